@@ -25,15 +25,15 @@ from tenants.services.sessions import Reader, readers_of, session_digest
 
 logger = logging.getLogger(__name__)
 
-NOT_YOURS = 4403
+FORBIDDEN = 4403
 # Who may still read, but something else or while nobody can tell, comes back and looks anew.
-COME_AGAIN = 1012
+SERVICE_RESTART = 1012
 # A page that does not take its messages for so long is closed out: it comes back and looks anew.
 # So what waits for it in memory is never more than what happens in this time.
-TAKES_SECONDS = 10
+SEND_TIMEOUT_SECONDS = 10
 # How often it is asked whether readers may still read; and how old the answer may be.
-CHECK_SECONDS = 2
-CHECKED_SECONDS = 5
+CHECK_INTERVAL_SECONDS = 2
+CHECK_MAX_AGE_SECONDS = 5
 FLEET_GROUP = "fleet"
 
 
@@ -42,7 +42,7 @@ def tenant_group(tenant_id: object) -> str:
     return f"tenant.{str(tenant_id).replace('-', '')}"
 
 
-def beat_message(own: int, fleet: int) -> dict[str, object]:
+def heartbeat_message(own: int, fleet: int) -> dict[str, object]:
     """What says which messages a page should have heard: the last of its tenant, of the fleet."""
     return {"kind": "live.beat", "own": own, "fleet": fleet}
 
@@ -62,7 +62,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
         self.checked_at = time.monotonic()
         self.reader = (await _readers({self.place[0]})).get(self.place)
         if self.reader is None:
-            await self.close(NOT_YOURS)
+            await self.close(FORBIDDEN)
             return
         self.group = tenant_group(self.reader.tenant_id)
         await self.channel_layer.group_add(self.group, self.channel_name)
@@ -70,7 +70,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
         _watch().add(self)
         # Where it begins to listen, so that it knows of the first message that it misses.
         numbers = await sync_to_async(numbers_last)((self.group, FLEET_GROUP))
-        await self.send_json(beat_message(*numbers))
+        await self.send_json(heartbeat_message(*numbers))
 
     async def disconnect(self, code: int) -> None:
         """Leaves its groups."""
@@ -84,17 +84,17 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
 
     async def live_changed(self, event: dict[str, Any]) -> None:
         """Passes on that something changed, to who may still read and takes it in time."""
-        if time.monotonic() - self.checked_at > CHECKED_SECONDS:
-            await self.close(COME_AGAIN)
+        if time.monotonic() - self.checked_at > CHECK_MAX_AGE_SECONDS:
+            await self.close(SERVICE_RESTART)
             return
         if self.reader is None:
             return
         try:
-            async with asyncio.timeout(TAKES_SECONDS):
+            async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 await self.send_json(event["message"])
         except TimeoutError:
             # Closing politely would wait for the same page.
-            await self.disconnect(NOT_YOURS)
+            await self.disconnect(FORBIDDEN)
             raise StopConsumer from None
 
     async def checked(self, found: Reader | None, at: float) -> None:
@@ -105,8 +105,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
         self.reader = None
         # A page that takes nothing is not waited for: it gets nothing either.
         with suppress(TimeoutError):
-            async with asyncio.timeout(CHECK_SECONDS):
-                await self.close(NOT_YOURS if found is None else COME_AGAIN)
+            async with asyncio.timeout(CHECK_INTERVAL_SECONDS):
+                await self.close(FORBIDDEN if found is None else SERVICE_RESTART)
 
 
 class _Watch:
@@ -128,7 +128,7 @@ class _Watch:
         """Runs as long as there are sockets. Without an answer each socket closes by itself when
         its last one is too old."""
         while self._pages:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
             pages, at = [page for page in self._pages if page.reader], time.monotonic()
             try:
                 found = await _readers({page.place[0] for page in pages})

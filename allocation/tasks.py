@@ -10,18 +10,18 @@ from celery import shared_task
 from django.utils import timezone
 
 from allocation.services.decide.cycle import cycle_run, tick_run
-from allocation.services.decide.self_check import invariants_watch
-from allocation.services.nodes.clock import ClockReading, clock_holds
-from allocation.services.nodes.telemetry import telemetry_sweep, use_roll
+from allocation.services.decide.self_check import invariants_run
+from allocation.services.nodes.clock import ClockReading, clock_in_doubt
+from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.liveness import program_seen
 from allocation.services.runs.no_shows import presence_watch
-from allocation.services.runs.stalls import stalls_tell
-from tenants.outbox import nudge_taken
+from allocation.services.runs.slow_starts import slow_starts_notify
+from tenants.outbox import task_request_clear
 from tenants.platform.log_ids import log_ids
 
 # A turn after the other would take the machine from those whose words they turn on.
-MOST_REST_SECONDS = 2.0
+MAX_REST_SECONDS = 2.0
 
 
 class Pace:
@@ -44,7 +44,7 @@ class Pace:
 
     def rest(self) -> None:
         """Returns when the next may begin."""
-        left = min(self._took, MOST_REST_SECONDS) - (time.monotonic() - self._ended)
+        left = min(self._took, MAX_REST_SECONDS) - (time.monotonic() - self._ended)
         if left > 0:
             time.sleep(left)
 
@@ -63,9 +63,9 @@ def clock_read() -> ClockReading:
 def allocation_cycle() -> None:
     """One turn of the decision-maker, by a clock that has not jumped."""
     _pace.rest()
-    nudge_taken("allocation.cycle")
+    task_request_clear("allocation.cycle")
     reading = clock_read()
-    if not clock_holds(reading):
+    if not clock_in_doubt(reading):
         with _pace.turn(), log_ids(task="allocation.cycle"):
             cycle_run(reading.wall)
 
@@ -75,7 +75,7 @@ def allocation_tick() -> None:
     """A turn if the clock asks for one: this is what starts and ends bookings on time."""
     reading = clock_read()
     program_seen("solver", reading.wall)
-    if not clock_holds(reading):
+    if not clock_in_doubt(reading):
         with log_ids(task="allocation.tick"):
             tick_run(reading.wall)
 
@@ -83,21 +83,21 @@ def allocation_tick() -> None:
 @shared_task(name="allocation.publish")
 def allocation_publish() -> None:
     """Writes assignments that were not written yet."""
-    nudge_taken("allocation.publish")
+    task_request_clear("allocation.publish")
     publish_due(timezone.now())
 
 
 @shared_task(name="allocation.stalls")
 def allocation_stalls() -> None:
     """Tells who waits for a node that does not get anything ready."""
-    stalls_tell(timezone.now())
+    slow_starts_notify(timezone.now())
 
 
 @shared_task(name="allocation.presence")
 def allocation_presence() -> None:
     """Warns of bookings that nobody uses, and ends them; by a clock that has not jumped."""
     reading = clock_read()
-    if not clock_holds(reading):
+    if not clock_in_doubt(reading):
         presence_watch(reading.wall)
 
 
@@ -105,12 +105,12 @@ def allocation_presence() -> None:
 def allocation_telemetry() -> None:
     """Rolls readings up into five-minute rows, and removes what is older than it is useful."""
     now = timezone.now()
-    use_roll(now)
+    usage_roll_up(now)
     telemetry_sweep(now)
 
 
 @shared_task(name="allocation.invariants")
 def allocation_invariants() -> None:
     """Asks whether every promise holds; the answer is at /statusz."""
-    nudge_taken("allocation.invariants")
-    invariants_watch(timezone.now())
+    task_request_clear("allocation.invariants")
+    invariants_run(timezone.now())

@@ -1,7 +1,7 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
 from allocation.web.bookings import booking_pages, list_page, panel, series
-from allocation.web.fleet import compaction, fleet_pages, gpu_use, maintenance, unbooked_use
+from allocation.web.fleet import compaction, fleet_pages, gpu_page, maintenance, unbooked_processes
 from allocation.web.home import calendars, projects, search, start_page
 from allocation.web.site import catalogue, corrections, policy, portal_modes, site_setup, speeds
 from allocation.web.timeline import timeline_page
@@ -17,12 +17,12 @@ urlpatterns = [
     *calendars.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
-    *unbooked_use.urlpatterns,
+    *unbooked_processes.urlpatterns,
     *projects.urlpatterns,
     *fleet_pages.urlpatterns,
     *catalogue.urlpatterns,
     *site_setup.urlpatterns,
-    *gpu_use.urlpatterns,
+    *gpu_page.urlpatterns,
     *compaction.urlpatterns,
     *maintenance.urlpatterns,
     *portal_modes.urlpatterns,

@@ -16,7 +16,7 @@ from tenants.platform.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
-class PriceNow:
+class CurrentPrice:
     """A price with the version of the book it stands in, for one whole GPU and hour."""
 
     version: int
@@ -25,7 +25,7 @@ class PriceNow:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetEffect:
+class BudgetFigures:
     """A budget's figures; amount = spent + held + left, exactly. [starts, ends) are UTC days."""
 
     budget_id: UUID
@@ -58,7 +58,7 @@ class BudgetEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class BalanceMismatch:
     """A balance that is not the sum of its transfers."""
 
     tenant_id: UUID
@@ -84,17 +84,18 @@ def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
     return {(gpu_class, tier): price for gpu_class, tier, price in rows}
 
 
-def prices_now(now: datetime) -> dict[tuple[str, str], PriceNow]:
+def current_prices(now: datetime) -> dict[tuple[str, str], CurrentPrice]:
     """Every price in force, by (class, tier). Empty when nothing was ever published."""
     book = price_book_at(now)
     if book is None:
         return {}
     return {
-        key: PriceNow(book.version, book.currency, price) for key, price in prices_of(book).items()
+        key: CurrentPrice(book.version, book.currency, price)
+        for key, price in prices_of(book).items()
     }
 
 
-def price_of(*, gpu_class: str, tier: str, now: datetime) -> PriceNow:
+def price_of(*, gpu_class: str, tier: str, now: datetime) -> CurrentPrice:
     """The price in force for a class in a tier.
 
     Raises:
@@ -104,7 +105,7 @@ def price_of(*, gpu_class: str, tier: str, now: datetime) -> PriceNow:
     return _price(Price.objects.filter(book=newest.values("version")[:1]), gpu_class, tier)
 
 
-def price_at(*, version: int, gpu_class: str, tier: str) -> PriceNow:
+def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:
     """The price in one version of the book, whether it is in force or not.
 
     Raises:
@@ -113,16 +114,16 @@ def price_at(*, version: int, gpu_class: str, tier: str) -> PriceNow:
     return _price(Price.objects.filter(book=version), gpu_class, tier)
 
 
-def budget_effect(*, project_id: UUID, at: datetime) -> BudgetEffect | None:
+def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
     """The project's budget for the instant `at`, or None."""
     day = at.astimezone(UTC).date()
     budgets = Budget.objects.filter(project_id=project_id, starts__lte=day, ends__gt=day)
     return next(iter(_effects(budgets)), None)
 
 
-def budget_effects(
+def budgets_figures(
     *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
-) -> list[BudgetEffect]:
+) -> list[BudgetFigures]:
     """Budgets of these projects that touch the period, by project and start."""
     budgets = Budget.objects.filter(
         tenant_id=tenant_id,
@@ -149,12 +150,12 @@ def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Deci
     return held or Decimal(0), charged or Decimal(0)
 
 
-def _price(prices: QuerySet[Price], gpu_class: str, tier: str) -> PriceNow:
+def _price(prices: QuerySet[Price], gpu_class: str, tier: str) -> CurrentPrice:
     found = prices.filter(gpu_class=gpu_class, tier=tier).values_list(
         "book_id", "book__currency", "per_gpu_hour"
     )
     for version, currency, per_gpu_hour in found:
-        return PriceNow(version, currency, per_gpu_hour)
+        return CurrentPrice(version, currency, per_gpu_hour)
     raise _no_price(gpu_class, tier)
 
 
@@ -168,11 +169,11 @@ def _no_price(gpu_class: str, tier: str) -> Refused:
     )
 
 
-def _effects(budgets: QuerySet[Budget]) -> list[BudgetEffect]:
+def _effects(budgets: QuerySet[Budget]) -> list[BudgetFigures]:
     rows = budgets.select_related("account").annotate(
-        taken_back=_reversed("debit"), corrected=_reversed("credit")
+        reversed_credits=_reversed("debit"), corrected=_reversed("credit")
     )
-    return [_effect(row, row.taken_back, row.corrected) for row in rows]
+    return [_effect(row, row.reversed_credits, row.corrected) for row in rows]
 
 
 def _reversed(side: str) -> Coalesce:
@@ -188,14 +189,14 @@ def _reversed(side: str) -> Coalesce:
     return Coalesce(Subquery(sums), Value(Decimal(0)), output_field=money)
 
 
-def _effect(budget: Budget, taken_back: Decimal, corrected: Decimal) -> BudgetEffect:
+def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> BudgetFigures:
     account = budget.account
-    return BudgetEffect(
+    return BudgetFigures(
         budget_id=budget.id,
         project_id=budget.project_id,
         # Money taken back to the source was never part of it; corrected charges were never spent.
-        amount=account.credits - corrected - taken_back,
-        spent=account.debits - corrected - taken_back,
+        amount=account.credits - corrected - reversed_credits,
+        spent=account.debits - corrected - reversed_credits,
         held=account.pending,
         left=account.credits - account.debits - account.pending,
         currency=account.currency,
@@ -233,7 +234,7 @@ ORDER BY account.id, figure.field
 """
 
 
-def ledger_check() -> list[Drift]:
+def ledger_check() -> list[BalanceMismatch]:
     """Recomputes every budget account from its transfers; empty when all balances are right.
 
     Only budgets keep running balances: source and spend would be locked by every booking.
@@ -241,4 +242,4 @@ def ledger_check() -> list[Drift]:
     """
     with connection.cursor() as cursor:
         cursor.execute(_LEDGER_CHECK)
-        return [Drift(*row) for row in cursor.fetchall()]
+        return [BalanceMismatch(*row) for row in cursor.fetchall()]

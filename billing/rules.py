@@ -11,9 +11,9 @@ from tenants.platform.errors import invalid
 UNITS_PER_GPU = 56_000
 LEDGER_STEP = Decimal("0.000001")
 CENT = Decimal("0.01")
-SIGNS = {"EUR": "€", "USD": "$", "GBP": "£"}
+CURRENCY_SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
 
-_PLAIN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+_PLAIN_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
         Refused: `bad_amount` at `param` for anything else (signs, exponents, separators, words).
     """
     text = text.strip()
-    if not _PLAIN.fullmatch(text):
+    if not _PLAIN_DECIMAL.fullmatch(text):
         raise invalid(
             "bad_amount",
             "Write the amount in plain digits with a point, such as 1000.50: below one billion,"
@@ -125,17 +125,17 @@ def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
 
 def money_text(amount: Decimal, currency: str) -> str:
     """`€1,204.50`: two places, half-even, thousands separated, sign before the currency."""
-    sign = SIGNS.get(currency, f"{currency} ")
+    sign = CURRENCY_SYMBOLS.get(currency, f"{currency} ")
     rounded = amount.quantize(CENT, rounding=ROUND_HALF_EVEN)
     return f"\u2212{sign}{-rounded:,}" if rounded < 0 else f"{sign}{rounded:,}"
 
 
-def cents_down(amount: Decimal) -> Decimal:
+def floor_to_cents(amount: Decimal) -> Decimal:
     """What may be promised to be there."""
     return amount.quantize(CENT, rounding=ROUND_FLOOR)
 
 
-def cents_up(amount: Decimal) -> Decimal:
+def ceil_to_cents(amount: Decimal) -> Decimal:
     """What must be there."""
     return amount.quantize(CENT, rounding=ROUND_CEILING)
 

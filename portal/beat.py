@@ -23,7 +23,7 @@ CLAIM_MS = 5000
 RETRY_SECONDS = 1.0
 # A key lives until its task is due. One that would live longer than a period was written before
 # the server's clock was set back, and counts as due.
-CLAIM = """
+CLAIM_SCRIPT = """
 local wait, due = tonumber(ARGV[#ARGV]), {}
 for at, key in ipairs(KEYS) do
   local period, left = tonumber(ARGV[at]), redis.call('PTTL', key)
@@ -47,7 +47,7 @@ class SharedScheduler(Scheduler):
         self._server = redis.Redis.from_url(
             settings.BROKER_REDIS_URL, socket_timeout=2, socket_connect_timeout=2
         )
-        self._claim = self._server.register_script(CLAIM)
+        self._claim = self._server.register_script(CLAIM_SCRIPT)
 
     def install_default_entries(self, data: object) -> None:
         """None: Celery's only one cleans up results, and no results are kept."""

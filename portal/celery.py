@@ -78,12 +78,12 @@ def _configuration() -> dict[str, Any]:
                 # A tick that nobody took is worthless when the next one is there.
                 "options": {"expires": seconds},
             }
-            for name, seconds in TICKS.items()
+            for name, seconds in PERIODS.items()
         },
     }
 
 
-TICKS = {
+PERIODS = {
     "allocation.tick": 1,
     # A whole turn for whatever nobody asked a turn for: changed quotas, lost nudges.
     "allocation.cycle": 15,

@@ -3,9 +3,9 @@
 import subprocess
 from pathlib import Path
 
-LENGTH = 16
+COMMIT_DIGITS = 16
 """Hexadecimal digits of a commit that are kept: enough to name it in any repository."""
-_PATIENCE_SECONDS = 10
+_TIMEOUT_SECONDS = 10
 
 
 def code_commit(root: Path, named: str) -> str:
@@ -15,12 +15,12 @@ def code_commit(root: Path, named: str) -> str:
     files differ from the commit. `unknown`: git is missing, or `root` is no repository of its own.
     """
     if named:
-        return named[:LENGTH]
+        return named[:COMMIT_DIGITS]
     top, commit = (_git(root, "rev-parse", what) for what in ("--show-toplevel", "HEAD"))
     if not top or not commit or Path(top).resolve() != root.resolve():
         return "unknown"
     changed = _git(root, "status", "--porcelain", "--untracked-files=no")
-    return commit[:LENGTH] + ("+changes" if changed != "" else "")
+    return commit[:COMMIT_DIGITS] + ("+changes" if changed != "" else "")
 
 
 def _git(root: Path, *words: str) -> str | None:
@@ -28,7 +28,7 @@ def _git(root: Path, *words: str) -> str | None:
     try:
         done = subprocess.run(  # noqa: S603  the words above
             ["git", "-C", str(root), *words],  # noqa: S607  where git lies differs
-            capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False,
+            capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None

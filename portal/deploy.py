@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from portal.env import BadSetting, Database, password_weakness, secret_weakness
 
 
-def production_require(
+def production_check(
     *,
     is_https: bool,
     is_debug: bool,
@@ -33,19 +33,19 @@ def weaknesses(
     stores: Mapping[str, Database | str],
 ) -> Iterator[str]:
     """What a portal that strangers can reach must not have, each in words."""
-    yield from _open_doors(is_debug, hosts)
-    yield from _guessable(secrets)
+    yield from _exposures(is_debug, hosts)
+    yield from _weak_secrets(secrets)
     yield from _default_passwords(stores)
 
 
-def _open_doors(is_debug: bool, hosts: Sequence[str]) -> Iterator[str]:  # noqa: FBT001 (only here)
+def _exposures(is_debug: bool, hosts: Sequence[str]) -> Iterator[str]:  # noqa: FBT001 (only here)
     if is_debug:
         yield "DEBUG is on, and shows code and settings to anybody"
     if any(host.strip() in {"*", "", "."} for host in hosts):
         yield "ALLOWED_HOSTS lets in every host name"
 
 
-def _guessable(secrets: Mapping[str, str]) -> Iterator[str]:
+def _weak_secrets(secrets: Mapping[str, str]) -> Iterator[str]:
     for name, value in secrets.items():
         if why := secret_weakness(value):
             yield f"{name} {why}"

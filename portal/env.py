@@ -14,7 +14,7 @@ TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 SECRET_LENGTH_MIN = 32
 # Random hexadecimal of 32 characters has fewer once in ten million times.
-KINDS_MIN = 8
+DISTINCT_MIN = 8
 PASSWORD_LENGTH_MIN = 16
 MAIL_PORTS = {"smtp": ("", 25), "smtp+starttls": ("starttls", 587), "smtps": ("tls", 465)}
 PLACEHOLDERS = ("change", "secret", "insecure", "example", "password")
@@ -194,7 +194,7 @@ def redis_database(url: str, number: int, name: str = "REDIS_URL") -> str:
     return urlunsplit(parts._replace(path=f"/{number}"))
 
 
-def redis_apart(agents: str, other: str) -> str:
+def redis_separate_check(agents: str, other: str) -> str:
     """The Redis URL `agents`, unless it names the server of `other`. Raises BadSetting.
 
     A node that fills its server must not stop tasks, live pages and sign-in limits.
@@ -218,7 +218,9 @@ def env_origin(name: str, default: str) -> str:
 
 def secret_weakness(value: str) -> str:
     """Why a secret of its required length can be guessed; empty when it can't."""
-    return f"has only {len(set(value))} different characters" if len(set(value)) < KINDS_MIN else ""
+    return (
+        f"has only {len(set(value))} different characters" if len(set(value)) < DISTINCT_MIN else ""
+    )
 
 
 def password_weakness(user: str, password: str) -> str:

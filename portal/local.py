@@ -27,15 +27,15 @@ from portal.launch.embedded import (
     ServerMissing,
     ValkeyAccess,
     free_port,
-    home_folder,
-    home_make,
     http_answers,
     postgres_prepare,
+    server_home_folder,
+    server_home_make,
     valkey_prepare,
 )
-from portal.launch.processes import DidNotStart, Program, leftovers_end, spawn_options
-from portal.launch.programs import DECIDES, PROGRAMS, PortalProgram
-from portal.launch.supervisor import Lines, StopAsked, Supervisor
+from portal.launch.processes import Program, StartFailed, leftovers_end, spawn_options
+from portal.launch.programs import PROGRAMS, SOLVER_PROGRAM, PortalProgram
+from portal.launch.supervisor import ProgramOutput, StopRequested, Supervisor
 from portal.storage.database import Passwords, database_dsn, roles_ensure
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,10 +47,16 @@ AGENTS = {
 }
 PORT_DEFAULT = 8000
 # What who starts the demo may set for its processes.
-PASSED_ON = ("ALLOWED_HOSTS", "DEBUG", "CALLS_PER_TOKEN", "CALLS_PER_ADDRESS", "QUOTES_PER_PERSON")
+INHERITED_VARIABLES = (
+    "ALLOWED_HOSTS",
+    "DEBUG",
+    "CALLS_PER_TOKEN",
+    "CALLS_PER_ADDRESS",
+    "QUOTES_PER_PERSON",
+)
 
 
-class CannotRun(Exception):
+class DemoError(Exception):
     """The demo can't run; the message says why and what to do."""
 
 
@@ -115,7 +121,7 @@ def secrets_load(var: Path) -> Secrets:
         # An older version may have kept more, or nothing yet of a password that came later.
         kept.setdefault("operators", secrets.token_hex(32))
         if "agents_port" not in kept:
-            raise CannotRun("An older version made this demo's data. Run: make clean-demo")
+            raise DemoError("An older version made this demo's data. Run: make clean-demo")
         own = Secrets(**{name: kept[name] for name in Secrets.__dataclass_fields__})
         _secrets_write(path, own)
         return own
@@ -137,11 +143,11 @@ def _secrets_write(path: Path, own: Secrets) -> None:
     new.rename(path)
 
 
-def servers_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
+def stores_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
     """Start the embedded servers; DATABASE_URL (of a superuser), REDIS_URL and AGENTS_REDIS_URL
     take their place."""
     admin = os.environ.get("DATABASE_URL", "")
-    home = home_make(demo.var / "servers")
+    home = server_home_make(demo.var / "servers")
     if not admin:
         postgres = postgres_prepare(home, own.postgres)
         supervisor.start([postgres.program])
@@ -160,7 +166,7 @@ def servers_start(demo: Demo, own: Secrets, supervisor: Supervisor) -> Stores:
 
 def _valkey_start(home: Home, access: ValkeyAccess, supervisor: Supervisor) -> str:
     if free_port(access.port) != access.port:
-        raise CannotRun(
+        raise DemoError(
             f"Port {access.port} of 127.0.0.1, which the demo uses, is taken by another program."
             " End that one, or run: make clean-demo"
         )
@@ -168,7 +174,7 @@ def _valkey_start(home: Home, access: ValkeyAccess, supervisor: Supervisor) -> s
     return access.url
 
 
-def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[str, str]:
+def program_environment(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[str, str]:
     """The environment of a portal process that connects as database role `role`."""
     password = {
         "portal_owner": own.owner,
@@ -190,7 +196,7 @@ def environment_of(demo: Demo, own: Secrets, stores: Stores, role: str) -> dict[
         "MAIL_URL": f"file://{demo.var}/mail",
         "DEMO_FILE": str(demo.seeded),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
-        **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+        **{name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ},
     }
 
 
@@ -210,7 +216,7 @@ def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
     )
     if done.returncode:
         said = done.stdout.decode("utf-8", "replace")
-        raise CannotRun(f"The database could not be prepared:\n{said}")
+        raise DemoError(f"The database could not be prepared:\n{said}")
     return {name: (folder / name).read_text(encoding="utf-8") for name in new}
 
 
@@ -222,7 +228,7 @@ def portal_programs(demo: Demo, own: Secrets, stores: Stores) -> list[Program]:
         _portal_program(
             each,
             {
-                **environment_of(demo, own, stores, each.role),
+                **program_environment(demo, own, stores, each.role),
                 **dict.fromkeys(each.needs, f"http://127.0.0.1:{inner}"),
             },
             places.get(each.name),
@@ -273,13 +279,13 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
                 ),
                 environment=environment,
                 folder=ROOT,
-                is_ready=partial(_node_came, database, name, begun),
+                is_ready=partial(_node_is_connected, database, name, begun),
             )
         )
     return programs
 
 
-def _node_came(database: str, name: str, begun: object) -> bool:
+def _node_is_connected(database: str, name: str, begun: object) -> bool:
     with psycopg.connect(database) as connection:
         row = connection.execute(
             "SELECT last_seen > %s FROM allocation_node WHERE name = %s", [begun, name]
@@ -289,7 +295,7 @@ def _node_came(database: str, name: str, begun: object) -> bool:
 
 def demo_run(demo: Demo) -> None:
     """Run the demo until told to stop. Raises CannotRun, DidNotStart, ServerMissing, StopAsked."""
-    lines = Lines(demo.var / "logs", is_quiet=True)
+    lines = ProgramOutput(demo.var / "logs", is_quiet=True)
     supervisor = Supervisor(demo.var / "pids", lines)
     supervisor.listen()
     for name in leftovers_end(demo.var / "pids"):
@@ -297,19 +303,19 @@ def demo_run(demo: Demo) -> None:
     try:
         own = secrets_load(demo.var)
         _step("Starting PostgreSQL and Valkey")
-        stores = servers_start(demo, own, supervisor)
+        stores = stores_start(demo, own, supervisor)
         _step("preparing the database")
         roles_ensure(stores.admin, Passwords(own.owner, own.web, own.operators, own.system))
-        owner = environment_of(demo, own, stores, "portal_owner")
+        owner = program_environment(demo, own, stores, "portal_owner")
         tokens = prepare(demo, owner)
         programs = portal_programs(demo, own, stores)
         _step("starting the portal")
-        supervisor.start([program for program in programs if program.name != DECIDES])
+        supervisor.start([program for program in programs if program.name != SOLVER_PROGRAM])
         _step(f"waiting for {len(AGENTS)} GPU nodes")
         supervisor.start(agent_programs(demo, tokens, owner["DATABASE_URL"]))
         # Before its nodes have come the fleet is out of service, and bookings would be refused.
-        supervisor.start([program for program in programs if program.name == DECIDES])
-        welcome(demo)
+        supervisor.start([program for program in programs if program.name == SOLVER_PROGRAM])
+        welcome_print(demo)
         supervisor.run()
     finally:
         lines.say("launcher", "stopping")
@@ -322,7 +328,7 @@ def _step(words: str) -> None:
     sys.stdout.flush()
 
 
-def welcome(demo: Demo) -> None:
+def welcome_print(demo: Demo) -> None:
     """Say where the portal is, who can sign in, and what to try."""
     seeded = json.loads(demo.seeded.read_text(encoding="utf-8"))
     researcher = seeded["passwords"]["researcher"]["username"]
@@ -357,7 +363,7 @@ def sign_in_lines(seeded: Mapping[str, Any]) -> list[str]:
 def clean(demo: Demo) -> None:
     """Remove everything the demo keeps."""
     leftovers_end(demo.var / "pids")
-    for folder in (home_folder(demo.var / "servers"), demo.var):
+    for folder in (server_home_folder(demo.var / "servers"), demo.var):
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -380,9 +386,9 @@ def main(arguments: list[str] | None = None) -> int:
                 return 0
             _port_check(demo)
             demo_run(demo)
-    except StopAsked:
+    except StopRequested:
         return 0
-    except (CannotRun, DidNotStart, ServerMissing, psycopg.Error) as error:
+    except (DemoError, StartFailed, ServerMissing, psycopg.Error) as error:
         sys.stderr.write(f"\nThe demo did not start. {error}\n")
         return 1
     return 0
@@ -398,7 +404,7 @@ def _locked(var: Path) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        raise CannotRun(
+        raise DemoError(
             f"A demo already runs with the data in {_shown(var)}. Stop it, or start a second one"
             " with a folder of its own: make demo VAR=../second-demo"
         ) from None
@@ -411,7 +417,7 @@ def _port_check(demo: Demo) -> None:
         try:
             probe.bind((demo.host, demo.port))
         except OSError as error:
-            raise CannotRun(
+            raise DemoError(
                 f"Port {demo.port} can't be used ({error.strerror}). Try: make demo PORT=9000"
             ) from None
 

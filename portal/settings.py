@@ -10,7 +10,7 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
 
 from portal.code_commit import code_commit
-from portal.deploy import production_require
+from portal.deploy import production_check
 from portal.env import (
     BadSetting,
     env_bool,
@@ -23,8 +23,8 @@ from portal.env import (
     env_origin,
     env_secret,
     env_str,
-    redis_apart,
     redis_database,
+    redis_separate_check,
 )
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -142,7 +142,7 @@ BROKER_REDIS_URL = redis_database(_redis_url, 0)
 CHANNELS_REDIS_URL = redis_database(_redis_url, 1)
 CACHE_REDIS_URL = redis_database(_redis_url, 2)
 # Nodes have a server of their own: none can fill, slow down or see what the portal itself needs.
-_agents_url = redis_apart(env_str("AGENTS_REDIS_URL"), _redis_url)
+_agents_url = redis_separate_check(env_str("AGENTS_REDIS_URL"), _redis_url)
 AGENTS_REDIS_URL = redis_database(_agents_url, 0, "AGENTS_REDIS_URL")
 # Where agents find that server. What it says of user and password is replaced by those of an
 # account of the node's own (allocation/services/nodes/redis_accounts.py).
@@ -277,7 +277,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # How often may be called within ten seconds, before the answer is 429.
-CALLS_IN_TEN_SECONDS = {
+CALL_LIMITS = {
     "token": env_int("CALLS_PER_TOKEN", 1_000, low=1, high=10**9),
     "address": env_int("CALLS_PER_ADDRESS", 3_000, low=1, high=10**9),
     "quotes": env_int("QUOTES_PER_PERSON", 100, low=1, high=10**9),
@@ -354,7 +354,7 @@ LOGGING_CONFIG = "logging.config.dictConfig"
 
 # --- What must not be served under a public address -----------------------------------------------
 
-production_require(
+production_check(
     is_https=IS_HTTPS,
     is_debug=DEBUG,
     hosts=ALLOWED_HOSTS,

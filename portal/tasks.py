@@ -12,20 +12,20 @@ from portal.integrations.live.push import beat
 from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
-from portal.storage.audit_sources import audit_sealed
-from tenants.outbox import nudge_taken
+from portal.storage.audit_sources import audit_seal_all
+from tenants.outbox import task_request_clear
 
 logger = logging.getLogger(__name__)
 
 # Messages that come one by one are waited for so long, to be told together.
-GATHER_SECONDS = 0.05
+BATCHING_SECONDS = 0.05
 
 
 @shared_task(name="outbox.relay")
 def outbox_relay() -> None:
     """Sends what the outbox holds. Whoever commits while it gathers asks for no other turn."""
-    time.sleep(GATHER_SECONDS)
-    nudge_taken("outbox.relay")
+    time.sleep(BATCHING_SECONDS)
+    task_request_clear("outbox.relay")
     relay(timezone.now())
 
 
@@ -39,7 +39,7 @@ def outbox_sweep() -> None:
 @shared_task(name="mail.send")
 def mail_send() -> None:
     """Sends the mails that are due."""
-    nudge_taken("mail.send")
+    task_request_clear("mail.send")
     mails_send(timezone.now())
 
 
@@ -56,4 +56,4 @@ def live_beat() -> None:
 @shared_task(name="audit.seal")
 def audit_seal() -> None:
     """Seals what was written since the last time."""
-    audit_sealed(timezone.now())
+    audit_seal_all(timezone.now())

@@ -91,11 +91,11 @@ def actor_by_id(user_id: int, tenant_slug: str) -> Actor:
     return _actor(user_id, tenant_slug, "portal_memberships(%s)", [user_id])
 
 
-def _actor(user_id: int, tenant_slug: str, door: str, given: Sequence[Any]) -> Actor:
+def _actor(user_id: int, tenant_slug: str, source: str, given: Sequence[Any]) -> Actor:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT tenant_id, project_id, role, person, time_zone"  # noqa: S608 (our own doors)
-            f" FROM {door} WHERE tenant_slug = %s",
+            f" FROM {source} WHERE tenant_slug = %s",
             [*given, tenant_slug],
         )
         rows = cursor.fetchall()

@@ -64,7 +64,7 @@ class ClassShares:
 
 
 @dataclass(frozen=True, slots=True)
-class InvitedTo:
+class ReceivedInvitation:
     """An invitation as the invited person sees it. `project` is empty for a whole tenant."""
 
     id: UUID
@@ -115,19 +115,19 @@ def admins_of(tenant_id: UUID) -> list[Membership]:
     return list(admins.select_related("user").order_by("user__username"))
 
 
-def invitations_to(credential: bytes, now: datetime) -> list[InvitedTo]:
+def received_invitations(credential: bytes, now: datetime) -> list[ReceivedInvitation]:
     """What the person whose credential it is is invited to, in all tenants, before they are in
     one."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM portal_invitations_to(%s, %s)", [credential, now])
-        return [InvitedTo(*row) for row in cursor.fetchall()]
+        return [ReceivedInvitation(*row) for row in cursor.fetchall()]
 
 
-def invitations_by_id(user_id: int, now: datetime) -> list[InvitedTo]:
+def invitations_by_id(user_id: int, now: datetime) -> list[ReceivedInvitation]:
     """What a person is invited to, for programs that write to them. A web process can't."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM portal_invitations(%s, %s)", [user_id, now])
-        return [InvitedTo(*row) for row in cursor.fetchall()]
+        return [ReceivedInvitation(*row) for row in cursor.fetchall()]
 
 
 def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:

@@ -4,8 +4,8 @@ from django.urls import path
 
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.people import people
+from tenants.web.quotas import ops_quotas, quotas
 from tenants.web.settings import settings
-from tenants.web.shares import ops_quotas, quotas
 from tenants.web.tenants import ops_tenants
 from tenants.web.tiers import ops_tiers, tiers
 

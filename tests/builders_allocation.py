@@ -23,7 +23,7 @@ from allocation.models import (
 )
 from allocation.rules.ask import AskDocument, Together
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import Wish
+from allocation.services.bookings.bookings import BookingRequest
 from billing.models import Budget, PriceBook
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, hold_place, price_book_publish
@@ -178,9 +178,13 @@ def an_ask(
     )
 
 
-def a_wish(project: Project, ask: AskDocument | None = None, *, tier: str = "standard") -> Wish:
+def a_wish(
+    project: Project, ask: AskDocument | None = None, *, tier: str = "standard"
+) -> BookingRequest:
     """A wish in the project."""
-    return Wish(project=project.slug, tier=tier, ask=ask or an_ask(), request_text="2h on an h100")
+    return BookingRequest(
+        project=project.slug, tier=tier, ask=ask or an_ask(), request_text="2h on an h100"
+    )
 
 
 def a_booking(

@@ -11,7 +11,7 @@ import redis
 from pytest_django import DjangoDbBlocker, Settings
 
 from portal.launch.embedded import free_port
-from portal.launch.processes import DidNotStart, Program, start, stop
+from portal.launch.processes import Program, StartFailed, start, stop
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 
@@ -88,7 +88,7 @@ def web_port(servers: Servers, django_db_setup: None) -> Iterator[int]:
     with path.open("wb") as log:
         try:
             running.extend((start(program, log), program) for program in programs)
-        except DidNotStart as error:
+        except StartFailed as error:
             pytest.fail(f"{error}\n{path.read_text(encoding='utf-8')[-4000:]}", pytrace=False)
         yield port
         for process, program in reversed(running):

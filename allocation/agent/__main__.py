@@ -32,40 +32,40 @@ from allocation.agent.host.machine import (
 )
 from allocation.agent.host.network import network_find
 from allocation.agent.host.open_files import HostOpenFiles
-from allocation.agent.host.other_owners import OtherOwners
+from allocation.agent.host.other_owners import OtherSchedulers
 from allocation.agent.node import Node
 from allocation.agent.nvml.gpu import NvmlGpu
 from allocation.agent.nvml.timeout_wrapper import (
     EVERY,
-    PatientDeviceNodes,
-    PatientGpu,
-    PatientWatch,
+    TimeoutDeviceNodes,
+    TimeoutGpu,
+    TimeoutWatch,
 )
 from allocation.agent.nvml.watch import NvmlWatch, process_user
 from allocation.agent.options import options_parse
 from allocation.agent.owner.accounts import Accounts
 from allocation.agent.owner.booking_files import Bookings
 from allocation.agent.owner.cdi import Cdi, DeviceNodes, driver_edits
-from allocation.agent.owner.cgroups import Cgroups, NoCgroups, subtree_open
-from allocation.agent.owner.device_acls import Access, Doors, SetFacl
-from allocation.agent.owner.directory import Directory
+from allocation.agent.owner.cgroups import Cgroups, CgroupsUnavailable, subtree_prepare
+from allocation.agent.owner.device_acls import Access, DeviceAcls, SetFacl
+from allocation.agent.owner.directory import AccountDirectory
 from allocation.agent.owner.hooks import Hooks
 from allocation.agent.owner.mode_hooks import ModeHooks
 from allocation.agent.owner.mps_units import FOLDER, MpsUnits
 from allocation.agent.owner.shares import Place, cuda_order
-from allocation.agent.owner.slices import LOGINS, Account, Site, Slices, device_number
+from allocation.agent.owner.slices import LOGINS_FOLDER, Account, Site, Slices, device_number
 from allocation.agent.ports.gpu import GpuError, GpuPort, WatchPort, watched
 from allocation.agent.ports.handover import Handover, Owner
-from allocation.agent.ports.host_cores import topology_read, topology_simulated
+from allocation.agent.ports.host_cores import core_topology_read, core_topology_simulated
 from allocation.agent.ports.link import Link
 from allocation.agent.ports.programs import HostPrograms, Programs
 from allocation.agent.ports.supervisor import Supervisor
-from allocation.agent.ports.suspender import Suspender, suspender_find
-from allocation.agent.ports.systemd import Systemd, Units, offers_limits, unit_of
-from allocation.agent.ports.worker_threads import OPEN_S, Lanes
+from allocation.agent.ports.suspender import Suspender, cuda_checkpoint_find
+from allocation.agent.ports.systemd import Systemd, Units, limits_refusal, unit_of
+from allocation.agent.ports.worker_threads import OPEN_LIMIT_S, WorkerThreads
 from allocation.agent.process import Agent, Stop
 from allocation.agent.report.examination import Examiner, doctor_command
-from allocation.agent.report.metrics import Board, metrics_serve
+from allocation.agent.report.metrics import MetricsBoard, metrics_serve
 from allocation.agent.simulated.checkpoint import SimulatedSuspender
 from allocation.agent.simulated.device_nodes import (
     SimulatedAccess,
@@ -75,7 +75,7 @@ from allocation.agent.simulated.device_nodes import (
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import fleet_parse
 from allocation.agent.simulated.nvml import installed
-from allocation.agent.simulated.owners import SimulatedOwners
+from allocation.agent.simulated.owners import SimulatedUsers
 from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.enrol import (
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
-            directory = Directory(options.state / ACCOUNTS)
+            directory = AccountDirectory(options.state / ACCOUNTS)
             machine = _limited(_machine(options, directory, stack), options)
             identity = _identity(options, machine)
             supervisor = Supervisor(environment)
@@ -160,8 +160,8 @@ def _limited(machine: Machine, options: argparse.Namespace) -> Machine:
         host = dataclasses.replace(machine.host, limits_note="the agent runs without --cgroup")
         return dataclasses.replace(machine, host=host)
     try:
-        cgroups = Cgroups(subtree_open(option), machine.programs)
-    except NoCgroups as error:
+        cgroups = Cgroups(subtree_prepare(option), machine.programs)
+    except CgroupsUnavailable as error:
         log.warning("host cores and memory are not enforced: %s", error)
         host = dataclasses.replace(machine.host, limits_note=str(error))
         return dataclasses.replace(machine, host=host)
@@ -170,20 +170,20 @@ def _limited(machine: Machine, options: argparse.Namespace) -> Machine:
 
 
 def _limited_by_slices(machine: Machine, *, simulated: bool) -> Machine:
-    note = "simulated slices limit nothing" if simulated else offers_limits()
+    note = "simulated slices limit nothing" if simulated else limits_refusal()
     limits: wire.HostLimits = "counted" if note else "enforced"
     host = dataclasses.replace(machine.host, limits=limits, limits_note=note)
     return dataclasses.replace(machine, host=host)
 
 
 def _machine(
-    options: argparse.Namespace, directory: Directory, stack: contextlib.ExitStack
+    options: argparse.Namespace, directory: AccountDirectory, stack: contextlib.ExitStack
 ) -> Machine:
-    lanes = Lanes()
+    threads = WorkerThreads()
     if not options.simulate:
         services = frozenset(filter(None, options.gpu_services.split(",")))
         port, watch = _driver(
-            lanes,
+            threads,
             lambda: NvmlGpu(
                 process_signal,
                 files=HostOpenFiles(services=services),
@@ -196,9 +196,9 @@ def _machine(
             port,
             watch,
             host_read(options.name),
-            PatientDeviceNodes(DriverDeviceNodes(), lanes),
+            TimeoutDeviceNodes(DriverDeviceNodes(), threads),
             HostPrograms(name_of=directory.name),
-            suspender_find(options.state / "toggles", port.driver()),
+            cuda_checkpoint_find(options.state / "toggles", port.driver()),
             driver=driver_edits,
         )
     models = fleet_parse(options.simulate)
@@ -211,7 +211,7 @@ def _machine(
     )
     stack.enter_context(installed(hardware))
     port, watch = _driver(
-        lanes,
+        threads,
         lambda: simulated_port(hardware),
         lambda: NvmlWatch(hardware.process_user),
         stack,
@@ -227,20 +227,20 @@ def _machine(
         access=SimulatedAccess,
         units=SimulatedUnits,
         number_of=lambda path: 0,
-        owners=(SimulatedOwners(hardware),),
+        owners=(SimulatedUsers(hardware),),
     )
 
 
 def _driver(
-    lanes: Lanes,
+    threads: WorkerThreads,
     gpu: Callable[[], GpuPort],
     watch: Callable[[], WatchPort],
     stack: contextlib.ExitStack,
 ) -> tuple[GpuPort, WatchPort]:
     """Raises GpuError: also for a driver that hangs already, as nothing can be served then."""
-    port = PatientGpu(lanes.change(EVERY, gpu, OPEN_S), lanes)
+    port = TimeoutGpu(threads.change(EVERY, gpu, OPEN_LIMIT_S), threads)
     stack.callback(port.close)
-    watching = PatientWatch(lanes.change(EVERY, watch, OPEN_S), lanes)
+    watching = TimeoutWatch(threads.change(EVERY, watch, OPEN_LIMIT_S), threads)
     stack.callback(watching.close)
     return port, watching
 
@@ -267,28 +267,28 @@ def _node(
     options: argparse.Namespace,
     identity: Identity,
     machine: Machine,
-    directory: Directory,
+    directory: AccountDirectory,
     stack: contextlib.ExitStack,
 ) -> Node:
     state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
     gpus = machine.inventory().gpus
     near = {gpu.uuid: gpu.numa for gpu in gpus}
-    topology = topology_read(near)
+    topology = core_topology_read(near)
     if options.simulate:
-        topology = topology_simulated(machine.host.cores, near)
+        topology = core_topology_simulated(machine.host.cores, near)
     cdi = Cdi(options.cdi, machine.nodes, machine.driver()) if options.cdi else None
     hooks = Hooks(options.hooks, state) if options.hooks else None
     if hooks is not None:
         stack.callback(hooks.stop)
-    doors = None
+    device_acls = None
     if "acl" in options.device_permissions:
         access = machine.access()
-        doors = Doors(machine.nodes, access, state / "doors.json", directory.uid)
+        device_acls = DeviceAcls(machine.nodes, access, state / "doors.json", directory.uid)
     memory = {gpu.uuid: gpu.memory_mb for gpu in gpus}
     board = None
     if options.metrics:
-        board = Board(identity.node)
+        board = MetricsBoard(identity.node)
         port, stop = metrics_serve(board, options.metrics)
         stack.callback(stop)
         log.info("metrics on port %d", port)
@@ -316,7 +316,7 @@ def _node(
         bookings=Bookings(
             place.root,
             cdi=cdi,
-            doors=doors,
+            device_acls=device_acls,
             hooks=hooks,
             cgroups=machine.cgroups,
             uid_of=directory.uid,
@@ -333,7 +333,7 @@ def _node(
         mps=_mps(options, stack),
         account_of=account_of or directory.account,
         slices=slices,
-        room_mb=_room(slices, machine.cgroups),
+        available_mb=_room(slices, machine.cgroups),
     )
 
 
@@ -351,7 +351,7 @@ def _mps(options: argparse.Namespace, stack: contextlib.ExitStack) -> MpsUnits |
 def _slices(
     options: argparse.Namespace,
     machine: Machine,
-    directory: Directory,
+    directory: AccountDirectory,
     account_of: Callable[[str], str | None],
 ) -> Slices | None:
     """Raises OSError where they are asked for and this node can't enforce their rules."""
@@ -363,12 +363,12 @@ def _slices(
         uid = None if name is None else directory.uid(name)
         return None if name is None or uid is None else (name, uid)
 
-    logins = options.state / "logins" if options.simulate else LOGINS
+    logins = options.state / "logins" if options.simulate else LOGINS_FOLDER
     site = Site(machine.nodes, account, options.slice_devices, logins, machine.number_of)
     return Slices(machine.units(), site, machine.programs)
 
 
-def _unit_of(directory: Directory) -> Callable[[str, str], str]:
+def _unit_of(directory: AccountDirectory) -> Callable[[str, str], str]:
     """The slice of an account's booking, empty while the account is not known."""
 
     def unit(account: str, booking: str) -> str:
@@ -381,19 +381,19 @@ def _unit_of(directory: Directory) -> Callable[[str, str], str]:
 def _room(slices: Slices | None, cgroups: Cgroups | None) -> Callable[[str], int | None]:
     """What the memory limit of a booking leaves it."""
     if slices is not None:
-        return slices.room_mb
-    return cgroups.room_mb if cgroups is not None else lambda booking: None
+        return slices.available_mb
+    return cgroups.available_mb if cgroups is not None else lambda booking: None
 
 
 def _may_end(options: argparse.Namespace) -> Callable[[], bool]:
     """Whether programs may be ended because nobody gave them their device."""
     if options.never_end_strangers:
         return lambda: False
-    return (lambda: True) if options.simulate else OtherOwners().none
+    return (lambda: True) if options.simulate else OtherSchedulers().none
 
 
 def _accounts(
-    options: argparse.Namespace, directory: Directory
+    options: argparse.Namespace, directory: AccountDirectory
 ) -> Callable[[str], str | None] | None:
     """The site's own program that knows its members' accounts, if there is one."""
     program = options.hooks / LOGIN if options.hooks else None

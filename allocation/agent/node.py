@@ -12,7 +12,7 @@ from allocation.agent.ports.gpu import GpuPort, WatchPort
 from allocation.agent.ports.handover import Handover
 from allocation.agent.ports.programs import Programs, account_same
 from allocation.agent.ports.suspender import Suspender
-from allocation.agent.report.metrics import Board
+from allocation.agent.report.metrics import MetricsBoard
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.store import Store
 
@@ -28,7 +28,7 @@ class Node:
     called at least every 5 s by the main loop. `account_of` returns the local account of a member
     of the portal. Unless `may_end` returns true, no unbooked program is ended, whatever the portal
     orders. `mps` manages the MPS daemons of shared GPUs through systemd. `slices` restrict
-    programs to the devices of their booking. `room_mb` returns the memory that a booking's own
+    programs to the devices of their booking. `available_mb` returns the memory that a booking's own
     limit leaves for a pause, in MiB.
     """
 
@@ -39,7 +39,7 @@ class Node:
     bookings: Bookings
     inventory: Callable[[], wire.Inventory]
     watch: WatchPort | None = None
-    board: Board | None = None
+    board: MetricsBoard | None = None
     place: Place | None = None
     programs: Programs | None = None
     suspender: Suspender | None = None
@@ -50,4 +50,4 @@ class Node:
     may_end: Callable[[], bool] = lambda: True
     mps: MpsUnits | None = None
     slices: Slices | None = None
-    room_mb: Callable[[str], int | None] = lambda booking: None
+    available_mb: Callable[[str], int | None] = lambda booking: None

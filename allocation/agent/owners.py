@@ -7,13 +7,18 @@ from collections.abc import Iterable, Mapping
 from allocation.agent.act.suspensions import Suspensions
 from allocation.agent.node import Node
 from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.owner.notices import heard, open_notices, programs_warn, told_since
-from allocation.agent.owner.shares import Part, Place, parts_of
+from allocation.agent.owner.notices import (
+    has_open_notice,
+    newly_notified,
+    programs_signal,
+    saved_updates,
+)
+from allocation.agent.owner.shares import Part, Place, active_bookings
 from allocation.agent.owner.slices import claims_of
-from allocation.agent.plan.pauses import Seen, method_of
+from allocation.agent.plan.pauses import Seen, pause_method
 from allocation.agent.plan.reconcile import Held, Task, Wish
 from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.state.records import Records
 from allocation.agent.state.store import StoreError
 
@@ -31,13 +36,13 @@ class Owners:
         self._place = node.place or Place(node.keys.identity.node, node.handover.root)
 
     @property
-    def patience_s(self) -> float:
+    def listen_interval_s(self) -> float:
         """Seconds until they are to be listened to again."""
-        return LISTEN_EVERY_S if open_notices(self._records.held) else _LISTEN_IN_QUIET_S
+        return LISTEN_EVERY_S if has_open_notice(self._records.held) else _LISTEN_IN_QUIET_S
 
     def listen(self, now: float) -> bool:
         """Hears who says that all is saved; returns whether one did. `now` in Unix seconds."""
-        found = heard(self._records.held, self._node.bookings.said(), now)
+        found = saved_updates(self._records.held, self._node.bookings.said(), now)
         self._records.saved(found)
         return bool(found)
 
@@ -51,9 +56,9 @@ class Owners:
         new = {name for name, part in parts.items() if part.shares and not bookings.told(name)}
         if new:
             bookings.open(parts)
-        troubles = mps.want(self._accounts())
+        problems = mps.want(self._accounts())
         waiting = {name for name in new if not mps.tried(parts[name].gpus)}
-        return "; ".join(filter(None, (*troubles, bookings.sync(parts, waiting)))) or None
+        return "; ".join(filter(None, (*problems, bookings.sync(parts, waiting)))) or None
 
     def _accounts(self) -> dict[str, int | None]:
         """The number of the account that has each shared GPU, until its shares are proven empty;
@@ -81,7 +86,7 @@ class Owners:
     def _parts(self, now: float) -> dict[str, Part]:
         handover = self._node.handover
         desired, given = self._node.store.desired, handover.devices()
-        return parts_of(desired, given, now, self._place, handover.cores())
+        return active_bookings(desired, given, now, self._place, handover.cores())
 
     def keep(self, wishes: Iterable[Wish]) -> str | None:
         """Makes slices follow what is handed over; returns what went wrong."""
@@ -93,16 +98,18 @@ class Owners:
         claims = claims_of(going_on, handover.devices(), handover.cores())
         suspended = {each.booking for each in self._records.suspended.values()}
         freezing = {
-            full_name(t.allocation) for t in tasks if t.ending and not t.emptied and _freezes(t)
+            booking_full_name(t.allocation)
+            for t in tasks
+            if t.ending and not t.emptied and _suspends(t)
         }
         return "; ".join(slices.sync(claims, suspended | freezing)) or None
 
     def warn(self, before: Mapping[str, Held]) -> None:
         """Sends the signal to programs under a notice that is not in the records of `before`."""
         node, held = self._node, self._records.held
-        told = told_since(before, held)
+        told = newly_notified(before, held)
         if told and node.programs is not None and node.pause_signal is not None:
-            programs_warn(
+            programs_signal(
                 node.port, node.programs, node.pause_signal, told, held, self._place.account_of
             )
 
@@ -115,6 +122,6 @@ class Owners:
         return Seen(found, self._suspensions.busy())
 
 
-def _freezes(task: Task) -> bool:
-    method, _ = method_of(task.allocation.notice, task.mode, gang=task.gang)
+def _suspends(task: Task) -> bool:
+    method, _ = pause_method(task.allocation.notice, task.mode, gang=task.gang)
     return method == "suspend"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 
 from allocation.agent.act.apply import Applier, Outcome
 from allocation.agent.act.endings import Endings
-from allocation.agent.act.leases import Leases, lapsed_of, lapsed_tell
+from allocation.agent.act.leases import Leases, lapsed_mark_failed, lapsed_of
 from allocation.agent.act.suspensions import Suspensions
-from allocation.agent.act.unbooked_processes import Intruders
+from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node
 from allocation.agent.owners import Owners
 from allocation.agent.plan import reconcile
@@ -19,9 +19,9 @@ from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.report import reports
 from allocation.agent.report.examination import Examined
-from allocation.agent.report.sender import Sender, Voice
+from allocation.agent.report.sender import Outbox, ReportSender
 from allocation.agent.report.watch import Watch
-from allocation.agent.state.documents import Follower
+from allocation.agent.state.documents import DocumentFollower
 from allocation.agent.state.records import Records
 from allocation.agent.state.store import StoreError
 
@@ -45,15 +45,15 @@ class Agent:
         self._node = node
         self._store = node.store
         self._clock = clock or Clock()
-        self._follower = Follower(node.keys, node.store)
-        self._voice = Voice(node.keys, node.store, self._clock.steady())
+        self._follower = DocumentFollower(node.keys, node.store)
+        self._reports = ReportSender(node.keys, node.store, self._clock.steady())
         records = Records(node.store)
         self._suspensions = Suspensions(
             port=node.port,
             records=records,
             programs=node.programs,
             suspender=node.suspender,
-            limit_mb=node.room_mb,
+            limit_mb=node.available_mb,
         )
         self._owners = Owners(node, records, self._suspensions)
         self._endings = Endings(
@@ -74,19 +74,19 @@ class Agent:
         inventory = node.inventory()
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
         self._leases = Leases(node.keys, node.store, boot=inventory.boot)
-        self._unsaved: str | None = None
+        self._store_error: str | None = None
         with contextlib.suppress(StoreError):
             # The numbers of this life are in hand before the first is said, should it be short.
             self._store.save()
-        self._untold: str | None = None
-        self._unkept: str | None = None
+        self._nvlinks_unreported: str | None = None
+        self._slices_error: str | None = None
         self._outcomes: list[Outcome] = []
         self._examined: tuple[Examined, int] | None = None
-        self._watch = Watch(node.port, node.watch, _intruders(node, self._clock.steady))
+        self._watch = Watch(node.port, node.watch, _unbooked_processes(node, self._clock.steady))
         start = self._clock.steady()
         self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
 
-    def run(self, sender: Sender) -> None:
+    def run(self, sender: Outbox) -> None:
         """Until a Stop arrives. What runs on the GPUs stays as it is."""
         while True:
             self.turn(sender)
@@ -102,23 +102,23 @@ class Agent:
                     return
                 self.arrived(arrival, sender)
 
-    def arrived(self, arrival: links.Arrival | Examined, sender: Sender) -> None:
+    def arrived(self, arrival: links.Arrival | Examined, sender: Outbox) -> None:
         match arrival:
             case Examined():
                 self._examined = (arrival, int(self._clock.wall()))
-                self._tell_examination(sender)
+                self._send_examination(sender)
             case links.Document(raw):
                 self._document(raw)
             case links.Granted(raw):
                 if self._leases.read(raw, self._clock.steady()):
                     self._due["reconcile"] = self._clock.steady()
             case links.Connected():
-                self._voice.again()
+                self._reports.again()
                 self._take_inventory(sender)
-                self._tell_examination(sender)
+                self._send_examination(sender)
                 self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
             case links.Delivered(seq):
-                self._voice.delivered(seq)
+                self._reports.delivered(seq)
 
     def _document(self, raw: bytes) -> None:
         before = self._store.desired
@@ -127,7 +127,7 @@ class Agent:
         if self._store.desired is not before:
             self._applier.retry_all()
 
-    def _take_inventory(self, sender: Sender) -> None:
+    def _take_inventory(self, sender: Outbox) -> None:
         try:
             inventory = self._node.inventory()
         except GpuError as error:
@@ -135,14 +135,14 @@ class Agent:
             log.warning("no inventory: %s", error)
             return
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
-        self._voice.inventory(sender, inventory)
+        self._reports.inventory(sender, inventory)
 
-    def _tell_examination(self, sender: Sender) -> None:
+    def _send_examination(self, sender: Outbox) -> None:
         if self._examined is not None:
             found, at = self._examined
-            self._voice.examination(sender, found.checks, at)
+            self._reports.examination(sender, found.checks, at)
 
-    def turn(self, sender: Sender) -> None:
+    def turn(self, sender: Outbox) -> None:
         """Does whatever is due now."""
         now = self._clock.steady()
         if now >= self._due["reconcile"]:
@@ -150,28 +150,33 @@ class Agent:
             self._reconcile()
             self._report(sender)
         if now >= self._due["listen"]:
-            self._due["listen"] = now + self._owners.patience_s
+            self._due["listen"] = now + self._owners.listen_interval_s
             if self._owners.listen(self._clock.wall()):
                 self._report(sender)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
             left = self._leases.left(now)
-            self._leases.sent(self._voice.heartbeat(sender, self._clock.wall(), left), now)
+            self._leases.sent(self._reports.heartbeat(sender, self._clock.wall(), left), now)
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
             self._telemetry(sender)
 
-    def _report(self, sender: Sender) -> None:
-        troubles = (self._follower.trouble, self._unsaved, self._untold, self._unkept)
+    def _report(self, sender: Outbox) -> None:
+        problems = (
+            self._follower.problem,
+            self._store_error,
+            self._nvlinks_unreported,
+            self._slices_error,
+        )
         ladder = self._store.desired.ladder if self._store.desired else None
         seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), ladder)
-        self._voice.report(sender, self._outcomes, troubles, self._clock.steady(), seen)
+        self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen)
 
     def pause(self) -> float:
         """Seconds until something is due by the steady clock, or a start or end by the wall's."""
         steady = self._clock.steady()
         sooner = [self._due["reconcile"]]
-        edge = self._next_edge()
+        edge = self._next_boundary()
         if edge is not None:
             sooner.append(steady + edge - self._clock.wall())
         fence = self._leases.edge(self._store.held)
@@ -182,7 +187,7 @@ class Agent:
         self._due["reconcile"] = min(sooner)
         return max(0.0, min(self._due.values()) - steady)
 
-    def _next_edge(self) -> int | None:
+    def _next_boundary(self) -> int | None:
         desired = self._store.desired
         if desired is None:
             return None
@@ -198,67 +203,71 @@ class Agent:
         self._owners.listen(now)
         self._owners.wake(now)
         before = self._store.held
-        wishes = self._wishes(now)
+        wishes = self._targets(now)
         named = {wish.gpu for wish in wishes}
         wishes += [reconcile.Wish(gpu, None, ()) for gpu in self._gpus if gpu not in named]
         # What is about to end goes from the files before its device goes.
-        self._untold = self._owners.tell(now)
-        self._unkept = self._owners.keep(wishes)
+        self._nvlinks_unreported = self._owners.tell(now)
+        self._slices_error = self._owners.keep(wishes)
         self._owners.warn(before)
         # From now on an owner may answer at any moment.
-        self._due["listen"] = self._clock.steady() + self._owners.patience_s
-        self._endings.go_on({t.allocation.id for w in wishes for t in w.tasks if t.ending})
+        self._due["listen"] = self._clock.steady() + self._owners.listen_interval_s
+        self._endings.retain({t.allocation.id for w in wishes for t in w.tasks if t.ending})
         self._outcomes = [self._applier.turn(wish) for wish in wishes]
-        lapsed_tell(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
+        lapsed_mark_failed(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
                 ready = state.state == "ready"
                 since = self._node.handover.given.get(name) if ready else None
-                self._voice.entered(name, state.state, since.since if since else int(now))
-        self._untold = self._owners.tell(now)
-        self._unkept = self._owners.keep(wishes)
+                self._reports.entered(name, state.state, since.since if since else int(now))
+        self._nvlinks_unreported = self._owners.tell(now)
+        self._slices_error = self._owners.keep(wishes)
         self._owners.wake(now)
 
-    def _wishes(self, now: float) -> list[reconcile.Wish]:
+    def _targets(self, now: float) -> list[reconcile.Wish]:
         desired = self._store.desired
         if desired is None:
             return []
         steady = self._clock.steady()
         fenced = self._leases.fence(self._store.held, steady)
-        self._store.held = reconcile.remember(desired, fenced, now, remembers=self._store.remembers)
+        self._store.held = reconcile.records_of(
+            desired, fenced, now, remembers=self._store.remembers
+        )
         try:
             self._store.save()
         except StoreError as error:
             # Without a record nothing new may begin; what runs goes on, and ends on time.
-            self._unsaved = str(error)
-            log.error("%s", self._unsaved)  # noqa: TRY400 - the message says it all
+            self._store_error = str(error)
+            log.error("%s", self._store_error)  # noqa: TRY400 - the message says it all
             self._store.held = self._leases.fence(self._store.held, steady)
             known = reconcile.wishes(desired, self._store.held, now)
-            return [_nothing_new(wish, self._node.handover.devices()) for wish in known]
-        self._unsaved = None
+            return [_started_only(wish, self._node.handover.devices()) for wish in known]
+        self._store_error = None
         self._follower.settle()
-        self._suspensions.tidy(desired)
+        self._suspensions.discard_unwanted(desired)
         wishes = [
             dataclasses.replace(wish, one_account=self._node.one_account)
             for wish in reconcile.wishes(desired, self._store.held, now)
         ]
         return self._leases.permitted(wishes, steady)
 
-    def _telemetry(self, sender: Sender) -> None:
+    def _telemetry(self, sender: Outbox) -> None:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
-        self._voice.telemetry(sender, samples, self._clock.wall())
+        self._reports.telemetry(sender, samples, self._clock.wall())
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
 
 
-def _intruders(node: Node, steady: Callable[[], float]) -> Intruders | None:
+def _unbooked_processes(node: Node, steady: Callable[[], float]) -> UnbookedProcesses | None:
     if node.programs is None:
         return None
-    return Intruders(node.port, node.programs, node.account_of, steady, may_end=node.may_end)
+    return UnbookedProcesses(
+        node.port, node.programs, node.account_of, steady, may_end=node.may_end
+    )
 
 
-def _nothing_new(wish: reconcile.Wish, there: Collection[str]) -> reconcile.Wish:
+def _started_only(wish: reconcile.Wish, there: Collection[str]) -> reconcile.Wish:
     """What ends, and what is handed over; the mode stays what that needs."""
     tasks = tuple(task for task in wish.tasks if task.ending or task.allocation.id in there)
     mode = next((task.mode for task in tasks if not task.ending), None)

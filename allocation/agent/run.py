@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from allocation.agent.owner.shares import meeting_port, tensorflow
+from allocation.agent.owner.shares import meeting_port, tf_config
 from allocation.agent.ports.systemd import is_inside
 
 RUN = "GPU_BOOKING_RUN"
@@ -134,7 +134,7 @@ def meeting(booking: Mapping[str, Any], run: str | None) -> dict[str, str]:
     values = {RUN: run, "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
     if len(booking["nodes"]) > 1:
         nodes = (each["node"] for each in booking["nodes"])
-        values["TF_CONFIG"] = tensorflow(nodes, booking["node_rank"], port)
+        values["TF_CONFIG"] = tf_config(nodes, booking["node_rank"], port)
     return values
 
 

@@ -16,7 +16,7 @@ from allocation.api.bookings.bookings import (
     BookingWhy,
 )
 from allocation.api.bookings.corrections import Corrections
-from allocation.api.bookings.earlier import BookingChange, BookingSooner
+from allocation.api.bookings.earlier import BookingChange, BookingEarlierOptions
 from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.use import BookingUse, GpuUseOne
@@ -118,7 +118,11 @@ urlpatterns = [
         name="api-booking-check-in",
     ),
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
-    path("bookings/<booking:reference>/sooner", BookingSooner.as_view(), name="api-booking-sooner"),
+    path(
+        "bookings/<booking:reference>/sooner",
+        BookingEarlierOptions.as_view(),
+        name="api-booking-sooner",
+    ),
     path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),

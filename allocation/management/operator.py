@@ -12,7 +12,7 @@ def operator_argument(parser: ArgumentParser) -> None:
     parser.add_argument("--operator", default="", help="who does it, for the platform's log")
 
 
-def operator_named(username: str) -> User | None:
+def operator_by_name(username: str) -> User | None:
     """The operator of that name, None without one. Raises CommandError for a name that is none."""
     if not username:
         return None

@@ -7,10 +7,10 @@ CLAIMS = """
 CREATE FUNCTION portal_claims(since timestamptz, until timestamptz)
 RETURNS TABLE (gpu_class text, period_start timestamptz, period_end timestamptz)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT b.planned_class, b.claims_from, b.claims_from + b.duration_seconds * interval '1 second'
+  SELECT b.planned_class, b.reclaims_from, b.reclaims_from + b.duration_seconds * interval '1 second'
   FROM allocation_booking b
-  WHERE b.state = 'queued' AND b.claims_from < until
-    AND b.claims_from + b.duration_seconds * interval '1 second' > since
+  WHERE b.state = 'queued' AND b.reclaims_from < until
+    AND b.reclaims_from + b.duration_seconds * interval '1 second' > since
     AND b.tenant_id IS DISTINCT FROM nullif(current_setting('portal.tenant', true), '')::uuid
 $$;
 REVOKE EXECUTE ON FUNCTION portal_claims(timestamptz, timestamptz) FROM PUBLIC;
@@ -26,6 +26,6 @@ class Migration(migrations.Migration):
             "booking", "borrowed_units", models.BigIntegerField(db_default=0, default=0)
         ),
         migrations.AddField("booking", "at_risk_from", models.DateTimeField(null=True, blank=True)),
-        migrations.AddField("booking", "claims_from", models.DateTimeField(null=True, blank=True)),
+        migrations.AddField("booking", "reclaims_from", models.DateTimeField(null=True, blank=True)),
         migrations.RunSQL(CLAIMS),
     ]

@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
             "allocation",
             models.CheckConstraint(
                 condition=Q(left=False) | Q(state__in=["releasing", "ended"]),
-                name="allocation_left_is_over",
+                name="allocation_abandoned_is_over",
             ),
         ),
     ]

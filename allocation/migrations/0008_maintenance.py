@@ -12,7 +12,7 @@ STEPS = """
 INSERT INTO allocation_transition VALUES ('queued', 'failed') ON CONFLICT DO NOTHING;
 """
 # When hardware is away is everybody's business; what went wrong on it is the operator's.
-WALL = open_table("allocation_blackout") + system_table("allocation_gpuevent")
+WALL = open_table("allocation_maintenance") + system_table("allocation_gpuevent")
 
 
 class Migration(migrations.Migration):
@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Blackout',
+            name='Maintenance',
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('starts', models.DateTimeField()),
@@ -84,22 +84,22 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(('drain_by', None), ('state', 'draining'), _connector='OR'), name='node_drain_by_drains'),
         ),
         migrations.AddField(
-            model_name='blackout',
+            model_name='maintenance',
             name='created_by',
             field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL),
         ),
         migrations.AddField(
-            model_name='blackout',
+            model_name='maintenance',
             name='gpu',
             field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to='allocation.gpu'),
         ),
         migrations.AddField(
-            model_name='blackout',
+            model_name='maintenance',
             name='node',
             field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to='allocation.node'),
         ),
         migrations.AddField(
-            model_name='blackout',
+            model_name='maintenance',
             name='rack',
             field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to='allocation.rack'),
         ),
@@ -114,16 +114,16 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='allocation.node'),
         ),
         migrations.AddIndex(
-            model_name='blackout',
-            index=models.Index(condition=models.Q(('ended_at', None)), fields=['ends'], name='blackout_open'),
+            model_name='maintenance',
+            index=models.Index(condition=models.Q(('ended_at', None)), fields=['ends'], name='maintenance_open'),
         ),
         migrations.AddConstraint(
-            model_name='blackout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('gpu', None), ('node', None), ('rack__isnull', False)), models.Q(('gpu', None), ('node__isnull', False), ('rack', None)), models.Q(('gpu__isnull', False), ('node', None), ('rack', None)), _connector='OR'), name='blackout_of_one_thing'),
+            model_name='maintenance',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('gpu', None), ('node', None), ('rack__isnull', False)), models.Q(('gpu', None), ('node__isnull', False), ('rack', None)), models.Q(('gpu__isnull', False), ('node', None), ('rack', None)), _connector='OR'), name='maintenance_of_one_thing'),
         ),
         migrations.AddConstraint(
-            model_name='blackout',
-            constraint=models.CheckConstraint(condition=models.Q(('drain_by__gte', models.F('starts')), ('starts__lt', models.F('ends')), ('drain_by__lte', models.F('ends'))), name='blackout_window_sane'),
+            model_name='maintenance',
+            constraint=models.CheckConstraint(condition=models.Q(('drain_by__gte', models.F('starts')), ('starts__lt', models.F('ends')), ('drain_by__lte', models.F('ends'))), name='maintenance_window_sane'),
         ),
         migrations.AddIndex(
             model_name='gpuevent',

@@ -111,7 +111,7 @@ class Migration(migrations.Migration):
                         default=uuid.uuid4, editable=False, primary_key=True, serialize=False
                     ),
                 ),
-                ("handed_at", models.DateTimeField(blank=True, null=True)),
+                ("handed_over_at", models.DateTimeField(blank=True, null=True)),
             ],
         ),
         migrations.AddField(

@@ -28,7 +28,7 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
          count(*), count(*) FILTER (WHERE latest.was_paused)
   FROM (
     SELECT b.tier_id, b.planned_class, b.borrowed_units > 0 AS borrowed,
-           floor(extract(hour FROM coalesce(b.first_promise, b.planned_starts)
+           floor(extract(hour FROM coalesce(b.first_planned_start, b.planned_starts)
                               AT TIME ZONE 'UTC') / 6)::integer AS quarter,
            EXISTS (SELECT FROM allocation_bookingevent e
                    WHERE e.tenant_id = b.tenant_id AND e.booking_id = b.id
@@ -41,17 +41,17 @@ $$;
 CREATE FUNCTION portal_starts_kept(in_tier text, most integer)
 RETURNS TABLE (lead bigint, late bigint)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT extract(epoch FROM p.first_promise - p.first_promised_at)::bigint,
-         extract(epoch FROM p.started - p.first_promise)::bigint
+  SELECT extract(epoch FROM p.first_planned_start - p.first_planned_at)::bigint,
+         extract(epoch FROM p.started - p.first_planned_start)::bigint
   FROM (
-    SELECT b.first_promise, b.first_promised_at,
+    SELECT b.first_planned_start, b.first_planned_at,
            (SELECT min(e.at) FROM allocation_bookingevent e
             WHERE e.tenant_id = b.tenant_id AND e.booking_id = b.id
               AND e.kind = 'started') AS started
     FROM allocation_booking b
-    WHERE b.tier_id = in_tier AND b.first_promise IS NOT NULL AND b.ready_at IS NOT NULL
-      AND b.first_promise - b.first_promised_at >= interval '5 minutes'
-    ORDER BY b.first_promise DESC LIMIT most) p
+    WHERE b.tier_id = in_tier AND b.first_planned_start IS NOT NULL AND b.ready_at IS NOT NULL
+      AND b.first_planned_start - b.first_planned_at >= interval '5 minutes'
+    ORDER BY b.first_planned_start DESC LIMIT most) p
   WHERE p.started IS NOT NULL
 $$;
 REVOKE EXECUTE ON FUNCTION portal_pause_outcomes(integer), portal_starts_kept(text, integer)
@@ -150,10 +150,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField("booking", "lengths", models.JSONField(default=list)),
         migrations.AddField(
-            "booking", "first_promise", models.DateTimeField(blank=True, null=True)
+            "booking", "first_planned_start", models.DateTimeField(blank=True, null=True)
         ),
         migrations.AddField(
-            "booking", "first_promised_at", models.DateTimeField(blank=True, null=True)
+            "booking", "first_planned_at", models.DateTimeField(blank=True, null=True)
         ),
         migrations.AddField(
             "booking",
@@ -170,9 +170,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             "booking",
             models.Index(
-                fields=["tier", "-first_promise"],
+                fields=["tier", "-first_planned_start"],
                 name="booking_promised",
-                condition=Q(first_promise__isnull=False),
+                condition=Q(first_planned_start__isnull=False),
             ),
         ),
         migrations.AddIndex(

@@ -12,7 +12,7 @@ DELETE FROM allocation_gpusample a USING allocation_gpusample b
 WHERE a.id > b.id AND a.gpu_id = b.gpu_id AND a.at = b.at AND a.slot IS NOT DISTINCT FROM b.slot;
 """
 WALL = "\n".join(
-    [protect("allocation_gpuuse", grants="SELECT"), open_table("allocation_tally")]
+    [protect("allocation_gpuuse", grants="SELECT"), open_table("allocation_eventcounter")]
 )
 
 
@@ -53,7 +53,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='Tally',
+            name='EventCounter',
             fields=[
                 ('name', models.CharField(max_length=80, primary_key=True, serialize=False)),
                 ('count', models.PositiveBigIntegerField(default=0)),

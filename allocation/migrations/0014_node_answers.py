@@ -21,22 +21,22 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='node',
-            name='foreign_end_after',
+            name='unbooked_end_after',
             field=models.PositiveIntegerField(blank=True, null=True),
         ),
         migrations.AddField(
             model_name='node',
-            name='foreign_warn_after',
+            name='unbooked_warn_after',
             field=models.PositiveIntegerField(blank=True, null=True),
         ),
         migrations.AddField(
             model_name='node',
-            name='long_silent',
+            name='long_unreachable',
             field=models.BooleanField(db_default=False, default=False),
         ),
         migrations.AddField(
             model_name='node',
-            name='silent_since',
+            name='unreachable_since',
             field=models.DateTimeField(blank=True, null=True),
         ),
         migrations.AlterField(
@@ -58,10 +58,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('long_silent', False), ('silent_since__isnull', False), _connector='OR'), name='node_long_silent_is_silent'),
+            constraint=models.CheckConstraint(condition=models.Q(('long_unreachable', False), ('unreachable_since__isnull', False), _connector='OR'), name='node_long_unreachable_is_unreachable'),
         ),
         migrations.AddConstraint(
             model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('foreign_end_after', None), models.Q(('foreign_end_after__gte', django.db.models.expressions.CombinedExpression(models.F('foreign_warn_after'), '+', models.Value(60))), ('foreign_warn_after__isnull', False)), _connector='OR'), name='node_warns_before_it_ends'),
+            constraint=models.CheckConstraint(condition=models.Q(('unbooked_end_after', None), models.Q(('unbooked_end_after__gte', django.db.models.expressions.CombinedExpression(models.F('unbooked_warn_after'), '+', models.Value(60))), ('unbooked_warn_after__isnull', False)), _connector='OR'), name='node_warns_before_it_ends'),
         ),
     ]

@@ -11,7 +11,7 @@ from tenants.platform.wall import system_table
 
 # What was kept of broken runs so far was laid to the end of the last of them; it stays there.
 KEPT = """
-UPDATE allocation_allocation a SET kept_seconds = b.used_seconds
+UPDATE allocation_allocation a SET counted_seconds = b.used_seconds
 FROM allocation_booking b
 WHERE b.id = a.booking_id AND b.used_seconds > 0 AND a."left"
   AND lower(a.period) = (SELECT max(lower(l.period)) FROM allocation_allocation l
@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             "allocation",
-            "kept_seconds",
+            "counted_seconds",
             models.PositiveIntegerField(db_default=0, default=0),
         ),
         migrations.RunSQL(KEPT, migrations.RunSQL.noop),
@@ -104,29 +104,29 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunSQL(system_table("allocation_compactionorder"), migrations.RunSQL.noop),
-        migrations.AddField("blackout", "series", models.UUIDField(blank=True, null=True)),
+        migrations.AddField("maintenance", "series", models.UUIDField(blank=True, null=True)),
         migrations.AddField(
-            "blackout",
+            "maintenance",
             "rule",
             models.CharField(blank=True, db_default="", default="", max_length=120),
         ),
         migrations.AddField(
-            "blackout",
+            "maintenance",
             "zone",
             models.CharField(blank=True, db_default="", default="", max_length=64),
         ),
         migrations.AddConstraint(
-            "blackout",
+            "maintenance",
             models.CheckConstraint(
                 condition=models.Q(series=None, rule="", zone="")
                 | models.Q(
                     models.Q(series__isnull=False), ~models.Q(rule=""), ~models.Q(zone="")
                 ),
-                name="blackout_repeats_by_a_rule",
+                name="maintenance_repeats_by_a_rule",
             ),
         ),
         migrations.AddConstraint(
-            "blackout",
-            models.UniqueConstraint(fields=("series", "starts"), name="blackout_once_a_date"),
+            "maintenance",
+            models.UniqueConstraint(fields=("series", "starts"), name="maintenance_once_a_date"),
         ),
     ]

@@ -15,20 +15,20 @@ class Migration(migrations.Migration):
             name="MachineClock",
             fields=[
                 ("machine", models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ("apart", models.DurationField()),
+                ("clock_offset", models.DurationField()),
                 ("jump", models.DurationField(blank=True, null=True)),
             ],
         ),
         migrations.RunSQL(system_table("allocation_machineclock"), migrations.RunSQL.noop),
         migrations.AddField(
-            "node", "foreign_own", models.BooleanField(db_default=False, default=False)
+            "node", "unbooked_override", models.BooleanField(db_default=False, default=False)
         ),
         migrations.AddField(
             "node", "implausible", models.BigIntegerField(db_default=0, default=0)
         ),
         # What was said until now was said of each node.
         migrations.RunSQL(
-            "UPDATE allocation_node SET foreign_own = true WHERE foreign_warn_after IS NOT NULL",
+            "UPDATE allocation_node SET unbooked_override = true WHERE unbooked_warn_after IS NOT NULL",
             migrations.RunSQL.noop,
         ),
     ]

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField("decision", "withheld", models.JSONField(db_default=[], default=list)),
         migrations.AddField(
-            "solverstate", "withheld_turns", models.PositiveIntegerField(db_default=0, default=0)
+            "solverstate", "withheld_cycles", models.PositiveIntegerField(db_default=0, default=0)
         ),
         migrations.RunSQL(OLDEST),
     ]

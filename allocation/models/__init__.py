@@ -14,41 +14,41 @@ from allocation.models.hardware import (
     NodeInventory,
     Rack,
 )
-from allocation.models.maintenance import Blackout, GpuEvent
+from allocation.models.maintenance import GpuEvent, Maintenance
 from allocation.models.operations import Backup, PortalMode
-from allocation.models.pauses import Own, Pause, PauseCause
+from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.series import Series, WorkSpeed
-from allocation.models.telemetry import GpuSample, GpuUse, Tally
+from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
 
 __all__ = [
     "Allocation",
     "Backup",
-    "Blackout",
     "Booking",
     "BookingEvent",
     "CalendarFeed",
     "CompactionOrder",
     "Decision",
     "EnrolmentToken",
+    "EventCounter",
     "Gpu",
     "GpuEvent",
     "GpuModel",
     "GpuSample",
     "GpuUse",
     "MachineClock",
+    "Maintenance",
     "MigPlacement",
     "Node",
     "NodeExamination",
     "NodeInventory",
     "Occupancy",
-    "Own",
     "Pause",
     "PauseCause",
+    "PauseRelation",
     "PolicyVersion",
     "PortalMode",
     "Rack",
     "Series",
     "SolverState",
-    "Tally",
     "WorkSpeed",
 ]

@@ -27,13 +27,13 @@ class Booking(models.Model):
     `ends`; a flexible one `duration`, `not_before` and perhaps a `deadline`. The `planned_*`
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
-    waits for them from `at_risk_from` on. `claims_from` makes this booking such a one.
+    waits for them from `at_risk_from` on. `reclaims_from` makes this booking such a one.
     Money: `held` is the most that it can cost; of that `settled` was charged for earlier runs. What
     operators gave back or charged after its end is `corrected`, below zero for a refund. A
     run lasts from `ready_at` to `noticed_at` (told to pause) or `released_at`; its last save is
     `saved_at`.
     `lengths` are (class, seconds) in order of cost, where time or price decides among classes.
-    `first_promise` is the first start that was ever promised, at `first_promised_at`.
+    `first_planned_start` is the first start that was ever promised, at `first_planned_at`.
     It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
     Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     Pauses have credited `credited_seconds` in all; `redo_seconds` of them were not done again yet.
@@ -72,11 +72,11 @@ class Booking(models.Model):
     alternatives = models.JSONField(default=list)
     borrowed_units = models.BigIntegerField(db_default=0, default=0)
     at_risk_from = models.DateTimeField(null=True, blank=True)
-    claims_from = models.DateTimeField(null=True, blank=True)
+    reclaims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
     lengths = models.JSONField(default=list)
-    first_promise = models.DateTimeField(null=True, blank=True)
-    first_promised_at = models.DateTimeField(null=True, blank=True)
+    first_planned_start = models.DateTimeField(null=True, blank=True)
+    first_planned_at = models.DateTimeField(null=True, blank=True)
     series = models.ForeignKey(
         Series, on_delete=models.PROTECT, related_name="bookings", null=True, blank=True,
         db_constraint=False,
@@ -130,9 +130,9 @@ class Booking(models.Model):
                 name="booking_found_in_project",
             ),
             models.Index(
-                fields=["tier", "-first_promise"],
+                fields=["tier", "-first_planned_start"],
                 name="booking_promised",
-                condition=Q(first_promise__isnull=False),
+                condition=Q(first_planned_start__isnull=False),
             ),
             models.Index(
                 fields=["-ended_at"], name="booking_ran", condition=Q(ready_at__isnull=False)
@@ -197,7 +197,7 @@ class Allocation(models.Model):
 
     A `leased` one is ended by its node when the portal is not heard from; `left` is one whose
     booking went on without it, and that only waits for the proof that its device is empty; of the
-    run that it broke off `kept_seconds` count.
+    run that it broke off `counted_seconds` count.
     """
 
     class State(models.TextChoices):
@@ -243,7 +243,7 @@ class Allocation(models.Model):
     suspended = models.BooleanField(db_default=False, default=False)
     leased = models.BooleanField(db_default=False, default=False)
     left = models.BooleanField(db_default=False, default=False)
-    kept_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    counted_seconds = models.PositiveIntegerField(db_default=0, default=0)
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -259,7 +259,7 @@ class Allocation(models.Model):
             models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
             models.CheckConstraint(
                 condition=Q(left=False) | Q(state__in=["releasing", "ended"]),
-                name="allocation_left_is_over",
+                name="allocation_abandoned_is_over",
             ),
         ]
         indexes = [

@@ -63,23 +63,23 @@ class Decision(models.Model):
 
 class MachineClock(models.Model):
     """Of a machine that runs cycles, from one start of it to the next: how far its two clocks are
-    `apart`, and by how much the clock of the day has jumped since, if it has."""
+    `clock_offset`, and by how much the clock of the day has jumped since, if it has."""
 
     machine = models.CharField(max_length=64, primary_key=True)
-    apart = models.DurationField()
+    clock_offset = models.DurationField()
     jump = models.DurationField(null=True, blank=True)
 
 
 class SolverState(models.Model):
     """One row: the fence of the cycle. Whoever leads has raised `leader_term` to its own.
 
-    `withheld_turns` counts the turns in a row that could not write all that they decided.
+    `withheld_cycles` counts the turns in a row that could not write all that they decided.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     leader_term = models.BigIntegerField(default=0)
     epoch = models.BigIntegerField(default=1)
-    withheld_turns = models.PositiveIntegerField(default=0, db_default=0)
+    withheld_cycles = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [

@@ -33,18 +33,18 @@ class Node(models.Model):
     The newest number heard is kept per kind of message: what is not newer is dropped and counted,
     as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
     when the last heartbeat that was accepted had arrived. It is `cut_off` from when a lease of its
-    ran out until it has told that it acts on our newest word. Who does not answer is `silent_since`
-    the last answer, until it has answered for a while, and `long_silent` once what is planned there
-    is not kept.
-    `ahead_epoch` is the epoch of a word that its agent has and this database does not: it was
-    restored. It has said `conflicts` times what contradicts the portal's record of a run, and for
-    `refunded_seconds` of GPU time nothing was charged because it said that hardware had failed.
-    `differences` wait for an operator's approval. `host_limits`: whether its agent keeps bookings
-    to their host cores and memory, or these are only counted, and with `host_note` why.
+    ran out until it has told that it acts on our newest word. Who does not answer is
+    `unreachable_since` the last answer, until it has answered for a while, and `long_unreachable`
+    once what is planned there is not kept. `ahead_epoch` is the epoch of a word that its agent has
+    and this database does not: it was restored. It has said `conflicts` times what contradicts the
+    portal's record of a run, and for `refunded_seconds` of GPU time nothing was charged because it
+    said that hardware had failed. `differences` wait for an operator's approval. `host_limits`:
+    whether its agent keeps bookings to their host cores and memory, or these are only counted, and
+    with `host_note` why.
 
     Who uses what nobody gave them is told of always; their terminals are written to
-    `foreign_warn_after` seconds, and their programs end `foreign_end_after` seconds after they were
-    first seen, where these are set: by the policy, or `foreign_own` for this node alone.
+    `unbooked_warn_after` seconds, and their programs end `unbooked_end_after` seconds after they
+    were first seen, where these are set: by the policy, or `unbooked_override` for this node alone.
     """
 
     class State(models.TextChoices):
@@ -97,13 +97,13 @@ class Node(models.Model):
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
     cut_off = models.BooleanField(db_default=False, default=False)
-    silent_since = models.DateTimeField(null=True, blank=True)
-    long_silent = models.BooleanField(db_default=False, default=False)
+    unreachable_since = models.DateTimeField(null=True, blank=True)
+    long_unreachable = models.BooleanField(db_default=False, default=False)
     ahead_epoch = models.BigIntegerField(null=True, blank=True)
     differences = models.JSONField(db_default=[], default=list)
-    foreign_warn_after = models.PositiveIntegerField(null=True, blank=True)
-    foreign_end_after = models.PositiveIntegerField(null=True, blank=True)
-    foreign_own = models.BooleanField(db_default=False, default=False)
+    unbooked_warn_after = models.PositiveIntegerField(null=True, blank=True)
+    unbooked_end_after = models.PositiveIntegerField(null=True, blank=True)
+    unbooked_override = models.BooleanField(db_default=False, default=False)
 
     class Meta:
         ordering = ["name"]
@@ -116,14 +116,14 @@ class Node(models.Model):
                 condition=Q(drain_by=None) | Q(state="draining"), name="node_drain_by_drains"
             ),
             models.CheckConstraint(
-                condition=Q(long_silent=False) | Q(silent_since__isnull=False),
-                name="node_long_silent_is_silent",
+                condition=Q(long_unreachable=False) | Q(unreachable_since__isnull=False),
+                name="node_long_unreachable_is_unreachable",
             ),
             models.CheckConstraint(
-                condition=Q(foreign_end_after=None)
+                condition=Q(unbooked_end_after=None)
                 | Q(
-                    foreign_warn_after__isnull=False,
-                    foreign_end_after__gte=F("foreign_warn_after") + 60,
+                    unbooked_warn_after__isnull=False,
+                    unbooked_end_after__gte=F("unbooked_warn_after") + 60,
                 ),
                 name="node_warns_before_it_ends",
             ),
@@ -135,12 +135,12 @@ class Node(models.Model):
     @property
     def takes_work(self) -> bool:
         """Whether anything new may be placed on it."""
-        return self.keeps_work and self.silent_since is None
+        return self.keeps_planned_work and self.unreachable_since is None
 
     @property
-    def keeps_work(self) -> bool:
+    def keeps_planned_work(self) -> bool:
         """Whether what is planned on it may stay so."""
-        trusted = not (self.clock_wrong or self.cut_off or self.long_silent)
+        trusted = not (self.clock_wrong or self.cut_off or self.long_unreachable)
         return self.state == Node.State.READY and trusted and self.ahead_epoch is None
 
 

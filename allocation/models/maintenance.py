@@ -10,7 +10,7 @@ from django.db.models import F, Q
 from allocation.models.hardware import Gpu, Node, Rack
 
 
-class Blackout(models.Model):
+class Maintenance(models.Model):
     """A rack, a node or a GPU is kept free of bookings in [starts, ends).
 
     What runs there at `starts` may go on until `drain_by`. One that was called off or ended early
@@ -36,26 +36,26 @@ class Blackout(models.Model):
     class Meta:
         ordering = ["starts", "id"]
         indexes = [
-            models.Index(fields=["ends"], name="blackout_open", condition=Q(ended_at=None)),
+            models.Index(fields=["ends"], name="maintenance_open", condition=Q(ended_at=None)),
         ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(rack__isnull=False, node=None, gpu=None)
                 | Q(rack=None, node__isnull=False, gpu=None)
                 | Q(rack=None, node=None, gpu__isnull=False),
-                name="blackout_of_one_thing",
+                name="maintenance_of_one_thing",
             ),
             models.CheckConstraint(
                 condition=Q(starts__lt=F("ends"), drain_by__gte=F("starts"))
                 & Q(drain_by__lte=F("ends")),
-                name="blackout_window_sane",
+                name="maintenance_window_sane",
             ),
             models.CheckConstraint(
                 condition=Q(series=None, rule="", zone="")
                 | Q(Q(series__isnull=False), ~Q(rule=""), ~Q(zone="")),
-                name="blackout_repeats_by_a_rule",
+                name="maintenance_repeats_by_a_rule",
             ),
-            models.UniqueConstraint(fields=["series", "starts"], name="blackout_once_a_date"),
+            models.UniqueConstraint(fields=["series", "starts"], name="maintenance_once_a_date"),
         ]
 
     def __str__(self) -> str:

@@ -13,15 +13,15 @@ from tenants.models import Tenant, Tier
 class PauseCause(models.Model):
     """For whom a booking is paused. The system's alone: it may be another tenant's booking.
 
-    `handed_at` is when the beneficiary was first told that all its room is empty.
+    `handed_over_at` is when the beneficiary was first told that all its room is empty.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     beneficiary = models.ForeignKey(Booking, on_delete=models.PROTECT, related_name="+")
-    handed_at = models.DateTimeField(null=True, blank=True)
+    handed_over_at = models.DateTimeField(null=True, blank=True)
 
 
-class Own(models.TextChoices):
+class PauseRelation(models.TextChoices):
     """How a claim is related to what is paused for it."""
 
     OWNER = "owner", "the same owner"
@@ -54,7 +54,9 @@ class Pause(models.Model):
     cause = models.OneToOneField(PauseCause, on_delete=models.PROTECT)
     beneficiary_label = models.CharField(max_length=24, blank=True)
     may_wait = models.BooleanField()
-    own = models.CharField(max_length=8, choices=Own.choices, blank=True, db_default="", default="")
+    own = models.CharField(
+        max_length=8, choices=PauseRelation.choices, blank=True, db_default="", default=""
+    )
     decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="+")
     policy_version = models.PositiveIntegerField()
     rule = models.CharField(max_length=8)
@@ -116,7 +118,9 @@ class Pause(models.Model):
                 condition=Q(credit_seconds__lte=F("lost_seconds"), charged__gte=0, credit__gte=0),
                 name="pause_credit_sane",
             ),
-            models.CheckConstraint(condition=Q(own__in=["", *Own.values]), name="pause_own_known"),
+            models.CheckConstraint(
+                condition=Q(own__in=["", *PauseRelation.values]), name="pause_own_known"
+            ),
         ]
 
     @property

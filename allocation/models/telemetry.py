@@ -145,7 +145,7 @@ class GpuUse(models.Model):
         ]
 
 
-class Tally(models.Model):
+class EventCounter(models.Model):
     """How often something happened since the portal was installed, for those who watch it."""
 
     name = models.CharField(max_length=80, primary_key=True)

@@ -9,7 +9,7 @@ shortens a run. See docs/decisions/0033.
 from dataclasses import dataclass
 from datetime import datetime
 
-NO_SHOW_LEAST = 600
+NO_SHOW_MIN_SECONDS = 600
 """Nobody is a no-show sooner than after ten minutes."""
 
 
@@ -35,7 +35,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierRuns:
     """What earlier runs left. `uncharged`: seconds that were had and are charged at the end;
     `redo`: credited seconds not done again yet; `credited`: all seconds credited so far."""
 
@@ -57,7 +57,7 @@ class PauseBill:
 
 
 def pause_bill(
-    run: Run, *, out: datetime, ends: datetime, before: Before, cap: int, is_fixed: bool
+    run: Run, *, out: datetime, ends: datetime, before: EarlierRuns, cap: int, is_fixed: bool
 ) -> PauseBill:
     """Bills a run that was told to pause and left its devices at `out`, instead of at `ends`.
 
@@ -84,7 +84,7 @@ def pause_bill(
     return PauseBill(lost, credit, charged, remaining, redo, before.credited + counted)
 
 
-def end_seconds(run: int, before: Before, rest: int) -> int:
+def end_seconds(run: int, before: EarlierRuns, rest: int) -> int:
     """Seconds charged when a booking ends with `run` charged seconds of its last run, or none.
 
     `rest` is the time that its owner gives up. Credited work that could have been done again in it
@@ -97,7 +97,7 @@ def end_seconds(run: int, before: Before, rest: int) -> int:
 def no_show_after(length: int, limit: int) -> int:
     """Seconds without presence after which a booking of this length is a no-show: `limit`, at most
     a quarter of the length, at least ten minutes."""
-    return max(NO_SHOW_LEAST, min(limit, length // 4))
+    return max(NO_SHOW_MIN_SECONDS, min(limit, length // 4))
 
 
 def no_show_fee(rest: int, share_percent: int) -> int:

@@ -25,7 +25,8 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A chance in thousandths, and what was counted for it: `paused` of `ended` that are `alike`.
+    """A chance in thousandths, and what was counted for it: `paused` of `ended` that are
+    `basis_words`.
 
     With `ended` 0 too few like it were seen, and the chance is the assumption alone.
     """
@@ -33,14 +34,14 @@ class Risk:
     thousandths: int
     paused: int
     ended: int
-    alike: str
+    basis_words: str
 
     @property
     def basis(self) -> str:
         """In words."""
         if not self.ended:
             return f"fewer than {ENOUGH} like it are over, so one pause in {ASSUMED_OF} is assumed"
-        return f"{self.paused} of {self.ended} like it were paused ({self.alike})"
+        return f"{self.paused} of {self.ended} like it were paused ({self.basis_words})"
 
 
 class PauseRecord:

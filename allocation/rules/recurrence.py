@@ -22,9 +22,9 @@ from allocation.errors import AskError
 
 Freq = Literal["DAILY", "WEEKLY", "MONTHLY"]
 
-MOST_DATES = 366
+MAX_DATES = 366
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-LONGEST_RULE = 120
+MAX_RULE_LENGTH = 120
 _FREQS: dict[str, int] = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY}
 _NUMBER = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _SIGNED = re.compile(r"[+-]?[1-9]\d?", re.ASCII)
@@ -81,7 +81,7 @@ def rule_read(text: str, param: str) -> Recurrence:
     body = text.upper().removeprefix("RRULE:")
     for part in body.split(";"):
         name, _, value = part.partition("=")
-        if name not in _READERS or name in parts or not value or len(body) > LONGEST_RULE:
+        if name not in _READERS or name in parts or not value or len(body) > MAX_RULE_LENGTH:
             raise AskError("not_a_rule", _UNDERSTOOD, param)
         parts[name] = value
     if parts.get("FREQ") not in _FREQS:
@@ -107,9 +107,9 @@ def recurrence_check(rule: Recurrence, param: str) -> Recurrence:
     """The rule itself. AskError: it has no end, too many dates, or too many words."""
     if rule.times is None and rule.until is None:
         raise AskError("no_end", "Say until when it repeats, or how many times.", param)
-    if rule.times is not None and rule.times > MOST_DATES:
+    if rule.times is not None and rule.times > MAX_DATES:
         raise _too_long(param)
-    if len(rule.text) > LONGEST_RULE:
+    if len(rule.text) > MAX_RULE_LENGTH:
         raise AskError("not_a_rule", "That is too long for one rule; make it two series.", param)
     return rule
 
@@ -126,11 +126,11 @@ def _check_month(rule: Recurrence, param: str) -> None:
 def dates_of(rule: Recurrence, first: datetime, zone: ZoneInfo, param: str = "repeat") -> Dates:
     """All dates, from the wall clock time of `first` (aware) on.
 
-    AskError: more than `MOST_DATES`, or none.
+    AskError: more than `MAX_DATES`, or none.
     """
     local = first.astimezone(zone).replace(tzinfo=None, fold=0)
-    found = tuple(islice(_walls(rule, local), rule.times or MOST_DATES + 1))
-    if len(found) > MOST_DATES:
+    found = tuple(islice(_walls(rule, local), rule.times or MAX_DATES + 1))
+    if len(found) > MAX_DATES:
         raise _too_long(param)
     if not found:
         raise AskError("no_dates", "The series ends before its first date.", param)
@@ -139,7 +139,7 @@ def dates_of(rule: Recurrence, first: datetime, zone: ZoneInfo, param: str = "re
     return Dates(tuple(_at(wall, zone) for wall in found), skipped)
 
 
-def overlaps(starts: tuple[datetime, ...], seconds: int) -> bool:
+def dates_overlap(starts: tuple[datetime, ...], seconds: int) -> bool:
     """Whether a date begins before the one before it is over."""
     length = timedelta(seconds=seconds)
     return any(one + length > other for one, other in pairwise(starts))
@@ -237,7 +237,7 @@ def _day(text: str, param: str) -> date:
 
 
 def _too_long(param: str) -> AskError:
-    return AskError("series_too_long", f"A series has at most {MOST_DATES} dates.", param)
+    return AskError("series_too_long", f"A series has at most {MAX_DATES} dates.", param)
 
 
 _READERS = ("FREQ", "INTERVAL", "BYDAY", "BYMONTHDAY", "BYSETPOS", "COUNT", "UNTIL")

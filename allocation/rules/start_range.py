@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-FEWEST = 20
-LEAST_SLACK = timedelta(minutes=30)
+MIN_STARTS = 20
+MIN_SLACK = timedelta(minutes=30)
 _LOW, _HIGH = 10, 90
 
 
@@ -22,23 +22,23 @@ class StartRange:
 
 
 def start_range(
-    promised: datetime, now: datetime, kept: Sequence[tuple[int, int]]
+    promised: datetime, now: datetime, history: Sequence[tuple[int, int]]
 ) -> StartRange | None:
     """The range of a promised start, seen from now. None: it is due.
 
-    With fewer than `FEWEST` to learn from, a quarter of the lead and at least half an hour is
+    With fewer than `MIN_STARTS` to learn from, a quarter of the lead and at least half an hour is
     assumed to be lost.
 
-    `kept` are (lead above zero, lateness) of earlier promises in seconds; a promise for tomorrow
+    `history` are (lead above zero, lateness) of earlier promises in seconds; a promise for tomorrow
     may miss by more than one for the next hour, so lateness counts by its part of the lead.
     """
     if promised <= now:
         return None
-    if len(kept) < FEWEST:
-        slack = max(LEAST_SLACK, (promised - now) / 4)
+    if len(history) < MIN_STARTS:
+        slack = max(MIN_SLACK, (promised - now) / 4)
         return StartRange(promised, promised + slack, 0)
     ahead = int((promised - now).total_seconds())
-    late = sorted(late * ahead // lead for lead, late in kept)
+    late = sorted(late * ahead // lead for lead, late in history)
     low, high = (_rank(late, percent) for percent in (_LOW, _HIGH))
     earliest = max(now, promised + timedelta(seconds=min(low, 0)))
     return StartRange(earliest, promised + timedelta(seconds=max(high, 0)), len(late))

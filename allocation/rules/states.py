@@ -95,11 +95,11 @@ CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def cleared(old: State, new: State) -> tuple[str, ...]:
+def fields_cleared(old: State, new: State) -> tuple[str, ...]:
     """Names of the fields that the step from `old` to `new` sets back to their defaults."""
     return CLEARED_IN.get(new, ()) + CLEARED_BY.get((old, new), ())
 
 
-def may_become(old: State, new: State) -> bool:
+def is_transition_allowed(old: State, new: State) -> bool:
     """True when the table lists the step."""
     return (old, new) in TRANSITIONS

@@ -4,15 +4,15 @@ Every message is a frozen dataclass, written as canonical JSON (sorted keys, no 
 integers only; times are Unix seconds) and signed with HMAC-SHA256 over exactly those bytes. The
 bytes travel next to their signature and are never written again, so both sides sign what is read.
 
-Fields marked `_LATER` were added to version 1. They are left out where they say nothing, and
-written only for agents from `LATER_SINCE` on (what belongs to pauses: `PAUSES_SINCE`, to leases:
-`LEASES_SINCE`, to strangers: `LADDER_SINCE`), because an older agent refuses a whole document with
-a field that it does not know: it goes on with the one before, and says so in its reports. So the
-portal is upgraded first, then the agents.
+Fields marked `_ADDED` were added to version 1. They are left out where they say nothing, and
+written only for agents from `ADDED_FIELDS_SINCE` on (what belongs to pauses: `PAUSES_SINCE`, to
+leases: `LEASES_SINCE`, to strangers: `ESCALATION_SINCE`), because an older agent refuses a whole
+document with a field that it does not know: it goes on with the one before, and says so in its
+reports. So the portal is upgraded first, then the agents.
 
 A node's key is changed without ever being sent in clear, nor by anyone who does not hold the old
 one: the document, signed with the old key, carries the new one under a pad that both sides derive
-from the old key for this version and node alone (`key_hide`, `key_show`). The new key itself
+from the old key for this version and node alone (`key_wrap`, `key_unwrap`). The new key itself
 comes from the master key, so knowing the old one is of no use to somebody who did not see that
 document. The agent keeps both and signs with the new one from then on; the portal accepts both
 until it sees that, then signs with the new one too and forgets the old one, as does the agent.
@@ -36,26 +36,26 @@ from allocation.wire.envelope import (
     seal,
 )
 from allocation.wire.keys import (
-    key_hide,
-    key_show,
+    key_unwrap,
+    key_wrap,
     node_key,
 )
 from allocation.wire.messages import (
-    CHECKS_MOST,
-    LEASE_RAN_OUT,
-    LINE_MOST,
+    CHECKS_MAX,
+    LEASE_EXPIRED,
+    LINE_MAX_LENGTH,
     NOT_ANSWERING,
     SLOTS,
     VERSION,
     AllocationState,
     CheckResult,
     CheckState,
-    Deed,
     Desired,
     DesiredAllocation,
     DesiredGpu,
+    Enforcement,
+    Escalation,
     Examination,
-    Foreign,
     FromAgent,
     Gang,
     HardwareError,
@@ -64,7 +64,6 @@ from allocation.wire.messages import (
     Instance,
     Inventory,
     InventoryGpu,
-    Ladder,
     Lease,
     Member,
     Message,
@@ -82,38 +81,39 @@ from allocation.wire.messages import (
     Rotation,
     Sample,
     Telemetry,
+    UnbookedDevice,
 )
 from allocation.wire.strict import WireError
 
 __all__ = [
-    "CHECKS_MOST",
+    "ADDED_FIELDS_SINCE",
+    "CHECKS_MAX",
+    "ESCALATION_SINCE",
     "HOST_SINCE",
-    "LADDER_SINCE",
-    "LATER_SINCE",
     "LEASES_SINCE",
-    "LEASE_RAN_OUT",
-    "LEASE_SAID_SINCE",
+    "LEASE_EXPIRED",
+    "LEASE_REPORTED_SINCE",
     "LEASE_WAKE",
-    "LINE_MOST",
+    "LINE_MAX_LENGTH",
     "MAX_BYTES",
     "MODES_SINCE",
     "NOT_ANSWERING",
     "PAUSES_SINCE",
     "REPORT_STREAM_LENGTH",
-    "SAMPLES_MOST",
+    "SAMPLES_MAX",
     "SHARES_SINCE",
     "SLOTS",
     "VERSION",
     "AllocationState",
     "CheckResult",
     "CheckState",
-    "Deed",
     "Desired",
     "DesiredAllocation",
     "DesiredGpu",
+    "Enforcement",
     "Envelope",
+    "Escalation",
     "Examination",
-    "Foreign",
     "FromAgent",
     "Gang",
     "HardwareError",
@@ -122,7 +122,6 @@ __all__ = [
     "Instance",
     "Inventory",
     "InventoryGpu",
-    "Ladder",
     "Lease",
     "Member",
     "Message",
@@ -140,12 +139,13 @@ __all__ = [
     "Rotation",
     "Sample",
     "Telemetry",
+    "UnbookedDevice",
     "WireError",
     "desired_key",
     "inventory_from_plain",
     "inventory_to_plain",
-    "key_hide",
-    "key_show",
+    "key_unwrap",
+    "key_wrap",
     "lease_key",
     "node_key",
     "open_desired",
@@ -156,20 +156,20 @@ __all__ = [
     "wake_channel",
 ]
 
-LATER_SINCE = (0, 2)
+ADDED_FIELDS_SINCE = (0, 2)
 PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
 SHARES_SINCE = (0, 3)
-LADDER_SINCE = (0, 4)
+ESCALATION_SINCE = (0, 4)
 MODES_SINCE = (0, 5)
 """From here on agents change modes that need a reset."""
 HOST_SINCE = (0, 5)
 """From here on agents hand over host cores and memory."""
-LEASE_SAID_SINCE = (0, 6)
+LEASE_REPORTED_SINCE = (0, 6)
 """From here on agents say in each heartbeat how long their lease lasts."""
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
-SAMPLES_MOST = 256
+SAMPLES_MAX = 256
 """Of one Telemetry: 32 GPUs, each with seven slices."""
 
 

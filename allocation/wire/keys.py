@@ -13,12 +13,12 @@ def node_key(master: bytes, node: str, version: int) -> bytes:
     return hmac.new(master, info, hashlib.sha256).digest()
 
 
-def key_hide(*, old: bytes, new: bytes, node: str, version: int) -> str:
+def key_wrap(*, old: bytes, new: bytes, node: str, version: int) -> str:
     """`new`, the node's 32-byte key of `version`, as only a holder of `old` can read it; hex."""
     return _padded(new, old, node, version).hex()
 
 
-def key_show(*, old: bytes, hidden: str, node: str, version: int) -> bytes:
+def key_unwrap(*, old: bytes, hidden: str, node: str, version: int) -> bytes:
     """What key_hide hid. Raises WireError: malformed."""
     if not re.fullmatch(r"[0-9a-f]{64}", hidden):
         raise WireError("malformed", "not a hidden key")

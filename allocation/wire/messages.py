@@ -5,11 +5,11 @@ import re
 from typing import Annotated, ClassVar, Literal
 
 VERSION = 1
-LEASE_RAN_OUT = "its lease ran out"
+LEASE_EXPIRED = "its lease ran out"
 """The error of what the agent has ended because the portal no longer vouched for it."""
 NOT_ANSWERING = "the driver does not come back from a call"
 """The error of a GPU about which the driver hangs."""
-_LATER = {"later": True}
+_ADDED = {"later": True}
 
 Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
 """Safe as a part of a Redis key and of a path: no slash, no colon, no leading dot."""
@@ -18,8 +18,8 @@ PciId = Annotated[str, re.compile(r"(?:[0-9a-f]{4}:[0-9a-f]{4})?")]
 """Vendor and device as `lspci -nn` writes them, "10de:2330"; empty where it is not known."""
 
 _UNSAFE = "\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff"
-LINE_MOST = 300
-Line = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,{LINE_MOST}}}")]
+LINE_MAX_LENGTH = 300
+Line = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,{LINE_MAX_LENGTH}}}")]
 """Text of one line for pages: no control character, nothing that turns the direction of text."""
 Label = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,24}}")]
 """A short Line, such as the name of a profile."""
@@ -30,13 +30,13 @@ Plain = Annotated[str, re.compile("[^\\x00\\ud800-\\udfff]*")]
 Small = Annotated[int, range(1 << 14)]
 """An index or a count, as the portal's columns hold it."""
 
-Offset = Annotated[int, range(-1 << 15, 1 << 15)]
+SlotOffset = Annotated[int, range(-1 << 15, 1 << 15)]
 """A place that may be none: what lies before the first slot is offered to nobody."""
 
 Count = Annotated[int, range(1 << 31)]
 """A larger count, as the portal's columns hold it."""
 
-CHECKS_MOST = 64
+CHECKS_MAX = 64
 """Of one Examination."""
 
 SLOTS = 8
@@ -85,12 +85,12 @@ class DesiredAllocation:
     starts: int
     ends: int
     state: Literal["run", "release"]
-    notice: Notice | None = dataclasses.field(default=None, metadata=_LATER)
-    resumes: Name | None = dataclasses.field(default=None, metadata=_LATER)
-    share: int | None = dataclasses.field(default=None, metadata=_LATER)
-    lease: bool = dataclasses.field(default=False, metadata=_LATER)
-    cores: int = dataclasses.field(default=0, metadata=_LATER)
-    memory_mb: int = dataclasses.field(default=0, metadata=_LATER)
+    notice: Notice | None = dataclasses.field(default=None, metadata=_ADDED)
+    resumes: Name | None = dataclasses.field(default=None, metadata=_ADDED)
+    share: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    lease: bool = dataclasses.field(default=False, metadata=_ADDED)
+    cores: int = dataclasses.field(default=0, metadata=_ADDED)
+    memory_mb: int = dataclasses.field(default=0, metadata=_ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Rotation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
+class Escalation:
     """What is done about programs on devices that nobody gave them, besides telling of them: so
     many seconds after they were first seen their terminals are written to, and they are ended
     (None: never). They are always warned a minute before."""
@@ -147,10 +147,10 @@ class Desired:
     epoch: int
     generation: int
     gpus: tuple[DesiredGpu, ...] = ()
-    gangs: tuple[Gang, ...] = dataclasses.field(default=(), metadata=_LATER)
-    rotation: Rotation | None = dataclasses.field(default=None, metadata=_LATER)
-    suspended: tuple[Name, ...] | None = dataclasses.field(default=None, metadata=_LATER)
-    ladder: Ladder | None = dataclasses.field(default=None, metadata=_LATER)
+    gangs: tuple[Gang, ...] = dataclasses.field(default=(), metadata=_ADDED)
+    rotation: Rotation | None = dataclasses.field(default=None, metadata=_ADDED)
+    suspended: tuple[Name, ...] | None = dataclasses.field(default=None, metadata=_ADDED)
+    ladder: Escalation | None = dataclasses.field(default=None, metadata=_ADDED)
     version: int = VERSION
 
 
@@ -173,7 +173,7 @@ class Placement:
 
     profile: Label
     profile_id: Small
-    start: Offset
+    start: SlotOffset
     size: Small
     compute: Small
     max: Small
@@ -205,9 +205,9 @@ class InventoryGpu:
     pci: Plain
     nvlink_domain: Small | None
     placements: tuple[Placement, ...] = ()
-    peers: tuple[Peer, ...] = dataclasses.field(default=(), metadata=_LATER)
-    device_id: PciId = dataclasses.field(default="", metadata=_LATER)
-    subsystem_id: PciId = dataclasses.field(default="", metadata=_LATER)
+    peers: tuple[Peer, ...] = dataclasses.field(default=(), metadata=_ADDED)
+    device_id: PciId = dataclasses.field(default="", metadata=_ADDED)
+    subsystem_id: PciId = dataclasses.field(default="", metadata=_ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,9 +224,9 @@ class Inventory:
     cores: Count
     memory_mb: Count
     gpus: tuple[InventoryGpu, ...] = ()
-    seq: int = dataclasses.field(default=0, metadata=_LATER)
-    limits: HostLimits = dataclasses.field(default="counted", metadata=_LATER)
-    limits_note: Plain = dataclasses.field(default="", metadata=_LATER)
+    seq: int = dataclasses.field(default=0, metadata=_ADDED)
+    limits: HostLimits = dataclasses.field(default="counted", metadata=_ADDED)
+    limits_note: Plain = dataclasses.field(default="", metadata=_ADDED)
     version: int = VERSION
 
 
@@ -253,8 +253,8 @@ class ReportedGpu:
     mode: Mode
     instances: tuple[Instance, ...] = ()
     error: str | None = None
-    pending: Mode | None = dataclasses.field(default=None, metadata=_LATER)
-    stuck: bool = dataclasses.field(default=False, metadata=_LATER)
+    pending: Mode | None = dataclasses.field(default=None, metadata=_ADDED)
+    stuck: bool = dataclasses.field(default=False, metadata=_ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,9 +268,9 @@ class ReportedAllocation:
     devices: tuple[str, ...]
     error: str | None
     since: int
-    noticed: int | None = dataclasses.field(default=None, metadata=_LATER)
-    saved: int | None = dataclasses.field(default=None, metadata=_LATER)
-    suspended: bool = dataclasses.field(default=False, metadata=_LATER)
+    noticed: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    saved: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    suspended: bool = dataclasses.field(default=False, metadata=_ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,11 +284,11 @@ class HardwareError:
     code: int
     instance: str | None
     at: int
-    recovery: Recovery | None = dataclasses.field(default=None, metadata=_LATER)
+    recovery: Recovery | None = dataclasses.field(default=None, metadata=_ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
+class UnbookedDevice:
     """Processes on a GPU (`slot` None) or slice that nobody here was given; `users` by name. With
     `booked` it was given to somebody else, who may be there, too."""
 
@@ -296,11 +296,11 @@ class Foreign:
     slot: int | None
     processes: int
     users: tuple[str, ...] = ()
-    booked: bool = dataclasses.field(default=False, metadata=_LATER)
+    booked: bool = dataclasses.field(default=False, metadata=_ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class Enforcement:
     """What was done at `at` (node's clock) about a process of `user` that nobody gave the GPU
     (`slot` None) or slice: its terminals were written to, it was asked to end, it was killed."""
 
@@ -326,10 +326,10 @@ class Report:
     gpus: tuple[ReportedGpu, ...] = ()
     allocations: tuple[ReportedAllocation, ...] = ()
     error: str | None = None
-    errors: tuple[HardwareError, ...] = dataclasses.field(default=(), metadata=_LATER)
-    foreign: tuple[Foreign, ...] = dataclasses.field(default=(), metadata=_LATER)
-    hanging: tuple[Name, ...] = dataclasses.field(default=(), metadata=_LATER)
-    deeds: tuple[Deed, ...] = dataclasses.field(default=(), metadata=_LATER)
+    errors: tuple[HardwareError, ...] = dataclasses.field(default=(), metadata=_ADDED)
+    foreign: tuple[UnbookedDevice, ...] = dataclasses.field(default=(), metadata=_ADDED)
+    hanging: tuple[Name, ...] = dataclasses.field(default=(), metadata=_ADDED)
+    deeds: tuple[Enforcement, ...] = dataclasses.field(default=(), metadata=_ADDED)
     version: int = VERSION
 
 
@@ -337,14 +337,14 @@ class Report:
 class Heartbeat:
     """`epoch` and `observed_generation` are of the word that the agent follows; agents before 0.4
     leave the epoch out. `lease` is how many seconds the agent's Lease still lasts; agents before
-    `LEASE_SAID_SINCE` leave it out."""
+    `LEASE_REPORTED_SINCE` leave it out."""
 
     kind: ClassVar[str] = "heartbeat"
     seq: int
     observed_generation: int
     sent_at: int
-    epoch: int = dataclasses.field(default=0, metadata=_LATER)
-    lease: int = dataclasses.field(default=0, metadata=_LATER)
+    epoch: int = dataclasses.field(default=0, metadata=_ADDED)
+    lease: int = dataclasses.field(default=0, metadata=_ADDED)
     version: int = VERSION
 
 
@@ -366,15 +366,15 @@ class Sample:
     power_mw: int | None
     temperature_c: int | None
     processes: int | None
-    bandwidth: int | None = dataclasses.field(default=None, metadata=_LATER)
-    tensor: int | None = dataclasses.field(default=None, metadata=_LATER)
-    sm_mhz: int | None = dataclasses.field(default=None, metadata=_LATER)
-    throttle: int | None = dataclasses.field(default=None, metadata=_LATER)
-    pcie_rx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
-    pcie_tx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
-    nvlink_rx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
-    nvlink_tx_kb: int | None = dataclasses.field(default=None, metadata=_LATER)
-    energy_mj: int | None = dataclasses.field(default=None, metadata=_LATER)
+    bandwidth: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    tensor: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    sm_mhz: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    throttle: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    pcie_rx_kb: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    pcie_tx_kb: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    nvlink_rx_kb: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    nvlink_tx_kb: int | None = dataclasses.field(default=None, metadata=_ADDED)
+    energy_mj: int | None = dataclasses.field(default=None, metadata=_ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,7 +382,7 @@ class Telemetry:
     kind: ClassVar[str] = "telemetry"
     sent_at: int
     samples: tuple[Sample, ...] = ()
-    seq: int = dataclasses.field(default=0, metadata=_LATER)
+    seq: int = dataclasses.field(default=0, metadata=_ADDED)
     version: int = VERSION
 
 
@@ -398,7 +398,7 @@ class CheckResult:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What `doctor` found on the node at `at` (node's clock); at most `CHECKS_MOST` checks."""
+    """What `doctor` found on the node at `at` (node's clock); at most `CHECKS_MAX` checks."""
 
     kind: ClassVar[str] = "examination"
     at: int

@@ -12,11 +12,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing.models import Budget
-from billing.queries import BudgetEffect, budget_effects
+from billing.queries import BudgetFigures, budgets_figures
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import Project
 from tenants.platform.errors import missing
 from tenants.platform.fields import Day, Money, Strict, Text, Whole
@@ -86,13 +86,13 @@ class Budgets(ApiView):
     def get(self, request: Request) -> Response:
         """A list by project and start."""
         with self.tx():
-            projects = _projects(self.actor, self.asked.get("project"))
-            effects = budget_effects(
+            projects = _projects(self.actor, self.query.get("project"))
+            effects = budgets_figures(
                 tenant_id=self.actor.tenant_id,
                 project_ids=projects,
-                period=Period(self.asked["starts"], self.asked["ends"]),
+                period=Period(self.query["starts"], self.query["ends"]),
             )
-        return listed(_shown(effect, projects[effect.project_id]) for effect in effects)
+        return list_response(_shown(effect, projects[effect.project_id]) for effect in effects)
 
     @described(
         "create_budget",
@@ -172,7 +172,7 @@ def _set(
 
 
 def _one(budget: Budget) -> dict[str, Any]:
-    effects = budget_effects(
+    effects = budgets_figures(
         tenant_id=budget.tenant_id,
         project_ids=[budget.project_id],
         period=Period(budget.starts, budget.ends),
@@ -181,7 +181,7 @@ def _one(budget: Budget) -> dict[str, Any]:
     return _shown(effect, budget.project.slug)
 
 
-def _shown(effect: BudgetEffect, slug: str) -> dict[str, Any]:
+def _shown(effect: BudgetFigures, slug: str) -> dict[str, Any]:
     return dict(BudgetOut({**asdict(effect), "project": slug}).data)
 
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from billing.models import PriceBook
 from billing.services import price_book_publish
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid, missing
 from tenants.platform.fields import Instant, Money, Strict, Text
 from tenants.platform.pagination import PageQuery, page_of
@@ -58,13 +58,13 @@ class PriceBooks(ApiView):
     def get(self, request: Request) -> Response:
         """A page of versions with their prices."""
         with self.tx():
-            books, following = page_of(
+            books, next_cursor = page_of(
                 PriceBook.objects.prefetch_related("prices"),
                 keys=("-version",),
-                asked=self.asked,
+                query=self.query,
                 scope="price-books",
             )
-            return listed((_shown(book) for book in books), following)
+            return list_response((_shown(book) for book in books), next_cursor)
 
     @described(
         "create_price_book",
@@ -83,7 +83,7 @@ class PriceBooks(ApiView):
                 book = price_book_publish(
                     actor_id=self.actor.user_id,
                     valid_from=sent.get("valid_from", self.now),
-                    prices=_once_each(sent["prices"]),
+                    prices=_by_class_and_tier(sent["prices"]),
                     note=sent["note"],
                     now=self.now,
                 )
@@ -105,7 +105,7 @@ class PriceBookOne(ApiView):
             return Response(_shown(book))
 
 
-def _once_each(prices: Iterable[dict[str, Any]]) -> dict[tuple[str, str], Any]:
+def _by_class_and_tier(prices: Iterable[dict[str, Any]]) -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], Any] = {}
     for price in prices:
         key = price["gpu_class"], price["tier"]

@@ -1,27 +1,27 @@
 """The only writers of money. Each call is one transaction or joins the caller's."""
 
 from billing.services.budgets import budget_set
-from billing.services.corrections import charge_more, charge_refund
+from billing.services.corrections import charge_add, charge_refund
 from billing.services.holds import (
-    HoldWish,
+    HoldRequest,
     hold_place,
     hold_release,
     hold_settle,
-    hold_settle_part,
+    hold_settle_partially,
     holds_move,
     holds_place,
 )
 from billing.services.prices import price_book_check, price_book_publish, price_param
 
 __all__ = [
-    "HoldWish",
+    "HoldRequest",
     "budget_set",
-    "charge_more",
+    "charge_add",
     "charge_refund",
     "hold_place",
     "hold_release",
     "hold_settle",
-    "hold_settle_part",
+    "hold_settle_partially",
     "holds_move",
     "holds_place",
     "price_book_check",

@@ -9,13 +9,13 @@ from billing.models import Account, Budget, Transfer
 from billing.rules import (
     LEDGER_STEP,
     Period,
-    cents_down,
-    cents_up,
+    ceil_to_cents,
+    floor_to_cents,
     ledger_amount,
     money_text,
     period_text,
 )
-from billing.services.ledger import OVERSPENT, account_of, constraint_of, figures_of
+from billing.services.ledger import OVERSPENT, account_of, constraint_of, current_figures
 from tenants.audit import audit_record
 from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
@@ -80,7 +80,7 @@ def _budget_for(project: Project, period: Period) -> tuple[Budget, Decimal]:
     )
     for budget in touching:
         if (budget.starts, budget.ends) == (period.starts, period.ends):
-            return budget, figures_of(budget).amount
+            return budget, current_figures(budget).amount
     if touching:
         raise _overlaps(touching[0])
     account = Account.objects.create(tenant_id=project.tenant_id, kind="budget", limited=True)
@@ -127,17 +127,17 @@ def _fund(budget: Budget, difference: Decimal, now: datetime) -> None:
     except IntegrityError as error:
         if constraint_of(error) != OVERSPENT:
             raise
-        raise _below_use(budget) from error
+        raise _below_spent_and_held(budget) from error
 
 
-def _below_use(budget: Budget) -> Refused:
-    effect = figures_of(budget)
-    used = cents_up(effect.spent + effect.held)
+def _below_spent_and_held(budget: Budget) -> Refused:
+    effect = current_figures(budget)
+    used = ceil_to_cents(effect.spent + effect.held)
     return Refused(
         "budget_below_use",
         f"{money_text(used, effect.currency)} of this budget are spent or held by bookings;"
         " it can't be made smaller than that. Cancel bookings first, or choose a higher amount.",
         "budget",
         param="amount",
-        numbers={"used": str(used), "amount": str(cents_down(effect.amount))},
+        numbers={"used": str(used), "amount": str(floor_to_cents(effect.amount))},
     )

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from billing.models import Account, Transfer
-from billing.rules import cents_down, ledger_amount, money_text
+from billing.rules import floor_to_cents, ledger_amount, money_text
 from billing.services.ledger import OVERSPENT, constraint_of
 from tenants.platform.errors import Refused, invalid
 
@@ -40,7 +40,7 @@ def charge_refund(
 
 
 @transaction.atomic
-def charge_more(
+def charge_add(
     *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime
 ) -> None:
     """Charges `amount` to the budget that paid last, within what is left of it.
@@ -83,7 +83,7 @@ def _paid(tenant_id: UUID, reference: UUID) -> dict[UUID, tuple[UUID, Decimal]]:
 
 def _exceeded(account_id: UUID) -> Refused:
     account = Account.objects.get(id=account_id)
-    left = cents_down(account.credits - account.debits - account.pending)
+    left = floor_to_cents(account.credits - account.debits - account.pending)
     return Refused(
         "budget_exceeded",
         f"The budget that paid has {money_text(left, account.currency)} left. The tenant's admin"

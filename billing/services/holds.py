@@ -13,8 +13,8 @@ from django.db.models import OuterRef, Subquery
 from billing.models import Account, Budget, Transfer
 from billing.rules import (
     Period,
-    cents_down,
-    cents_up,
+    ceil_to_cents,
+    floor_to_cents,
     ledger_amount,
     midnight,
     money_text,
@@ -22,13 +22,13 @@ from billing.rules import (
     split_by_seconds,
     uncovered_from,
 )
-from billing.services.ledger import OVERSPENT, account_of, constraint_of, figures_of
+from billing.services.ledger import OVERSPENT, account_of, constraint_of, current_figures
 from tenants.models import Project
 from tenants.platform.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _BudgetShare:
     """What one budget has to hold of an amount."""
 
     budget: Budget
@@ -36,7 +36,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldWish:
+class HoldRequest:
     """What is to be held for a reference over [starts, ends)."""
 
     reference: UUID
@@ -62,9 +62,9 @@ def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have
     Raises:
         Refused: `no_budget` or `budget_exceeded`; then nothing is held.
     """
-    wish = HoldWish(reference, amount, starts, ends)
+    request = HoldRequest(reference, amount, starts, ends)
     budgets = _budgets(tenant_id, project_id, starts, ends)
-    parts = _parts(project_id, wish, budgets)
+    parts = _parts(project_id, request, budgets)
     try:
         with transaction.atomic():
             Transfer.objects.bulk_create(_holds({reference: parts}, now))
@@ -75,21 +75,21 @@ def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have
 
 
 def holds_place(
-    *, tenant_id: UUID, project_id: UUID, wishes: Sequence[HoldWish], now: datetime
+    *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
 ) -> dict[UUID, Refused]:
     """As `hold_place` for many references of a project in one statement.
 
     Returns those that nothing is held for, and why; where money is short the first come first.
     """
     refused: dict[UUID, Refused] = {}
-    parts: dict[UUID, list[_Part]] = {}
-    starts = min(wish.starts for wish in wishes)
-    budgets = _budgets(tenant_id, project_id, starts, max(wish.ends for wish in wishes))
-    for wish in wishes:
+    parts: dict[UUID, list[_BudgetShare]] = {}
+    starts = min(request.starts for request in requests)
+    budgets = _budgets(tenant_id, project_id, starts, max(request.ends for request in requests))
+    for request in requests:
         try:
-            parts[wish.reference] = _parts(project_id, wish, budgets)
+            parts[request.reference] = _parts(project_id, request, budgets)
         except Refused as refusal:
-            refused[wish.reference] = refusal
+            refused[request.reference] = refusal
     holds = _holds(parts, now)
     try:
         with transaction.atomic():
@@ -97,11 +97,13 @@ def holds_place(
     except IntegrityError as error:
         if constraint_of(error) != OVERSPENT:
             raise
-        refused |= _one_by_one(parts, holds)
+        refused |= _holds_place_each(parts, holds)
     return refused
 
 
-def _one_by_one(parts: dict[UUID, list[_Part]], holds: Sequence[Transfer]) -> dict[UUID, Refused]:
+def _holds_place_each(
+    parts: dict[UUID, list[_BudgetShare]], holds: Sequence[Transfer]
+) -> dict[UUID, Refused]:
     """Holds what there is money for; the rest is refused."""
     refused: dict[UUID, Refused] = {}
     for reference, mine in parts.items():
@@ -116,7 +118,7 @@ def _one_by_one(parts: dict[UUID, list[_Part]], holds: Sequence[Transfer]) -> di
 
 
 def holds_move(
-    *, tenant_id: UUID, project_id: UUID, wishes: Sequence[HoldWish], now: datetime
+    *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
 ) -> dict[UUID, Refused]:
     """Lets the holds of a project's bookings follow them to the budgets of the windows they were
     given.
@@ -126,25 +128,28 @@ def holds_move(
     lies where it should; it is found in two statements for all.
     """
     refused: dict[UUID, Refused] = {}
-    starts, ends = min(wish.starts for wish in wishes), max(wish.ends for wish in wishes)
+    starts, ends = (
+        min(request.starts for request in requests),
+        max(request.ends for request in requests),
+    )
     budgets = _budgets(tenant_id, project_id, starts, ends)
     placed: dict[UUID | None, list[Transfer]] = defaultdict(list)
-    for hold in _open_holds(tenant_id, [wish.reference for wish in wishes]):
+    for hold in _open_holds(tenant_id, [request.reference for request in requests]):
         placed[hold.reference].append(hold)
-    for wish in wishes:
+    for request in requests:
         try:
-            parts = _parts(project_id, wish, budgets)
+            parts = _parts(project_id, request, budgets)
             wanted = sorted((part.budget.account_id, part.amount) for part in parts)
-            if wanted == sorted((hold.debit_id, hold.amount) for hold in placed[wish.reference]):
+            if wanted == sorted((hold.debit_id, hold.amount) for hold in placed[request.reference]):
                 continue
             with transaction.atomic():
-                hold_release(tenant_id=tenant_id, reference=wish.reference, now=now)
+                hold_release(tenant_id=tenant_id, reference=request.reference, now=now)
                 hold_place(
-                    tenant_id=tenant_id, project_id=project_id, reference=wish.reference,
-                    amount=wish.amount, starts=wish.starts, ends=wish.ends, now=now,
+                    tenant_id=tenant_id, project_id=project_id, reference=request.reference,
+                    amount=request.amount, starts=request.starts, ends=request.ends, now=now,
                 )  # fmt: skip
         except Refused as refusal:
-            refused[wish.reference] = refusal
+            refused[request.reference] = refusal
     return refused
 
 
@@ -158,7 +163,7 @@ def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datet
     return _settle(holds, _taken(holds, amount), now)
 
 
-def hold_settle_part(
+def hold_settle_partially(
     *, tenant_id: UUID, reference: UUID, amount: Decimal, keep: Decimal, now: datetime
 ) -> tuple[Decimal, Decimal]:
     """Charges `amount` now, oldest period first, and goes on holding `keep` for later.
@@ -176,7 +181,7 @@ def hold_settle_part(
             again = min(rest, hold.amount - used)
             rest -= again
             if again:
-                kept.append(_hold_again(hold, again, now))
+                kept.append(_hold_copy(hold, again, now))
         Transfer.objects.bulk_create(sorted(kept, key=lambda each: each.debit_id))
     return charged, sum((each.amount for each in kept), Decimal(0))
 
@@ -205,14 +210,14 @@ def _budgets(tenant_id: UUID, project_id: UUID, starts: datetime, ends: datetime
     )
 
 
-def _parts(project_id: UUID, wish: HoldWish, budgets: Sequence[Budget]) -> list[_Part]:
+def _parts(project_id: UUID, request: HoldRequest, budgets: Sequence[Budget]) -> list[_BudgetShare]:
     """What each of the budgets, which reach over the wish's window, holds of it; none of nothing.
 
     Raises:
         Refused: `no_budget`.
     """
-    amount = ledger_amount(wish.amount)
-    if amount < 0 or wish.ends <= wish.starts:
+    amount = ledger_amount(request.amount)
+    if amount < 0 or request.ends <= request.starts:
         raise ValueError("a hold needs an amount of at least zero and a window")
     if not amount:
         return []
@@ -220,17 +225,21 @@ def _parts(project_id: UUID, wish: HoldWish, budgets: Sequence[Budget]) -> list[
     reach = [
         (budget, period)
         for budget, period in zip(budgets, periods, strict=True)
-        if period.first_second < wish.ends and period.last_second > wish.starts
+        if period.first_second < request.ends and period.last_second > request.starts
     ]
     periods = [period for _, period in reach]
-    gap = uncovered_from(wish.starts, wish.ends, periods)
+    gap = uncovered_from(request.starts, request.ends, periods)
     if gap is not None:
         raise _no_budget(project_id, gap)
-    shares = split_by_seconds(amount, wish.starts, wish.ends, periods)
-    return [_Part(budget, share) for (budget, _), share in zip(reach, shares, strict=True) if share]
+    shares = split_by_seconds(amount, request.starts, request.ends, periods)
+    return [
+        _BudgetShare(budget, share)
+        for (budget, _), share in zip(reach, shares, strict=True)
+        if share
+    ]
 
 
-def _holds(parts: dict[UUID, list[_Part]], now: datetime) -> list[Transfer]:
+def _holds(parts: dict[UUID, list[_BudgetShare]], now: datetime) -> list[Transfer]:
     """The rows for each reference, in the one order in which everybody locks budgets."""
     flat = [(reference, part) for reference, mine in parts.items() for part in mine]
     holds = [
@@ -275,7 +284,9 @@ def _taken(holds: Sequence[Transfer], amount: Decimal) -> list[Decimal]:
 
 
 def _settle(holds: Sequence[Transfer], taken: Sequence[Decimal], now: datetime) -> Decimal:
-    ends = [_end_of(hold, charged, now) for hold, charged in zip(holds, taken, strict=True)]
+    ends = [
+        _ending_transfer(hold, charged, now) for hold, charged in zip(holds, taken, strict=True)
+    ]
     # The trigger locks accounts in the order of rows; a hold that is ended already is skipped.
     ends.sort(key=lambda transfer: (transfer.debit_id, transfer.id))
     Transfer.objects.bulk_create(ends, ignore_conflicts=True)
@@ -283,7 +294,7 @@ def _settle(holds: Sequence[Transfer], taken: Sequence[Decimal], now: datetime) 
     return sum(mine.values_list("amount", flat=True), Decimal(0))
 
 
-def _hold_again(hold: Transfer, amount: Decimal, now: datetime) -> Transfer:
+def _hold_copy(hold: Transfer, amount: Decimal, now: datetime) -> Transfer:
     return Transfer(
         tenant_id=hold.tenant_id,
         kind="hold",
@@ -295,7 +306,7 @@ def _hold_again(hold: Transfer, amount: Decimal, now: datetime) -> Transfer:
     )
 
 
-def _end_of(hold: Transfer, charged: Decimal, now: datetime) -> Transfer:
+def _ending_transfer(hold: Transfer, charged: Decimal, now: datetime) -> Transfer:
     return Transfer(
         tenant_id=hold.tenant_id,
         kind="settle" if charged else "release",
@@ -322,12 +333,12 @@ def _no_budget(project_id: UUID, gap: datetime) -> Refused:
     )
 
 
-def _exceeded(parts: Sequence[_Part]) -> Refused:
+def _exceeded(parts: Sequence[_BudgetShare]) -> Refused:
     """The refusal for the tightest of the budgets, with its figures as they are now."""
-    figures = [(part, figures_of(part.budget)) for part in parts]
+    figures = [(part, current_figures(part.budget)) for part in parts]
     part, effect = min(figures, key=lambda pair: pair[1].left - pair[0].amount)
     project, currency = part.budget.project, effect.currency
-    left, needs = cents_down(effect.left), cents_up(part.amount)
+    left, needs = floor_to_cents(effect.left), ceil_to_cents(part.amount)
     return Refused(
         "budget_exceeded",
         f"{project.name} has {money_text(left, currency)} left for {period_text(effect.period)};"
@@ -341,11 +352,11 @@ def _exceeded(parts: Sequence[_Part]) -> Refused:
         numbers={
             "project": project.slug,
             "currency": currency,
-            "amount": str(cents_down(effect.amount)),
-            "spent": str(cents_down(effect.spent)),
-            "held": str(cents_down(effect.held)),
+            "amount": str(floor_to_cents(effect.amount)),
+            "spent": str(floor_to_cents(effect.spent)),
+            "held": str(floor_to_cents(effect.held)),
             "left": str(left),
             "needs": str(needs),
-            "short": str(max(Decimal("0.01"), cents_up(part.amount - effect.left))),
+            "short": str(max(Decimal("0.01"), ceil_to_cents(part.amount - effect.left))),
         },
     )

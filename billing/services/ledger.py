@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import IntegrityError
 
 from billing.models import Account, Budget
-from billing.queries import BudgetEffect, budget_effect
+from billing.queries import BudgetFigures, budget_figures
 from billing.rules import midnight
 
 OVERSPENT = "account_never_overspent"
@@ -17,9 +17,9 @@ def account_of(tenant_id: UUID, kind: str, currency: str) -> Account:
     return account
 
 
-def figures_of(budget: Budget) -> BudgetEffect:
+def current_figures(budget: Budget) -> BudgetFigures:
     """The budget's figures as they are now."""
-    effect = budget_effect(project_id=budget.project_id, at=midnight(budget.starts))
+    effect = budget_figures(project_id=budget.project_id, at=midnight(budget.starts))
     if effect is None:
         raise LookupError(f"budget {budget.id} is gone")
     return effect

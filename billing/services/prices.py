@@ -11,7 +11,7 @@ from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
 
-FURTHEST = timedelta(days=3653)
+MAX_ADVANCE = timedelta(days=3653)
 
 
 def price_book_publish(
@@ -94,7 +94,7 @@ def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime
             "Prices can't change in the past. Leave the date empty to publish from now on.",
             "valid_from",
         )
-    if valid_from > now + FURTHEST:
+    if valid_from > now + MAX_ADVANCE:
         raise invalid(
             "price_book_far", "Prices are published at most ten years ahead.", "valid_from"
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 
-from billing.queries import BudgetEffect
+from billing.queries import BudgetFigures
 from billing.rules import money_text, period_text
 
 HUNDRED = Decimal(100)
@@ -21,7 +21,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class BudgetBar:
-    """For `billing/parts/budget_effect.html`: money as text, widths in percent of the amount.
+    """For `billing/parts/budget_figures.html`: money as text, widths in percent of the amount.
 
     `extra` is what a booking would add; `extra_percent` ends at the bar's end.
     """
@@ -50,7 +50,7 @@ class BudgetBar:
         return Meter(self.spent_percent, self.held_percent, label, self.extra_percent)
 
 
-def budget_bar(effect: BudgetEffect, extra: Decimal = Decimal(0)) -> BudgetBar:
+def budget_bar(effect: BudgetFigures, extra: Decimal = Decimal(0)) -> BudgetBar:
     """How the budget looks now, and with `extra` more held."""
 
     def text(amount: Decimal) -> str:

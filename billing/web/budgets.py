@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from billing.queries import BudgetEffect, budget_effects
+from billing.queries import BudgetFigures, budgets_figures
 from billing.rules import Period, amount_parse, money_text, month_of, period_text
 from billing.services import budget_set
 from billing.web.budget_bar import BudgetBar, budget_bar
@@ -26,7 +26,7 @@ YEARS = range(2000, 2200)
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class RefusedBudget:
     """What a form sent for one row, and what was wrong with it."""
 
     project: str
@@ -47,7 +47,7 @@ class Row:
     bar: BudgetBar | None
     amount: str
     warn_percent: str
-    error: Typed | None
+    error: RefusedBudget | None
 
     @property
     def is_amount_wrong(self) -> bool:
@@ -103,12 +103,14 @@ def budgets(request: HttpRequest, actor: Actor) -> HttpResponse:
     return redirect(f"{reverse('budgets', args=[actor.tenant_slug])}?month={month.starts:%Y-%m}")
 
 
-def _page(request: HttpRequest, actor: Actor, month: Period, typed: Typed | None) -> HttpResponse:
+def _page(
+    request: HttpRequest, actor: Actor, month: Period, typed: RefusedBudget | None
+) -> HttpResponse:
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=actor.roles)
     shown = list(projects)
-    effects = budget_effects(
+    effects = budgets_figures(
         tenant_id=actor.tenant_id, project_ids=[each.id for each in shown], period=month
     )
     rows = _rows(shown, effects, month, typed)
@@ -136,9 +138,9 @@ def _page(request: HttpRequest, actor: Actor, month: Period, typed: Typed | None
 
 def _rows(
     projects: Sequence[Project],
-    effects: Sequence[BudgetEffect],
+    effects: Sequence[BudgetFigures],
     month: Period,
-    typed: Typed | None,
+    typed: RefusedBudget | None,
 ) -> list[Row]:
     rows = []
     for project in projects:
@@ -149,7 +151,9 @@ def _rows(
     return rows
 
 
-def _row(project: Project, period: Period, effect: BudgetEffect | None, typed: Typed | None) -> Row:
+def _row(
+    project: Project, period: Period, effect: BudgetFigures | None, typed: RefusedBudget | None
+) -> Row:
     starts = period.starts.isoformat()
     error = typed if typed and (typed.project, typed.starts) == (project.slug, starts) else None
     amount = f"{effect.amount:.2f}" if effect else ""
@@ -165,7 +169,7 @@ def _row(project: Project, period: Period, effect: BudgetEffect | None, typed: T
     )
 
 
-def _totals(effects: Sequence[BudgetEffect], rows: Sequence[Row]) -> Totals | None:
+def _totals(effects: Sequence[BudgetFigures], rows: Sequence[Row]) -> Totals | None:
     if not effects:
         return None
     currency = effects[0].currency
@@ -183,8 +187,8 @@ def _totals(effects: Sequence[BudgetEffect], rows: Sequence[Row]) -> Totals | No
     )
 
 
-def _typed(form: QueryDict, refusal: Refused) -> Typed:
-    return Typed(
+def _typed(form: QueryDict, refusal: Refused) -> RefusedBudget:
+    return RefusedBudget(
         project=form.get("project", ""),
         starts=form.get("starts", ""),
         amount=form.get("amount", ""),

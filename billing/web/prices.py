@@ -17,7 +17,7 @@ from billing.rules import amount_parse, money_text
 from billing.services import price_book_check, price_book_publish, price_param
 from tenants.access import Actor
 from tenants.models import GpuClass, Tier, User
-from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import operator_page, tenant_page
 
@@ -46,7 +46,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldError:
     """Where a form was refused, and why."""
 
     param: str
@@ -81,7 +81,7 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
     try:
         valid_from = _valid_from(request.POST.get("valid_from", ""), now)
         wanted = _prices(request.POST)
-        if SURE not in request.POST:
+        if CONFIRMED_FIELD not in request.POST:
             latest = price_book_check(valid_from=valid_from, prices=wanted, now=now)
             return confirm_page(request, _question(latest, valid_from, wanted, now))
         book = price_book_publish(
@@ -92,7 +92,7 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
             now=now,
         )
     except Refused as refusal:
-        return _form(request, Problem(refusal.param or "valid_from", refusal.sentence), now)
+        return _form(request, FieldError(refusal.param or "valid_from", refusal.sentence), now)
     begins = timezone.localtime(book.valid_from)
     messages.success(
         request,
@@ -103,7 +103,7 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
 
 def _question(
     latest: PriceBook | None, valid_from: datetime, wanted: Prices, now: datetime
-) -> Question:
+) -> Confirmation:
     """Before a version is published: what differs from the live one, and who keeps old prices."""
     live = price_book_at(now)
     old, currency = prices_of(live) if live else {}, live.currency if live else "EUR"
@@ -115,7 +115,7 @@ def _question(
     since = "from now on"
     if valid_from > now:
         since = f"from {begins.day} {begins:%b %Y %H:%M} on"
-    return Question(
+    return Confirmation(
         title=f"Publish price book version {version}?",
         lost=(
             f"Version {version} counts for what is booked {since}.",
@@ -167,7 +167,7 @@ def _cell(gpu_class: GpuClass, tier: Tier, today: Prices, coming: Prices, curren
     )
 
 
-def _form(request: HttpRequest, problem: Problem | None, now: datetime) -> HttpResponse:
+def _form(request: HttpRequest, problem: FieldError | None, now: datetime) -> HttpResponse:
     form = request.POST if problem else None
     latest = PriceBook.objects.order_by("-version").first()
     known = prices_of(latest) if latest else {}
@@ -204,7 +204,7 @@ def _price_field(
     tier: Tier,
     known: Prices,
     form: QueryDict | None,
-    problem: Problem | None,
+    problem: FieldError | None,
 ) -> Field:
     price = known.get((gpu_class.slug, tier.slug))
     value = "" if price is None else _amount(price)
@@ -216,7 +216,7 @@ def _field(
     name: str,
     label: str,
     form: QueryDict | None,
-    problem: Problem | None,
+    problem: FieldError | None,
     value: str = "",
 ) -> Field:
     return Field(

@@ -16,7 +16,7 @@ DOCS = "/api/v1/docs/"
 PROBLEM_JSON = "application/problem+json"
 RETRY_SECONDS = 1
 
-STATUS_OF_KIND = {
+STATUS_BY_KIND = {
     "invalid": 422,
     "denied": 403,
     "missing": 404,
@@ -25,7 +25,7 @@ STATUS_OF_KIND = {
     "budget": 409,
 }
 # Input that is not even well-formed, and what HTTP has its own word for.
-STATUS_OF_CODE = {
+STATUS_BY_CODE = {
     **dict.fromkeys(
         (
             "malformed_json",
@@ -110,8 +110,8 @@ def problem(refused: Refused) -> Response:
 def _status(refused: Refused) -> int:
     # A field that names something missing is a wrong field; only an address can be missing itself.
     if refused.kind == "missing" and refused.param is not None:
-        return STATUS_OF_KIND["invalid"]
-    return STATUS_OF_CODE.get(refused.code, STATUS_OF_KIND[refused.kind])
+        return STATUS_BY_KIND["invalid"]
+    return STATUS_BY_CODE.get(refused.code, STATUS_BY_KIND[refused.kind])
 
 
 def _as_refused(error: Exception) -> Refused | None:

@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.models import PortalMode
-from allocation.queries.fleet.portal_modes import backup_age, modes_open
-from allocation.services.decide.self_check import watch_read
+from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
+from allocation.services.decide.self_check import self_check_read
 
 PROBE = "readyz"
 
@@ -52,7 +52,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 def statusz(request: HttpRequest) -> JsonResponse:
     """200 with what must be 0, for monitoring; null is not known. Says nothing of anybody."""
     now = timezone.now()
-    return _answer({**watch_read(now), **_operations(now)}, 200)
+    return _answer({**self_check_read(now), **_operations(now)}, 200)
 
 
 def migrations_missing() -> int:
@@ -73,7 +73,7 @@ def _migrations_wanted() -> frozenset[tuple[str, str]]:
 
 def _operations(now: datetime) -> dict[str, int | None]:
     try:
-        modes = {mode.kind for mode in modes_open(now)}
+        modes = {mode.kind for mode in modes_in_force(now)}
         age = backup_age(now)
     except DatabaseError:
         return dict.fromkeys(("decisions_frozen", "planned_outage", "backup_age_seconds"))

@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from allocation.queries.bookings.delays import delays_of, sizes_of
+from allocation.queries.bookings.delays import database_size_metrics, delay_metrics
 from allocation.queries.fleet.metrics import metrics_of
-from allocation.services.decide.self_check import watch_read
+from allocation.services.decide.self_check import self_check_read
 from allocation.services.record.liveness import programs_read, reader_lag_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 from portal.traffic import traffic_read
@@ -31,7 +31,7 @@ QUEUE_KEY = "broker:{}"
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Numbers over everybody. 401 without a token, 403 with one that is no operator's."""
-    is_open = _comes_from_allowed(request) or _has_own_token(request)
+    is_open = _is_allowed_address(request) or _has_metrics_token(request)
     status = 200 if is_open else _status_of_token(request)
     if status != 200:
         words = {401: "Send METRICS_TOKEN or an operator's token.\n", 403: "For operators.\n"}
@@ -40,20 +40,26 @@ def metrics(request: HttpRequest) -> HttpResponse:
             words[status], status=status, content_type="text/plain", headers=headers
         )
     return HttpResponse(
-        exposition(metrics_told(timezone.now())),
+        exposition(metrics_all(timezone.now())),
         content_type=CONTENT_TYPE,
         headers={"Cache-Control": "no-store"},
     )
 
 
-def metrics_told(now: datetime) -> list[Metric]:
+def metrics_all(now: datetime) -> list[Metric]:
     """All that is told; what is unknown is there without a value."""
     with operator_tx():
-        found = [*metrics_of(now), *delays_of(now), *sizes_of(), *_outbox(now), *_mails()]
-    return [*found, *_queues(), *_watched(now), *_programs(now)]
+        found = [
+            *metrics_of(now),
+            *delay_metrics(now),
+            *database_size_metrics(),
+            *_outbox(now),
+            *_mails(),
+        ]
+    return [*found, *_queues(), *_self_check(now), *_programs(now)]
 
 
-def _comes_from_allowed(request: HttpRequest) -> bool:
+def _is_allowed_address(request: HttpRequest) -> bool:
     """What a proxy passes on comes from somewhere else than its address says."""
     if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
         return False
@@ -64,7 +70,7 @@ def _comes_from_allowed(request: HttpRequest) -> bool:
     return any(address in network for network in settings.METRICS_ALLOW)
 
 
-def _has_own_token(request: HttpRequest) -> bool:
+def _has_metrics_token(request: HttpRequest) -> bool:
     wanted = f"Bearer {settings.METRICS_TOKEN}"
     sent = request.headers.get("Authorization", "")
     return bool(settings.METRICS_TOKEN) and compare_digest(sent.encode(), wanted.encode())
@@ -93,9 +99,9 @@ def _mails() -> Iterator[Metric]:
     yield Metric("gpu_portal_mails", "gauge", "Mails of the last 30 days.", values)
 
 
-def _watched(now: datetime) -> Iterator[Metric]:
+def _self_check(now: datetime) -> Iterator[Metric]:
     """What must be 0; not told while nobody has looked."""
-    seen = watch_read(now)
+    seen = self_check_read(now)
     for key, name, help_ in (
         ("invariant_violations", "invariant_violations", "Broken promises."),
         ("invariants_checked_seconds_ago", "invariants_age_seconds", "Age of that count."),

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from portal.api.errors import DOCS, PROBLEM_JSON
 
 API = "/api/"
-_KEPT = ("Allow", "Retry-After", "WWW-Authenticate")
-_SAID = {
+_KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
+_PROBLEMS = {
     400: ("malformed_request", "The request can't be understood."),
     403: ("not_allowed", "This is not allowed."),
     404: ("not_found", "There is no such address, or it is not open to you."),
@@ -35,7 +35,7 @@ class ProblemMiddleware:
             return response
         if response.get("Content-Type") == PROBLEM_JSON:
             return response
-        kept = {name: response[name] for name in _KEPT if name in response}
+        kept = {name: response[name] for name in _KEPT_HEADERS if name in response}
         status = response.status_code
         return JsonResponse(
             problem_of(status), status=status, content_type=PROBLEM_JSON, headers=kept
@@ -45,7 +45,7 @@ class ProblemMiddleware:
 def problem_of(status: int) -> dict[str, Any]:
     """What is known of an error by its status alone."""
     usual = ("broken", "Something broke here. It is written down; tell the operator.")
-    code, sentence = _SAID.get(status, usual if status >= 500 else _SAID[400])
+    code, sentence = _PROBLEMS.get(status, usual if status >= 500 else _PROBLEMS[400])
     return {
         "type": f"urn:gpu-portal:problem:{code}",
         "title": HTTPStatus(status).phrase,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from portal.checks.valkey import STORES, client_of
 
-MOST_SECONDS = 1.0
+MAX_DIFFERENCE_SECONDS = 1.0
 
 
 def clocks_check(
@@ -28,7 +28,7 @@ def clocks_check(
         except (DatabaseError, redis.RedisError):
             continue
         apart = _apart(before, theirs, clock())
-        if apart > timedelta(seconds=MOST_SECONDS):
+        if apart > timedelta(seconds=MAX_DIFFERENCE_SECONDS):
             found.append(
                 Error(
                     f"The clock of {name} and this machine's are {apart.total_seconds():.1f} s"

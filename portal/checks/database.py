@@ -10,16 +10,18 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from portal.storage.database import (
+    BYPASSES_ROW_SECURITY,
     EXTENSIONS,
     KEEPALIVES,
     MEMBERSHIPS,
-    PATIENCE,
-    ROLES_BYPASS,
-    TIMEOUTS,
+    ROLE_TIMEOUTS,
+    TIMEOUT_SETTINGS,
 )
 
-MAKE_AGAIN = "Run python -m portal.storage.database again, with a superuser's DATABASE_ADMIN_URL."
-OLDEST_VERSION = 16
+RECREATE_HINT = (
+    "Run python -m portal.storage.database again, with a superuser's DATABASE_ADMIN_URL."
+)
+MIN_VERSION = 16
 # What must be on for an accepted booking to outlive a power cut.
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 ROLES = """
@@ -63,17 +65,17 @@ def _server() -> Iterator[CheckMessage]:
     for name in (name for name in EXTENSIONS if name not in there):
         yield Error(
             f"The extension {name} is missing; bookings could overlap.",
-            hint=MAKE_AGAIN,
+            hint=RECREATE_HINT,
             id="portal.E104",
         )
 
 
 def server_findings(shown: Mapping[str, str]) -> Iterator[CheckMessage]:
     """What is wrong with the server's settings, as `pg_settings` shows them."""
-    if int(shown["server_version_num"]) < OLDEST_VERSION * 10_000:
+    if int(shown["server_version_num"]) < MIN_VERSION * 10_000:
         yield Error(
-            f"PostgreSQL is {shown['server_version']}, older than {OLDEST_VERSION}.",
-            hint=f"Upgrade the server to {OLDEST_VERSION} or later.",
+            f"PostgreSQL is {shown['server_version']}, older than {MIN_VERSION}.",
+            hint=f"Upgrade the server to {MIN_VERSION} or later.",
             id="portal.E102",
         )
     if shown["server_encoding"] != "UTF8":
@@ -92,42 +94,43 @@ def server_findings(shown: Mapping[str, str]) -> Iterator[CheckMessage]:
 
 
 def _roles() -> Iterator[CheckMessage]:
-    found = {row[0]: row[1:] for row in _rows(ROLES, [*ROLES_BYPASS])}
-    for role, bypass in ROLES_BYPASS.items():
+    found = {row[0]: row[1:] for row in _rows(ROLES, [*BYPASSES_ROW_SECURITY])}
+    for role, bypass in BYPASSES_ROW_SECURITY.items():
         if role not in found:
-            yield Error(f"The role {role} is missing.", hint=MAKE_AGAIN, id="portal.E106")
+            yield Error(f"The role {role} is missing.", hint=RECREATE_HINT, id="portal.E106")
             continue
         is_bypassing, may_log_in, is_strong, config = found[role]
-        if is_strong or (is_bypassing, may_log_in) != (bypass, role in PATIENCE):
+        if is_strong or (is_bypassing, may_log_in) != (bypass, role in ROLE_TIMEOUTS):
             yield Error(
                 f"The role {role} has other rights than it should: it must"
                 f"{'' if bypass else ' not'} pass row-level security, must"
-                f"{'' if role in PATIENCE else ' not'} log in, and has no power over the server.",
-                hint=MAKE_AGAIN,
+                f"{'' if role in ROLE_TIMEOUTS else ' not'} log in, and has no power over the"
+                " server.",
+                hint=RECREATE_HINT,
                 id="portal.E107",
             )
         yield from _timeouts(role, config)
-    members = {(member, role) for member, role in _rows(MEMBERS, [*ROLES_BYPASS])}
+    members = {(member, role) for member, role in _rows(MEMBERS, [*BYPASSES_ROW_SECURITY])}
     for member, role in sorted(members - set(MEMBERSHIPS)):
-        yield Error(f"{member} can become {role}.", hint=MAKE_AGAIN, id="portal.E108")
+        yield Error(f"{member} can become {role}.", hint=RECREATE_HINT, id="portal.E108")
 
 
 def _timeouts(role: str, config: list[str]) -> Iterator[CheckMessage]:
     told = dict(line.split("=", 1) for line in config)
-    wanted = asdict(PATIENCE[role]) if role in PATIENCE else {}
+    wanted = asdict(ROLE_TIMEOUTS[role]) if role in ROLE_TIMEOUTS else {}
     for kind, seconds in wanted.items():
-        name = TIMEOUTS[kind]
+        name = TIMEOUT_SETTINGS[kind]
         if seconds and told.get(name, "0").strip("0 s") == "":
             yield Warning(
                 f"Sessions of {role} have no {name}: one that hangs holds others up for ever.",
-                hint=MAKE_AGAIN,
+                hint=RECREATE_HINT,
                 id="portal.W109",
             )
-    if role in PATIENCE and not KEEPALIVES.keys() <= told.keys():
+    if role in ROLE_TIMEOUTS and not KEEPALIVES.keys() <= told.keys():
         yield Warning(
             f"Sessions of {role} outlive a machine that lost its power, by hours: a standby solver"
             " waits for them.",
-            hint=MAKE_AGAIN,
+            hint=RECREATE_HINT,
             id="portal.W112",
         )
 

@@ -13,7 +13,7 @@ from portal.env import Database
 
 Network = IPv4Network | IPv6Network
 # A proxy is a machine or a small network of them.
-WIDEST = {4: 16, 6: 48}
+MIN_PREFIX = {4: 16, 6: 48}
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -110,7 +110,7 @@ def _proxies() -> Iterator[CheckMessage]:
 
 
 def _too_wide(networks: Sequence[Network]) -> Iterator[Network]:
-    yield from (network for network in networks if network.prefixlen < WIDEST[network.version])
+    yield from (network for network in networks if network.prefixlen < MIN_PREFIX[network.version])
 
 
 def _overlap(one: Network, other: Network) -> bool:

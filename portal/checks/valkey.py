@@ -7,11 +7,11 @@ import redis
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
-from allocation.services.nodes.redis_accounts import rights_beyond
+from allocation.services.nodes.redis_accounts import excess_rights
 
 STORES = {"REDIS_URL": "BROKER_REDIS_URL", "AGENTS_REDIS_URL": "AGENTS_REDIS_URL"}
-HOW = "docs/operator.md, The agents' server, has the settings of both."
-SECONDS = 3
+SETTINGS_HINT = "docs/operator.md, The agents' server, has the settings of both."
+TIMEOUT_SECONDS = 3
 
 
 def valkey_check(**_: object) -> list[CheckMessage]:
@@ -46,7 +46,7 @@ def valkey_check(**_: object) -> list[CheckMessage]:
 
 def client_of(url: str) -> Any:  # noqa: ANN401 (redis answers with either kind)
     """A client that does not wait long."""
-    options = {"socket_timeout": SECONDS, "socket_connect_timeout": SECONDS}
+    options = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
     return redis.Redis.from_url(url, decode_responses=True, **options)
 
 
@@ -55,21 +55,21 @@ def _bounds(name: str, server: Any) -> Iterator[CheckMessage]:  # noqa: ANN401
     if int(shown["maxmemory"]) == 0:
         yield Error(
             f"The server of {name} has no maxmemory: it can take the machine's memory.",
-            hint=f"maxmemory 512mb. {HOW}",
+            hint=f"maxmemory 512mb. {SETTINGS_HINT}",
             id="portal.E203",
         )
     if shown["maxmemory-policy"] != "noeviction":
         yield Error(
             f"The server of {name} throws data away when it is full"
             f" ({shown['maxmemory-policy']}): tasks and documents get lost without a word.",
-            hint=f"maxmemory-policy noeviction. {HOW}",
+            hint=f"maxmemory-policy noeviction. {SETTINGS_HINT}",
             id="portal.E204",
         )
     if shown["appendonly"] != "yes":
         yield Warning(
             f"The server of {name} forgets everything when it restarts: waiting tasks, sign-in"
             " limits, reports on their way.",
-            hint=f"appendonly yes. {HOW}",
+            hint=f"appendonly yes. {SETTINGS_HINT}",
             id="portal.W205",
         )
     if "on" in server.acl_getuser("default")["flags"]:
@@ -85,16 +85,16 @@ def _agents(server: Any) -> Iterator[CheckMessage]:  # noqa: ANN401
     if int(shown["databases"]) != 1:
         yield Warning(
             f"The agents' server has {shown['databases']} databases.",
-            hint=f"databases 1: there is nothing to select. {HOW}",
+            hint=f"databases 1: there is nothing to select. {SETTINGS_HINT}",
             id="portal.W207",
         )
     if shown.get("maxmemory-clients", "0") == "0":
         yield Warning(
             "The agents' server sets no limit to what connections hold.",
-            hint=f"maxmemory-clients 64mb. {HOW}",
+            hint=f"maxmemory-clients 64mb. {SETTINGS_HINT}",
             id="portal.W208",
         )
-    for user, rules in rights_beyond(server.acl_list()).items():
+    for user, rules in excess_rights(server.acl_list()).items():
         yield Error(
             f"The account {user} may do more than its node needs: {' '.join(sorted(rules))}.",
             hint="Lock the agent out and enrol the node again, and find out who changed it.",

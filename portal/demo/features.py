@@ -5,16 +5,27 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from uuid import UUID, uuid5
 
-from allocation.models import Allocation, Blackout, Booking, Gpu, Series
-from allocation.services.bookings.bookings import Wish, booking_extend
+from allocation.models import Allocation, Booking, Gpu, Maintenance, Series
+from allocation.services.bookings.bookings import BookingRequest, booking_extend
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.operate.drain import gpu_return
-from allocation.services.operate.maintenance import BlackoutWish, blackout_plan
+from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.runs.pause_choices import booking_saved
 from billing.rules import midnight
+from portal.demo.history import Act
 from portal.demo.nodes import DemoFleet
-from portal.demo.past import Act
-from portal.demo.week import CLIMATE, CRYO, FOLDING, WORDS, ZONE, Line, People, own, person, said
+from portal.demo.week import (
+    CLIMATE,
+    CRYO,
+    FOLDING,
+    WORDS,
+    ZONE,
+    BookingText,
+    People,
+    owner_does,
+    person,
+    text_parsed,
+)
 from tenants.access import Actor
 from tenants.models import User
 
@@ -36,21 +47,21 @@ NOW_ASKED = (
 )
 
 
-def now_lines(day: date) -> Iterator[Line]:
+def current_requests(day: date) -> Iterator[BookingText]:
     """What is asked at the demo's first start of a day, and waits for the portal's next turn."""
     for number, (owner, project, tier, text, name) in enumerate(NOW_ASKED):
-        yield Line(uuid5(NAMESPACE, f"{day}/{number}"), name, owner, project, tier, text)
+        yield BookingText(uuid5(NAMESPACE, f"{day}/{number}"), name, owner, project, tier, text)
 
 
-def feature_acts(people: People, fleet: DemoFleet, today: date) -> Iterator[Act]:
+def feature_actions(people: People, fleet: DemoFleet, today: date) -> Iterator[Act]:
     """The rarer things of the week before `today`."""
 
     def at(days: int, hour: float) -> datetime:
         return midnight(today + timedelta(days=days)) + hour * HOUR
 
-    def line(name: str, owner: str, project: tuple[str, str], tier: str, text: str) -> Line:
+    def line(name: str, owner: str, project: tuple[str, str], tier: str, text: str) -> BookingText:
         key = uuid5(NAMESPACE, f"{today}/{name}")
-        return Line(key, name, owner, project, tier, text)
+        return BookingText(key, name, owner, project, tier, text)
 
     def on(days: int) -> str:
         return f"on {today + timedelta(days=days)}"
@@ -58,23 +69,23 @@ def feature_acts(people: People, fleet: DemoFleet, today: date) -> Iterator[Act]
     # All of a node at the cheapest price, until North Lab wants what it is guaranteed.
     sweep = line("scaling-sweep", "mara", WORDS, "spot", "8 h100 4h")
     urgent = line("storm-front", "nils", CLIMATE, "standard", "2 h100 2h")
-    yield Act(at(-7, 0.5), partial(people.asks, sweep))
-    yield Act(at(-7, 1.25), partial(people.asks, urgent))
-    yield Act(at(-7, 1.27), own(booking_saved, sweep.id))
+    yield Act(at(-7, 0.5), partial(people.book, sweep))
+    yield Act(at(-7, 1.25), partial(people.book, urgent))
+    yield Act(at(-7, 1.27), owner_does(booking_saved, sweep.id))
     yield Act(at(-7, 8.2), series_asked)
     # A GPU breaks under its booking, and is put back a day later.
     screen = line("screening", "jonas", FOLDING, "standard", f"1 h100 5h at 10:00 {on(-3)}")
-    yield Act(at(-6, 9), partial(people.asks, screen))
-    yield Act(at(-3, 11.3), partial(_breaks, fleet, screen.id))
-    yield Act(at(-2, 7.5), _returns)
+    yield Act(at(-6, 9), partial(people.book, screen))
+    yield Act(at(-3, 11.3), partial(_gpu_breaks, fleet, screen.id))
+    yield Act(at(-2, 7.5), _gpus_return)
     # More time is asked for, nobody comes, and a share of a GPU.
     longer = line("finetune-long", "mara", WORDS, "standard", f"1 a100 4h at 13:00 {on(-2)}")
-    yield Act(at(-4, 15), partial(people.asks, longer))
-    yield Act(at(-2, 15.4), own(_extends, longer.id))
+    yield Act(at(-4, 15), partial(people.book, longer))
+    yield Act(at(-2, 15.4), owner_does(_booking_extends, longer.id))
     nobody = line("poster-figures", "ines", CRYO, "standard", f"1 a100-40 4h at 9:00 {on(-1)}")
-    yield Act(at(-2, 16.1), partial(people.asks, nobody, comes=False))
+    yield Act(at(-2, 16.1), partial(people.book, nobody, starts_program=False))
     share = line("label-check", "mara", FOLDING, "standard", f"0.25 l40s 3h at 14:00 {on(-1)}")
-    yield Act(at(-1, 8.7), partial(people.asks, share))
+    yield Act(at(-1, 8.7), partial(people.book, share))
     yield Act(at(-6, 7.6), partial(maintenance_planned, today - timedelta(days=4)))
 
 
@@ -82,11 +93,11 @@ def series_asked(now: datetime) -> None:
     """Once a month: a course that needs a GPU on two days of the week."""
     series_id = uuid5(NAMESPACE, f"{now:%Y-%m}/series")
     text = "1 l40s every mon,wed 9-11 4 times"
-    heard = said(text, now)
+    heard = text_parsed(text, now)
     if heard.repeat is None or Series.objects.filter(id=series_id).exists():
         return
     tenant, project = FOLDING
-    wish = Wish(project, "standard", heard.document(first=True), "lab-course", ZONE, text)
+    wish = BookingRequest(project, "standard", heard.document(first=True), "lab-course", ZONE, text)
     repeat = Repeat(heard.repeat, is_partial=True)
     actor = person("mara", tenant)
     series_request(actor=actor, wish=wish, repeat=repeat, now=now, series_id=series_id)
@@ -95,24 +106,24 @@ def series_asked(now: datetime) -> None:
 def maintenance_planned(day: date, now: datetime) -> None:
     """In a night in which nothing is booked there."""
     begins = midnight(day) + 3 * HOUR
-    if not Blackout.objects.filter(ends__gt=now).exists():
-        wish = BlackoutWish(begins, begins + 2 * HOUR, "New fans", node=FANS)
-        blackout_plan(operator=_operator(), wish=wish, now=now)
+    if not Maintenance.objects.filter(ends__gt=now).exists():
+        wish = MaintenanceTerms(begins, begins + 2 * HOUR, "New fans", node=FANS)
+        maintenance_plan(operator=_operator(), wish=wish, now=now)
 
 
-def _breaks(fleet: DemoFleet, key: UUID, now: datetime) -> None:
+def _gpu_breaks(fleet: DemoFleet, key: UUID, now: datetime) -> None:
     places = Allocation.objects.filter(booking=key, state=Allocation.State.ACTIVE)
     found = places.filter(gpu__node__name=BROKEN).values_list("gpu__index", flat=True).first()
     if found is not None:
-        fleet.fails(BROKEN, found, XID, now)
+        fleet.gpu_error(BROKEN, found, XID, now)
 
 
-def _returns(now: datetime) -> None:
+def _gpus_return(now: datetime) -> None:
     for gpu in Gpu.objects.filter(needs_operator=True):
         gpu_return(operator=_operator(), gpu=gpu, note="Reset; memory tests pass", now=now)
 
 
-def _extends(*, actor: Actor, booking: Booking, now: datetime) -> None:
+def _booking_extends(*, actor: Actor, booking: Booking, now: datetime) -> None:
     if booking.planned_ends is not None:
         booking_extend(booking=booking, until=booking.planned_ends + HOUR, now=now, actor=actor)
 

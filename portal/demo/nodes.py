@@ -25,17 +25,17 @@ from portal.local import AGENTS
 
 MINUTE = timedelta(minutes=1)
 # A program is seen on the devices of those who come so long after they were handed over.
-COMES_AFTER = timedelta(seconds=95)
+PROGRAM_STARTS_AFTER = timedelta(seconds=95)
 Label = tuple[str, str]
 """A booking as nodes know it: the tenant's short name and the booking's number."""
 
 
 @dataclass
-class _Place:
+class _NodeAllocation:
     """An allocation on the node: when its state is over, and when its device is measured next."""
 
     gpu: str
-    told: wire.DesiredAllocation
+    desired: wire.DesiredAllocation
     state: wire.AllocationState
     due: datetime | None
     since: datetime
@@ -43,15 +43,15 @@ class _Place:
 
     @property
     def label(self) -> Label:
-        return self.told.tenant, self.told.booking
+        return self.desired.tenant, self.desired.booking
 
 
 class DemoNode:
-    """One node in the demo's past. In bookings that are `absent` nobody ever starts a program."""
+    """One node in the demo's past. In bookings that are `no_shows` nobody ever starts a program."""
 
-    def __init__(self, row: Node, epoch: int, absent: set[Label]) -> None:
+    def __init__(self, row: Node, epoch: int, no_shows: set[Label]) -> None:
         """Of a node that is enrolled."""
-        self.name, self._epoch, self._absent = row.name, epoch, absent
+        self.name, self._epoch, self._no_shows = row.name, epoch, no_shows
         self._version, self._key = row.key_version, node_key(row)
         self._seq = row.report_seq
         self._readings = row.telemetry_seq
@@ -61,7 +61,7 @@ class DemoNode:
         self._uuids = [gpu.uuid for gpu in gpus]
         self._reset = {gpu.uuid: gpu.model.switch_seconds for gpu in gpus}
         self._changing: dict[str, tuple[datetime, wire.Mode]] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _NodeAllocation] = {}
         self._errors: tuple[wire.HardwareError, ...] = ()
         self._freed = False
 
@@ -71,14 +71,14 @@ class DemoNode:
         for place in self._places.values():
             yield from (at for at in (place.due, place.measured) if at is not None)
 
-    def fails(self, index: int, code: int, now: datetime) -> Said:
+    def gpu_error(self, index: int, code: int, now: datetime) -> Said:
         """Its driver tells of an error of the GPU."""
         gpu, at = self._uuids[index], int(now.timestamp())
         error = wire.HardwareError(gpu=gpu, kind="xid", code=code, instance=None, at=at)
         self._errors = (*self._errors, error)[-4:]
         return self._report(now)
 
-    def reads(self, now: datetime) -> None:
+    def document_read(self, now: datetime) -> None:
         """Takes up what the newest document says."""
         raw = agents_redis().get(wire.desired_key(self.name))
         if not isinstance(raw, bytes):
@@ -88,10 +88,10 @@ class DemoNode:
             return
         self._generation = document.generation
         self._modes_read(document, now)
-        told = {item.id: (gpu.uuid, item) for gpu in document.gpus for item in gpu.allocations}
-        sizes = Counter(item.booking for _, item in told.values())
-        self._places = {key: place for key, place in self._places.items() if key in told}
-        for key, (gpu, item) in told.items():
+        desired = {item.id: (gpu.uuid, item) for gpu in document.gpus for item in gpu.allocations}
+        sizes = Counter(item.booking for _, item in desired.values())
+        self._places = {key: place for key, place in self._places.items() if key in desired}
+        for key, (gpu, item) in desired.items():
             self._place_read(key, gpu, item, sizes[item.booking], now)
 
     def reports(self, now: datetime) -> list[Said]:
@@ -103,7 +103,7 @@ class DemoNode:
         before, self._freed = self._freed, False
         return before
 
-    def measures(self, now: datetime) -> list[Said]:
+    def measurements(self, now: datetime) -> list[Said]:
         """Readings of the devices that are measured by now."""
         samples = tuple(self._samples(now))
         if not samples:
@@ -112,7 +112,7 @@ class DemoNode:
         at = int(now.timestamp())
         return [self._signed(wire.Telemetry(sent_at=at, samples=samples, seq=self._readings))]
 
-    def beats(self, now: datetime) -> Said:
+    def last_heartbeat(self, now: datetime) -> Said:
         """The last sign of life: from then on its silence counts."""
         return self._signed(
             wire.Heartbeat(
@@ -133,18 +133,18 @@ class DemoNode:
                 self._changing.pop(gpu.uuid, None)
 
     def _place_read(
-        self, key: str, gpu: str, told: wire.DesiredAllocation, size: int, now: datetime
+        self, key: str, gpu: str, desired: wire.DesiredAllocation, size: int, now: datetime
     ) -> None:
         """Handing over and clearing take longer for more GPUs."""
         place = self._places.get(key)
         if place is None:
-            place = _Place(gpu, told, "preparing", None, now)
+            place = _NodeAllocation(gpu, desired, "preparing", None, now)
             change, _ = self._changing.get(gpu, (now, None))
             place.due = max(now, change) + timedelta(seconds=15 + 7 * size)
-        if told.state == "release" and place.state in ("preparing", "ready"):
+        if desired.state == "release" and place.state in ("preparing", "ready"):
             place.state, place.since, place.measured = "ending", now, None
             place.due = now + timedelta(seconds=8 + 3 * size)
-        place.told = told
+        place.desired = desired
         self._places[key] = place
 
     def _settle(self, now: datetime) -> bool:
@@ -162,7 +162,9 @@ class DemoNode:
             place.due, done = None, True
             self._freed |= not is_ready
             if is_ready:
-                place.measured = now + (MINUTE if place.label in self._absent else COMES_AFTER)
+                place.measured = now + (
+                    MINUTE if place.label in self._no_shows else PROGRAM_STARTS_AFTER
+                )
         return done
 
     def _report(self, now: datetime) -> Said:
@@ -193,16 +195,16 @@ class DemoNode:
         for key, place in self._places.items():
             if place.measured is None or place.measured > now or place.state != "ready":
                 continue
-            is_absent = place.label in self._absent
+            is_absent = place.label in self._no_shows
             place.measured = now + MINUTE if is_absent else None
             yield self._sample(key, place, processes=0 if is_absent else 1)
 
-    def _sample(self, key: str, place: _Place, *, processes: int) -> wire.Sample:
-        profile = place.told.profile
+    def _sample(self, key: str, place: _NodeAllocation, *, processes: int) -> wire.Sample:
+        profile = place.desired.profile
         return wire.Sample(
             gpu=place.gpu,
-            slot=place.told.slot if profile else None,
-            size=place.told.size if profile else None,
+            slot=place.desired.slot if profile else None,
+            size=place.desired.size if profile else None,
             allocation=key,
             # One look says that a program is there, not how busy it is.
             utilisation=None if processes or profile else 0,
@@ -220,12 +222,12 @@ class DemoNode:
 class DemoFleet:
     """All nodes of the demo's past."""
 
-    def __init__(self, absent: set[Label]) -> None:
+    def __init__(self, no_shows: set[Label]) -> None:
         """Of the nodes that are enrolled."""
         rows = Node.objects.filter(name__in=AGENTS).order_by("name")
         epoch = SolverState.objects.get(id=1).epoch
         self.nodes: Mapping[str, DemoNode] = {
-            row.name: DemoNode(row, epoch, absent) for row in rows
+            row.name: DemoNode(row, epoch, no_shows) for row in rows
         }
 
     def due(self) -> Iterator[datetime]:
@@ -233,10 +235,10 @@ class DemoFleet:
         for node in self.nodes.values():
             yield from node.due()
 
-    def reads(self, now: datetime) -> None:
+    def document_read(self, now: datetime) -> None:
         """Each reads its document."""
         for node in self.nodes.values():
-            node.reads(now)
+            node.document_read(now)
 
     def reports(self, now: datetime) -> bool:
         """The portal hears what has happened on nodes; whether a place became free by it."""
@@ -244,17 +246,17 @@ class DemoFleet:
         freed = [node.freed() for node in self.nodes.values()]
         return any(freed)
 
-    def measures(self, now: datetime) -> bool:
+    def measurements(self, now: datetime) -> bool:
         """The portal hears what nodes have measured; whether anything was."""
-        return self._say(now, DemoNode.measures)
+        return self._say(now, DemoNode.measurements)
 
-    def fails(self, node: str, index: int, code: int, now: datetime) -> None:
+    def gpu_error(self, node: str, index: int, code: int, now: datetime) -> None:
         """The portal hears of an error of a GPU."""
-        messages_apply([self.nodes[node].fails(index, code, now)], now)
+        messages_apply([self.nodes[node].gpu_error(index, code, now)], now)
 
-    def leaves(self, now: datetime) -> None:
+    def finish(self, now: datetime) -> None:
         """The portal hears the last of them."""
-        self._say(now, lambda node, at: [node.beats(at)])
+        self._say(now, lambda node, at: [node.last_heartbeat(at)])
 
     def _say(self, now: datetime, words: Callable[[DemoNode, datetime], list[Said]]) -> bool:
         said = [each for node in self.nodes.values() for each in words(node, now)]
@@ -289,5 +291,5 @@ def _mode(mode: str) -> wire.Mode:
     return "sliced" if mode == "sliced" else "whole"
 
 
-def _devices(key: str, place: _Place) -> tuple[str, ...]:
-    return (f"MIG-{uuid5(NAMESPACE_DNS, key)}",) if place.told.profile else (place.gpu,)
+def _devices(key: str, place: _NodeAllocation) -> tuple[str, ...]:
+    return (f"MIG-{uuid5(NAMESPACE_DNS, key)}",) if place.desired.profile else (place.gpu,)

@@ -30,7 +30,7 @@ from tenants.services import (
     token_create,
     token_verify,
 )
-from tenants.services.sessions import session_lent
+from tenants.services.sessions import temporary_session
 
 UNITS_PER_GPU = 56_000
 TOKEN_DAYS = 365
@@ -69,7 +69,7 @@ PEOPLE: dict[str, tuple[str, list[tuple[str, str | None, Role]]]] = {
 }
 OPERATOR = "olaf"
 # The part somebody plays in the demo -> who, and the tenant that the token is for.
-PARTS = {
+DEMO_ROLES = {
     "researcher": ("mara", "helix"),
     "lead": ("jonas", "helix"),
     "tenant_admin": ("ada", "helix"),
@@ -98,13 +98,13 @@ def people_seed(today: date, now: datetime) -> None:
     """
     for username in sorted(PEOPLE, key=lambda name: name != OPERATOR):
         _account_seed(username, now)
-    _places_seed(now)
+    _tenants_and_projects_seed(now)
     for username in PEOPLE:
         _memberships_seed(username, now)
-    _shares_seed(today, now)
+    _quotas_and_budgets_seed(today, now)
 
 
-def _places_seed(now: datetime) -> None:
+def _tenants_and_projects_seed(now: datetime) -> None:
     for slug, name in TENANTS.items():
         if not Tenant.objects.filter(slug=slug).exists():
             operator = _person(OPERATOR)
@@ -114,7 +114,7 @@ def _places_seed(now: datetime) -> None:
             project_create(actor=_admin(tenant), slug=slug, name=name, now=now)
 
 
-def _shares_seed(today: date, now: datetime) -> None:
+def _quotas_and_budgets_seed(today: date, now: datetime) -> None:
     for (tenant, project), rows in QUOTAS.items():
         for gpu_class, (guaranteed, limit) in rows.items():
             share = _share(guaranteed, limit)
@@ -124,7 +124,7 @@ def _shares_seed(today: date, now: datetime) -> None:
             _budget_seed(Project.objects.get(tenant__slug=tenant, slug=slug), period, amount, now)
 
 
-def keys_write(path: Path, url: str, now: datetime) -> None:
+def credentials_write(path: Path, url: str, now: datetime) -> None:
     """Writes passwords and tokens of the parts to `path`, readable by its owner only.
 
     What the file holds and still works is kept.
@@ -134,11 +134,11 @@ def keys_write(path: Path, url: str, now: datetime) -> None:
         "url": url,
         "tokens": {
             part: _token(username, tenant, stored.get("tokens", {}).get(part, ""), now)
-            for part, (username, tenant) in PARTS.items()
+            for part, (username, tenant) in DEMO_ROLES.items()
         },
         "passwords": {
             part: _password(username, stored.get("passwords", {}).get(part, {}))
-            for part, (username, _) in PARTS.items()
+            for part, (username, _) in DEMO_ROLES.items()
         },
     }
     if document != stored:
@@ -165,7 +165,7 @@ def _memberships_seed(username: str, now: datetime) -> None:
         offer = invitation_create(
             actor=_admin(tenant), to=username, role=role, project=project, now=now
         )
-        with session_lent(user, now=now):
+        with temporary_session(user, now=now):
             invitation_accept(user=user, invitation_id=offer.id, now=now)
 
 

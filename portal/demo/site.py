@@ -16,11 +16,16 @@ from django.db.models import Max
 from allocation.models import Booking, BookingEvent
 from billing.rules import midnight
 from portal.demo.catalogue import catalogue_seed
-from portal.demo.features import feature_acts, maintenance_planned, now_lines, series_asked
+from portal.demo.features import (
+    current_requests,
+    feature_actions,
+    maintenance_planned,
+    series_asked,
+)
+from portal.demo.history import history_simulate
 from portal.demo.nodes import DemoFleet, nodes_enrol
-from portal.demo.past import live_through
-from portal.demo.people import keys_write, people_seed
-from portal.demo.week import People, acts_of, day_plans, start_plans
+from portal.demo.people import credentials_write, people_seed
+from portal.demo.week import People, booking_actions, day_plans, opening_plans
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, Tenant
 from tenants.platform.errors import Refused
@@ -51,7 +56,7 @@ def seed(*, now: datetime, path: Path, url: str) -> int:
     if not _is_marked("asked", today):
         _today(now, today)
         _mark("asked", today, now)
-    keys_write(path, url, now)
+    credentials_write(path, url, now)
     return Booking.objects.count() - before
 
 
@@ -59,11 +64,14 @@ def _past(begin: datetime, edge: datetime, today: date) -> None:
     """Goes on after the last event, where a start was broken off."""
     last = BookingEvent.objects.aggregate(at=Max("at"))["at"]
     people = People(set())
-    fleet = DemoFleet(people.absent)
+    fleet = DemoFleet(people.no_shows)
     plans = [plan for day in _days(today, -PAST_DAYS) for plan in day_plans(day, edge)]
-    acts = [*acts_of(people, (*plans, *start_plans(edge))), *feature_acts(people, fleet, today)]
-    live_through(acts, fleet, since=max(begin, last or begin), until=edge)
-    fleet.leaves(edge)
+    acts = [
+        *booking_actions(people, (*plans, *opening_plans(edge))),
+        *feature_actions(people, fleet, today),
+    ]
+    history_simulate(acts, fleet, since=max(begin, last or begin), until=edge)
+    fleet.finish(edge)
     for day in _days(today, 0):
         _mark("planned", day, edge)
 
@@ -72,14 +80,14 @@ def _today(now: datetime, today: date) -> None:
     """What is asked for now; the portal decides as soon as it runs."""
     people = People(set())
     soon = now.replace(second=0) + MINUTE
-    lines = [plan.line for plan in start_plans(soon)]
+    lines = [plan.line for plan in opening_plans(soon)]
     for day in _days(today, 0):
         if not _is_marked("planned", day):
             lines += [plan.line for plan in day_plans(day, soon)]
             _mark("planned", day, now)
-    for line in (*lines, *now_lines(today)):
+    for line in (*lines, *current_requests(today)):
         with suppress(Refused), transaction.atomic():
-            people.asks(line, now)
+            people.book(line, now)
     for ask in (series_asked, partial(maintenance_planned, today + timedelta(days=2))):
         with suppress(Refused), transaction.atomic():
             ask(now)

@@ -12,14 +12,14 @@ from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import Parsed, parse_ask
 from allocation.services.bookings.bookings import (
-    Wish,
+    BookingRequest,
     booking_cancel,
     booking_release,
     booking_request,
 )
 from billing.rules import midnight
+from portal.demo.history import Act
 from portal.demo.nodes import Label
-from portal.demo.past import Act
 from tenants.access import Actor, actor_by_id
 from tenants.models import User
 
@@ -72,7 +72,7 @@ STARTING = (0, 3, 5, 6, 8, 12, 13, 14, 17, 19)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BookingText:
     """A booking as somebody asks for it in one line."""
 
     id: UUID
@@ -85,21 +85,21 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """What people do, by the services; `absent` collects the bookings that they forget."""
+    """What people do, by the services; `no_shows` collects the bookings that they forget."""
 
-    absent: set[Label]
+    no_shows: set[Label]
 
-    def asks(self, line: Line, now: datetime, *, comes: bool = True) -> None:
+    def book(self, line: BookingText, now: datetime, *, starts_program: bool = True) -> None:
         """Somebody types the line and presses *Book*; whoever has done it does it once."""
         if Booking.objects.filter(id=line.id).exists():
             return
         tenant, project = line.project
-        document = said(line.text, now).document()
-        wish = Wish(project, line.tier, document, line.name, ZONE, line.text)
+        document = text_parsed(line.text, now).document()
+        wish = BookingRequest(project, line.tier, document, line.name, ZONE, line.text)
         actor = person(line.owner, tenant)
         booking = booking_request(actor=actor, wish=wish, now=now, booking_id=line.id)
-        if not comes:
-            self.absent.add((tenant, booking.label))
+        if not starts_program:
+            self.no_shows.add((tenant, booking.label))
 
 
 def person(username: str, tenant: str) -> Actor:
@@ -107,7 +107,7 @@ def person(username: str, tenant: str) -> Actor:
     return actor_by_id(User.objects.only("pk").get(username=username).pk, tenant)
 
 
-def said(text: str, now: datetime) -> Parsed:
+def text_parsed(text: str, now: datetime) -> Parsed:
     """What the line means to the portal."""
     return parse_ask(text, catalogue=ask_catalogue(), now=now, zone=ZoneInfo(ZONE))
 
@@ -116,7 +116,7 @@ def said(text: str, now: datetime) -> Parsed:
 class Plan:
     """A line, when it is asked, its window, and what becomes of it besides being used."""
 
-    line: Line
+    line: BookingText
     asked: datetime
     starts: datetime
     ends: datetime
@@ -139,7 +139,7 @@ def day_plans(day: date, edge: datetime) -> Iterator[Plan]:
             yield Plan(line, asked, starts, ends, fate)
 
 
-def start_plans(edge: datetime) -> Iterator[Plan]:
+def opening_plans(edge: datetime) -> Iterator[Plan]:
     """What starts at `edge`, and was asked in the hours before."""
     day = edge.astimezone(UTC).date()
     for number in STARTING:
@@ -151,25 +151,25 @@ def start_plans(edge: datetime) -> Iterator[Plan]:
         yield Plan(line, asked, edge, edge + timedelta(hours=hours))
 
 
-def acts_of(people: People, plans: Iterable[Plan]) -> Iterator[Act]:
+def booking_actions(people: People, plans: Iterable[Plan]) -> Iterator[Act]:
     """Each is asked for, and given back, taken back or forgotten."""
     for plan in plans:
         key = plan.line.id
-        yield Act(plan.asked, partial(people.asks, plan.line, comes=plan.fate != "absent"))
+        yield Act(plan.asked, partial(people.book, plan.line, starts_program=plan.fate != "absent"))
         if plan.fate == "released":
             used = (plan.ends - plan.starts) * 3 // 5
-            yield Act(plan.starts + used, own(booking_release, key))
+            yield Act(plan.starts + used, owner_does(booking_release, key))
         if plan.fate == "cancelled":
-            yield Act(plan.asked + (plan.starts - plan.asked) // 2, own(booking_cancel, key))
+            yield Act(plan.asked + (plan.starts - plan.asked) // 2, owner_does(booking_cancel, key))
 
 
-def _line(work: Work, key: UUID, name: str, starts: datetime, hours: int) -> Line:
+def _line(work: Work, key: UUID, name: str, starts: datetime, hours: int) -> BookingText:
     local = starts.astimezone(ZoneInfo(ZONE))
     text = f"{work.what} {hours}h at {local:%H:%M} on {local:%Y-%m-%d}"
-    return Line(key, name, work.owner, work.project, work.tier, text)
+    return BookingText(key, name, work.owner, work.project, work.tier, text)
 
 
-def own(service: Callable[..., object], key: UUID) -> Callable[[datetime], object]:
+def owner_does(service: Callable[..., object], key: UUID) -> Callable[[datetime], object]:
     """The booking's owner does it, if the booking is there."""
 
     def do(now: datetime) -> None:

@@ -7,14 +7,14 @@ from django.db import transaction
 from redis.exceptions import RedisError
 
 from portal.integrations.live.push import push
-from portal.integrations.mail.owed import mails_owe
+from portal.integrations.mail.queueing import mails_queue
 from tenants.models import OutboxMessage
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
 BATCH = 200
-SENT_KEPT = timedelta(days=7)
+SENT_RETENTION = timedelta(days=7)
 
 
 def outbox_relay(now: datetime) -> int:
@@ -32,7 +32,7 @@ def outbox_relay(now: datetime) -> int:
 
 def outbox_sweep(now: datetime) -> int:
     """Removes messages that were sent a week ago; returns how many."""
-    return OutboxMessage.objects.filter(sent__lt=now - SENT_KEPT).delete()[0]
+    return OutboxMessage.objects.filter(sent__lt=now - SENT_RETENTION).delete()[0]
 
 
 def _relay_batch(now: datetime) -> int:
@@ -48,7 +48,7 @@ def _relay_batch(now: datetime) -> int:
             logger.warning("Live pages are not told, to be tried again: %s", error)
             return 0
         # A mail is owed with the mark, in one transaction: never lost, never owed twice.
-        if mails_owe(waiting, now):
-            nudge("mail.send")
+        if mails_queue(waiting, now):
+            task_request("mail.send")
         OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)
     return len(waiting)

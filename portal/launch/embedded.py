@@ -91,20 +91,20 @@ class ValkeyAccess:
         return f"redis://portal:{quote(self.portal, safe='')}@127.0.0.1:{self.port}"
 
 
-def home_make(wanted: Path) -> Home:
+def server_home_make(wanted: Path) -> Home:
     """A folder for servers at `wanted`, or where an unprivileged user can reach it."""
     if os.geteuid() != 0:
         wanted.mkdir(parents=True, exist_ok=True)
         return Home(wanted, None)
-    folder = home_folder(wanted)
+    folder = server_home_folder(wanted)
     folder.mkdir(parents=True, exist_ok=True)
     os.chown(folder, NOBODY, NOBODY)
     return Home(folder, NOBODY)
 
 
-def home_folder(wanted: Path) -> Path:
+def server_home_folder(wanted: Path) -> Path:
     """`wanted`; for root, if user 65534 can't get there, a folder of the same name in /var/lib."""
-    if os.geteuid() != 0 or all(_is_open(parent) for parent in wanted.resolve().parents):
+    if os.geteuid() != 0 or all(_is_traversable(parent) for parent in wanted.resolve().parents):
         return wanted
     mark = hashlib.sha256(str(wanted.resolve()).encode()).hexdigest()[:12]
     return Path("/var/lib") / f"gpu-portal-{mark}"
@@ -181,7 +181,7 @@ def valkey_prepare(home: Home, access: ValkeyAccess, *, durable: bool = True) ->
     )
     configuration.touch(mode=0o600)
     configuration.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    _give(home, data)
+    _owner_set(home, data)
     url = access.url
     program = Program(
         name=access.name,
@@ -224,11 +224,11 @@ def http_answers(port: int, path: str) -> bool:
         connection.close()
 
 
-def _is_open(folder: Path) -> bool:
+def _is_traversable(folder: Path) -> bool:
     return bool(folder.stat().st_mode & 0o001) if folder.exists() else True
 
 
-def _give(home: Home, path: Path) -> None:
+def _owner_set(home: Home, path: Path) -> None:
     if home.user is None:
         return
     os.chown(path, home.user, home.user)
@@ -287,7 +287,7 @@ def _cluster_make(binaries: Path, home: Home, data: Path, password: str) -> None
     with tempfile.NamedTemporaryFile("w", dir=home.folder, encoding="utf-8") as secret:
         secret.write(password)
         secret.flush()
-        _give(home, Path(secret.name))
+        _owner_set(home, Path(secret.name))
         _run(
             home,
             str(binaries / "initdb"),
@@ -342,7 +342,7 @@ def _socket_folder(home: Home) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
     else:
         folder = Path(tempfile.mkdtemp(prefix="gpup-"))
-    _give(home, folder)
+    _owner_set(home, folder)
     return folder
 
 

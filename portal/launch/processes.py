@@ -16,7 +16,7 @@ POLL_SECONDS = 0.05
 PR_SET_PDEATHSIG = 1
 
 
-class DidNotStart(Exception):
+class StartFailed(Exception):
     """A program ended, or gave no sign of life, before it was ready; the message names it."""
 
 
@@ -51,7 +51,7 @@ def spawn_options(program: Program) -> dict[str, Any]:
         "env": dict(program.environment),
         "stdin": subprocess.DEVNULL,
         "start_new_session": True,
-        "preexec_fn": lambda: _die_with(parent, program.stop_signal),
+        "preexec_fn": lambda: _end_with_parent(parent, program.stop_signal),
         **identity_options(program.user),
     }
 
@@ -71,10 +71,10 @@ def start(
     deadline = time.monotonic() + program.ready_seconds
     while program.is_ready is not None and not program.is_ready():
         if process.poll() is not None:
-            raise DidNotStart(f"{program.name} ended with status {process.returncode}.")
+            raise StartFailed(f"{program.name} ended with status {process.returncode}.")
         if time.monotonic() > deadline:
             stop(process, program)
-            raise DidNotStart(f"{program.name} was not ready in {program.ready_seconds:.0f} s.")
+            raise StartFailed(f"{program.name} was not ready in {program.ready_seconds:.0f} s.")
         time.sleep(POLL_SECONDS)
     return process
 
@@ -119,9 +119,9 @@ def leftovers_end(folder: Path) -> list[str]:
     for pid, _ in alive.values():
         group_kill(pid, signal.SIGTERM)
     for pid, born in alive.values():
-        if not _gone(pid, born, seconds=5):
+        if not _wait_until_gone(pid, born, seconds=5):
             group_kill(pid)
-            _gone(pid, born, seconds=5)
+            _wait_until_gone(pid, born, seconds=5)
     for path in found:
         path.unlink(missing_ok=True)
     return list(alive)
@@ -147,7 +147,7 @@ def _pid_read(path: Path) -> tuple[int, int]:
         return 0, 0
 
 
-def _gone(pid: int, born: int, *, seconds: float) -> bool:
+def _wait_until_gone(pid: int, born: int, *, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while process_birth(pid) == born:
         if time.monotonic() > deadline:
@@ -156,7 +156,7 @@ def _gone(pid: int, born: int, *, seconds: float) -> bool:
     return True
 
 
-def _die_with(parent: int, number: signal.Signals) -> None:
+def _end_with_parent(parent: int, number: signal.Signals) -> None:
     """Between fork and exec: let the kernel signal us when `parent` dies, even by SIGKILL."""
     if sys.platform != "linux":
         return

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # The name of the one program that decides; the launcher starts it last.
-DECIDES = "solver"
+SOLVER_PROGRAM = "solver"
 _SERVER = ("-m", "portal.web.server")
 _CELERY = ("-m", "celery", "--quiet", "-A", "portal")
 _WORKER = (*_CELERY, "worker", "--without-gossip", "--without-mingle", "--without-heartbeat")
@@ -40,7 +40,7 @@ PROGRAMS = (
     ),
     PortalProgram("web", _SERVER, role="portal_web", needs=("OPERATORS_URL",), listens=True),
     PortalProgram("worker", (*_WORKER, "-Q", "default", "-c", "2", "-n", "worker@%h")),
-    PortalProgram(DECIDES, (*_WORKER, "-Q", "solver", "-c", "1", "-n", "solver@%h")),
+    PortalProgram(SOLVER_PROGRAM, (*_WORKER, "-Q", "solver", "-c", "1", "-n", "solver@%h")),
     PortalProgram("beat", (*_CELERY, "beat", "--pidfile=")),
     PortalProgram("reader", ("manage.py", "reports_reader", "--skip-checks")),
 )

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portal.launch.processes import (
-    DidNotStart,
     Program,
+    StartFailed,
     group_kill,
     pid_write,
     spawn_options,
@@ -33,7 +33,7 @@ LAUNCHER = "launcher"
 COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
 
 
-class StopAsked(Exception):
+class StopRequested(Exception):
     """A signal asked the launcher to stop."""
 
 
@@ -45,13 +45,13 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     is_ready: bool = False
-    deaths: int = 0
-    again_at: float | None = None
-    rest: bytes = b""
-    said: list[str] = field(default_factory=list)
+    failures: int = 0
+    restart_at: float | None = None
+    partial_line: bytes = b""
+    last_lines: list[str] = field(default_factory=list)
 
 
-class Lines:
+class ProgramOutput:
     """Prints lines with the name of who said them; colours only on a terminal.
 
     With `is_quiet` only the launcher's own are printed; the others are in files in `folder`.
@@ -83,17 +83,17 @@ class Lines:
 class Supervisor:
     """The programs of one launcher. Signals only set a mark; the loop acts on it."""
 
-    def __init__(self, pids: Path, lines: Lines) -> None:
+    def __init__(self, pids: Path, lines: ProgramOutput) -> None:
         self.pids = pids
         self.lines = lines
         self.phases: list[list[Child]] = []
         self.selector = selectors.DefaultSelector()
-        self.stops_asked = 0
+        self.stop_requests = 0
 
     def listen(self) -> None:
         """Take Ctrl-C and the usual ways to be told to stop."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: self._stop_asked())
+            signal.signal(number, lambda *_: self._stop_requested())
 
     def start(self, programs: Sequence[Program]) -> None:
         """Start programs side by side, as one phase, and wait until all are ready.
@@ -115,26 +115,26 @@ class Supervisor:
         while True:
             try:
                 self.turn()
-            except StopAsked:
+            except StopRequested:
                 return
 
     def turn(self) -> None:
         """Pass on output, note deaths, start again what is due. Raises StopAsked."""
         self._read(PUMP_SECONDS)
         for child in self._children():
-            self._look_after(child)
-        if self.stops_asked:
-            raise StopAsked
+            self._check(child)
+        if self.stop_requests:
+            raise StopRequested
 
     def stop(self) -> None:
         """Stop the phases, last first; a second Ctrl-C ends everything at once."""
-        self.stops_asked = 0
+        self.stop_requests = 0
         for phase in reversed(self.phases):
             self._stop_phase(phase)
         self.phases.clear()
 
-    def _stop_asked(self) -> None:
-        self.stops_asked += 1
+    def _stop_requested(self) -> None:
+        self.stop_requests += 1
 
     def _children(self) -> list[Child]:
         return [child for phase in self.phases for child in phase]
@@ -151,8 +151,8 @@ class Supervisor:
         os.set_blocking(process.stdout.fileno(), False)
         self.selector.register(process.stdout, selectors.EVENT_READ, child)
         pid_write(self.pids, program.name, process.pid)
-        child.process, child.started, child.again_at = process, time.monotonic(), None
-        child.rest = b""
+        child.process, child.started, child.restart_at = process, time.monotonic(), None
+        child.partial_line = b""
 
     def _read(self, seconds: float) -> None:
         if not self.selector.get_map():
@@ -164,40 +164,40 @@ class Supervisor:
     def _read_some(self, child: Child, descriptor: int) -> bool:
         """Pass on what is there; False at the end of the output."""
         data = os.read(descriptor, READ_BYTES)
-        *whole, child.rest = (child.rest + data).split(b"\n")
+        *whole, child.partial_line = (child.partial_line + data).split(b"\n")
         for line in whole:
-            self._heard(child, line)
+            self._line_received(child, line)
         return bool(data)
 
-    def _heard(self, child: Child, line: bytes) -> None:
+    def _line_received(self, child: Child, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip()
-        child.said = [*child.said[-9:], text]
+        child.last_lines = [*child.last_lines[-9:], text]
         self.lines.say(child.program.name, text)
 
-    def _look_after(self, child: Child) -> None:
+    def _check(self, child: Child) -> None:
         if child.process is None:
-            if child.again_at is not None and time.monotonic() >= child.again_at:
+            if child.restart_at is not None and time.monotonic() >= child.restart_at:
                 self._spawn(child)
         elif child.process.poll() is not None:
-            self._died(child)
+            self._restart_schedule(child)
         elif not child.is_ready:
             child.is_ready = child.program.is_ready is None or child.program.is_ready()
 
-    def _died(self, child: Child) -> None:
+    def _restart_schedule(self, child: Child) -> None:
         assert child.process is not None  # noqa: S101 (the caller looked)
         status = child.process.returncode
         if time.monotonic() - child.started > HEALTHY_AFTER_SECONDS:
-            child.deaths = 0
-        delay = min(BACKOFF_FIRST_SECONDS * 2**child.deaths, BACKOFF_MAX_SECONDS)
-        child.deaths += 1
-        self._drop(child)
-        child.again_at = time.monotonic() + delay
+            child.failures = 0
+        delay = min(BACKOFF_FIRST_SECONDS * 2**child.failures, BACKOFF_MAX_SECONDS)
+        child.failures += 1
+        self._release(child)
+        child.restart_at = time.monotonic() + delay
         self.lines.say(
             LAUNCHER,
             f"{child.program.name} ended ({_status_words(status)}); again in {delay:.1f} s",
         )
 
-    def _drop(self, child: Child) -> None:
+    def _release(self, child: Child) -> None:
         """Forget an ended process; nothing of its group may outlive it."""
         assert child.process is not None  # noqa: S101 (the caller looked)
         group_kill(child.process.pid)
@@ -214,15 +214,17 @@ class Supervisor:
 
     def _check_start(self, child: Child, waited: float) -> None:
         name = child.program.name
-        if child.deaths >= START_ATTEMPTS:
-            raise DidNotStart(f"{name} ended {child.deaths} times:\n" + "\n".join(child.said))
+        if child.failures >= START_ATTEMPTS:
+            raise StartFailed(
+                f"{name} ended {child.failures} times:\n" + "\n".join(child.last_lines)
+            )
         if not child.is_ready and waited > child.program.ready_seconds:
-            raise DidNotStart(f"{name} is not ready after {waited:.0f} s.")
+            raise StartFailed(f"{name} is not ready after {waited:.0f} s.")
 
     def _stop_phase(self, phase: list[Child]) -> None:
         alive = [child for child in phase if child.process is not None]
         for child in alive:
-            child.again_at = None
+            child.restart_at = None
             _signal(child, child.program.stop_signal)
         began = time.monotonic()
         while alive:
@@ -230,10 +232,10 @@ class Supervisor:
             waited = time.monotonic() - began
             for child in list(alive):
                 if child.process is not None and child.process.poll() is None:
-                    if self.stops_asked or waited > child.program.stop_seconds:
+                    if self.stop_requests or waited > child.program.stop_seconds:
                         group_kill(child.process.pid)
                     continue
-                self._drop(child)
+                self._release(child)
                 alive.remove(child)
 
 

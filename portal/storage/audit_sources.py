@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from tenants.services.audit_chain import ENTRIES, SEAL_MOST, TIME, Source, chain_seal
+from tenants.services.audit_chain import ENTRIES, SEAL_BATCH, TIME, Source, chain_seal
 
 DECISIONS = Source(
     name="decisions",
@@ -24,16 +24,16 @@ POLICIES = Source(
 )
 SOURCES = (ENTRIES, DECISIONS, POLICIES)
 # One turn seals no more than this many batches of a source; the next one goes on.
-MOST_BATCHES = 20
+MAX_BATCHES = 20
 
 
-def audit_sealed(now: datetime) -> int:
+def audit_seal_all(now: datetime) -> int:
     """Seals what waits in all sources; returns how many rows."""
     sealed = 0
     for source in SOURCES:
-        for _ in range(MOST_BATCHES):
+        for _ in range(MAX_BATCHES):
             found = chain_seal(source, now=now)
             sealed += found
-            if found < SEAL_MOST:
+            if found < SEAL_BATCH:
                 break
     return sealed

@@ -18,7 +18,7 @@ EXTENSIONS = ("btree_gist",)
 
 
 @dataclass(frozen=True)
-class Patience:
+class RoleTimeouts:
     """How long PostgreSQL lets a login role's session go on, in seconds; 0 is without end.
 
     `statement` bounds one statement, `lock` its wait for a lock, and `idle` a transaction in which
@@ -31,15 +31,15 @@ class Patience:
 
 
 # What they are for is in docs/configuration.md. Each value has a variable of the environment.
-PATIENCE = {
-    "portal_web": Patience(statement=10, lock=5, idle=60),
-    "portal_operators": Patience(statement=30, lock=5, idle=120),
-    "portal_system": Patience(statement=60, lock=20, idle=300),
-    "portal_owner": Patience(statement=0, lock=60, idle=0),
+ROLE_TIMEOUTS = {
+    "portal_web": RoleTimeouts(statement=10, lock=5, idle=60),
+    "portal_operators": RoleTimeouts(statement=30, lock=5, idle=120),
+    "portal_system": RoleTimeouts(statement=60, lock=20, idle=300),
+    "portal_owner": RoleTimeouts(statement=0, lock=60, idle=0),
 }
-LONGEST_SECONDS = 24 * 3600
+MAX_TIMEOUT_SECONDS = 24 * 3600
 # The settings of a role that carry its patience.
-TIMEOUTS = {
+TIMEOUT_SETTINGS = {
     "statement": "statement_timeout",
     "lock": "lock_timeout",
     "idle": "idle_in_transaction_session_timeout",
@@ -53,7 +53,7 @@ KEEPALIVES = {
     "tcp_user_timeout": "25s",
 }
 # Which roles there are, and which of them pass row-level security.
-ROLES_BYPASS = {
+BYPASSES_ROW_SECURITY = {
     "portal_owner": True,
     "portal_web": False,
     "portal_operators": False,
@@ -94,7 +94,7 @@ def roles_ensure(
     passwords: Passwords,
     *,
     database: str = "portal",
-    patience: Mapping[str, Patience] = PATIENCE,
+    timeouts: Mapping[str, RoleTimeouts] = ROLE_TIMEOUTS,
 ) -> None:
     """Make roles, database and extensions, or bring existing ones to what is said here.
 
@@ -112,8 +112,8 @@ def roles_ensure(
                 )
             )
         connection.execute("ALTER ROLE portal_operators SET role = portal_web")
-        for name, limits in patience.items():
-            _patience_set(connection, name, limits)
+        for name, limits in timeouts.items():
+            _timeouts_set(connection, name, limits)
         _database_ensure(connection, database)
     with psycopg.connect(database_dsn(admin_dsn, database), autocommit=True) as connection:
         for extension in EXTENSIONS:
@@ -143,7 +143,9 @@ def _roles(passwords: Passwords) -> tuple[Role, ...]:
         "portal_operators": passwords.operators,
         "portal_system": passwords.system,
     }
-    return tuple(Role(name, bypass, known.get(name)) for name, bypass in ROLES_BYPASS.items())
+    return tuple(
+        Role(name, bypass, known.get(name)) for name, bypass in BYPASSES_ROW_SECURITY.items()
+    )
 
 
 def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
@@ -163,8 +165,8 @@ def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
     )
 
 
-def _patience_set(connection: psycopg.Connection, role: str, limits: Patience) -> None:
-    settled = {TIMEOUTS[kind]: f"{seconds}s" for kind, seconds in asdict(limits).items()}
+def _timeouts_set(connection: psycopg.Connection, role: str, limits: RoleTimeouts) -> None:
+    settled = {TIMEOUT_SETTINGS[kind]: f"{seconds}s" for kind, seconds in asdict(limits).items()}
     for setting, value in {**settled, **KEEPALIVES}.items():
         connection.execute(
             sql.SQL("ALTER ROLE {} SET {} = {}").format(
@@ -173,18 +175,18 @@ def _patience_set(connection: psycopg.Connection, role: str, limits: Patience) -
         )
 
 
-def patience_read() -> dict[str, Patience]:
+def role_timeouts_read() -> dict[str, RoleTimeouts]:
     """The limits from the environment, as PORTAL_WEB_STATEMENT_SECONDS. Raises BadSetting."""
     return {
-        role: Patience(
+        role: RoleTimeouts(
             **{
                 kind: env_int(
-                    f"{role.upper()}_{kind.upper()}_SECONDS", usual, low=0, high=LONGEST_SECONDS
+                    f"{role.upper()}_{kind.upper()}_SECONDS", usual, low=0, high=MAX_TIMEOUT_SECONDS
                 )
                 for kind, usual in asdict(limits).items()
             }
         )
-        for role, limits in PATIENCE.items()
+        for role, limits in ROLE_TIMEOUTS.items()
     }
 
 
@@ -219,7 +221,7 @@ def main() -> int:
         )
         admin = env_str("DATABASE_ADMIN_URL")
         database = env_str("PORTAL_DATABASE", "portal")
-        roles_ensure(admin, passwords, database=database, patience=patience_read())
+        roles_ensure(admin, passwords, database=database, timeouts=role_timeouts_read())
     except (BadSetting, psycopg.Error) as error:
         sys.stderr.write(f"The database was not made: {error}\n")
         return 1

@@ -11,9 +11,9 @@ from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from portal.web.sign_in import LONGEST_PASSWORD, own_path
 from tenants.access import client_address
 from tenants.models import User
-from tenants.platform.acts import act_run, id_read
 from tenants.platform.errors import Refused, invalid
-from tenants.queries import invitations_to
+from tenants.platform.form_actions import form_action_run, id_read
+from tenants.queries import received_invitations
 from tenants.services import (
     invitation_accept,
     invitation_decline,
@@ -33,7 +33,7 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
     """Invitations, sessions, the password. Forms of other pages post here with their `next`."""
     refusal = None
     if request.method == "POST":
-        refusal = act_run(
+        refusal = form_action_run(
             request,
             {
                 "end": lambda form: _end(user, form),
@@ -46,7 +46,7 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
         if refusal is None:
             return redirect(own_path(request.POST.get("next") or "/account"))
     context = {
-        "invitations": invitations_to(user.credential, timezone.now()),
+        "invitations": received_invitations(user.credential, timezone.now()),
         "sessions": sessions_shown(request),
         "refusal": refusal,
     }

@@ -14,7 +14,7 @@ from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 
 from allocation.models import PortalMode
-from allocation.queries.fleet.portal_modes import freeze_sentence, mode_open, modes_open
+from allocation.queries.fleet.portal_modes import freeze_sentence, mode_in_force, modes_in_force
 from portal.api.errors import PROBLEM_JSON, problem
 from tenants.platform.errors import Refused
 
@@ -47,7 +47,7 @@ class OutageMiddleware:
         if passes or settings.SERVES_OPERATORS:
             return self.get_response(request)
         now = timezone.now()
-        mode = mode_open(PortalMode.Kind.OUTAGE, now)
+        mode = mode_in_force(PortalMode.Kind.OUTAGE, now)
         if mode is None or mode.closed_at is None or mode.until is None:
             return self.get_response(request)
         return _refused(request, mode.until, mode.until - now)
@@ -77,7 +77,7 @@ def banners(request: HttpRequest) -> dict[str, Any]:
 
 
 def _banners() -> list[Banner]:
-    return [_banner(mode) for mode in modes_open(timezone.now())]
+    return [_banner(mode) for mode in modes_in_force(timezone.now())]
 
 
 def _banner(mode: PortalMode) -> Banner:

@@ -16,7 +16,7 @@ from portal.web.devices import device_of, device_remember
 from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from tenants.access import client_address, tenants_of
 from tenants.models import User
-from tenants.queries import invitations_to
+from tenants.queries import received_invitations
 from tenants.services.passwords import sign_in_failed, sign_in_locked_out
 from tenants.web.sessions import proof_give
 
@@ -75,7 +75,7 @@ def start(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     tenants = tenants_of(user, now)
     if not tenants:
-        context = {"invitations": invitations_to(user.credential, now)}
+        context = {"invitations": received_invitations(user.credential, now)}
         return render(request, "portal/no_tenant.html", context)
     return redirect(f"/t/{tenants[0].slug}/")
 

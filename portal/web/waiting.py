@@ -19,7 +19,7 @@ from django.db import DatabaseError, close_old_connections
 from django.http.response import HttpResponse, HttpResponseBase
 from redis.exceptions import RedisError
 
-from allocation.queries.bookings.decided import decided_among, decided_read
+from allocation.queries.bookings.decided import bookings_decided, decided_bookings_read
 from allocation.services.publish.live import DECIDED_CHANNEL
 from tenants.platform.deferred import Deferred, DeferredResponse
 from tenants.platform.wall import tenant_tx
@@ -65,7 +65,7 @@ class Waiting:
     most_each: int = WAITING_MOST_EACH
     _waiters: defaultdict[UUID, set[Waiter]] = field(default_factory=lambda: defaultdict(set))
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
-    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="decided")
     )
@@ -79,13 +79,13 @@ class Waiting:
         waiter = Waiter(now.deferred, asyncio.get_running_loop().create_future())
         if self._is_closing or self._is_full(waiter.tenant):
             waiter.is_due, waiter.applied = True, False
-            self._stirred.set()
+            self._wake.set()
         self._waiters[waiter.tenant].add(waiter)
         self._begin()
         done, _ = await asyncio.wait({waiter.answered}, timeout=waiter.deferred.wait.seconds)
         if not done:
             waiter.is_due = True
-            self._stirred.set()
+            self._wake.set()
         better = await asyncio.shield(waiter.answered)
         return now if better is None else _with_headers_of(now, better)
 
@@ -95,7 +95,7 @@ class Waiting:
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.is_due = True
-        self._stirred.set()
+        self._wake.set()
 
     def _is_full(self, tenant: UUID) -> bool:
         everybody = sum(len(waiters) for waiters in self._waiters.values())
@@ -113,7 +113,7 @@ class Waiting:
         try:
             while True:
                 try:
-                    await asyncio.wait_for(self._stirred.wait(), LOOK_SECONDS)
+                    await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
                 except TimeoutError:
                     if not any(self._waiters.values()):
                         continue
@@ -126,7 +126,7 @@ class Waiting:
             self._tasks = []
 
     async def _round(self) -> None:
-        self._stirred.clear()
+        self._wake.clear()
         everybody = {tenant: list(rows) for tenant, rows in self._waiters.items() if rows}
         loop = asyncio.get_running_loop()
         for waiter, answer in await loop.run_in_executor(self._thread, _look_in_thread, everybody):
@@ -147,7 +147,7 @@ class Waiting:
                 ):
                     await hints.subscribe(DECIDED_CHANNEL)
                     async for _ in hints.listen():
-                        self._stirred.set()
+                        self._wake.set()
             except RedisError as error:
                 logger.warning("Decisions are looked for once a second: %s", error)
             await asyncio.sleep(RECONNECT_SECONDS)
@@ -183,9 +183,9 @@ def _look_in_thread(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
 
 def _answers_in(waiters: Iterable[Waiter]) -> Answers:
     waiters = list(waiters)
-    decided = decided_among({waiter.subject for waiter in waiters})
+    decided = bookings_decided({waiter.subject for waiter in waiters})
     ready = [waiter for waiter in waiters if waiter.is_due or waiter.subject in decided]
-    found = decided_read({waiter.subject for waiter in ready})
+    found = decided_bookings_read({waiter.subject for waiter in ready})
     return [
         (waiter, waiter.deferred.conclude(found[waiter.subject], waiter.applied))
         for waiter in ready

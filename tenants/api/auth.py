@@ -63,10 +63,10 @@ def _actor(holder: TokenHolder, user: User) -> Actor:
         return holder.actor
     if not user.is_staff:
         raise AuthenticationFailed(SENTENCE, code="bad_token")
-    return _operator_outside(holder, user)
+    return _operator_of_no_tenant(holder, user)
 
 
-def _operator_outside(holder: TokenHolder, user: User) -> Actor:
+def _operator_of_no_tenant(holder: TokenHolder, user: User) -> Actor:
     """An operator who is no member of the token's tenant: without any role there."""
     with operator_tx():
         tenant = Tenant.objects.get(slug=holder.tenant_slug)

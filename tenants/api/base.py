@@ -19,21 +19,21 @@ from rest_framework.views import APIView
 from tenants.access import Actor, client_address
 from tenants.api.auth import Caller, TokenAuthentication
 from tenants.api.idempotency import (
-    NOT_KEPT,
-    Asked,
-    asked_of,
-    key_improve,
-    key_keep,
+    NOT_STORED,
+    KeyedRequest,
+    answer_replace,
+    answer_store,
     key_take,
+    keyed_request_of,
 )
 from tenants.models import User
 from tenants.platform.body import Body, body_of
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.platform.errors import Refused, denied
-from tenants.platform.fields import Strict, checked, one_each
+from tenants.platform.fields import Strict, single_values, validated
 from tenants.platform.log_ids import log_id
 from tenants.platform.wall import tenant_tx
-from tenants.services.calls import call_count
+from tenants.services.rate_limits import call_limit_check
 
 
 class ApiView(APIView):
@@ -50,22 +50,22 @@ class ApiView(APIView):
     queries: ClassVar[Mapping[str, type[Strict]]] = {}
 
     now: datetime
-    asked: dict[str, Any]
+    query: dict[str, Any]
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         """Authenticates, reads the clock once, counts the call, checks the parameters."""
         self.now = timezone.now().replace(microsecond=0)
         # What a web process passes on to the operators' process was counted there.
         if not settings.SERVES_OPERATORS:
-            call_count("address", client_address(request.META), self.now)
+            call_limit_check("address", client_address(request.META), self.now)
         super().initial(request, *args, **kwargs)
         if request.auth is not None:
             log_id(user=self.caller.actor.user_id)
-            call_count("token", str(self.caller.token_id), self.now)
+            call_limit_check("token", str(self.caller.token_id), self.now)
         # HEAD is answered by the handler of GET, which takes the same parameters.
         method = "GET" if request.method == "HEAD" else request.method
         form = self.queries.get(method or "", Strict)
-        self.asked = checked(form, one_each(request.query_params))
+        self.query = validated(form, single_values(request.query_params))
 
     def finalize_response(
         self, request: Request, response: Response, *args: object, **kwargs: object
@@ -98,13 +98,13 @@ class ApiView(APIView):
         return body_of(self.request)
 
     @cached_property
-    def idempotency(self) -> Asked | None:
+    def idempotency(self) -> KeyedRequest | None:
         """The request's idempotency key, if it has one. Raises Refused."""
-        return asked_of(self.request, self.body.raw)
+        return keyed_request_of(self.request, self.body.raw)
 
     def sent(self, form: type[Strict]) -> Any:  # noqa: ANN401 (a form's values have many shapes)
         """The body's values, checked. Raises Refused."""
-        return checked(form, self.body.data)
+        return validated(form, self.body.data)
 
     def tx(self) -> AbstractContextManager[None]:
         """A short transaction in the caller's tenant."""
@@ -127,34 +127,34 @@ class ApiView(APIView):
         `wait` says what a better answer waits for. Fields named in `secret` are answered once and
         not stored: a replay has null there.
         """
-        asked = self.idempotency
-        if asked is None:
+        query = self.idempotency
+        if query is None:
             with self.tx():
                 response = work()
             return self.deferred(response, wait(response)) if wait else response
         kept = None
         try:
             with self.tx():
-                kept = key_take(self.actor, asked, self.now)
+                kept = key_take(self.actor, query, self.now)
                 if kept is None:
                     response = work()
                     shown = _without(response, secret)
-                    key_keep(self.actor, asked, shown, is_final=wait is None)
+                    answer_store(self.actor, query, shown, is_final=wait is None)
         except Refused as refusal:
-            return self._refused(asked, refusal)
+            return self._refused(query, refusal)
         if kept is None:
-            return self.deferred(response, wait(response), asked) if wait else response
+            return self.deferred(response, wait(response), query) if wait else response
         if wait and not kept.is_final:
-            return self.deferred(kept.response(), wait(kept.response()), asked)
+            return self.deferred(kept.response(), wait(kept.response()), query)
         return kept.replay()
 
     def deferred(
-        self, response: Response, wait: Wait, asked: Asked | None = None
+        self, response: Response, wait: Wait, query: KeyedRequest | None = None
     ) -> DeferredResponse:
         """The answer as it is now, with the promise of a better one."""
 
         def conclude(found: object, applied: bool) -> HttpResponseBase:  # noqa: FBT001 (one call)
-            return self._concluded(wait, asked, found, applied)
+            return self._final_answer(wait, query, found, applied)
 
         answer = DeferredResponse(
             response.data, status=response.status_code, headers=dict(response.items())
@@ -162,21 +162,21 @@ class ApiView(APIView):
         answer.deferred = Deferred(wait, conclude)
         return answer
 
-    def _refused(self, asked: Asked, refusal: Refused) -> HttpResponseBase:
+    def _refused(self, query: KeyedRequest, refusal: Refused) -> HttpResponseBase:
         """The refusal, kept under its key where it would be the same again."""
         response = self.handle_exception(refusal)
-        if response.status_code in NOT_KEPT or refusal.code == "idempotency_key_reused":
+        if response.status_code in NOT_STORED or refusal.code == "idempotency_key_reused":
             return response
         with self.tx():
-            kept = key_take(self.actor, asked, self.now)
+            kept = key_take(self.actor, query, self.now)
             if kept is None:
-                key_keep(self.actor, asked, response, is_final=True)
+                answer_store(self.actor, query, response, is_final=True)
         return response if kept is None else kept.replay()
 
-    def _concluded(
+    def _final_answer(
         self,
         wait: Wait,
-        asked: Asked | None,
+        query: KeyedRequest | None,
         found: object,
         applied: bool,  # noqa: FBT001 (one call)
     ) -> HttpResponseBase:
@@ -185,15 +185,15 @@ class ApiView(APIView):
             response = wait.render(found, applied)
         except Refused as refusal:
             response = self.handle_exception(refusal)
-        if asked is not None:
-            key_improve(self.actor, asked, response)
+        if query is not None:
+            answer_replace(self.actor, query, response)
         complete: HttpResponseBase = self.finalize_response(self.request, response).render()
         return complete
 
 
-def listed(items: Iterable[Any], following: str | None = None) -> Response:
+def list_response(items: Iterable[Any], next_cursor: str | None = None) -> Response:
     """A page of a list: `items`, and the cursor of the `next` page."""
-    return Response({"items": list(items), "next": following})
+    return Response({"items": list(items), "next": next_cursor})
 
 
 def _without(response: Response, secret: Iterable[str]) -> Response:

@@ -24,14 +24,14 @@ from tenants.platform.errors import invalid
 
 KEY_MAX = 255
 # These say nothing about the work: the same request may well succeed later.
-NOT_KEPT = frozenset({400, 401, 403, 429, 500, 503})
-KEPT_HEADERS = ("Location", "Preference-Applied")
+NOT_STORED = frozenset({400, 401, 403, 429, 500, 503})
+STORED_HEADERS = ("Location", "Preference-Applied")
 REPLAYED = {"Idempotency-Replayed": "true"}
 _BOOKINGS = UUID("8d4f6c1e-5c0b-4a5b-9d3f-6f2f0c1b7a55")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyedRequest:
     """A key and the request it was sent with."""
 
     key: str
@@ -41,7 +41,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAnswer:
     """The answer that was given before. It is not final while a better one is awaited."""
 
     status: int
@@ -64,7 +64,7 @@ class Kept:
         )
 
 
-def asked_of(request: Request, raw: bytes) -> Asked | None:
+def keyed_request_of(request: Request, raw: bytes) -> KeyedRequest | None:
     """The request's key with what it stands for, or None without one.
 
     Raises:
@@ -81,17 +81,17 @@ def asked_of(request: Request, raw: bytes) -> Asked | None:
         )
     # How long a client is ready to wait is not part of what it asks for.
     digest = hashlib.sha256(request.get_full_path().encode() + b"\0" + raw).digest()
-    return Asked(key, request.method or "", request.path[:400], digest)
+    return KeyedRequest(key, request.method or "", request.path[:400], digest)
 
 
-def booking_id(actor: Actor, asked: Asked | None) -> UUID | None:
+def booking_id(actor: Actor, keyed: KeyedRequest | None) -> UUID | None:
     """The id a booking has under this key, whoever makes it; None without a key."""
-    if asked is None:
+    if keyed is None:
         return None
-    return uuid5(_BOOKINGS, f"{actor.tenant_id}:{actor.user_id}:{asked.key}")
+    return uuid5(_BOOKINGS, f"{actor.tenant_id}:{actor.user_id}:{keyed.key}")
 
 
-def key_take(actor: Actor, asked: Asked, now: datetime) -> Kept | None:
+def key_take(actor: Actor, keyed: KeyedRequest, now: datetime) -> StoredAnswer | None:
     """Takes the key for the rest of this transaction, or finds the answer that it has.
 
     Waits for another request that works with the key at this moment.
@@ -112,42 +112,42 @@ def key_take(actor: Actor, asked: Asked, now: datetime) -> Kept | None:
                 mine,
                 actor.tenant_id,
                 actor.user_id,
-                asked.key,
-                asked.method,
-                asked.path,
-                asked.digest,
+                keyed.key,
+                keyed.method,
+                keyed.path,
+                keyed.digest,
                 now,
             ],
         )
         found, method, path, digest, status, answer, is_final = cursor.fetchone()
     if found == mine:
         return None
-    if (method, path, bytes(digest)) != (asked.method, asked.path, asked.digest):
+    if (method, path, bytes(digest)) != (keyed.method, keyed.path, keyed.digest):
         raise invalid(
             "idempotency_key_reused",
             "This key was sent before with another request. Use a new key for each request.",
             "Idempotency-Key",
         )
     kept = json.loads(answer)
-    return Kept(status, kept["text"], kept["type"], kept["headers"], is_final)
+    return StoredAnswer(status, kept["text"], kept["type"], kept["headers"], is_final)
 
 
-def key_keep(actor: Actor, asked: Asked, response: Response, *, is_final: bool) -> None:
+def answer_store(actor: Actor, keyed: KeyedRequest, response: Response, *, is_final: bool) -> None:
     """Stores the answer with its key, in the transaction that took it.
 
-    An answer that is not final is replaced by `key_improve`.
+    An answer that is not final is replaced by `answer_replace`.
     """
-    _store(_rows(actor, asked), response, is_final=is_final)
+    _store(_rows(actor, keyed), response, is_final=is_final)
 
 
-def key_improve(actor: Actor, asked: Asked, response: Response) -> None:
+def answer_replace(actor: Actor, keyed: KeyedRequest, response: Response) -> None:
     """Replaces an answer that was not final by the one it waited for."""
-    _store(_rows(actor, asked).filter(is_final=False), response, is_final=True)
+    _store(_rows(actor, keyed).filter(is_final=False), response, is_final=True)
 
 
-def _rows(actor: Actor, asked: Asked) -> QuerySet[IdempotencyKey]:
+def _rows(actor: Actor, keyed: KeyedRequest) -> QuerySet[IdempotencyKey]:
     return IdempotencyKey.objects.filter(
-        tenant_id=actor.tenant_id, user_id=actor.user_id, key=asked.key
+        tenant_id=actor.tenant_id, user_id=actor.user_id, key=keyed.key
     )
 
 
@@ -159,6 +159,6 @@ def _store(rows: QuerySet[IdempotencyKey], response: Response, *, is_final: bool
             # As text: a JSON column would bring the fields back in another order.
             "text": JSONRenderer().render(response.data).decode(),
             "type": response.content_type or "application/json",
-            "headers": {name: response[name] for name in KEPT_HEADERS if name in response},
+            "headers": {name: response[name] for name in STORED_HEADERS if name in response},
         },
     )

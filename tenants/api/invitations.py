@@ -8,13 +8,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import Invitation, Role
 from tenants.platform.errors import missing
 from tenants.platform.fields import Strict, Text
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
-from tenants.queries import invitations_of, invitations_to
+from tenants.queries import invitations_of, received_invitations
 from tenants.services import (
     invitation_accept,
     invitation_create,
@@ -43,7 +43,7 @@ class InvitationNew(Strict):
     project = Text(required=False, max_length=40)
 
 
-class InvitedToOut(serializers.Serializer[Any]):
+class ReceivedInvitationOut(serializers.Serializer[Any]):
     """An invitation, as the invited person sees it."""
 
     id = serializers.UUIDField()
@@ -71,13 +71,13 @@ class Invitations(ApiView):
             if not self.actor.is_tenant_admin:
                 led = [each for each, role in self.actor.roles.items() if role == Role.LEAD]
                 rows = rows.filter(project__in=led)
-            found, following = page_of(
+            found, next_cursor = page_of(
                 rows,
                 keys=("-created", "-id"),
-                asked=self.asked,
+                query=self.query,
                 scope=f"invitations:{self.actor.tenant_id}:{self.actor.user_id}",
             )
-            return listed(InvitationOut(found, many=True).data, following)
+            return list_response(InvitationOut(found, many=True).data, next_cursor)
 
     @described(
         "create_invitation",
@@ -117,26 +117,26 @@ class InvitationOne(ApiView):
 class MyInvitations(ApiView):
     """What the caller is invited to in the token's tenant; others are answered on the page."""
 
-    @described("list_my_invitations", "What you are invited to", answer=page(InvitedToOut))
+    @described("list_my_invitations", "What you are invited to", answer=page(ReceivedInvitationOut))
     def get(self, request: Request) -> Response:
         """All of them, the oldest first."""
         with self.tx():
-            offers = invitations_to(self.user.credential, self.now)
+            offers = received_invitations(self.user.credential, self.now)
         mine = [offer for offer in offers if offer.tenant_id == self.actor.tenant_id]
-        return listed(InvitedToOut(mine, many=True).data)
+        return list_response(ReceivedInvitationOut(mine, many=True).data)
 
 
 class MyInvitationAccept(ApiView):
     """Yes."""
 
-    @described("act_accept_invitation", "Accept an invitation", answer=InvitedToOut)
+    @described("act_accept_invitation", "Accept an invitation", answer=ReceivedInvitationOut)
     def post(self, request: Request, invitation_id: UUID) -> HttpResponseBase:
         """What the caller now is."""
 
         def work() -> Response:
             _in_tenant(self, invitation_id)
             joined = invitation_accept(user=self.user, invitation_id=invitation_id, now=self.now)
-            return Response(InvitedToOut(joined).data)
+            return Response(ReceivedInvitationOut(joined).data)
 
         return self.once(work)
 
@@ -144,20 +144,20 @@ class MyInvitationAccept(ApiView):
 class MyInvitationDecline(ApiView):
     """No."""
 
-    @described("act_decline_invitation", "Decline an invitation", answer=InvitedToOut)
+    @described("act_decline_invitation", "Decline an invitation", answer=ReceivedInvitationOut)
     def post(self, request: Request, invitation_id: UUID) -> HttpResponseBase:
         """What the caller was invited to."""
 
         def work() -> Response:
             _in_tenant(self, invitation_id)
             offer = invitation_decline(user=self.user, invitation_id=invitation_id, now=self.now)
-            return Response(InvitedToOut(offer).data)
+            return Response(ReceivedInvitationOut(offer).data)
 
         return self.once(work)
 
 
 def _in_tenant(view: ApiView, invitation_id: UUID) -> None:
     """Raises Refused `not_found` for other tenants': a token says and learns nothing there."""
-    offers = invitations_to(view.user.credential, view.now)
+    offers = received_invitations(view.user.credential, view.now)
     if (invitation_id, view.actor.tenant_id) not in {(each.id, each.tenant_id) for each in offers}:
         raise missing("invitation")

@@ -7,14 +7,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.access import require_tenant_admin
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import AuditEntry
 from tenants.platform.fields import Instant, Text
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.rules.audit_words import ACTIONS, object_name
-from tenants.services.audit_log import LogWanted, log_entries, log_names
+from tenants.services.audit_log import LogFilter, log_entries, log_names
 
 
 class LogQuery(PageQuery):
@@ -63,7 +63,7 @@ class Log(ApiView):
     def get(self, request: Request) -> Response:
         """A page of entries, the newest first."""
         with self.tx():
-            if self.asked["log"] == "tenant":
+            if self.query["log"] == "tenant":
                 require_tenant_admin(self.actor)
                 return self._page(tenant=True)
             self.require_operator()
@@ -71,24 +71,24 @@ class Log(ApiView):
                 return self._page(tenant=False)
 
     def _page(self, *, tenant: bool) -> Response:
-        asked = self.asked
-        wanted = LogWanted(
-            actor=asked.get("actor", ""),
-            kind=asked.get("kind", ""),
-            about=asked.get("object", ""),
-            since=asked.get("since"),
-            until=asked.get("until"),
+        query = self.query
+        wanted = LogFilter(
+            actor=query.get("actor", ""),
+            kind=query.get("kind", ""),
+            about=query.get("object", ""),
+            since=query.get("since"),
+            until=query.get("until"),
         )
         tenant_id = self.actor.tenant_id if tenant else None
-        entries, following = page_of(
+        entries, next_cursor = page_of(
             log_entries(tenant_id, wanted),
             keys=("-at", "-id"),
-            asked=asked,
+            query=query,
             scope=f"log-{tenant_id}",
         )
         names = log_names(entries)
         shown = (_shown(entry, names.get(entry.actor_id or 0)) for entry in entries)
-        return listed(shown, following)
+        return list_response(shown, next_cursor)
 
 
 def _shown(entry: AuditEntry, actor: str | None) -> dict[str, Any]:

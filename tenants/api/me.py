@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import ApiToken, Project, Tenant, User
 from tenants.platform.fields import Strict, Text, Whole
 from tenants.platform.pagination import PageQuery, page_of, page_of_rows
@@ -149,13 +149,13 @@ class Tokens(ApiView):
     def get(self, request: Request) -> Response:
         """A page, the latest first."""
         with self.tx():
-            tokens, following = page_of(
+            tokens, next_cursor = page_of(
                 ApiToken.objects.filter(tenant_id=self.actor.tenant_id, user_id=self.actor.user_id),
                 keys=("-created", "-id"),
-                asked=self.asked,
+                query=self.query,
                 scope=f"tokens:{self.actor.tenant_id}:{self.actor.user_id}",
             )
-            return listed(TokenOut(tokens, many=True).data, following)
+            return list_response(TokenOut(tokens, many=True).data, next_cursor)
 
     @described(
         "create_token",
@@ -220,13 +220,13 @@ class Sessions(ApiView):
     def get(self, request: Request) -> Response:
         """A page, the latest sign-in first."""
         with self.tx():
-            rows, following = page_of_rows(
+            rows, next_cursor = page_of_rows(
                 sessions_of(self.user.credential, self.now),
                 keys=("-created", "-id"),
-                asked=self.asked,
+                query=self.query,
                 scope=f"sessions:{self.actor.user_id}",
             )
-            return listed(SessionOut(rows, many=True).data, following)
+            return list_response(SessionOut(rows, many=True).data, next_cursor)
 
     @described("end_sessions", "Sign out everywhere", answer=EndedOut)
     def delete(self, request: Request) -> Response:

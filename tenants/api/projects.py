@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.access import Actor, access_project
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import Membership, Project
 from tenants.platform.fields import Flag, Strict, Text
 from tenants.platform.pagination import PageQuery, page_of
@@ -71,10 +71,10 @@ class Projects(ApiView):
             rows = Project.objects.filter(tenant_id=self.actor.tenant_id)
             if not self.actor.is_tenant_admin:
                 rows = rows.filter(id__in=self.actor.roles)
-            projects, following = page_of(
-                rows, keys=("slug",), asked=self.asked, scope=f"projects:{self.actor.tenant_id}"
+            projects, next_cursor = page_of(
+                rows, keys=("slug",), query=self.query, scope=f"projects:{self.actor.tenant_id}"
             )
-            return listed((_shown(self.actor, project) for project in projects), following)
+            return list_response((_shown(self.actor, project) for project in projects), next_cursor)
 
     @described(
         "create_project",
@@ -130,15 +130,15 @@ class ProjectMembers(ApiView):
         """A page of roles."""
         with self.tx():
             project = access_project(self.actor, slug)
-            members, following = page_of(
+            members, next_cursor = page_of(
                 Membership.objects.filter(
                     tenant_id=self.actor.tenant_id, project=project
                 ).select_related("user"),
                 keys=("id",),
-                asked=self.asked,
+                query=self.query,
                 scope=f"members:{project.id}",
             )
-            return listed(MemberOut(members, many=True).data, following)
+            return list_response(MemberOut(members, many=True).data, next_cursor)
 
 
 class MemberOne(ApiView):

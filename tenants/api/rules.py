@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.access import access_project, require_tenant_admin
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import Quota, Tenant, Tier, User
 from tenants.platform.errors import invalid, missing
 from tenants.platform.fields import Flag, Strict, Text, Whole
@@ -76,7 +76,7 @@ class Tiers(ApiView):
     def get(self, request: Request) -> Response:
         """All of them."""
         with self.tx():
-            return listed(TierOut(Tier.objects.all(), many=True).data)
+            return list_response(TierOut(Tier.objects.all(), many=True).data)
 
 
 class TierOne(ApiView):
@@ -169,7 +169,7 @@ class Quotas(ApiView):
             rows = Quota.objects.filter(tenant_id=actor.tenant_id).select_related("project")
             seen = [row for row in rows if row.project_id is None or actor.role_in(row.project_id)]
             seen.sort(key=lambda row: (row.project.slug if row.project else "", row.gpu_class_id))
-            return listed(QuotaOut(seen, many=True).data)
+            return list_response(QuotaOut(seen, many=True).data)
 
     @described(
         "set_quota",

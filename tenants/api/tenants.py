@@ -7,13 +7,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import User
 from tenants.platform.fields import Strict, Text
 from tenants.platform.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.queries import tenants_all
-from tenants.services import NewAdmin, tenant_begin
+from tenants.services import NewAdmin, tenant_create_with_admin
 
 
 class TenantIn(Strict):
@@ -52,7 +52,7 @@ class Tenants(ApiView):
         """By name."""
         self.require_operator()
         with operator_tx():
-            return listed(TenantRow(tenants_all(), many=True).data)
+            return list_response(TenantRow(tenants_all(), many=True).data)
 
     @described(
         "create_tenant",
@@ -68,7 +68,7 @@ class Tenants(ApiView):
         def work() -> Response:
             self.require_operator()
             with operator_tx():
-                tenant, password = tenant_begin(
+                tenant, password = tenant_create_with_admin(
                     operator=User.objects.get(id=self.actor.user_id),
                     slug=sent["slug"],
                     name=sent["name"],

@@ -6,11 +6,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 CSRF_FIELD = "csrfmiddlewaretoken"
-SURE = "sure"
+CONFIRMED_FIELD = "sure"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Confirmation:
     """What is asked, what will be lost, and the button whose POST to this address does it."""
 
     title: str
@@ -20,7 +20,7 @@ class Question:
     keep: str = "Keep it"
 
 
-def confirm_page(request: HttpRequest, question: Question) -> HttpResponse:
+def confirm_page(request: HttpRequest, question: Confirmation) -> HttpResponse:
     """The question as a page; with `part=1` without its frame, for a dialog over the page.
 
     Asked in answer to a POST, its button sends the same fields again, with `sure`.
@@ -28,6 +28,6 @@ def confirm_page(request: HttpRequest, question: Question) -> HttpResponse:
     name = "confirm" if request.GET.get("part") else "confirm_page"
     fields = [(each, value) for each, value in request.POST.items() if each != CSRF_FIELD]
     if request.method == "POST":
-        fields.append((SURE, "1"))
+        fields.append((CONFIRMED_FIELD, "1"))
     context = {"question": question, "action": request.path, "fields": fields}
     return render(request, f"parts/{name}.html", context)

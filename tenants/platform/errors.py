@@ -9,7 +9,7 @@ Kind = Literal["invalid", "denied", "missing", "conflict", "quota", "budget"]
 """What sort of no: bad input, no right, not there (or not yours), state, quota, money."""
 
 # Owners by part; any other is the name of whom a limit is for.
-_WHOSE = {
+_OWNER_TEXTS = {
     "operator": "set by the operator",
     "tenant_admin": "set by the tenant's admin",
     "lead": "set by the project's lead",
@@ -42,9 +42,9 @@ class Refused(Exception):
         return f"{self.code}: {self.sentence}"
 
     @property
-    def whose(self) -> str:
+    def owner_text(self) -> str:
         """Where the rule comes from, in words for people; empty when nobody is named."""
-        return "" if self.owner is None else _WHOSE.get(self.owner, f"set for {self.owner}")
+        return "" if self.owner is None else _OWNER_TEXTS.get(self.owner, f"set for {self.owner}")
 
 
 def missing(noun: str, param: str | None = None) -> Refused:

@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from tenants.platform.errors import invalid
-from tenants.platform.text import seen_only, unseen, unseen_sentence
+from tenants.platform.text import first_invisible, invisible_sentence, without_invisible
 
 EARLIEST_YEAR, LATEST_YEAR = 2000, 2100
 WHOLE_NUMBER_MAX = 2**53 - 1
@@ -90,9 +90,9 @@ class Text(serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         text = unicodedata.normalize("NFC", super().to_internal_value(data))
-        hidden = unseen(text)
+        hidden = first_invisible(text)
         if hidden:
-            raise serializers.ValidationError(unseen_sentence(hidden), code="bad_text")
+            raise serializers.ValidationError(invisible_sentence(hidden), code="bad_text")
         return text
 
 
@@ -182,7 +182,7 @@ def iso_duration(seconds: int) -> str:
     return "PT" + ("".join(parts) or "0S")
 
 
-def checked(serializer: type[serializers.Serializer[Any]], data: Mapping[str, Any]) -> Any:  # noqa: ANN401 (one object or values of many shapes)
+def validated(serializer: type[serializers.Serializer[Any]], data: Mapping[str, Any]) -> Any:  # noqa: ANN401 (one object or values of many shapes)
     """The validated values of `data`.
 
     Raises:
@@ -195,16 +195,16 @@ def checked(serializer: type[serializers.Serializer[Any]], data: Mapping[str, An
     raise invalid(_CODES.get(code, code), sentence, path)
 
 
-def one_each(parameters: QueryDict) -> dict[str, str]:
+def single_values(parameters: QueryDict) -> dict[str, str]:
     """Query parameters, each given once.
 
     Raises:
         Refused: `repeated_param`, `bad_text`.
     """
     for name, values in parameters.lists():
-        hidden = unseen(name) or unseen("".join(map(str, values)))
+        hidden = first_invisible(name) or first_invisible("".join(map(str, values)))
         if hidden:
-            raise invalid("bad_text", unseen_sentence(hidden), seen_only(name))
+            raise invalid("bad_text", invisible_sentence(hidden), without_invisible(name))
         if len(values) > 1:
             raise invalid("repeated_param", "Give each parameter once.", name)
     return {name: str(value) for name, value in parameters.items()}

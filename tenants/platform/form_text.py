@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, cast
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.text import seen_only, unseen, unseen_sentence
+from tenants.platform.text import first_invisible, invisible_sentence, without_invisible
 
 if TYPE_CHECKING:
     from django.http.request import _ImmutableQueryDict
 
-_FAULT = "portal.text_fault"
+_ERROR = "portal.text_fault"
 _API = "/api/"
 
 
 class TextMiddleware:
     """Takes unseen characters out of pages' parameters; REST refuses them itself.
 
-    An address keeps what is left of it. A form is refused: `form_fault` says at which field.
+    An address keeps what is left of it. A form is refused: `form_text_error` says at which field.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -26,37 +26,39 @@ class TextMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """The page's answer. Raises Http404 for a path that holds such a character."""
-        if unseen(request.path_info):
+        if first_invisible(request.path_info):
             raise Http404
         if not request.path_info.startswith(_API):
-            request.GET = _seen(request.GET)
+            request.GET = _without_invisible(request.GET)
             if request.method == "POST":
-                fault = _fault(request.POST)
+                fault = _text_error(request.POST)
                 if fault is not None:
-                    request.META[_FAULT] = fault
-                    request.POST = _seen(request.POST)
+                    request.META[_ERROR] = fault
+                    request.POST = _without_invisible(request.POST)
         return self.get_response(request)
 
 
-def form_fault(request: HttpRequest) -> Refused | None:
+def form_text_error(request: HttpRequest) -> Refused | None:
     """The refusal of what was typed, told once."""
-    fault: Refused | None = request.META.pop(_FAULT, None)
+    fault: Refused | None = request.META.pop(_ERROR, None)
     return fault
 
 
-def _fault(form: QueryDict) -> Refused | None:
+def _text_error(form: QueryDict) -> Refused | None:
     for name, values in form.lists():
-        found = next(filter(None, map(unseen, [name, *map(str, values)])), "")
+        found = next(filter(None, map(first_invisible, [name, *map(str, values)])), "")
         if found:
-            return invalid("bad_text", unseen_sentence(found), seen_only(name))
+            return invalid("bad_text", invisible_sentence(found), without_invisible(name))
     return None
 
 
-def _seen(given: "_ImmutableQueryDict") -> "_ImmutableQueryDict":
-    if not any(unseen(str(text)) for name, texts in given.lists() for text in (name, *texts)):
+def _without_invisible(given: "_ImmutableQueryDict") -> "_ImmutableQueryDict":
+    if not any(
+        first_invisible(str(text)) for name, texts in given.lists() for text in (name, *texts)
+    ):
         return given
     kept = QueryDict(mutable=True)
     for name, texts in given.lists():
-        kept.setlist(seen_only(name), [seen_only(str(text)) for text in texts])
+        kept.setlist(without_invisible(name), [without_invisible(str(text)) for text in texts])
     kept._mutable = False
     return cast("_ImmutableQueryDict", kept)

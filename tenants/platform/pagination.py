@@ -30,7 +30,7 @@ class PageQuery(Strict):
 
 
 def page_of(
-    rows: QuerySet[Row], *, keys: Sequence[str], asked: dict[str, Any], scope: str
+    rows: QuerySet[Row], *, keys: Sequence[str], query: dict[str, Any], scope: str
 ) -> tuple[list[Row], str | None]:
     """One page of `rows` and the cursor of the next, None at the end.
 
@@ -41,13 +41,13 @@ def page_of(
         Refused: `bad_cursor`.
     """
     rows = rows.order_by(*keys)
-    if "cursor" in asked:
-        rows = rows.filter(_after(keys, _opened(asked["cursor"], scope, len(keys))))
-    return _cut(list(rows[: asked["limit"] + 1]), keys, asked["limit"], scope)
+    if "cursor" in query:
+        rows = rows.filter(_after(keys, _cursor_values(query["cursor"], scope, len(keys))))
+    return _page(list(rows[: query["limit"] + 1]), keys, query["limit"], scope)
 
 
 def page_of_rows(
-    rows: Sequence[Item], *, keys: Sequence[str], asked: dict[str, Any], scope: str
+    rows: Sequence[Item], *, keys: Sequence[str], query: dict[str, Any], scope: str
 ) -> tuple[list[Item], str | None]:
     """As `page_of` for few rows that were read as a whole, in the order of `keys`, all falling.
 
@@ -55,13 +55,13 @@ def page_of_rows(
         Refused: `bad_cursor`.
     """
     found = list(rows)
-    if "cursor" in asked:
-        last = _opened(asked["cursor"], scope, len(keys))
+    if "cursor" in query:
+        last = _cursor_values(query["cursor"], scope, len(keys))
         found = [row for row in found if [_plain(row, key) for key in keys] < last]
-    return _cut(found, keys, asked["limit"], scope)
+    return _page(found, keys, query["limit"], scope)
 
 
-def _cut(
+def _page(
     found: list[Item], keys: Sequence[str], limit: int, scope: str
 ) -> tuple[list[Item], str | None]:
     page = found[:limit]
@@ -70,7 +70,7 @@ def _cut(
     return page, signing.dumps([_plain(page[-1], key) for key in keys], salt=scope)
 
 
-def _opened(cursor: str, scope: str, length: int) -> list[Any]:
+def _cursor_values(cursor: str, scope: str, length: int) -> list[Any]:
     try:
         values: list[Any] = signing.loads(cursor, salt=scope)
     except signing.BadSignature:

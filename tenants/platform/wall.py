@@ -26,19 +26,19 @@ def tenant_tx(tenant_id: UUID) -> Iterator[None]:
     """
     is_nested = connection.in_atomic_block
     with transaction.atomic(), connection.cursor() as cursor:
-        before = _tenant_said(cursor) if is_nested else ""
-        _tenant_say(cursor, str(tenant_id))
+        before = _tenant_setting_read(cursor) if is_nested else ""
+        _tenant_setting_write(cursor, str(tenant_id))
         yield
         if is_nested:
-            _tenant_say(cursor, before)
+            _tenant_setting_write(cursor, before)
 
 
-def _tenant_said(cursor: Any) -> str:  # noqa: ANN401 (Django's cursors have no type of their own)
+def _tenant_setting_read(cursor: Any) -> str:  # noqa: ANN401 (Django's cursors have no type of their own)
     cursor.execute("SELECT current_setting('portal.tenant', true)")
     return cursor.fetchone()[0] or ""
 
 
-def _tenant_say(cursor: Any, tenant: str) -> None:  # noqa: ANN401
+def _tenant_setting_write(cursor: Any, tenant: str) -> None:  # noqa: ANN401
     cursor.execute("SELECT set_config('portal.tenant', %s, true)", [tenant])
 
 

@@ -119,7 +119,7 @@ def object_name(kind: str, identifier: str, detail: Mapping[str, Any]) -> str:
     found = []
     for name in NAMED_BY.get(kind, ()):
         value = next((str(part[name]) for part in parts if part.get(name)), "")
-        found += ["a project" if _is_uuid(value) else value] if value else []
+        found += ["a project" if is_uuid_text(value) else value] if value else []
     return " ".join(found) or NAMELESS.get(kind, identifier)
 
 
@@ -178,5 +178,5 @@ def _length(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def _is_uuid(text: str) -> bool:
+def is_uuid_text(text: str) -> bool:
     return len(text) == 36 and text.count("-") == 4

@@ -1,6 +1,13 @@
 """The only writers of people, projects, shares, tiers and tokens. Each is audited."""
 
 from tenants.services.account import own_password_set, own_session_end, own_sessions_end
+from tenants.services.input_values import (
+    gpus_text,
+    seconds_read,
+    seconds_text,
+    units_read,
+    whole_read,
+)
 from tenants.services.invitations import (
     admin_invite,
     invitation_accept,
@@ -22,8 +29,8 @@ from tenants.services.platform import (
     TierTerms,
     account_create,
     operator_create,
-    tenant_begin,
     tenant_create,
+    tenant_create_with_admin,
     tenant_open_set,
     tier_changes,
     tier_set,
@@ -42,13 +49,6 @@ from tenants.services.tokens import (
     token_revoke,
     token_verify,
     tokens_revoke,
-)
-from tenants.services.words import (
-    gpus_text,
-    seconds_read,
-    seconds_text,
-    units_read,
-    whole_read,
 )
 
 __all__ = [
@@ -77,8 +77,8 @@ __all__ = [
     "quota_set",
     "seconds_read",
     "seconds_text",
-    "tenant_begin",
     "tenant_create",
+    "tenant_create_with_admin",
     "tenant_open_set",
     "tenant_quota_more_set",
     "tenant_quota_set",

@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 # A row takes its number when it is written and is seen when its transaction ends; none is as long
 # as this (docs/configuration.md). What turns up later was slipped in.
-LATE_SECONDS = 15 * 60
-SEAL_MOST = 10_000
+LATE_ROW_SECONDS = 15 * 60
+SEAL_BATCH = 10_000
 # A row can be slipped in with any number.
-BELOW_ALL = -(2**63)
+MIN_KEY = -(2**63)
 MARK_BYTES = 8
-START = bytes(32)
+GENESIS = bytes(32)
 TIME = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
 
 
@@ -89,7 +89,7 @@ def chain_seal(source: Source, *, now: datetime) -> int:
     """Seals what was written since the last time, the oldest first; returns how many rows."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext('audit_seal'))")
-        rows = _waiting(source, SEAL_MOST)
+        rows = _unsealed(source, SEAL_BATCH)
         for tenant_id, found in groupby(rows, key=lambda row: row[0]):
             _seal(source, tenant_id, [(key, text) for _, key, text in found], now)
     return len(rows)
@@ -103,17 +103,17 @@ def chain_verify(
     Rows that are `archived` are compared as they are in their files, or not at all where the files
     are not at hand.
     """
-    floor = _floor(source)
-    stray: dict[UUID | None, list[int]] = {}
-    for tenant_id, key, _ in _waiting(source, None):
+    floor = _settled_key(source)
+    inserted: dict[UUID | None, list[int]] = {}
+    for tenant_id, key, _ in _unsealed(source, None):
         if key <= floor:
-            stray.setdefault(tenant_id, []).append(key)
+            inserted.setdefault(tenant_id, []).append(key)
     seals = AuditSeal.objects.filter(source=source.name).order_by("tenant_id", "number")
     for tenant_id, found in groupby(seals.iterator(chunk_size=50), key=lambda seal: seal.tenant_id):
         away = archived.get(tenant_id, NOTHING_ARCHIVED)
-        yield _chain(source, tenant_id, found, stray.pop(tenant_id, []), away)
-    for tenant_id, keys in stray.items():
-        yield Chain(source.name, tenant_id, Head(0, START), tuple(map(_slipped_in, keys)))
+        yield _chain(source, tenant_id, found, inserted.pop(tenant_id, []), away)
+    for tenant_id, keys in inserted.items():
+        yield Chain(source.name, tenant_id, Head(0, GENESIS), tuple(map(_inserted_text, keys)))
 
 
 def heads_compare(before: Mapping[str, str], chains: Sequence[Chain]) -> list[str]:
@@ -146,21 +146,21 @@ def _digest_of(chain: Chain, number: int) -> str:
     return bytes(found.digest).hex() if found else ""
 
 
-def _floor(source: Source) -> int:
+def _settled_key(source: Source) -> int:
     """The last number below which nothing can turn up any more."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT coalesce(max(through), 0) FROM tenants_auditseal WHERE source = %s AND sealed"
             " <= (SELECT max(sealed) FROM tenants_auditseal WHERE source = %s)"
             "   - %s * interval '1 second'",
-            [source.name, source.name, LATE_SECONDS],
+            [source.name, source.name, LATE_ROW_SECONDS],
         )
         return int(cursor.fetchone()[0])
 
 
-def _waiting(source: Source, most: int | None) -> list[Row]:
+def _unsealed(source: Source, most: int | None) -> list[Row]:
     """Rows without a seal: of all, or the first ones above the floor."""
-    floor = _floor(source) if most is not None else BELOW_ALL
+    floor = _settled_key(source) if most is not None else MIN_KEY
     with connection.cursor() as cursor:
         cursor.execute(
             # All parts are constants of this program.
@@ -184,7 +184,7 @@ def _seal(
         .values_list("number", "digest")
         .first()
     )
-    number, previous = (last[0], bytes(last[1])) if last else (0, START)
+    number, previous = (last[0], bytes(last[1])) if last else (0, GENESIS)
     keys, digests = [key for key, _ in rows], [row_sha256(text) for _, text in rows]
     seal = AuditSeal.objects.create(
         source=source.name,
@@ -193,7 +193,7 @@ def _seal(
         entries=keys,
         marks=b"".join(digest[:MARK_BYTES] for digest in digests),
         previous=previous,
-        digest=_over(source, tenant_id, number + 1, previous, keys, digests),
+        digest=_seal_digest(source, tenant_id, number + 1, previous, keys, digests),
         through=max(keys),
         sealed=now,
     )
@@ -202,7 +202,7 @@ def _seal(
     )
 
 
-def _over(
+def _seal_digest(
     source: Source,
     tenant_id: UUID | None,
     number: int,
@@ -222,10 +222,10 @@ def _chain(
     source: Source,
     tenant_id: UUID | None,
     seals: Iterator[AuditSeal],
-    stray: Sequence[int],
+    inserted: Sequence[int],
     away: Archived,
 ) -> Chain:
-    faults, head = [], Head(0, START)
+    faults, head = [], Head(0, GENESIS)
     for seal in seals:
         if seal.number != head.number + 1:
             faults.append(f"seals {head.number + 1} to {seal.number - 1} are gone")
@@ -236,7 +236,7 @@ def _chain(
         elif away.rows is not None:
             faults += _seal_faults(seal, away.rows, source)
         head = Head(seal.number, bytes(seal.digest))
-    return Chain(source.name, tenant_id, head, (*faults, *map(_slipped_in, stray)))
+    return Chain(source.name, tenant_id, head, (*faults, *map(_inserted_text, inserted)))
 
 
 def _rows_here(source: Source, seal: AuditSeal) -> dict[int, bytes]:
@@ -250,8 +250,10 @@ def _rows_here(source: Source, seal: AuditSeal) -> dict[int, bytes]:
 
 
 def _seal_faults(seal: AuditSeal, found: Mapping[int, bytes], source: Source) -> list[str]:
-    digests = [found.get(key, START) for key in seal.entries]
-    over = _over(source, seal.tenant_id, seal.number, bytes(seal.previous), seal.entries, digests)
+    digests = [found.get(key, GENESIS) for key in seal.entries]
+    over = _seal_digest(
+        source, seal.tenant_id, seal.number, bytes(seal.previous), seal.entries, digests
+    )
     if over == bytes(seal.digest):
         return []
     marks = bytes(seal.marks)
@@ -264,7 +266,7 @@ def _seal_faults(seal: AuditSeal, found: Mapping[int, bytes], source: Source) ->
     return faults or [f"seal {seal.number} was changed"]
 
 
-def _slipped_in(key: int) -> str:
+def _inserted_text(key: int) -> str:
     return f"row {key} was slipped in"
 
 

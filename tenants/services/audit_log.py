@@ -16,7 +16,7 @@ SYSTEM = "The portal"
 
 
 @dataclass(frozen=True, slots=True)
-class LogWanted:
+class LogFilter:
     """A filter: the sign-in name of who acted, the kind of the object, words in its id or in the
     names that the entry keeps, and times in [since, until). Empty: all."""
 
@@ -32,7 +32,7 @@ class LogPage:
     """Entries, the newest first, and what the next page begins after; empty at the end."""
 
     entries: Sequence[AuditEntry]
-    following: str
+    next_cursor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Verified:
     chains: int
 
 
-def log_entries(tenant_id: UUID | None, wanted: LogWanted) -> QuerySet[AuditEntry]:
+def log_entries(tenant_id: UUID | None, wanted: LogFilter) -> QuerySet[AuditEntry]:
     """The entries of a tenant, or with None the platform's, that the filter lets through."""
     rows = AuditEntry.objects.filter(tenant=tenant_id)
     if wanted.actor:
@@ -62,7 +62,7 @@ def log_entries(tenant_id: UUID | None, wanted: LogWanted) -> QuerySet[AuditEntr
     if wanted.kind:
         rows = rows.filter(object_kind=wanted.kind)
     if wanted.about:
-        rows = rows.filter(_about(wanted.about))
+        rows = rows.filter(_mentions(wanted.about))
     if wanted.since:
         rows = rows.filter(at__gte=wanted.since)
     if wanted.until:
@@ -71,10 +71,10 @@ def log_entries(tenant_id: UUID | None, wanted: LogWanted) -> QuerySet[AuditEntr
 
 
 def log_page(rows: QuerySet[AuditEntry], after: str = "") -> LogPage:
-    """A page behind `after`, which is `following` of the page before; the first for any other."""
-    found = list(rows.filter(_behind(after))[: PAGE + 1])
+    """A page behind `after`, which is `next_cursor` of the page before; the first for any other."""
+    found = list(rows.filter(_after_cursor(after))[: PAGE + 1])
     shown = found[:PAGE]
-    return LogPage(shown, _place(shown[-1]) if len(found) > PAGE else "")
+    return LogPage(shown, _cursor(shown[-1]) if len(found) > PAGE else "")
 
 
 def log_kinds(tenant_id: UUID | None) -> list[str]:
@@ -114,18 +114,18 @@ def verified_last() -> Verified | None:
     return Verified(found.at, int(after.get("faults", 0)), int(after.get("chains", 0)))
 
 
-def _about(words: str) -> Q:
+def _mentions(words: str) -> Q:
     named = Q(object_id__iexact=words)
     for path in ("label", "after__where", "after__for", "after__username", "after__tenant"):
         named |= Q(**{f"detail__{path}__iexact": words})
     return named
 
 
-def _place(entry: AuditEntry) -> str:
+def _cursor(entry: AuditEntry) -> str:
     return f"{entry.at.isoformat()}_{entry.id}"
 
 
-def _behind(after: str) -> Q:
+def _after_cursor(after: str) -> Q:
     moment, _, number = after.partition("_")
     try:
         at, last = datetime.fromisoformat(moment), int(number[:18])

@@ -21,18 +21,18 @@ from tenants.models import Invitation, Project, Role, Tenant, User
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.wall import tenant_tx
-from tenants.queries import InvitedTo, invitations_to
-from tenants.services.people import place_read
+from tenants.queries import ReceivedInvitation, received_invitations
+from tenants.services.people import role_project
 
-LIVES = timedelta(days=14)
+LIFETIME = timedelta(days=14)
 # Answers go to people who did not ask for them.
-MOST_A_DAY = 200
-LONGEST_ADDRESS = 254
+MAX_PER_DAY = 200
+MAX_ADDRESS_LENGTH = 254
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,149}")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InvitationRequest:
     """Who is asked to become what: a sign-in name or an e-mail address, and the role."""
 
     invitee: str
@@ -51,8 +51,8 @@ def invitation_create(
         Refused: `not_found` (project), `not_allowed`, `bad_role`, `bad_invitee`,
             `too_many_invitations`.
     """
-    asked = Asked(_invitee_read(to), role, place_read(actor, role, project))
-    return _invite(actor.tenant_id, actor.user_id, asked, now)
+    request = InvitationRequest(_invitee_read(to), role, role_project(actor, role, project))
+    return _invite(actor.tenant_id, actor.user_id, request, now)
 
 
 def admin_invite(*, operator: User, tenant: Tenant, to: str, now: datetime) -> Invitation:
@@ -61,8 +61,8 @@ def admin_invite(*, operator: User, tenant: Tenant, to: str, now: datetime) -> I
     Raises:
         Refused: `bad_invitee` or `too_many_invitations`.
     """
-    asked = Asked(_invitee_read(to), Role.TENANT_ADMIN, None)
-    invitation = _invite(tenant.id, operator.pk, asked, now)
+    request = InvitationRequest(_invitee_read(to), Role.TENANT_ADMIN, None)
+    invitation = _invite(tenant.id, operator.pk, request, now)
     platform_record(
         operator_id=operator.pk,
         action="tenant.admin_invited",
@@ -93,13 +93,13 @@ def may_see(actor: Actor, invitation: Invitation) -> bool:
     return actor.may_lead(invitation.project_id)
 
 
-def invitation_accept(*, user: User, invitation_id: UUID, now: datetime) -> InvitedTo:
+def invitation_accept(*, user: User, invitation_id: UUID, now: datetime) -> ReceivedInvitation:
     """Makes the person what they were invited to be; a role that they have there is replaced.
 
     Raises:
         Refused: `not_found`, when the person is not invited, or not any more.
     """
-    offer = _offer(user, invitation_id, now)
+    offer = _received(user, invitation_id, now)
     with tenant_tx(offer.tenant_id):
         found = _open_locked(invitation_id)
         membership_id, before = _join(user, invitation_id, now)
@@ -122,9 +122,9 @@ def invitation_accept(*, user: User, invitation_id: UUID, now: datetime) -> Invi
     return offer
 
 
-def invitation_decline(*, user: User, invitation_id: UUID, now: datetime) -> InvitedTo:
+def invitation_decline(*, user: User, invitation_id: UUID, now: datetime) -> ReceivedInvitation:
     """Says no. Raises Refused `not_found`, when the person is not invited, or not any more."""
-    offer = _offer(user, invitation_id, now)
+    offer = _received(user, invitation_id, now)
     with tenant_tx(offer.tenant_id):
         _decide(_open_locked(invitation_id), Invitation.State.DECLINED, user.pk, now)
     return offer
@@ -145,28 +145,30 @@ def _is_address(text: str) -> bool:
         validate_email(text)
     except ValidationError:
         return False
-    return len(text) <= LONGEST_ADDRESS
+    return len(text) <= MAX_ADDRESS_LENGTH
 
 
 @transaction.atomic
-def _invite(tenant_id: UUID, inviter_id: int, asked: Asked, now: datetime) -> Invitation:
+def _invite(
+    tenant_id: UUID, inviter_id: int, request: InvitationRequest, now: datetime
+) -> Invitation:
     today = Invitation.objects.filter(tenant_id=tenant_id, created__gt=now - timedelta(days=1))
-    if today.count() >= MOST_A_DAY:
+    if today.count() >= MAX_PER_DAY:
         raise Refused(
             "too_many_invitations",
-            f"At most {MOST_A_DAY} people are invited in 24 hours. Invite the others tomorrow.",
+            f"At most {MAX_PER_DAY} people are invited in 24 hours. Invite the others tomorrow.",
             owner="the platform",
         )
     invitation, _ = Invitation.objects.update_or_create(
         tenant_id=tenant_id,
-        project=asked.project,
-        invitee=asked.invitee,
+        project=request.project,
+        invitee=request.invitee,
         state=Invitation.State.OPEN,
         defaults={
-            "role": asked.role,
+            "role": request.role,
             "made_by_id": inviter_id,
             "created": now,
-            "expires": now + LIVES,
+            "expires": now + LIFETIME,
         },
     )
     audit_record(
@@ -176,8 +178,8 @@ def _invite(tenant_id: UUID, inviter_id: int, asked: Asked, now: datetime) -> In
         target=("invitation", invitation.id),
         now=now,
         detail={
-            "project": str(asked.project.id) if asked.project else None,
-            "role": asked.role,
+            "project": str(request.project.id) if request.project else None,
+            "role": request.role,
         },
     )
     outbox_add(
@@ -189,8 +191,8 @@ def _invite(tenant_id: UUID, inviter_id: int, asked: Asked, now: datetime) -> In
     return invitation
 
 
-def _offer(user: User, invitation_id: UUID, now: datetime) -> InvitedTo:
-    for offer in invitations_to(user.credential, now):
+def _received(user: User, invitation_id: UUID, now: datetime) -> ReceivedInvitation:
+    for offer in received_invitations(user.credential, now):
         if offer.id == invitation_id:
             return offer
     raise missing("invitation")

@@ -11,7 +11,7 @@ from django.db import connection
 
 from tenants.models import Proof, User
 
-COSTS = ("time_cost", "memory_cost", "parallelism")
+COST_PARAMETERS = ("time_cost", "memory_cost", "parallelism")
 
 
 def password_prove(username: str, password: str) -> Proof:
@@ -24,7 +24,7 @@ def password_prove(username: str, password: str) -> Proof:
         return Proof(username, make_password(password, secrets.token_hex(11)))
     hasher = type(identify_hasher(form))()
     known = hasher.decode(form)
-    for cost in COSTS:
+    for cost in COST_PARAMETERS:
         if cost in known:
             setattr(hasher, cost, known[cost])
     return Proof(username, hasher.encode(password, known["salt"]))

@@ -10,7 +10,7 @@ from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
 from tenants.models import Membership, Project, Role, User
 from tenants.platform.errors import Refused, denied, invalid, missing
-from tenants.services.words import name_read, slug_read
+from tenants.services.input_values import name_read, slug_read
 
 PROJECT_ROLES = (Role.VIEWER, Role.RESEARCHER, Role.LEAD)
 
@@ -104,7 +104,7 @@ def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> No
     """
     membership = _membership(actor, membership_id)
     if membership.role == Role.TENANT_ADMIN:
-        _another_admin_or_refuse(membership)
+        _require_another_admin(membership)
     membership.delete()
     audit_record(
         tenant_id=actor.tenant_id,
@@ -146,7 +146,7 @@ def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
     )
 
 
-def place_read(actor: Actor, role: str, project: str | None) -> Project | None:
+def role_project(actor: Actor, role: str, project: str | None) -> Project | None:
     """The project the role is for, None for the tenant; only if the actor may give it.
 
     Raises:
@@ -169,14 +169,14 @@ def _membership(actor: Actor, membership_id: UUID) -> Membership:
     """The membership, if the actor may change it."""
     found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id)
     membership = found.select_related("user").first()
-    if membership is None or not _sees(actor, membership):
+    if membership is None or not _can_see(actor, membership):
         raise missing("membership")
     if not _may_change(actor, membership.project_id):
         raise denied("Only the project's leads and the tenant's admins may do this.")
     return membership
 
 
-def _sees(actor: Actor, membership: Membership) -> bool:
+def _can_see(actor: Actor, membership: Membership) -> bool:
     if membership.project_id is None:
         return actor.is_tenant_admin
     return actor.role_in(membership.project_id) is not None
@@ -186,7 +186,7 @@ def _may_change(actor: Actor, project_id: UUID | None) -> bool:
     return actor.is_tenant_admin if project_id is None else actor.may_lead(project_id)
 
 
-def _another_admin_or_refuse(leaving: Membership) -> None:
+def _require_another_admin(leaving: Membership) -> None:
     # All admins' rows are locked, in one order: of two that remove each other, one must wait and
     # then finds itself the last.
     admins = list(

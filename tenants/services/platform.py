@@ -15,7 +15,7 @@ from tenants.audit import audit_everywhere, audit_record, platform_record
 from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid
 from tenants.services.account import password_check
-from tenants.services.words import name_read, slug_read
+from tenants.services.input_values import name_read, slug_read
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -152,7 +152,7 @@ def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: date
 
 
 @transaction.atomic
-def tenant_begin(
+def tenant_create_with_admin(
     *, operator: User, slug: str, name: str, admin: NewAdmin, now: datetime
 ) -> tuple[Tenant, str]:
     """A tenant and, if nobody signs in as its admin yet, that account.

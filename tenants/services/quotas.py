@@ -13,7 +13,7 @@ from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record, platform_record
 from tenants.models import GpuClass, Project, Quota, Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.services.words import gpus_text
+from tenants.services.input_values import gpus_text
 
 
 @dataclass(frozen=True, slots=True)

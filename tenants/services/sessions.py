@@ -17,8 +17,8 @@ from django.db import connection
 
 from tenants.models import Proof, Session, User
 
-SEEN_EVERY = timedelta(minutes=1)
-LONGEST_DEVICE = 80
+LAST_SEEN_INTERVAL = timedelta(minutes=1)
+MAX_DEVICE_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionHeld:
+class SessionContent:
     """What a session holds, and its end."""
 
     data: str
@@ -38,7 +38,7 @@ class SessionHeld:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSeen:
+class SessionOrigin:
     """From where a session is used."""
 
     device: str
@@ -46,7 +46,7 @@ class SessionSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionFound:
+class LiveSession:
     """A live session: whose, what it holds, and its last use as noted."""
 
     user_id: int | None
@@ -73,16 +73,16 @@ def session_digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
-def session_find(key: str, *, now: datetime) -> SessionFound | None:
+def session_find(key: str, *, now: datetime) -> LiveSession | None:
     """The live session of the key."""
-    row = _asked("SELECT * FROM portal_session(%s, %s)", session_digest(key), now)
-    return None if row is None else SessionFound(*row)
+    row = _row("SELECT * FROM portal_session(%s, %s)", session_digest(key), now)
+    return None if row is None else LiveSession(*row)
 
 
-def session_start(key: str, held: SessionHeld, *, now: datetime) -> bool:
+def session_start(key: str, held: SessionContent, *, now: datetime) -> bool:
     """Writes a new session, of nobody yet. False when there is one of this key."""
     return bool(
-        _answer(
+        _value(
             "SELECT portal_session_start(%s, %s, %s, %s)",
             *(session_digest(key), held.data, held.expires, now),
         )
@@ -94,28 +94,28 @@ def session_sign_in(key: str, proof: Proof) -> int | None:
 
     The only way in which a session becomes somebody's: a web process may not write whose it is.
     """
-    found: int | None = _answer(
+    found: int | None = _value(
         "SELECT portal_session_sign_in(%s, %s, %s)",
         *(session_digest(key), proof.username, proof.presented),
     )
     return found
 
 
-def session_update(key: str, held: SessionHeld) -> bool:
+def session_update(key: str, held: SessionContent) -> bool:
     """Writes what a session holds. False when it has ended: it is never brought back."""
     return bool(
-        _answer(
+        _value(
             "SELECT portal_session_update(%s, %s, %s)",
             *(session_digest(key), held.data, held.expires),
         )
     )
 
 
-def session_seen(key: str, seen: SessionSeen, *, now: datetime) -> None:
+def session_use_note(key: str, seen: SessionOrigin, *, now: datetime) -> None:
     """Notes that a session is used, and from where."""
-    _answer(
+    _value(
         "SELECT portal_session_seen(%s, %s, %s, %s::inet)",
-        *(session_digest(key), now, seen.device[:LONGEST_DEVICE], seen.address),
+        *(session_digest(key), now, seen.device[:MAX_DEVICE_LENGTH], seen.address),
     )
 
 
@@ -139,14 +139,18 @@ def readers_of(digests: Collection[bytes], *, now: datetime) -> dict[tuple[bytes
 
 
 @contextmanager
-def session_lent(user: User, *, now: datetime) -> Iterator[None]:
+def temporary_session(user: User, *, now: datetime) -> Iterator[None]:
     """Gives the person a credential for a moment: for programs of the system that act for people.
 
     A web process has no right to do this.
     """
     user.credential = secrets.token_bytes(32)
     held = Session.objects.create(
-        digest=user.credential, user=user, created=now, last_seen=now, expires=now + SEEN_EVERY
+        digest=user.credential,
+        user=user,
+        created=now,
+        last_seen=now,
+        expires=now + LAST_SEEN_INTERVAL,
     )
     yield
     held.delete()
@@ -154,7 +158,7 @@ def session_lent(user: User, *, now: datetime) -> Iterator[None]:
 
 def session_drop(key: str) -> None:
     """Ends the session of the key."""
-    _answer("SELECT portal_session_drop(%s)", session_digest(key))
+    _value("SELECT portal_session_drop(%s)", session_digest(key))
 
 
 def sessions_of(credential: bytes, now: datetime) -> list[SessionRow]:
@@ -169,7 +173,7 @@ def sessions_end(credential: bytes, *, now: datetime, one: UUID | None = None) -
 
     Returns how many.
     """
-    ended: int = _answer("SELECT portal_sessions_end(%s, %s, %s)", credential, now, one)
+    ended: int = _value("SELECT portal_sessions_end(%s, %s, %s)", credential, now, one)
     return ended
 
 
@@ -178,13 +182,13 @@ def sessions_sweep(now: datetime) -> None:
     Session.objects.filter(expires__lte=now).delete()
 
 
-def _answer(statement: str, *given: Any) -> Any:  # noqa: ANN401 (as the function has it)
+def _value(statement: str, *given: Any) -> Any:  # noqa: ANN401 (as the function has it)
     """What a function of the database returns."""
-    row = _asked(statement, *given)
+    row = _row(statement, *given)
     return None if row is None else row[0]
 
 
-def _asked(statement: str, *given: Any) -> Any:  # noqa: ANN401 (a row of any columns)
+def _row(statement: str, *given: Any) -> Any:  # noqa: ANN401 (a row of any columns)
     with connection.cursor() as cursor:
         cursor.execute(statement, given)
         return cursor.fetchone()

@@ -17,16 +17,16 @@ from tenants.audit import audit_record
 from tenants.models import ApiToken, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import require_operators_process, tenant_tx
-from tenants.services.words import name_read
+from tenants.services.input_values import name_read
 
 BRAND = "gpup_pat_"
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 RANDOM_LENGTH = 32
 CHECK_LENGTH = 6
-SHOWN = len(BRAND) + 4
-LONGEST_DAYS = 365
-MOST_TOKENS = 50
-USE_NOTED_EVERY = timedelta(minutes=1)
+SHOWN_LENGTH = len(BRAND) + 4
+MAX_DAYS = 365
+MAX_TOKENS = 50
+LAST_USED_INTERVAL = timedelta(minutes=1)
 # The token with its holder's memberships in its tenant, if there are any.
 _HOLDER = """
 SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.expires, k.revoked, k.last_used,
@@ -63,23 +63,23 @@ def token_create(
         # What an operator's token can do, no web process may hand out.
         require_operators_process()
     name = name_read(name)
-    if not 1 <= days <= LONGEST_DAYS:
-        raise invalid("bad_days", f"A token lives 1 to {LONGEST_DAYS} days.", "days")
+    if not 1 <= days <= MAX_DAYS:
+        raise invalid("bad_days", f"A token lives 1 to {MAX_DAYS} days.", "days")
     expires = now + timedelta(days=days)
     if made_with is not None:
-        expires = min(expires, _maker_expires(actor, made_with, now))
+        expires = min(expires, _parent_expires(actor, made_with, now))
     live = _live_tokens(actor, now)
-    if live.count() >= MOST_TOKENS:
+    if live.count() >= MAX_TOKENS:
         raise Refused(
-            "too_many_tokens", f"You have {MOST_TOKENS} live tokens. Revoke one that is not used."
+            "too_many_tokens", f"You have {MAX_TOKENS} live tokens. Revoke one that is not used."
         )
-    clear = _clear_text()
+    clear = _new_token()
     token = ApiToken.objects.create(
         tenant_id=actor.tenant_id,
         user_id=actor.user_id,
         name=name,
         digest=_digest(clear),
-        prefix=clear[:SHOWN],
+        prefix=clear[:SHOWN_LENGTH],
         created=now,
         expires=expires,
         made_with_id=made_with,
@@ -129,7 +129,7 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
 
     Works before any tenant is known. Notes its use at most once a minute.
     """
-    if not _looks_right(clear):
+    if not _is_well_formed(clear):
         return None
     digest = _digest(clear)
     with connection.cursor() as cursor:
@@ -140,7 +140,7 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
     token_id, user_id, tenant_id, tenant_slug, expires, revoked, last_used = rows[0][:7]
     if revoked is not None or expires <= now:
         return None
-    if last_used is None or last_used <= now - USE_NOTED_EVERY:
+    if last_used is None or last_used <= now - LAST_USED_INTERVAL:
         with tenant_tx(tenant_id):
             ApiToken.objects.filter(id=token_id).update(last_used=now)
     member = [row[7:] for row in rows if row[7] is not None]
@@ -155,7 +155,7 @@ def _live_tokens(actor: Actor, now: datetime) -> QuerySet[ApiToken]:
     )
 
 
-def _maker_expires(actor: Actor, made_with: UUID, now: datetime) -> datetime:
+def _parent_expires(actor: Actor, made_with: UUID, now: datetime) -> datetime:
     """When the token ends that makes another. Locked: who revokes it meanwhile finds both."""
     maker = _live_tokens(actor, now).select_for_update().filter(id=made_with).first()
     if maker is None:
@@ -185,7 +185,7 @@ def _revoke(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
     return ended
 
 
-def _clear_text() -> str:
+def _new_token() -> str:
     random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
     return BRAND + random + _check(random)
 
@@ -200,7 +200,7 @@ def _check(random: str) -> str:
     return "".join(reversed(digits))
 
 
-def _looks_right(clear: str) -> bool:
+def _is_well_formed(clear: str) -> bool:
     body = clear.removeprefix(BRAND)
     if body == clear or len(body) != RANDOM_LENGTH + CHECK_LENGTH:
         return False

@@ -20,7 +20,7 @@ from django.utils import timezone
 from tenants.access import Actor, actor_in, tenants_of
 from tenants.models import Project, Tenant, User
 from tenants.platform.errors import Refused, missing
-from tenants.platform.form_text import form_fault
+from tenants.platform.form_text import form_text_error
 from tenants.platform.log_ids import log_id
 from tenants.platform.wall import operator_tx, require_operators_process, tenant_tx
 
@@ -207,7 +207,7 @@ def _guarded(
             with wall:
                 response = answer()
                 # A form that did not refuse what can't be seen has done nothing after all.
-                fault = form_fault(request)
+                fault = form_text_error(request)
                 if fault is not None:
                     raise fault
                 # Templates ask the database too, so they must finish before the wall closes.

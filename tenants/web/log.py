@@ -24,7 +24,7 @@ from tenants.platform.csv_text import plain
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
 from tenants.services.audit_log import (
     SYSTEM,
-    LogWanted,
+    LogFilter,
     log_entries,
     log_kinds,
     log_names,
@@ -92,11 +92,11 @@ class LogForm(forms.Form):
     since = forms.DateField(required=False)
     until = forms.DateField(required=False)
 
-    def wanted(self) -> LogWanted:
+    def wanted(self) -> LogFilter:
         """What was said; a field that can't be read filters nothing."""
         said = self.cleaned_data
         until: date | None = said.get("until")
-        return LogWanted(
+        return LogFilter(
             actor=said.get("who", "").strip(),
             kind=said.get("kind", ""),
             about=said.get("about", "").strip(),
@@ -151,7 +151,7 @@ def _context(request: HttpRequest, tenant_id: UUID | None, base: str = "") -> di
         "seal": seal_state(tenant_id),
         "csv": f".csv?{urlencode(asked)}",
         "first": f"?{urlencode(asked)}" if request.GET.get("after") else "",
-        "next": f"?{urlencode(asked | {'after': page.following})}" if page.following else "",
+        "next": f"?{urlencode(asked | {'after': page.next_cursor})}" if page.next_cursor else "",
         "is_filtered": bool(asked),
     }
 

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
 from tenants.models import Invitation, Membership, Project, Role
-from tenants.platform.acts import act_run, id_read
-from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused
+from tenants.platform.form_actions import form_action_run, id_read
 from tenants.queries import ProjectPeople, admins_of, invitations_of, leads_of, people_of
 from tenants.services import (
     invitation_create,
@@ -27,7 +27,7 @@ from tenants.web.frame import tenant_page
 
 
 @dataclass(frozen=True, slots=True)
-class TypedInvite:
+class InviteForm:
     """What stands in a form that invites: empty, or as it was typed when it was refused."""
 
     to: str = ""
@@ -36,13 +36,13 @@ class TypedInvite:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupShown:
+class ProjectCard:
     """A project's card: who is in it, who is invited, and the form that invites."""
 
     group: ProjectPeople
     may_change: bool
     invited: Sequence[Invitation]
-    invite: TypedInvite
+    invite: InviteForm
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -53,7 +53,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         if (question := _question(actor, request.POST)) is not None:
             return confirm_page(request, question)
-        refusal = act_run(
+        refusal = form_action_run(
             request,
             {
                 "invite": lambda form: _invite(actor, form),
@@ -73,7 +73,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     invited = _invited(actor)
     context = {
         "groups": [
-            GroupShown(
+            ProjectCard(
                 group,
                 actor.may_lead(group.project.id),
                 invited.get(group.project.slug, []),
@@ -94,12 +94,12 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "tenants/people.html", context, status=status)
 
 
-def _typed_invite(form: QueryDict, refusal: Refused | None, to: tuple[str, str]) -> TypedInvite:
+def _typed_invite(form: QueryDict, refusal: Refused | None, to: tuple[str, str]) -> InviteForm:
     """What was typed into the form that invites `to` a project or a role, if it was refused."""
     key, value = to
     if refusal is None or form.get("act") != "invite" or form.get(key) != value:
-        return TypedInvite()
-    return TypedInvite(form.get("to", ""), refusal.sentence, form.get("role", ""))
+        return InviteForm()
+    return InviteForm(form.get("to", ""), refusal.sentence, form.get("role", ""))
 
 
 def _invited(actor: Actor) -> dict[str, list[Invitation]]:
@@ -148,9 +148,9 @@ def _remove(actor: Actor, form: QueryDict) -> str:
     return "Removed. Their rights end with their next request."
 
 
-def _question(actor: Actor, form: QueryDict) -> Question | None:
+def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
     """Before a member is removed, a project loses its only lead, or is closed."""
-    if SURE in form:
+    if CONFIRMED_FIELD in form:
         return None
     if form.get("act") == "close":
         return _close_question(actor, form)
@@ -167,8 +167,8 @@ def _question(actor: Actor, form: QueryDict) -> Question | None:
     return _remove_question(actor, member) if form.get("act") == "remove" else None
 
 
-def _lead_question(actor: Actor, member: Membership, project: Project) -> Question:
-    return Question(
+def _lead_question(actor: Actor, member: Membership, project: Project) -> Confirmation:
+    return Confirmation(
         title=f"Leave {project.name} without a lead?",
         lost=(
             f"{_person(member)} is its only lead.",
@@ -180,7 +180,7 @@ def _lead_question(actor: Actor, member: Membership, project: Project) -> Questi
     )
 
 
-def _remove_question(actor: Actor, member: Membership) -> Question:
+def _remove_question(actor: Actor, member: Membership) -> Confirmation:
     project = member.project.name if member.project else actor.tenant_slug
     elsewhere = Membership.objects.filter(tenant_id=actor.tenant_id, user=member.user)
     others = elsewhere.exclude(id=member.id).count()
@@ -189,7 +189,7 @@ def _remove_question(actor: Actor, member: Membership) -> Question:
         if others
         else "It is their only role in the tenant: they can't open it, and their tokens stop."
     )
-    return Question(
+    return Confirmation(
         title=f"Remove {_person(member)} from {project}?",
         lost=(
             f"They can't see or book in {project} from their next request on. {rest}",
@@ -201,7 +201,7 @@ def _remove_question(actor: Actor, member: Membership) -> Question:
     )
 
 
-def _close_question(actor: Actor, form: QueryDict) -> Question | None:
+def _close_question(actor: Actor, form: QueryDict) -> Confirmation | None:
     found = Project.objects.filter(
         tenant_id=actor.tenant_id, slug=form.get("project", ""), is_open=True
     )
@@ -209,7 +209,7 @@ def _close_question(actor: Actor, form: QueryDict) -> Question | None:
     if project is None or not actor.is_tenant_admin:
         return None
     people = Membership.objects.filter(project=project, user__is_active=True).count()
-    return Question(
+    return Confirmation(
         title=f"Close {project.name}?",
         lost=(
             f"{people} {'person' if people == 1 else 'people'} can't book in it any more.",

@@ -20,17 +20,17 @@ from django.utils.functional import SimpleLazyObject
 from tenants.access import account_of, client_address
 from tenants.models import Proof, User
 from tenants.services.sessions import (
-    SEEN_EVERY,
-    SessionHeld,
+    LAST_SEEN_INTERVAL,
+    SessionContent,
+    SessionOrigin,
     SessionRow,
-    SessionSeen,
     session_digest,
     session_drop,
     session_find,
-    session_seen,
     session_sign_in,
     session_start,
     session_update,
+    session_use_note,
     sessions_of,
     sessions_sweep,
 )
@@ -113,7 +113,7 @@ class SessionStore(SessionBase):
             self.create()
             return
         data = self._get_session(no_load=must_create)
-        held = SessionHeld(data=self.encode(data), expires=self.get_expiry_date())
+        held = SessionContent(data=self.encode(data), expires=self.get_expiry_date())
         if must_create:
             self.seen = self.person = None
             if not session_start(self.session_key, held, now=timezone.now()):
@@ -165,19 +165,19 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return response
         now = timezone.now()
         seen = getattr(session, "seen", None)
-        if seen is None or seen <= now - SEEN_EVERY:
+        if seen is None or seen <= now - LAST_SEEN_INTERVAL:
             try:
-                session_seen(key, seen_of(request), now=now)
+                session_use_note(key, session_use_of(request), now=now)
             except (OperationalError, InterfaceError):
                 # The answer stands; the next request notes it.
                 return response
         return response
 
 
-def seen_of(request: HttpRequest) -> SessionSeen:
+def session_use_of(request: HttpRequest) -> SessionOrigin:
     """From where a request comes, in words for its person."""
     device = device_words(request.headers.get("User-Agent", ""))
-    return SessionSeen(device, client_address(request.META) or None)
+    return SessionOrigin(device, client_address(request.META) or None)
 
 
 class AuthenticationMiddleware(DjangoAuthenticationMiddleware):

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
 from tenants.models import ApiToken, User
-from tenants.platform.acts import act_run, id_read
-from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused
+from tenants.platform.form_actions import form_action_run, id_read
 from tenants.queries import tokens_of
 from tenants.services import (
     token_create,
@@ -39,7 +39,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         if (question := _question(actor, request.POST)) is not None:
             return confirm_page(request, question)
-        refusal = act_run(
+        refusal = form_action_run(
             request,
             {
                 "zone": lambda form: _zone(actor, form),
@@ -105,9 +105,9 @@ def _revoke_all(actor: Actor) -> str:
     return f"Revoked: {ended} token{'' if ended == 1 else 's'}."
 
 
-def _question(actor: Actor, form: QueryDict) -> Question | None:
+def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
     """Before tokens are revoked; None for what is refused anyway."""
-    if form.get("act") not in ("revoke", "revoke-all") or SURE in form:
+    if form.get("act") not in ("revoke", "revoke-all") or CONFIRMED_FIELD in form:
         return None
     is_all = form.get("act") == "revoke-all"
     now = timezone.now()
@@ -122,7 +122,7 @@ def _question(actor: Actor, form: QueryDict) -> Question | None:
     if not ended:
         return None
     one = ended[0].name if len(ended) == 1 else f"{len(ended)} tokens"
-    return Question(
+    return Confirmation(
         title=f"Revoke {one}?",
         lost=(
             *(f"{token.name}: {_last_used(token)}" for token in ended[:MOST_NAMED]),

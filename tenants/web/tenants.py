@@ -6,9 +6,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.models import Membership, Role, Tenant, User
-from tenants.platform.acts import act_run, id_read
-from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import missing
+from tenants.platform.form_actions import form_action_run, id_read
 from tenants.queries import admins_invited, tenant_counts, tenants_all
 from tenants.services import (
     NewAccount,
@@ -28,7 +28,7 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST":
         if (question := _question(request.POST)) is not None:
             return confirm_page(request, question)
-        refusal = act_run(
+        refusal = form_action_run(
             request,
             {
                 "create": lambda form: _create(operator, form),
@@ -92,13 +92,13 @@ def _admin(operator: User, form: QueryDict) -> str:
     return f"{invitation.invitee} is invited to be an admin of {tenant.name}, and says yes or no."
 
 
-def _question(form: QueryDict) -> Question | None:
+def _question(form: QueryDict) -> Confirmation | None:
     """Before a tenant is closed."""
-    if form.get("act") != "close" or SURE in form:
+    if form.get("act") != "close" or CONFIRMED_FIELD in form:
         return None
     tenant = _tenant(form)
     counts = tenant_counts(tenant.id, timezone.now())
-    return Question(
+    return Confirmation(
         title=f"Close {tenant.name}?",
         lost=(
             f"{_count(counts.people, 'person', 'people')} can't open it any more, nor read it.",

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from tenants.access import Actor
 from tenants.models import Tier, User
-from tenants.platform.acts import act_run
-from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.form_actions import form_action_run
 from tenants.queries import tiers_all
 from tenants.services import (
     TierTerms,
@@ -116,7 +116,7 @@ def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST":
         if (question := _question(request.POST)) is not None:
             return confirm_page(request, question)
-        refusal = act_run(request, {"set": lambda form: _set(operator, form)})
+        refusal = form_action_run(request, {"set": lambda form: _set(operator, form)})
         if refusal is None:
             return redirect("ops-tiers")
     shown = [_shown(tier) for tier in tiers_all()]
@@ -148,9 +148,9 @@ def _set(operator: User, form: QueryDict) -> str:
     return f"{tier.name} is saved. Decisions from now on follow it."
 
 
-def _question(form: QueryDict) -> Question | None:
+def _question(form: QueryDict) -> Confirmation | None:
     """Before a tier gets other terms; None for a new one, and for what is refused anyway."""
-    if form.get("act") != "set" or SURE in form or "is_new" in form:
+    if form.get("act") != "set" or CONFIRMED_FIELD in form or "is_new" in form:
         return None
     try:
         changes = tier_changes(form.get("slug", ""), _terms(form))
@@ -159,7 +159,7 @@ def _question(form: QueryDict) -> Question | None:
     if not changes:
         return None
     count = f"{len(changes)} term{'' if len(changes) == 1 else 's'}"
-    return Question(
+    return Confirmation(
         title=f"Change {count} of {form.get('name', '').strip()}?",
         lost=(
             *(

@@ -236,7 +236,7 @@ def a_rig(
             suspender=suspender(hardware),
             pause_signal=signal.SIGUSR1,
             slices=guard,
-            room_mb=guard.room_mb if guard is not None else lambda booking: None,
+            available_mb=guard.available_mb if guard is not None else lambda booking: None,
         )
         agent = Agent(node, Clock(wall=wall, steady=steady))
         yield Rig(hardware, simulated, agent, node, wall, steady, sent, programs)

@@ -10,7 +10,7 @@ import pytest
 from allocation import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.ports.link import Connected
-from allocation.agent.simulated.owners import SimulatedOwners
+from allocation.agent.simulated.owners import SimulatedUsers
 from tests.agent.builders import (
     HOUR,
     KEY,
@@ -254,7 +254,7 @@ def test_after_redis_was_away_inventory_and_report_are_said_again(rig: Rig) -> N
 
 
 def test_telemetry_names_the_allocation_and_leaves_out_what_is_unknown(tmp_path: Path) -> None:
-    with a_rig(tmp_path, owners=lambda hardware: (SimulatedOwners(hardware),)) as rig:
+    with a_rig(tmp_path, owners=lambda hardware: (SimulatedUsers(hardware),)) as rig:
         rig.desire(a_document({rig.gpu: [a_slice()], rig.hardware.gpus[1].uuid: [a_whole()]}))
         rig.later(30)
         rig.later(30)
@@ -272,7 +272,7 @@ def test_telemetry_names_the_allocation_and_leaves_out_what_is_unknown(tmp_path:
 def test_of_too_many_readings_those_of_bookings_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "SAMPLES_MOST", 1)
+    monkeypatch.setattr(wire, "SAMPLES_MAX", 1)
     with a_rig(tmp_path) as rig:
         rig.desire(a_document({rig.hardware.gpus[1].uuid: [a_whole()]}))
         rig.later(30)
@@ -285,12 +285,12 @@ def test_of_too_many_readings_those_of_bookings_are_told(
 def test_the_largest_telemetry_fits_a_message_many_times() -> None:
     values: dict[str, Any] = {field.name: 1 << 40 for field in dataclasses.fields(wire.Sample)}
     full = wire.Sample(**{**values, "gpu": "GPU-" + "f" * 36, "allocation": "f" * 32})
-    telemetry = wire.Telemetry(sent_at=NOW, samples=(full,) * wire.SAMPLES_MOST)
+    telemetry = wire.Telemetry(sent_at=NOW, samples=(full,) * wire.SAMPLES_MAX)
     assert len(wire.seal(telemetry, key=KEY, key_version=1).body) < wire.MAX_BYTES / 4
 
 
 def test_simulated_people_start_programs_and_leave_when_asked(tmp_path: Path) -> None:
-    with a_rig(tmp_path, owners=lambda hardware: (SimulatedOwners(hardware),)) as rig:
+    with a_rig(tmp_path, owners=lambda hardware: (SimulatedUsers(hardware),)) as rig:
         rig.desire(a_document({rig.gpu: [a_whole(ends=NOW + 60)]}))
         rig.later(30)
         assert rig.node.port.truth(rig.gpu).processes == 1
@@ -300,7 +300,7 @@ def test_simulated_people_start_programs_and_leave_when_asked(tmp_path: Path) ->
 
 
 def test_a_program_that_was_about_to_start_does_not_outlive_its_booking(tmp_path: Path) -> None:
-    with a_rig(tmp_path, owners=lambda hardware: (SimulatedOwners(hardware),)) as rig:
+    with a_rig(tmp_path, owners=lambda hardware: (SimulatedUsers(hardware),)) as rig:
         rig.desire(a_document({rig.gpu: [a_whole(ends=NOW + 1)]}))
         rig.later(1)
         rig.later(60)

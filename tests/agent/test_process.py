@@ -16,10 +16,10 @@ import redis
 
 from allocation import wire
 from allocation.services.nodes.redis_accounts import (
-    link_open,
-    link_password,
-    link_replace,
-    link_url,
+    account_password,
+    account_url,
+    agent_account_open,
+    agent_account_replace,
 )
 from tests.agent.builders import HOUR, NODE, a_document, a_slice, a_whole, noticed
 from tests.agent.processes import Portal, Process
@@ -28,11 +28,11 @@ from tests.servers.waiting import wait_until
 
 @pytest.fixture
 def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
-    password, digest = link_password()
-    link_open(NODE, digest)
-    found = Portal(redis_client, link_url(NODE, password), digest)
+    password, digest = account_password()
+    agent_account_open(NODE, digest)
+    found = Portal(redis_client, account_url(NODE, password), digest)
     yield found
-    link_replace(NODE, None)
+    agent_account_replace(NODE, None)
     found.close()
 
 
@@ -238,11 +238,11 @@ def test_bookings_end_on_time_while_redis_is_away_and_that_is_told_afterwards(
     seen(lambda: portal.states() == {"w1": "ready"})
     folder = agent.state / "bookings" / "biology.BK-7"
 
-    link_replace(NODE, None)
+    agent_account_replace(NODE, None)
     seen(lambda: not folder.exists())
     assert booked.ends <= time.time() < booked.ends + 2
     assert portal.states() == {"w1": "ready"}
-    link_open(NODE, portal.digest)
+    agent_account_open(NODE, portal.digest)
     seen(lambda: portal.states() == {"w1": "empty"})
     since = portal.reports()[-1].allocations[0].since
     assert since - booked.ends <= 1

@@ -12,7 +12,7 @@ import pytest
 from allocation import wire
 from allocation.agent import run
 from allocation.agent.owner.booking_files import Bookings
-from allocation.agent.owner.shares import Part, Place, parts_of
+from allocation.agent.owner.shares import Part, Place, active_bookings
 from tests.agent.builders import NODE, NOW, a_document, a_whole, cases
 from tests.agent.ports.test_hand_over import GANG, NAME
 
@@ -149,7 +149,7 @@ def test_the_same_line_on_every_node_starts_a_gang_with_all_its_ranks(tmp_path: 
         mine = [a_whole(f"{node}-{n}", starts=0, ends=4_000_000_000) for n in (1, 2)]
         document = a_document({f"GPU-{n}": [mine[n - 1]] for n in (1, 2)}, gangs=(gang,), node=node)
         given = {each.id: f"GPU-{node}-{n}" for n, each in enumerate(mine)}
-        parts = parts_of(document, given, NOW, Place(node, state / "bookings"))
+        parts = active_bookings(document, given, NOW, Place(node, state / "bookings"))
         Bookings(state / "bookings").sync(parts)
         program = "echo $RANK of $WORLD_SIZE at $MASTER_ADDR $MASTER_PORT on $CUDA_VISIBLE_DEVICES"
         done = ran(state, NAME, "--", torchrun, "sh", "-c", program)

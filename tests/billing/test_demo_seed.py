@@ -15,11 +15,11 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from allocation.models import (
     Allocation,
-    Blackout,
     Booking,
     BookingEvent,
     Decision,
     GpuEvent,
+    Maintenance,
     Node,
     Occupancy,
     Pause,
@@ -30,9 +30,9 @@ from allocation.rules.ask import AskDocument, parse_ask
 from allocation.rules.states import State
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import ledger_check, reference_totals
-from portal.demo import past as seed_past
+from portal.demo import history as seed_past
 from portal.demo.nodes import inventory_of
-from portal.demo.people import keys_write
+from portal.demo.people import credentials_write
 from portal.demo.site import seed
 from portal.local import AGENTS
 from portal.storage.audit_sources import SOURCES
@@ -147,7 +147,7 @@ def test_there_is_one_of_each_rarer_thing() -> None:
     assert asked.filter(tier__pausable=True, tier__replace_on_lost=True).count() == 1
     series = Series.objects.get()
     assert (series.bookings.count(), series.failed) == (4, [])
-    maintenance = Blackout.objects.get(ends__gt=NOW)
+    maintenance = Maintenance.objects.get(ends__gt=NOW)
     assert timedelta(days=1) < maintenance.starts - NOW < timedelta(days=2)
     in_the_way = Allocation.objects.filter(
         gpu__node=maintenance.node, period__overlap=(maintenance.starts, maintenance.ends)
@@ -296,10 +296,10 @@ def test_a_lost_or_broken_file_is_written_again(keys: Path) -> None:
     run(keys)
     for content in ("", "{", "[]"):
         keys.write_text(content)
-        keys_write(keys, "http://127.0.0.1:8000", NOW)
+        credentials_write(keys, "http://127.0.0.1:8000", NOW)
         assert set(json.loads(keys.read_text())["tokens"]) == PARTS
     keys.unlink()
-    keys_write(keys, "http://127.0.0.1:8000", NOW)
+    credentials_write(keys, "http://127.0.0.1:8000", NOW)
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600
 
 

@@ -9,9 +9,15 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from billing.models import Account, Budget, Transfer
-from billing.queries import BudgetEffect, budget_effect, ledger_check, reference_totals
+from billing.queries import BudgetFigures, budget_figures, ledger_check, reference_totals
 from billing.rules import Period
-from billing.services import HoldWish, hold_release, hold_settle, hold_settle_part, holds_move
+from billing.services import (
+    HoldRequest,
+    hold_release,
+    hold_settle,
+    hold_settle_partially,
+    holds_move,
+)
 from tenants.models import AuditEntry, Project
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
@@ -35,8 +41,8 @@ def _system() -> Iterator[None]:
         yield
 
 
-def figures(project: Project, at: datetime = NOW) -> BudgetEffect:
-    effect = budget_effect(project_id=project.id, at=at)
+def figures(project: Project, at: datetime = NOW) -> BudgetFigures:
+    effect = budget_figures(project_id=project.id, at=at)
     assert effect is not None
     return effect
 
@@ -47,7 +53,7 @@ def settle(hold: Hold, amount: str) -> Decimal:
     )
 
 
-def shown(effect: BudgetEffect) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+def shown(effect: BudgetFigures) -> tuple[Decimal, Decimal, Decimal, Decimal]:
     return effect.amount, effect.spent, effect.held, effect.left
 
 
@@ -121,7 +127,7 @@ def move(hold: Hold, starts: datetime, ends: datetime) -> bool:
     stays = holds_move(
         tenant_id=hold.project.tenant_id,
         project_id=hold.project.id,
-        wishes=[HoldWish(hold.reference, Decimal(18), starts, ends)],
+        requests=[HoldRequest(hold.reference, Decimal(18), starts, ends)],
         now=NOW,
     )
     return not stays
@@ -339,12 +345,12 @@ def test_a_budget_of_another_tenant_can_not_be_held_from() -> None:
 def test_november_is_over_at_midnight_utc() -> None:
     project = a_project()
     a_budget(project, "100", NOVEMBER)
-    assert budget_effect(project_id=project.id, at=datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC))
-    assert budget_effect(project_id=project.id, at=datetime(2026, 12, 1, tzinfo=UTC)) is None
+    assert budget_figures(project_id=project.id, at=datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC))
+    assert budget_figures(project_id=project.id, at=datetime(2026, 12, 1, tzinfo=UTC)) is None
 
 
 def part(hold: Hold, amount: str, keep: str) -> tuple[Decimal, Decimal]:
-    return hold_settle_part(
+    return hold_settle_partially(
         tenant_id=hold.project.tenant_id,
         reference=hold.reference,
         amount=Decimal(amount),

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from billing.models import Budget, PriceBook
-from billing.queries import budget_effect
+from billing.queries import budget_figures
 from billing.rules import Period, month_of
 from billing.services import budget_set, price_book_publish
 from tenants.models import Project, Role, Tenant
@@ -66,7 +66,7 @@ def a_form(project: Project, amount: str, warn_percent: str = "80") -> dict[str,
 
 def amount_of(project: Project) -> Decimal | None:
     with as_system():
-        effect = budget_effect(project_id=project.id, at=timezone.now())
+        effect = budget_figures(project_id=project.id, at=timezone.now())
     return effect.amount if effect else None
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from billing.models import PriceBook
-from billing.queries import price_at, price_of, prices_now
+from billing.queries import current_prices, price_at, price_of
 from billing.services import price_book_publish
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
@@ -33,7 +33,7 @@ def test_a_version_counts_from_its_date_until_the_next() -> None:
     after = price_of(gpu_class="h100", tier="spot", now=later)
     assert (before.version, before.per_gpu_hour) == (1, Decimal("1.68"))
     assert (after.version, after.per_gpu_hour) == (2, Decimal("3.36"))
-    assert prices_now(NOW)["l40s", "standard"].per_gpu_hour == Decimal("1.05")
+    assert current_prices(NOW)["l40s", "standard"].per_gpu_hour == Decimal("1.05")
 
 
 @pytest.mark.parametrize(("gpu_class", "tier"), [("h100", "gold"), ("b200", "spot")])
@@ -52,7 +52,7 @@ def test_a_version_that_is_no_longer_in_force_keeps_its_prices() -> None:
 
 
 def test_without_any_book_there_is_no_price() -> None:
-    assert prices_now(NOW) == {}
+    assert current_prices(NOW) == {}
     with pytest.raises(Refused, match="no_price"):
         price_of(gpu_class="h100", tier="spot", now=NOW)
 

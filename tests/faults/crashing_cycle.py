@@ -16,21 +16,21 @@ import django
 POINTS = {
     "before the plan is written": ("allocation.services.decide.cycle", "plan_apply", 1),
     "in the middle of writing it": ("allocation.services.runs.transition", "_write", 1),
-    "before its history is written": ("allocation.services.runs.transition", "lines_add", 1),
+    "before its history is written": ("allocation.services.runs.transition", "events_add", 1),
     "after it is committed": ("allocation.services.decide.cycle", "starts_due", 1),
-    "in the middle of starts": ("allocation.services.runs.starts", "_begin", 1),
-    "when starts are nearly written": ("allocation.services.runs.starts", "bookings_change", 1),
+    "in the middle of starts": ("allocation.services.runs.start", "_begin", 1),
+    "when starts are nearly written": ("allocation.services.runs.start", "bookings_change", 1),
     "before nodes are told": ("allocation.services.decide.cycle", "publish_due", 1),
     "while a node is told": ("allocation.wire", "seal", 1),
 }
 # Where it dies if it moves something.
 OF_MOVES = {
-    "when the old places are left": ("allocation.services.decide.plans", "rows_write", 1),
-    "when the new places are taken": ("allocation.services.decide.plans", "move_tell", 1),
+    "when the old places are left": ("allocation.services.decide.plans", "allocations_write", 1),
+    "when the new places are taken": ("allocation.services.decide.plans", "move_record", 1),
     "when the move is committed": ("allocation.services.decide.cycle", "starts_due", 1),
 }
 # Where it dies if it ends something.
-OF_ENDS = {"in the middle of an end": ("allocation.services.runs.lifecycle", "nodes_bump", 1)}
+OF_ENDS = {"in the middle of an end": ("allocation.services.runs.end", "nodes_bump", 1)}
 
 
 def dying(

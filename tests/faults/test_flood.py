@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from allocation.models import Node, SolverState
-from allocation.services.nodes.redis_accounts import links_ensure
+from allocation.services.nodes.redis_accounts import agent_accounts_ensure
 from portal.launch.processes import Program, start, stop
-from tests.bench.live.agents import Talker
-from tests.bench.live.flood import Voices, account, flood, peak_mb
+from tests.bench.live.agents import SimulatedSender
+from tests.bench.live.flood import ReportSenders, account, flood, peak_mb
 from tests.bench.live.inside import nodes_add
 from tests.bench.machine import spread
 from tests.builders_allocation import a_model
@@ -40,11 +40,13 @@ def test_a_flood_ends_with_its_node_and_the_others_do_not_notice(
 ) -> None:
     a_model(enrolled=False)
     with as_system():
-        links_ensure()
+        agent_accounts_ensure()
         members = nodes_add("flood", 6, 1)
         bad, epoch = members[0].name, SolverState.objects.get(id=1).epoch
         url = account(bad)
-    voices = Voices([Talker(member, epoch) for member in members[1:]], real_db.agents_access.url)
+    voices = ReportSenders(
+        [SimulatedSender(member, epoch) for member in members[1:]], real_db.agents_access.url
+    )
     with voices.speaking():
         before = peak_mb(reader)
         taken = flood(url, bad, MEGABYTES)

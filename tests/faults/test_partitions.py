@@ -13,7 +13,7 @@ from django.utils import timezone
 from allocation.models import Booking, GpuEvent, Node
 from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.stalls import stalls_tell
+from allocation.services.runs.slow_starts import slow_starts_notify
 from tests.builders_allocation import an_ask
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.test_site_killed import SECONDS, Site, is_enrolled
@@ -149,7 +149,7 @@ def test_an_agent_that_stands_still_makes_nobody_active_or_charged(site: CutSite
             assert (row.state, row.ready_at, row.charged) == ("starting", None, None)
             # Its owner and the operator are told when it has taken too long, once.
             late = site.now() + timedelta(seconds=NodePolicy().start_slow)
-            assert (stalls_tell(late), stalls_tell(late)) == (1, 0)
+            assert (slow_starts_notify(late), slow_starts_notify(late)) == (1, 0)
             said = Booking.objects.get(id=booking.id).reasons[0]
             assert said["rule"] == "R86"
             assert "does not answer" in said["sentence"]

@@ -14,10 +14,10 @@ import pytest
 from allocation import wire
 from allocation.models import Allocation, BookingEvent, Decision, Gpu
 from allocation.services.bookings.bookings import booking_release, booking_request
-from allocation.services.decide.cycle import CYCLE_LOCK, cycle_run, silent_turn_end
+from allocation.services.decide.cycle import CYCLE_LOCK, cycle_run, stalled_turn_end
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.runs.lifecycle import nodes_bump
+from allocation.services.runs.end import nodes_bump
 from tests.builders_allocation import NOW, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
 from tests.faults.crashing_cycle import OF_MOVES, POINTS
 from tests.roles import as_system
@@ -139,7 +139,7 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
 ) -> None:
     """SIGSTOP, and the connection stays open: outside a transaction, in one, and while it writes to
     the agents' server, where no transaction keeps a late word out."""
-    monkeypatch.setattr("allocation.services.decide.cycle.SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("allocation.services.decide.cycle.STALLED_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
@@ -180,5 +180,5 @@ def test_a_turn_that_computes_is_left_alone(real_db: Servers) -> None:
     with psycopg.connect(real_db.dsn("portal_system"), autocommit=True) as turn, as_system():
         turn.execute("SELECT pg_advisory_lock(%s)", [CYCLE_LOCK])
         assert cycle_run(NOW).outcome == "busy"
-        assert not silent_turn_end()
+        assert not stalled_turn_end()
         assert turn.execute("SELECT 1").fetchone() == (1,)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import allocation.solver
-from allocation.solver import Availability, Plan, Policy, Question, Quote, Snapshot
+from allocation.solver import Availability, Plan, Policy, Quote, QuoteRequest, Snapshot
 from allocation.solver.cycle.compaction import Proposal, propose
 from tests.golden.documents import Kind
 
@@ -27,7 +27,7 @@ class Asked:
     kind: Kind
     snapshot: Snapshot
     policy: Policy
-    question: Question | None = None
+    question: QuoteRequest | None = None
 
 
 @dataclass(eq=False)
@@ -59,7 +59,9 @@ class Recorder:
             really_lay(site, snapshot, policy)
 
         @wraps(really_quote)
-        def quote(site: Availability, question: Question, *, only_as_asked: bool = False) -> Quote:
+        def quote(
+            site: Availability, question: QuoteRequest, *, only_as_asked: bool = False
+        ) -> Quote:
             if not only_as_asked:
                 self.note(Asked("quote", *sites[id(site)], question))
             return really_quote(site, question, only_as_asked=only_as_asked)

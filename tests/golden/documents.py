@@ -20,7 +20,7 @@ from allocation.solver import (
     Availability,
     Plan,
     Policy,
-    Question,
+    QuoteRequest,
     Snapshot,
     decode,
     encode,
@@ -43,7 +43,7 @@ class Golden:
     snapshot: bytes
     policy: Policy
     answer: Any
-    question: Question | None = None
+    question: QuoteRequest | None = None
 
     @cached_property
     def site(self) -> Snapshot:
@@ -60,7 +60,7 @@ class Golden:
         if self.kind == "plan":
             return json.loads(encode(solve(self.site, self.policy)))
         if self.kind == "quote":
-            question = cast(Question, self.question)
+            question = cast(QuoteRequest, self.question)
             return plain(Availability(self.site, self.policy).quote(question))
         return plain(propose(self.site, solve(self.site, self.policy), self.policy))
 
@@ -143,14 +143,14 @@ def plain(value: object) -> Any:  # noqa: ANN401  JSON
     raise TypeError(f"{type(value)} has no place in a golden")
 
 
-def _question_plain(question: Question | None) -> Any:  # noqa: ANN401  JSON
+def _question_plain(question: QuoteRequest | None) -> Any:  # noqa: ANN401  JSON
     if question is None:
         return None
     ask = json.loads(encode(cast(Any, question.ask)))
     return plain(question) | {"ask": ask}
 
 
-def _question_read(document: Any) -> Question | None:  # noqa: ANN401  JSON
+def _question_read(document: Any) -> QuoteRequest | None:  # noqa: ANN401  JSON
     if document is None:
         return None
     mappings = {
@@ -159,7 +159,7 @@ def _question_read(document: Any) -> Question | None:  # noqa: ANN401  JSON
         "risks": {tuple(key): risk for key, risk in document["risks"]},
     }
     ask = decode(cast(Any, Ask), canonical(document["ask"]))
-    return Question(**(document | mappings | {"ask": ask}))
+    return QuoteRequest(**(document | mappings | {"ask": ask}))
 
 
 def _lines(value: Any, indent: str = "", key: str = "", end: str = "") -> Iterator[str]:  # noqa: ANN401  JSON

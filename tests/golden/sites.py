@@ -7,15 +7,15 @@ from allocation.solver import (
     UNITS_PER_GPU,
     Ask,
     Availability,
-    Blackout,
     Cap,
     Extension,
     Gpu,
     Held,
     Host,
+    Maintenance,
     Order,
     Policy,
-    Question,
+    QuoteRequest,
     Relocation,
     Request,
     Snapshot,
@@ -97,7 +97,7 @@ def repeated_maintenance() -> Snapshot:
     fleet = sum((gpus(2, node=f"n{number}", rack="r1") for number in range(3)), ())
     dates = [week * 7 * DAY + 18 * HOUR for week in range(4)]
     away = tuple(
-        Blackout(gpu.id, NOON + at, NOON + at + 4 * HOUR)
+        Maintenance(gpu.id, NOON + at, NOON + at + 4 * HOUR)
         for at in dates
         for gpu in fleet
         if gpu.node != "n2"
@@ -201,7 +201,7 @@ def two_orders() -> Snapshot:
 def cheapest_quote() -> None:
     """Asks for the cheapest way to do work of somebody who has a share already."""
     site = crowded()
-    question = Question(
+    question = QuoteRequest(
         ask=an_ask(2, "a100", "h100"),
         duration=5_000,
         earliest=NOON,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from allocation.reasons.catalogue import BY_CODE, FACTS, TEXTS
-from allocation.solver import Plan, Policy, Question, Snapshot, encode
+from allocation.solver import Plan, Policy, QuoteRequest, Snapshot, encode
 from allocation.words.reasons import stored_sentence
 from tests.golden.documents import (
     FOLDER,
@@ -105,7 +105,7 @@ def test_every_field_of_an_input_and_of_an_answer_has_different_values_somewhere
     same = sorted(name for name, found in values.items() if len(found) < 2)
     assert same == sorted(FIELDS_LEFT_OUT), "\n".join(same)
     assert {name.split(".")[0] for name in values} >= {
-        kind.__name__ for kind in (Snapshot, Policy, Question, Plan)
+        kind.__name__ for kind in (Snapshot, Policy, QuoteRequest, Plan)
     }
     assert {golden.kind for golden in map(read, NAMES)} == {"plan", "quote", "proposals"}
 

@@ -49,7 +49,7 @@ class Game:
         price = Decimal(draw.randrange(1, 20_000)) / 10_000
         self.money = Account(price, Decimal(0))
         self.money.held = self.most = self.money.cost(60 * self.left)
-        self.before, self.is_over = charging.Before(), False
+        self.before, self.is_over = charging.EarlierRuns(), False
         while not self.is_over:
             self._run()
 
@@ -100,7 +100,7 @@ class Game:
 
     def _no_show(self) -> None:
         rest = int((self.ends - self.at) / MINUTE)
-        is_first = self.before == charging.Before() and not self.money.charged
+        is_first = self.before == charging.EarlierRuns() and not self.money.charged
         share = self.rng.choice((0, 20, 50, 100)) if is_first else 0
         fee = charging.no_show_fee(60 * rest, share)
         self.oracle.over()
@@ -136,7 +136,7 @@ class Game:
 
     def _counted(self, seconds: int) -> None:
         was = self.before
-        self.before = charging.Before(was.uncharged + seconds, was.redo, was.credited)
+        self.before = charging.EarlierRuns(was.uncharged + seconds, was.redo, was.credited)
 
     def _own_pause(self) -> bool | None:
         return self._pause(own=True)
@@ -188,7 +188,7 @@ class Game:
         self.oracle.cut(self.left)
         assert bill.remaining == 60 * self.left, self.story
         self.money.settle(bill.charged, bill.remaining)
-        self.before = charging.Before(0, bill.redo, bill.credited)
+        self.before = charging.EarlierRuns(0, bill.redo, bill.credited)
         self._wait()
 
     def _wait(self) -> None:

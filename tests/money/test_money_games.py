@@ -55,11 +55,11 @@ def _window_grows(run: charging.Run, **facts: Facts) -> charging.PauseBill:
     return _bill(run, **{**facts, "is_fixed": False})
 
 
-def _waiting_is_free(run: int, before: charging.Before, rest: int) -> int:
+def _waiting_is_free(run: int, before: charging.EarlierRuns, rest: int) -> int:
     return _end(run, dataclasses.replace(before, uncharged=0), rest)
 
 
-def _given_up_keeps_the_credit(run: int, before: charging.Before, rest: int) -> int:
+def _given_up_keeps_the_credit(run: int, before: charging.EarlierRuns, rest: int) -> int:
     return _end(run, before, 0)
 
 

@@ -12,7 +12,7 @@ from allocation import wire
 from allocation.models import Booking, Gpu, GpuEvent
 from allocation.rules.states import TERMINAL, State
 from allocation.services.bookings.bookings import booking_cancel, booking_extend, booking_release
-from allocation.services.runs.healing import Because, run_break
+from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.runs.pause_choices import booking_saved
 from billing.services import price_book_publish
 from tenants.models import Tier
@@ -122,7 +122,7 @@ class Game:
         if booking.state != State.ACTIVE:
             return
         with as_system():
-            run_break(booking.id, Because("R62", "It had an error."), self.plant.now)
+            run_interrupt(booking.id, Interruption("R62", "It had an error."), self.plant.now)
         self.oracle.broke()
         self._settles()
 
@@ -237,7 +237,7 @@ def test_hardware_that_broke_an_earlier_run_makes_the_next_ones_pause_no_cheaper
     plant.round()
     plant.later(5 * MINUTE)
     with as_system():
-        run_break(booking.id, Because("R62", "It had an error."), plant.now)
+        run_interrupt(booking.id, Interruption("R62", "It had an error."), plant.now)
     plant.round()
     assert fresh(booking).ready_at == fresh(booking).hardware_lost_at == plant.now
     plant.later(20 * MINUTE)

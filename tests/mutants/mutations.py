@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutations.toml")
 
 
-class NotOnce(Exception):
+class AmbiguousMutation(Exception):
     """A text or a test of the list is missing, or is there more than once."""
 
 
@@ -34,7 +34,9 @@ class Mutation:
         found = [(path, text.count(self.find)) for path, text in _sources(root / self.package)]
         files = [path for path, times in found if times]
         if sum(times for _, times in found) != 1:
-            raise NotOnce(f"{self.find!r} is {len(files)} times in {self.package}: {self.about}")
+            raise AmbiguousMutation(
+                f"{self.find!r} is {len(files)} times in {self.package}: {self.about}"
+            )
         return files[0]
 
     def node_ids(self, root: Path = ROOT) -> list[str]:
@@ -59,7 +61,7 @@ def node_id_of(name: str, root: Path = ROOT) -> str:
         if not stem or f"/{stem}.py::" in node_id
     ]
     if len(found) != 1:
-        raise NotOnce(f"{len(found)} tests are named {name}")
+        raise AmbiguousMutation(f"{len(found)} tests are named {name}")
     return found[0] + (f"[{parameter}" if parameter else "")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutations import ROOT, Mutation, NotOnce, mutations
+from tests.mutants.mutations import ROOT, AmbiguousMutation, Mutation, mutations
 
 MUTATIONS = mutations()
 PACKAGES = {
@@ -42,6 +42,6 @@ def test_a_text_that_is_gone_or_there_twice_is_refused(tmp_path: Path) -> None:
     (package / "one.py").write_text("a = 1\nb = 1\nc = 2\n")
     assert Mutation("", "package", "= 2", "= 3", ()).file(tmp_path) == package / "one.py"
     for text in ("= 1", "= 4"):
-        with pytest.raises(NotOnce):
+        with pytest.raises(AmbiguousMutation):
             Mutation("", "package", text, "", ()).file(tmp_path)
     assert ROOT.joinpath("tests").is_dir()

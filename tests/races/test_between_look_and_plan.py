@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 from django.db import IntegrityError, connection
 
-from allocation.models import Booking, Decision, Gpu, SolverState, Tally
+from allocation.models import Booking, Decision, EventCounter, Gpu, SolverState
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide import apply_assignments, cycle
 from allocation.services.decide.cycle import cycle_run
@@ -71,7 +71,7 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
 
 def counted() -> Counter[str]:
     with as_system():
-        rows = Tally.objects.exclude(name__startswith="cycle_").values_list("name", "count")
+        rows = EventCounter.objects.exclude(name__startswith="cycle_").values_list("name", "count")
         return Counter(dict(rows))
 
 
@@ -131,14 +131,14 @@ def test_one_that_can_never_be_written_keeps_nobody_else_from_being_decided(
     lab: Lab, neighbour: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = requested(lab), requested(neighbour)
-    really = apply_assignments._given
+    really = apply_assignments._change_of
 
     def broken(booking: Booking, assign: Assign, *rest: object) -> object:
         if booking.id == bad.id:
             raise IntegrityError("a constraint that nobody thought of")
         return really(booking, assign, *rest)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr(apply_assignments, "_given", broken)
+    monkeypatch.setattr(apply_assignments, "_change_of", broken)
     for _ in range(2):
         more = requested(neighbour, hours=1)
         with as_system():
@@ -146,7 +146,7 @@ def test_one_that_can_never_be_written_keeps_nobody_else_from_being_decided(
         assert state_of(more) == "starting"
     assert (state_of(bad), state_of(good)) == ("requested", "starting")
     with as_system():
-        assert SolverState.objects.get().withheld_turns == 2
+        assert SolverState.objects.get().withheld_cycles == 2
 
 
 def test_who_acts_while_a_turn_holds_all_waits_and_the_turn_lands(
@@ -154,7 +154,7 @@ def test_who_acts_while_a_turn_holds_all_waits_and_the_turn_lands(
 ) -> None:
     booking = requested(lab)
     with as_system():
-        SolverState.objects.update(withheld_turns=1)
+        SolverState.objects.update(withheld_cycles=1)
     done, backend = Event(), list[int]()
 
     def cancel() -> None:
@@ -180,7 +180,7 @@ def test_who_acts_while_a_turn_holds_all_waits_and_the_turn_lands(
     assert state_of(booking) in ("cancelled", "ending")
     assert not counted()
     with as_system():
-        assert SolverState.objects.get().withheld_turns == 0
+        assert SolverState.objects.get().withheld_cycles == 0
         assert Decision.objects.count() == 1
 
 

@@ -12,7 +12,7 @@ from allocation.services.bookings.bookings import booking_cancel, booking_releas
 from allocation.services.decide import cycle
 from allocation.services.decide.cycle import CycleResult, cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.lifecycle import allocation_empty
+from allocation.services.runs.end import allocation_empty
 from allocation.solver import Plan
 from billing.models import Transfer
 from tenants.platform.wall import tenant_tx

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from allocation.models import Booking, Node
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.replace import node_replace
+from allocation.services.runs.lost_runs import node_bookings_requeue
 from tests.builders_allocation import a_lab, a_model, a_policy, a_price_book
 from tests.races.together import apart, at_once
 from tests.roles import as_system
@@ -52,7 +52,7 @@ def test_a_heartbeat_that_is_just_being_taken_is_waited_for(plant: Plant, real_d
             assert go.wait(30)
 
     def replaced() -> int:
-        return node_replace(node_id=node.id, seq=node.heartbeat_seq, now=plant.now)
+        return node_bookings_requeue(node_id=node.id, seq=node.heartbeat_seq, now=plant.now)
 
     with (
         ThreadPoolExecutor(2) as pool,
@@ -78,7 +78,7 @@ def test_a_heartbeat_that_is_just_being_taken_is_waited_for(plant: Plant, real_d
 def test_of_several_watchers_one_begins_it_anew(plant: Plant) -> None:
     booking, node = running(plant)
     done = at_once(
-        lambda _: node_replace(node_id=node.id, seq=node.heartbeat_seq, now=plant.now), 4
+        lambda _: node_bookings_requeue(node_id=node.id, seq=node.heartbeat_seq, now=plant.now), 4
     )
     assert sorted(done) == [0, 0, 0, 1]
     assert fresh(booking).replaced == 1

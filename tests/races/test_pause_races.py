@@ -100,8 +100,8 @@ def test_a_notice_a_release_and_an_extension_at_once_leave_everything_whole(lab:
 def no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nobody asked whether the plan is still true, nor the table of steps."""
 
-    monkeypatch.setattr(plans, "parts_gone", lambda *_: {})
-    monkeypatch.setattr(transition, "may_become", lambda *_: True)
+    monkeypatch.setattr(plans, "parts_stale", lambda *_: {})
+    monkeypatch.setattr(transition, "is_transition_allowed", lambda *_: True)
 
 
 def test_of_eight_notices_for_one_booking_one_is_written(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from allocation import wire
 from allocation.models import Gpu, Node
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.publish.publish import publish_due
-from allocation.services.runs.lifecycle import nodes_bump
+from allocation.services.runs.end import nodes_bump
 from tests.builders_allocation import NOW, a_model, a_policy
 from tests.races.together import apart
 from tests.roles import as_system

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from allocation.rules.nodes.diagnosis import Kind, Moment, signature_of
+from allocation.rules.nodes.diagnosis import Kind, Moment, bottleneck_of
 from tests.rings import holds_for
 
 WORK = Moment(60, 60, 60, 70, 80, 30, 30, 100_000, 0)
@@ -31,13 +31,13 @@ def a_window(**values: float | None) -> list[Moment]:
     ],
 )
 def test_each_signature_is_recognised(kind: Kind, values: dict[str, float | None]) -> None:
-    found = signature_of(a_window(**values))
+    found = bottleneck_of(a_window(**values))
     assert found.kind == kind
     assert found.evidence
 
 
 def test_a_sentence_names_the_numbers_it_rests_on() -> None:
-    found = signature_of(a_window(busy_min=8, busy=43, busy_max=78, pcie_kb=7 << 20))
+    found = bottleneck_of(a_window(busy_min=8, busy=43, busy_max=78, pcie_kb=7 << 20))
     assert "70 points" in found.sentence
     assert "7.0 GiB/s" in found.sentence
     assert ("pcie_gib", 7.0) in found.evidence
@@ -48,20 +48,20 @@ UNKNOWN = Moment(60, 0)
 
 
 def test_one_moment_that_was_not_measured_is_enough_to_not_call_it_idle() -> None:
-    assert signature_of([IDLE] * 30).kind == "idle"
-    assert signature_of([IDLE] * 29 + [UNKNOWN]).kind == "unknown"
-    assert signature_of([replace(IDLE, measured=40)] * 30).kind == "unknown"
-    assert signature_of([replace(IDLE, measured=55)] * 30).kind == "unknown"
+    assert bottleneck_of([IDLE] * 30).kind == "idle"
+    assert bottleneck_of([IDLE] * 29 + [UNKNOWN]).kind == "unknown"
+    assert bottleneck_of([replace(IDLE, measured=40)] * 30).kind == "unknown"
+    assert bottleneck_of([replace(IDLE, measured=55)] * 30).kind == "unknown"
 
 
 def test_nothing_and_too_little_say_nothing() -> None:
     for window in ([], [UNKNOWN] * 50, [IDLE] * 9, [WORK] * 15 + [UNKNOWN] * 15):
-        assert signature_of(window).kind == "unknown"
+        assert bottleneck_of(window).kind == "unknown"
 
 
 def test_a_signal_that_was_seldom_measured_does_not_speak_for_all() -> None:
     seldom = [replace(WORK, bandwidth=95, tensor=1)] * 5
-    assert signature_of(seldom + a_window(bandwidth=None, tensor=None)[5:]).kind == "steady"
+    assert bottleneck_of(seldom + a_window(bandwidth=None, tensor=None)[5:]).kind == "steady"
 
 
 percent = st.none() | st.floats(0, 100)
@@ -79,6 +79,6 @@ percent = st.none() | st.floats(0, 100)
     few=100, many=1_000,
 )  # fmt: skip
 def test_idle_is_never_said_of_a_window_with_an_unknown_moment(window: list[Moment]) -> None:
-    found = signature_of(window)
+    found = bottleneck_of(window)
     if found.kind == "idle":
         assert all(m.measured and m.busy is not None and m.busy < 5 for m in window)

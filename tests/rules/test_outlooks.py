@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from allocation.rules.pause_risk import Outcomes, PauseRecord
-from allocation.rules.start_range import FEWEST, StartRange, start_range
+from allocation.rules.start_range import MIN_STARTS, StartRange, start_range
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -50,12 +50,12 @@ def test_a_range_is_what_8_of_10_kept_as_a_part_of_their_lead() -> None:
 
 
 def test_a_range_holds_the_promise_and_begins_no_earlier_than_now() -> None:
-    found = start_range(NOW + HOUR, NOW, [(3_600, -7_200)] * FEWEST)
+    found = start_range(NOW + HOUR, NOW, [(3_600, -7_200)] * MIN_STARTS)
     assert found is not None
     assert (found.earliest, found.latest) == (NOW, NOW + HOUR)
 
 
-@pytest.mark.parametrize("count", [0, FEWEST - 1])
+@pytest.mark.parametrize("count", [0, MIN_STARTS - 1])
 @pytest.mark.parametrize(("lead", "slack"), [(1, 0.5), (8, 2)])
 def test_too_few_to_learn_from_give_an_assumption(count: int, lead: int, slack: float) -> None:
     found = start_range(NOW + lead * HOUR, NOW, [(3_600, 0)] * count)

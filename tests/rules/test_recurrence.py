@@ -8,16 +8,16 @@ import pytest
 from hypothesis import strategies as st
 
 from allocation.errors import AskError
-from allocation.rules.ask import LONGEST_TEXT, Catalogue, parse_ask
+from allocation.rules.ask import MAX_TEXT_LENGTH, Catalogue, parse_ask
 from allocation.rules.ask.when.recurrence_words import recurrence_line, recurrence_words
 from allocation.rules.recurrence import (
     DAYS,
-    LONGEST_RULE,
-    MOST_DATES,
+    MAX_DATES,
+    MAX_RULE_LENGTH,
     Dates,
     Recurrence,
     dates_of,
-    overlaps,
+    dates_overlap,
     recurrence_read,
 )
 from tests.rings import holds_for
@@ -190,7 +190,7 @@ def test_what_is_not_understood_is_refused_and_never_guessed(rule: str, code: st
 
 
 def test_a_series_has_at_most_366_dates_and_at_least_one() -> None:
-    assert len(dates(f"FREQ=DAILY;COUNT={MOST_DATES}", "2026-11-24 09:00").starts) == MOST_DATES
+    assert len(dates(f"FREQ=DAILY;COUNT={MAX_DATES}", "2026-11-24 09:00").starts) == MAX_DATES
     with pytest.raises(AskError, match="at most 366"):
         dates("FREQ=DAILY;UNTIL=20280101", "2026-11-24 09:00")
     with pytest.raises(AskError, match="before its first"):
@@ -199,10 +199,10 @@ def test_a_series_has_at_most_366_dates_and_at_least_one() -> None:
 
 def test_dates_that_overlap_are_seen_to_the_second() -> None:
     starts = dates("FREQ=DAILY;COUNT=3", "2026-11-24 09:00").starts
-    assert not overlaps(starts, 86_400)
-    assert overlaps(starts, 86_401)
+    assert not dates_overlap(starts, 86_400)
+    assert dates_overlap(starts, 86_401)
     spring = dates("FREQ=DAILY;COUNT=3", "2027-03-27 09:00").starts
-    assert overlaps(spring, 86_400), "the day between has 23 hours"
+    assert dates_overlap(spring, 86_400), "the day between has 23 hours"
 
 
 _WHICH = st.sampled_from([1, 2, 3, 4, 5, -1, -2])
@@ -217,7 +217,7 @@ OF_MONTHS = st.one_of(
 def test_the_longest_rule_can_be_said_with_its_prefix_too() -> None:
     each = [f"{which}{day}" for which in (1, 2, 3, 4, 5) for day in DAYS[:5]]
     rule = f"FREQ=MONTHLY;BYDAY={','.join(each[:23])};COUNT=300"
-    assert len(rule) == LONGEST_RULE
+    assert len(rule) == MAX_RULE_LENGTH
     assert recurrence_read(f"RRULE:{rule}") == recurrence_read(rule)
 
 
@@ -228,15 +228,15 @@ def test_a_rule_of_months_survives_being_written_in_words_and_as_a_rule(
 ) -> None:
     lists: dict[str, Any] = {name: tuple(each) for name, each in parts.items()}
     written = Recurrence("MONTHLY", interval, until=until, **lists).text
-    if len(written) > LONGEST_RULE:
+    if len(written) > MAX_RULE_LENGTH:
         return
     rule = recurrence_read(written)
     assert recurrence_read(rule.text) == rule
     assert set(rule.nth) == parts.get("nth", set())
     line = recurrence_line(rule)
-    found = parse_ask(f"9-17 {line}"[:LONGEST_TEXT], catalogue=Catalogue((), ()),
+    found = parse_ask(f"9-17 {line}"[:MAX_TEXT_LENGTH], catalogue=Catalogue((), ()),
                       now=datetime(2026, 11, 22, tzinfo=UTC), zone=BERLIN)  # fmt: skip
-    assert found.repeat == rule or len(line) > LONGEST_TEXT - 5, line
+    assert found.repeat == rule or len(line) > MAX_TEXT_LENGTH - 5, line
 
 
 RULES = st.builds(

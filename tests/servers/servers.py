@@ -21,8 +21,8 @@ from psycopg import sql
 from portal.launch.embedded import (
     ValkeyAccess,
     free_port,
-    home_make,
     postgres_prepare,
+    server_home_make,
     valkey_prepare,
 )
 from portal.launch.processes import Program, start, stop
@@ -87,7 +87,7 @@ class Servers:
         """Start both Valkeys, unless they run."""
         for access in (self.access, self.agents_access):
             if access.name not in self.running:
-                home = home_make(self.folder / "run")
+                home = server_home_make(self.folder / "run")
                 self._start(valkey_prepare(home, access, durable=False).program)
 
     def postgres_killed(self) -> None:
@@ -102,14 +102,14 @@ class Servers:
 
     def postgres_again(self) -> None:
         """What was killed starts, with the data that it had."""
-        home = home_make(self.folder / "run")
+        home = server_home_make(self.folder / "run")
         self._start(postgres_prepare(home, self.password, durable=False).program)
 
     def postgres_ensure(self) -> None:
         """Start PostgreSQL with the portal's roles and one for tests, unless it runs."""
         if "postgres" in self.running:
             return
-        home = home_make(self.folder / "run")
+        home = server_home_make(self.folder / "run")
         self._start(postgres_prepare(home, self.password, durable=False).program)
         roles_ensure(
             self.admin_dsn,

@@ -8,7 +8,7 @@ import redis
 from django.conf import settings
 
 from portal.beat import CLAIM_MS, PREFIX, SharedScheduler
-from portal.celery import TICKS, app
+from portal.celery import PERIODS, app
 
 QUEUES = ("broker:default", "broker:solver")
 EVERY_FIVE_MINUTES = PREFIX + "allocation.invariants"
@@ -31,13 +31,13 @@ def sent(broker: "redis.Redis") -> Counter[str]:
     """How often each task waits in its queue."""
     # kombu pushes on the left; the name of the task is in the message's headers.
     words = [word for queue in QUEUES for word in broker.lrange(queue, 0, -1)]
-    return Counter(name for word in words for name in TICKS if f'"{name}"'.encode() in word)
+    return Counter(name for word in words for name in PERIODS if f'"{name}"'.encode() in word)
 
 
 def test_the_first_beat_of_a_site_sends_everything_at_once(broker: "redis.Redis") -> None:
     wait = a_beat().tick()
-    assert sent(broker) == Counter(TICKS.keys())
-    assert 0 < wait <= min(TICKS.values()) + 0.001
+    assert sent(broker) == Counter(PERIODS.keys())
+    assert 0 < wait <= min(PERIODS.values()) + 0.001
 
 
 def test_a_second_beat_sends_nothing_twice_and_all_that_the_first_left(
@@ -46,7 +46,7 @@ def test_a_second_beat_sends_nothing_twice_and_all_that_the_first_left(
     first, second = a_beat(), a_beat()
     first.tick()
     second.tick()
-    assert sent(broker) == Counter(TICKS.keys())
+    assert sent(broker) == Counter(PERIODS.keys())
     # What the killed first one would have sent next falls due.
     broker.pexpire(EVERY_FIVE_MINUTES, 0)
     second.tick()
@@ -77,7 +77,7 @@ def test_a_beat_that_dies_before_it_sends_delays_a_task_by_seconds(
     with pytest.raises(SystemExit):
         dying.tick()
     assert not sent(broker)
-    assert max(broker.pttl(PREFIX + name) for name in TICKS) <= CLAIM_MS
+    assert max(broker.pttl(PREFIX + name) for name in PERIODS) <= CLAIM_MS
 
 
 def test_a_server_whose_clock_was_set_back_keeps_nothing_waiting(broker: "redis.Redis") -> None:

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import DataError, connection, transaction
 
 from allocation.models import Node
-from portal.launch.embedded import NOBODY, ValkeyAccess, home_folder, redis_answers
+from portal.launch.embedded import NOBODY, ValkeyAccess, redis_answers, server_home_folder
 from portal.storage.database import MEMBERSHIPS, Passwords, roles_ensure
 from tests.builders_allocation import a_node
 from tests.roles import as_role, as_system
@@ -127,10 +127,10 @@ def test_servers_started_by_root_run_as_nobody(servers: Servers, valkey_url: str
 def test_a_folder_that_nobody_can_reach_is_replaced_for_root(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    chosen = home_folder(closed / "servers")
+    chosen = server_home_folder(closed / "servers")
     if os.geteuid() == 0:
         assert chosen.parent == Path("/var/lib")
-        assert chosen == home_folder(closed / "servers")
+        assert chosen == server_home_folder(closed / "servers")
     else:
         assert chosen == closed / "servers"
 

@@ -7,7 +7,7 @@ from allocation.models import Booking, Gpu, Occupancy
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
-from billing.queries import budget_effect
+from billing.queries import budget_figures
 from tests.builders_allocation import NOW, Lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
@@ -46,7 +46,7 @@ def said(booking: Booking) -> list[str]:
 
 def held(lab: Lab) -> Decimal:
     with as_system():
-        effect = budget_effect(project_id=lab.project.id, at=NOW)
+        effect = budget_figures(project_id=lab.project.id, at=NOW)
     assert effect is not None
     return effect.held
 

@@ -9,7 +9,7 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.runs.lifecycle import allocation_saved
+from allocation.services.runs.end import allocation_saved
 from billing.queries import reference_totals
 from tests.builders_allocation import Lab, a_wish, an_ask
 from tests.roles import as_system

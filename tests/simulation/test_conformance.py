@@ -96,7 +96,7 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
     world = World(rng, tmp_path, (2,), portal_of=lambda found: BothPortals(found, people))
     for node in world.nodes:
         world.node_works(node)
-    world.portal_hears()
+    world.portal_receives()
     names = {profile: str(uuid.UUID(int=n)) for n, profile in enumerate(ASKED, 1)}
     for profile, name in names.items():
         shape = None if profile == "whole" else profile[:7]

@@ -14,7 +14,7 @@ import pytest
 from allocation.agent.act.leases import Leases
 from allocation.agent.host.open_files import Openers
 from allocation.agent.nvml import processes
-from allocation.agent.nvml.processes import Present, Processes
+from allocation.agent.nvml.processes import DevicePrograms, Processes
 from allocation.agent.plan import reconcile
 from allocation.agent.simulated.programs import SimulatedOpenFiles
 from allocation.agent.state.store import Store
@@ -30,15 +30,15 @@ from tests.simulation.model import (
     portal,
     snapshots,
 )
-from tests.simulation.nodes.machine import SlowLanes
+from tests.simulation.nodes.machine import SlowWorkerThreads
 from tests.simulation.schedules.coverage import KINDS, happened
 from tests.simulation.schedules.scenes import (
-    beside_each_other,
     clock_set_back,
     cut_off_on_lease,
     driver_that_hangs,
-    fallen_silent,
-    told_again,
+    node_unreachable,
+    old_reports_repeated,
+    shares_side_by_side,
     under_maintenance,
 )
 from tests.simulation.schedules.schedule import Schedule, schedule_run
@@ -104,11 +104,11 @@ def test_a_portal_that_does_not_wait_for_proof_is_seen() -> None:
 
 def test_an_agent_that_does_not_compare_generations_is_seen() -> None:
     with mock.patch.object(Store, "judge", return_value="new"):
-        assert is_found("P2", "P3", prepare=told_again)
+        assert is_found("P2", "P3", prepare=old_reports_repeated)
 
 
 def test_an_agent_that_takes_a_device_for_empty_with_a_program_on_it_is_seen() -> None:
-    with mock.patch.object(Processes, "on", return_value=Present((), 0)):
+    with mock.patch.object(Processes, "on", return_value=DevicePrograms((), 0)):
         assert is_found("P2", first=4)
 
 
@@ -211,15 +211,15 @@ def test_shares_without_a_guard_are_seen() -> None:
         mock.patch.object(portal, "snapshot_take", without_shares),
         mock.patch.object(planning, "is_excluded", return_value=False),
     ):
-        assert is_found("P1", says="shared beyond the whole", prepare=beside_each_other)
+        assert is_found("P1", says="shared beyond the whole", prepare=shares_side_by_side)
 
 
 def test_shares_that_no_agent_keeps_apart_are_seen() -> None:
     with (
         mock.patch.object(lifecycle, "_is_free", return_value=True),
-        mock.patch.object(reconcile, "_waits", return_value=None),
+        mock.patch.object(reconcile, "_blocked_by", return_value=None),
     ):
-        assert is_found("P2", says="shared", prepare=beside_each_other)
+        assert is_found("P2", says="shared", prepare=shares_side_by_side)
 
 
 def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
@@ -239,7 +239,7 @@ def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
 
 def test_a_portal_that_tells_nodes_which_do_not_answer_is_seen() -> None:
     with mock.patch.object(Tables, "is_silent", return_value=False):
-        assert is_found("R85", prepare=fallen_silent)
+        assert is_found("R85", prepare=node_unreachable)
 
 
 def test_a_portal_that_forgets_what_was_asked_for_by_name_is_seen() -> None:
@@ -249,7 +249,7 @@ def test_a_portal_that_forgets_what_was_asked_for_by_name_is_seen() -> None:
 
 def test_a_portal_that_begins_work_under_maintenance_is_seen() -> None:
     with (
-        mock.patch.object(maintenance, "laid", return_value=()),
+        mock.patch.object(maintenance, "closures", return_value=()),
         mock.patch.object(healing, "is_away", return_value=False),
     ):
         assert is_found("R33", prepare=under_maintenance)
@@ -265,19 +265,19 @@ def test_a_portal_that_begins_work_on_broken_hardware_is_seen() -> None:
 
 def test_a_call_that_comes_back_late_does_what_it_was_to_do() -> None:
     late: list[str] = []
-    really = SlowLanes.come_back
+    really = SlowWorkerThreads.come_back
 
-    def watched(lanes: SlowLanes) -> None:
+    def watched(lanes: SlowWorkerThreads) -> None:
         late.extend(lanes._out)
         really(lanes)
 
-    with mock.patch.object(SlowLanes, "come_back", watched):
+    with mock.patch.object(SlowWorkerThreads, "come_back", watched):
         assert all(not schedule_run(seed, driver_that_hangs).world.violations for seed in range(8))
     assert late
 
 
-def without_interludes(it: Schedule) -> None:
-    it.has_interludes = False
+def without_interludes(schedule: Schedule) -> None:
+    schedule.has_interludes = False
 
 
 @pytest.mark.faults

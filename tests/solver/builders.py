@@ -14,8 +14,8 @@ from allocation.solver import (
     Model,
     Place,
     Placement,
+    PlannedStart,
     Policy,
-    Promise,
     Request,
     Snapshot,
     Tier,
@@ -133,7 +133,7 @@ def a_request(
     fixed: bool = False,
     priority: int = 50,
     submitted: int = 0,
-    promise: Promise | None = None,
+    promise: PlannedStart | None = None,
     tenant: str = "lab",
     project: str = "folding",
     tier: str = "standard",
@@ -184,9 +184,9 @@ def a_held(
     )
 
 
-def a_promise(starts: int, hours: float, *places: Place) -> Promise:
+def a_promise(starts: int, hours: float, *places: Place) -> PlannedStart:
     """A promised start, from NOON."""
-    return Promise(NOON + starts, NOON + starts + int(hours * HOUR), places)
+    return PlannedStart(NOON + starts, NOON + starts + int(hours * HOUR), places)
 
 
 def whole(gpu: str) -> Place:

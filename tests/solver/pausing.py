@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver import Held, Place, Plan, Promise, Request, Snapshot, Tier
+from allocation.solver import Held, Place, Plan, PlannedStart, Request, Snapshot, Tier
 from tests.solver.builders import HOUR, NOON, a_held, a_request, a_snapshot, an_ask
 
 GRACE = 120
@@ -103,7 +103,7 @@ def later(site: Snapshot, plan: Plan, now: int) -> Snapshot:
     """The same site with the promises of the plan, then."""
     wishes = {request.booking: request for request in site.requests}
     kept = tuple(
-        replace(wishes[row.booking], promise=Promise(row.starts, row.ends, row.places))
+        replace(wishes[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
         for row in plan.waits
     )
     return replace(site, now=NOON + now, requests=kept)

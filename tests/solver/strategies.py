@@ -12,7 +12,7 @@ from allocation.solver import (
     Limit,
     Place,
     Plan,
-    Promise,
+    PlannedStart,
     Request,
     Snapshot,
 )
@@ -214,7 +214,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
         for place in row.places
     )
     promised = tuple(
-        replace(wishes[row.booking], promise=Promise(row.starts, row.ends, row.places))
+        replace(wishes[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
         for row in plan.waits
     )
     now = site.now + seconds

@@ -21,12 +21,12 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model import codec
 from allocation.solver.model.inputs import Model
 from allocation.solver.preemption import victims
-from allocation.solver.preemption.candidates import Reclaim
+from allocation.solver.preemption.candidates import VictimRules
 from allocation.solver.preemption.victims import Room
 from allocation.solver.quota.quota import Quota
-from allocation.solver.timeline.gpu_calendar import Calendar
-from allocation.solver.timeline.host_calendar import Hosts
-from allocation.solver.timeline.share_calendar import Sharers
+from allocation.solver.timeline.gpu_calendar import GpuCalendar
+from allocation.solver.timeline.host_calendar import HostCalendar
+from allocation.solver.timeline.share_calendar import ShareCalendar
 from tests.solver.cycle.test_properties import DENSE, DRAWS, two_cycles
 from tests.solver.preemption.test_preemption_properties import WORLDS, lived
 
@@ -47,21 +47,25 @@ def found(holds: Callable[..., None], *drawn: st.SearchStrategy[Any], draws: int
 
 
 def _short(really: Callable[..., None]) -> Callable[..., None]:
-    def lay(self: Calendar, places: object, starts: int, ends: int) -> None:
+    def add(self: GpuCalendar, places: object, starts: int, ends: int) -> None:
         really(self, places, starts, max(starts + 1, ends - 1))
 
-    return lay
+    return add
 
 
 def _without_memory(really: Callable[..., None]) -> Callable[..., None]:
-    def take(self: Hosts, node: str, what: tuple[int, int], window: object, sign: int = 1) -> None:
+    def take(
+        self: HostCalendar, node: str, what: tuple[int, int], window: object, sign: int = 1
+    ) -> None:
         really(self, node, (what[0], 0), window, sign)
 
     return take
 
 
 def _without_cores(really: Callable[..., None]) -> Callable[..., None]:
-    def take(self: Hosts, node: str, what: tuple[int, int], window: object, sign: int = 1) -> None:
+    def take(
+        self: HostCalendar, node: str, what: tuple[int, int], window: object, sign: int = 1
+    ) -> None:
         really(self, node, (0, what[1]), window, sign)
 
     return take
@@ -84,7 +88,7 @@ def _without_tokens(_: object) -> Callable[[Model], Geometry]:
 
 
 def _everything(
-    self: Reclaim, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
+    self: VictimRules, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
 ) -> frozenset[str]:
     rows = self._there(tenant, gpu_class, instant)
     return frozenset(row.booking for row in rows if row.booking not in gone)
@@ -98,11 +102,11 @@ def _one_too_many(room: Room, gone: Bools, enough: Callable[[Bools], bool]) -> B
 # What is broken: where, and what takes its place, given what is there.
 Fault = tuple[object, str, Callable[[Any], object]]
 IN_PLANS: dict[str, Fault] = {
-    "the last second of a booking is free": (Calendar, "lay", _short),
-    "nothing takes its slots": (Calendar, "lay", lambda _: lambda *_: None),
-    "the memory of a node is not counted": (Hosts, "take", _without_memory),
-    "the cores of a node are not counted": (Hosts, "take", _without_cores),
-    "strangers share a GPU": (Sharers, "lay", lambda _: lambda *_: None),
+    "the last second of a booking is free": (GpuCalendar, "add", _short),
+    "nothing takes its slots": (GpuCalendar, "add", lambda _: lambda *_: None),
+    "the memory of a node is not counted": (HostCalendar, "take", _without_memory),
+    "the cores of a node are not counted": (HostCalendar, "take", _without_cores),
+    "strangers share a GPU": (ShareCalendar, "add", lambda _: lambda *_: None),
     "half of the units count": (Quota, "add", _half),
     "limits are not looked at": (Quota, "_route", lambda _: lambda *_: None),
     "a fixed mode is not looked at": (Pool, "suits", lambda _: lambda pool, _: pool.usable),
@@ -114,8 +118,8 @@ IN_PLANS: dict[str, Fault] = {
     "rows decide by their order": (codec, "in_order", lambda _: lambda snapshot: snapshot),
 }  # fmt: skip
 IN_PAUSES: dict[str, Fault] = {
-    "work inside its guarantee is paused": (Reclaim, "_above", lambda _: _everything),
-    "shares are not compared": (Reclaim, "_fairer", lambda _: Reclaim._lent),
+    "work inside its guarantee is paused": (VictimRules, "_above", lambda _: _everything),
+    "shares are not compared": (VictimRules, "_fairer", lambda _: VictimRules._lent),
     "one more than needed must leave": (victims, "_filled_back", lambda _: _one_too_many),
 }  # fmt: skip
 

@@ -12,8 +12,8 @@ from allocation.solver import (
     Host,
     Place,
     Plan,
+    PlannedStart,
     Policy,
-    Promise,
     Request,
     Snapshot,
     Waiting,
@@ -21,7 +21,7 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.model.inputs import Together
-from allocation.solver.model.ordering import promise_order
+from allocation.solver.model.ordering import planned_start_order
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, a_limit, gpus
 from tests.solver.pausing import GRACE, PRIORITY, a_claim, a_site
@@ -161,9 +161,9 @@ def moved(held: Iterable[Held], plan: Plan) -> list[Held]:
     ]
 
 
-def promise_of(row: Waiting) -> Promise | None:
+def promise_of(row: Waiting) -> PlannedStart | None:
     """As the services store it: without places there is none."""
-    return Promise(row.starts, row.ends, row.places) if row.places else None
+    return PlannedStart(row.starts, row.ends, row.places) if row.places else None
 
 
 def standing(plan: Plan) -> list[Waiting]:
@@ -177,7 +177,7 @@ def with_room_made(site: Snapshot, plan: Plan, but: Container[str] = ()) -> Snap
     `but` are those that are not told after all.
     """
     leaves = {each.booking: each.at for each in plan.pauses if each.booking not in but}
-    return _left(site, plan, leaves | _untold(site, plan))
+    return _left(site, plan, leaves | _nvlinks_unreported(site, plan))
 
 
 def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
@@ -187,7 +187,7 @@ def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
     return replace(site, held=held, requests=(*site.requests, *resumed(site, plan)))
 
 
-def _untold(site: Snapshot, plan: Plan) -> dict[str, int]:
+def _nvlinks_unreported(site: Snapshot, plan: Plan) -> dict[str, int]:
     """When those leave on whose room promises stand and who are not told yet.
 
     Who is in the way on a GPU must. For host cores the plan does not say who: the fewest whose
@@ -317,7 +317,8 @@ def _as_decided(site: Snapshot, plan: Plan, winner: str) -> Plan:
     later = {
         row.booking
         for row in site.requests
-        if wish.promise and (not row.promise or promise_order(row) > promise_order(wish))
+        if wish.promise
+        and (not row.promise or planned_start_order(row) > planned_start_order(wish))
     }
     gone = later | {row.booking for row in plan.pauses if row.beneficiary in later}
     return replace(

@@ -26,7 +26,7 @@ from portal.storage.archive import (
     archive_write,
     decision_archived,
 )
-from portal.storage.audit_sources import audit_sealed
+from portal.storage.audit_sources import audit_seal_all
 from tenants.audit import audit_record
 from tenants.models import ArchiveFile, AuditEntry, Tenant
 from tests.builders import a_tenant
@@ -66,7 +66,7 @@ def decisions(*times: datetime) -> list[Decision]:
             )
             for number, at in enumerate(times)
         ]  # fmt: skip
-        audit_sealed(NOW)
+        audit_seal_all(NOW)
     return made
 
 
@@ -83,7 +83,7 @@ def logged() -> Iterator[Tenant]:
                         tenant_id=owner, actor_id=None, action="thing.done",
                         target=("thing", number), now=at, detail={"day": day},
                     )  # fmt: skip
-            audit_sealed(at)
+            audit_seal_all(at)
         yield tenant
 
 

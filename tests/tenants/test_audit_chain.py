@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion
-from portal.storage.audit_sources import DECISIONS, POLICIES, audit_sealed
+from portal.storage.audit_sources import DECISIONS, POLICIES, audit_seal_all
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, AuditSeal, Tenant, User
 from tenants.services.audit_chain import ENTRIES, chain_seal, chain_verify
@@ -54,9 +54,9 @@ def sealed(db: None) -> Iterator[tuple[Tenant, list[int]]]:
     with as_system():
         first = written(tenant)
         written(None)
-        audit_sealed(NOW)
+        audit_seal_all(NOW)
         ids = first + written(tenant)
-        audit_sealed(NOW + timedelta(minutes=1))
+        audit_seal_all(NOW + timedelta(minutes=1))
         yield tenant, ids
 
 
@@ -77,7 +77,7 @@ def test_what_was_written_is_sealed_by_tenant_and_fits(sealed: tuple[Tenant, lis
     assert [(seal.number, seal.entries) for seal in own] == [(1, ids[:3]), (2, ids[3:])]
     assert bytes(own[1].previous) == bytes(own[0].digest)
     assert AuditSeal.objects.filter(source="audit", tenant=None).count() == 1
-    assert audit_sealed(NOW + timedelta(minutes=2)) == 0
+    assert audit_seal_all(NOW + timedelta(minutes=2)) == 0
     assert faults() == []
 
 
@@ -140,13 +140,13 @@ def test_a_row_that_is_slipped_in_is_found_and_never_sealed(
     tenant, ids = sealed
     with as_system():
         written(tenant)
-        audit_sealed(NOW + timedelta(minutes=30))
+        audit_seal_all(NOW + timedelta(minutes=30))
         tampered("DELETE FROM tenants_auditentry WHERE id = %s", ids[1])
         assert len(faults()) == 1
         AuditEntry(
             id=ids[1] - 1000, tenant=tenant, at=NOW, action="x", object_kind="x", object_id="x"
         ).save(force_insert=True)
-        audit_sealed(NOW + timedelta(minutes=31))
+        audit_seal_all(NOW + timedelta(minutes=31))
     assert f"audit/{tenant.id}: row {ids[1] - 1000} was slipped in" in faults()
 
 
@@ -180,7 +180,7 @@ def test_what_is_cut_off_the_end_is_found_by_heads_that_were_kept_outside(
         call_command("audit_verify", "--heads", heads)
     # Building the chain anew does not help.
     written(tenant)
-    audit_sealed(NOW + timedelta(minutes=2))
+    audit_seal_all(NOW + timedelta(minutes=2))
     with pytest.raises(CommandError, match="seal 2 is not the one that was there"):
         call_command("audit_verify", "--heads", heads)
 

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from portal.storage.audit_sources import audit_sealed
+from portal.storage.audit_sources import audit_seal_all
 from tenants.audit import acting_from, audit_record, platform_record
 from tenants.models import AuditEntry, Tenant, User
 from tenants.rules.audit_words import changes_of
@@ -136,7 +136,7 @@ def test_the_page_says_how_far_the_chain_is_sealed_and_when_it_was_verified(
     drained(operator, "a")
     assert "nothing sealed yet" in page.get("/ops/log").content.decode()
     with as_system():
-        audit_sealed(NOW + timedelta(minutes=1))
+        audit_seal_all(NOW + timedelta(minutes=1))
         call_command("audit_verify", stdout=io.StringIO())
     text = page.get("/ops/log").content.decode()
     # The verification is an entry itself, and waits for the next seal.

@@ -14,7 +14,7 @@ from tenants.access import Actor, tenants_of
 from tenants.models import AuditEntry, Invitation, Membership, Project, Tenant, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx, tenant_tx
-from tenants.queries import InvitedTo, invitations_to
+from tenants.queries import ReceivedInvitation, received_invitations
 from tenants.services import (
     admin_invite,
     invitation_accept,
@@ -60,8 +60,8 @@ def lead_of(project: Project) -> Actor:
     return an_actor(a_member(project, "lead"))
 
 
-def offers(user: User, now: datetime = NOW) -> list[InvitedTo]:
-    return invitations_to(signed_in(user).credential, now)
+def offers(user: User, now: datetime = NOW) -> list[ReceivedInvitation]:
+    return received_invitations(signed_in(user).credential, now)
 
 
 def with_address(username: str, email: str, **values: Any) -> User:  # noqa: ANN401 (any field)
@@ -302,7 +302,7 @@ def test_all_of_it_is_in_the_tenants_log_without_names() -> None:
 
 @pytest.mark.django_db
 def test_nobody_writes_to_the_whole_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invitations_service, "MOST_A_DAY", 2)
+    monkeypatch.setattr(invitations_service, "MAX_PER_DAY", 2)
     project = a_project()
     actor = lead_of(project)
     for name in ("one", "two"):
@@ -331,14 +331,14 @@ def test_the_database_keeps_invitations_within_their_tenant() -> None:
 @pytest.mark.races
 @pytest.mark.usefixtures("real_db")
 @pytest.mark.parametrize("second", [invitation_accept, invitation_decline])
-def test_of_two_answers_at_once_one_counts(second: Callable[..., InvitedTo]) -> None:
+def test_of_two_answers_at_once_one_counts(second: Callable[..., ReceivedInvitation]) -> None:
     project, user = a_project(), a_user()
     made = invite(lead_of(project), user.username, project=project)
     signed_in(user)
     together = threading.Barrier(2, timeout=10)
     refused: list[str] = []
 
-    def answer(how: Callable[..., InvitedTo]) -> None:
+    def answer(how: Callable[..., ReceivedInvitation]) -> None:
         try:
             together.wait()
             how(user=user, invitation_id=made.id, now=NOW)

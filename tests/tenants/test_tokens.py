@@ -13,7 +13,7 @@ from tenants.models import ApiToken, AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services import token_create, token_revoke, token_verify, tokens_revoke
-from tenants.services.tokens import MOST_TOKENS
+from tenants.services.tokens import MAX_TOKENS
 from tests.builders import a_member, a_project, a_tenant_admin, an_actor
 from tests.roles import as_system
 
@@ -125,7 +125,7 @@ def test_a_token_lives_a_day_to_a_year(actor: Actor, days: int) -> None:
 
 
 def test_nobody_hoards_tokens_but_ended_ones_dont_count(actor: Actor) -> None:
-    for _ in range(MOST_TOKENS):
+    for _ in range(MAX_TOKENS):
         _made(actor, days=1)
     with pytest.raises(Refused, match="too_many_tokens"):
         _made(actor)

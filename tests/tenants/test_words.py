@@ -3,7 +3,7 @@
 import pytest
 
 from tenants.platform.errors import Refused
-from tenants.services.words import (
+from tenants.services.input_values import (
     gpus_text,
     name_read,
     seconds_read,

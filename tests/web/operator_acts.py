@@ -11,7 +11,7 @@ from django.utils import timezone
 from allocation.models import Allocation, Gpu, GpuModel, MachineClock, Node, PortalMode, WorkSpeed
 from allocation.rules.states import State
 from allocation.services.decide.compaction import compaction_proposals
-from allocation.services.operate.maintenance import BlackoutWish, blackout_plan
+from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.policy.policies import policy_values
 from allocation.web.site.policy import COUNTS
 from billing.services import hold_place, hold_settle
@@ -59,14 +59,14 @@ def _of_gpu(site: Site) -> Values:
 
 def _jumped(site: Site) -> Values:
     day = timedelta(days=1)
-    MachineClock.objects.create(machine="portal", apart=day, jump=day)
+    MachineClock.objects.create(machine="portal", clock_offset=day, jump=day)
     return {}
 
 
 def _maintained(site: Site) -> Values:
     now = timezone.now()
-    wish = BlackoutWish(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
-    made = blackout_plan(operator=site.people["operator"], wish=wish, now=now)
+    wish = MaintenanceTerms(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
+    made = maintenance_plan(operator=site.people["operator"], wish=wish, now=now)
     return {"blackout_id": str(made.id)}
 
 
@@ -94,7 +94,7 @@ def _trained(site: Site) -> Values:
 
 
 def _on_its_own(site: Site) -> Values:
-    Node.objects.update(foreign_own=True)
+    Node.objects.update(unbooked_override=True)
     return {}
 
 

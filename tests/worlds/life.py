@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from allocation.solver import (
-    Blackout,
     Extension,
     Held,
     Limit,
+    Maintenance,
     Plan,
-    Promise,
+    PlannedStart,
     Request,
     Snapshot,
     Used,
@@ -56,7 +56,7 @@ class World:
     rows: list[Held] = field(default_factory=list)
     waiting: dict[str, Request] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
-    blackouts: tuple[Blackout, ...] = ()
+    blackouts: tuple[Maintenance, ...] = ()
     limits: tuple[Limit, ...] = ()
     used: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
@@ -189,7 +189,7 @@ class World:
         else:
             starts = event.until - 2 * 3_600
             self.blackouts += tuple(
-                Blackout(gpu.id, starts, event.until)
+                Maintenance(gpu.id, starts, event.until)
                 for gpu in self.drawn.gpus
                 if gpu.node == event.node
             )
@@ -266,7 +266,7 @@ class World:
             del self.waiting[refused.booking]
             self.refused[refused.booking] = self.now
         for wait in plan.waits:
-            promise = Promise(wait.starts, wait.ends, wait.places) if wait.places else None
+            promise = PlannedStart(wait.starts, wait.ends, wait.places) if wait.places else None
             self.waiting[wait.booking] = replace(self.waiting[wait.booking], promise=promise)
 
     def _tell(self, name: str, beneficiary: str, at: int) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Held, Pause, Plan, Promise
+from allocation.solver import Held, Pause, Plan, PlannedStart
 from tests.solver.builders import NOON, a_limit
 from tests.worlds.life import Turn, World
 from tests.worlds.oracle import Block, Oracle
@@ -110,7 +110,7 @@ def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
         if wait is not None and any(r.booking == wait.booking for r in turn.site.requests):
             break
     assert wait is not None
-    before = Promise(wait.starts - 600, wait.ends - 600, wait.places)
+    before = PlannedStart(wait.starts - 600, wait.ends - 600, wait.places)
     requests = tuple(
         replace(row, promise=before if row.booking == wait.booking else None)
         for row in turn.site.requests

@@ -78,19 +78,19 @@ class Applier:
             return self._unreachable(wish, lost)
         except StoreError as unsaved:
             problems[wish.gpu] = Problem(f"on the node: {unsaved}")
-            self._untold(wish, plan, problems[wish.gpu])
+            self._nvlinks_unreported(wish, plan, problems[wish.gpu])
         problem = problems.get(wish.gpu)
         text = problem.text if problem else plan.error
         self._note_mode(wish, truth, plan)
         return Outcome(wish.gpu, truth, plan.states, text, self._changes.stuck(wish.gpu))
 
     def _note_mode(self, wish: Wish, truth: Truth, plan: Plan) -> None:
-        if wish.mode is None or reconcile.cut(wish.mode) == truth.mode:
+        if wish.mode is None or reconcile.hardware_mode(wish.mode) == truth.mode:
             self._changes.done(wish.gpu)
         elif plan.error is not None:
-            self._changes.kept_from(wish.gpu, reconcile.cut(wish.mode), plan.error)
+            self._changes.blocked(wish.gpu, reconcile.hardware_mode(wish.mode), plan.error)
 
-    def _untold(self, wish: Wish, plan: Plan, problem: Problem) -> None:
+    def _nvlinks_unreported(self, wish: Wish, plan: Plan, problem: Problem) -> None:
         """A proof that a restart would forget is not told."""
         for task in wish.tasks:
             state = plan.states.get(task.allocation.id)
@@ -172,7 +172,9 @@ class Applier:
             if task.emptied:
                 states[name] = State("empty")
             elif task.ending:
-                wrong = self._endings.end_unseen(task, self._clock()) if task.given else None
+                wrong = (
+                    self._endings.end_without_driver(task, self._clock()) if task.given else None
+                )
                 states[name] = State("ending", error=wrong or str(error))
             elif error.fault == "lost":
                 states[name] = State("failed", error=str(error))

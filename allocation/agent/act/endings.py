@@ -4,9 +4,9 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection
 
-from allocation.agent.act.process_registry import Roll
+from allocation.agent.act.process_registry import ProcessRegistry
 from allocation.agent.act.suspensions import Suspensions
-from allocation.agent.plan.pauses import method_of
+from allocation.agent.plan.pauses import pause_method
 from allocation.agent.plan.reconcile import Task
 from allocation.agent.plan.steps import EndProcesses
 from allocation.agent.ports.gpu import GpuPort
@@ -56,7 +56,7 @@ class Endings:
         programs: Programs | None,
         monotonic: Callable[[], float],
     ) -> None:
-        self.roll = Roll(port, programs)
+        self.roll = ProcessRegistry(port, programs)
         self._port = port
         self._records = records
         self._suspensions = suspensions
@@ -78,7 +78,7 @@ class Endings:
                 self._suspensions.abandon(name)
         self._suspensions.emptied(allocations)
 
-    def go_on(self, ending: Collection[str]) -> None:
+    def retain(self, ending: Collection[str]) -> None:
         """Forgets those that are not to end any more: only `ending` are."""
         self._endings = {n: each for n, each in self._endings.items() if n in ending}
 
@@ -91,19 +91,19 @@ class Endings:
         if ending is not None and ending.undo is not None:
             return self._undo(gpu, step, ending)
         if ending is not None and ending.method == "suspend":
-            return self._freeze(gpu, step, ending)
+            return self._suspend(gpu, step, ending)
         if ending is None:
             return self._begin(gpu, step)
         if self._monotonic() - ending.since < ending.patience:
             return False
         return self._kill(gpu, step, ending)
 
-    def end_unseen(self, task: Task, now: float) -> str | None:
+    def end_without_driver(self, task: Task, now: float) -> str | None:
         """As `end`, where the driver does not tell who is on the device: for those who were there
         when it last told. What can't be told can't be frozen either. Returns what went wrong."""
         name = task.allocation.id
         there = self.roll.there(name, self._records.held, now)
-        method, _ = method_of(task.allocation.notice, task.mode, gang=task.gang)
+        method, _ = pause_method(task.allocation.notice, task.mode, gang=task.gang)
         method = "stop" if method == "suspend" else method
         ending = self._endings.get(name)
         first = ending is None or ending.method == "suspend"
@@ -131,7 +131,7 @@ class Endings:
         if refusal is not None:
             return self._stop(gpu, step, refusal)
         if is_frozen:
-            return self._freeze(gpu, step, ending)
+            return self._suspend(gpu, step, ending)
         self._port.end_processes(gpu, step.instance, force=False, only=step.only)
         return True
 
@@ -140,7 +140,7 @@ class Endings:
         self._port.end_processes(gpu, step.instance, force=True, only=step.only)
         return first
 
-    def _freeze(self, gpu: str, step: EndProcesses, ending: _Ending) -> bool:
+    def _suspend(self, gpu: str, step: EndProcesses, ending: _Ending) -> bool:
         """Here nothing is under way: what is on the device is new, or could not be frozen."""
         why = self._suspensions.failure(step.allocation)
         if why is None and self._monotonic() - ending.since >= LIMIT_S:

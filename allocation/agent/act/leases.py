@@ -113,13 +113,13 @@ class Leases:
             log.warning("%s can't be written: %s", self._path, error)
 
 
-def lapsed_tell(outcomes: Iterable[Outcome], lapsed: set[str]) -> None:
+def lapsed_mark_failed(outcomes: Iterable[Outcome], lapsed: set[str]) -> None:
     """What is gone because its lease ran out, though the document wants it, is said to have failed:
     the portal must know that it is over here."""
     for outcome in outcomes:
         for name in lapsed & outcome.states.keys():
             if outcome.states[name].state == "empty":
-                outcome.states[name] = State("failed", error=wire.LEASE_RAN_OUT)
+                outcome.states[name] = State("failed", error=wire.LEASE_EXPIRED)
 
 
 def lapsed_of(desired: wire.Desired | None, held: Mapping[str, Held], now: float) -> set[str]:

@@ -59,7 +59,7 @@ class ModeChanges:
         pause = min(2 * before.pause, LONGEST_PAUSE_S)
         self._failed[gpu] = Failed(mode, str(error), before.since, now + pause, pause)
 
-    def kept_from(self, gpu: str, mode: Mode, text: str) -> None:
+    def blocked(self, gpu: str, mode: Mode, text: str) -> None:
         """Something on the GPU keeps it from being tried."""
         now, before = self._steady(), self._failed.get(gpu)
         since = now if before is None or before.mode != mode else before.since

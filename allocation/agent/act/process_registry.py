@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping
 from allocation.agent.plan.pauses import Seen
 from allocation.agent.plan.reconcile import Held, Task, Wish
 from allocation.agent.ports.gpu import GpuPort, Truth
-from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.suspender import Program
 from allocation.wire import DesiredAllocation
 
 
-class Roll:
+class ProcessRegistry:
     """Without `programs` nothing is known of any."""
 
     def __init__(self, port: GpuPort, programs: Programs | None) -> None:
@@ -44,7 +44,7 @@ class Roll:
         mine = held[allocation].allocation
         names = {allocation}
         if not any(_goes_on(each, mine, now) for each in held.values()):
-            names.add(full_name(mine))
+            names.add(booking_full_name(mine))
         said = self._born(self._programs.named(names))
         return self._seen.get(allocation, frozenset()) | said
 
@@ -68,6 +68,6 @@ class Roll:
 def _goes_on(each: Held, mine: DesiredAllocation, now: float) -> bool:
     """Whether it is another run of the same booking, which nobody has ended."""
     other = each.allocation
-    if other.id == mine.id or full_name(other) != full_name(mine):
+    if other.id == mine.id or booking_full_name(other) != booking_full_name(mine):
         return False
     return other.state == "run" and now < other.ends and not (each.emptied or each.fenced)

@@ -15,7 +15,7 @@ from allocation import wire
 from allocation.agent.owner.shares import Part, Resume
 from allocation.agent.plan.reconcile import Held
 from allocation.agent.ports.gpu import GpuPort
-from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.suspender import Program, Suspended, Suspender
 from allocation.agent.state.records import Records
@@ -74,11 +74,11 @@ class Suspensions:
             return self._suspender.refusal
         if self._has_several(allocation):
             return SEVERAL_GPUS
-        return self._no_room(full_name(self._records.held[allocation].allocation))
+        return self._memory_refusal(booking_full_name(self._records.held[allocation].allocation))
 
-    def _no_room(self, booking: str) -> str | None:
+    def _memory_refusal(self, booking: str) -> str | None:
         """Why the host's memory can't take what its devices have. Raises GpuError."""
-        room = None if self._suspender is None else self._suspender.room_mb()
+        room = None if self._suspender is None else self._suspender.available_mb()
         members = self._members(booking)
         used = sum(self._port.readings(m.gpu)[0].memory_used_mb or 0 for m in members)
         if room is not None and room < used:
@@ -93,7 +93,7 @@ class Suspensions:
         same = (
             held
             for held in self._records.held.values()
-            if full_name(held.allocation) == full_name(mine)
+            if booking_full_name(held.allocation) == booking_full_name(mine)
             and held.allocation.starts == mine.starts
             and held.given
         )
@@ -105,7 +105,7 @@ class Suspensions:
         suspender = self._suspender
         if suspender is None:
             return False
-        members = self._members(full_name(self._records.held[allocation].allocation))
+        members = self._members(booking_full_name(self._records.held[allocation].allocation))
         before = {pid for pid in self._on(members) if not suspender.busy(pid)}
         there: set[Program] = set()
         for member in members:
@@ -126,7 +126,7 @@ class Suspensions:
         return [
             held
             for held in self._records.held.values()
-            if full_name(held.allocation) == booking and held.given and not held.emptied
+            if booking_full_name(held.allocation) == booking and held.given and not held.emptied
         ]
 
     def _on(self, members: Iterable[Held]) -> set[int]:
@@ -152,11 +152,11 @@ class Suspensions:
         Returns None while that is under way, else what could not be woken and was killed, empty if
         there is nothing such. Raises GpuError.
         """
-        booking = full_name(self._records.held[allocation].allocation)
+        booking = booking_full_name(self._records.held[allocation].allocation)
         mine = [e for e in self._records.suspended.values() if e.booking == booking]
         programs = sorted({p for each in mine for p in each.programs if self._is(p)})
         suspender = self._suspender
-        failed = {} if suspender is None else self._woken_all(suspender, mine, programs)
+        failed = {} if suspender is None else self._resume_all(suspender, mine, programs)
         if failed is None:
             return None
         stuck = [p for p in programs if suspender is None or p in failed]
@@ -170,7 +170,7 @@ class Suspensions:
         why = next((failed[p] for p in stuck if failed.get(p)), "nothing here can unlock them")
         return f"its CUDA calls stayed locked and it was killed: {why}"
 
-    def _woken_all(
+    def _resume_all(
         self, suspender: Suspender, mine: Iterable[Suspended], programs: Iterable[Program]
     ) -> dict[Program, str] | None:
         """Returns those that could not be woken, with why; None while some are being woken."""
@@ -199,7 +199,7 @@ class Suspensions:
 
     def abandon(self, allocation: str) -> None:
         """Ends what could not be woken of a booking whose devices are empty."""
-        booking = full_name(self._records.held[allocation].allocation)
+        booking = booking_full_name(self._records.held[allocation].allocation)
         mine = [e for e in self._records.suspended.values() if e.booking == booking]
         for pid, birth in sorted({p for each in mine for p in each.programs}):
             if (pid, birth) not in self._woken or self._result(pid) != "":
@@ -231,9 +231,9 @@ class Suspensions:
                 self._resume(part.name, part.resumes)
 
     def _resume(self, booking: str, resumes: tuple[Resume, ...]) -> None:
-        why = self._hindrance(booking, resumes)
+        why = self._resume_refusal(booking, resumes)
         if why is None:
-            done, why = self._wake(resumes)
+            done, why = self._resume_programs(resumes)
             if not done and why is None:
                 return
         here = [each.allocation for each in resumes]
@@ -244,7 +244,7 @@ class Suspensions:
             self.discard(each.suspended for each in resumes)
         self._records.resumed(here, [each.suspended for each in resumes])
 
-    def _hindrance(self, booking: str, resumes: tuple[Resume, ...]) -> str | None:
+    def _resume_refusal(self, booking: str, resumes: tuple[Resume, ...]) -> str | None:
         if self._suspender is None or self._programs is None:
             return "this node has no cuda-checkpoint"
         for each in resumes:
@@ -255,7 +255,7 @@ class Suspensions:
                 return "it was on another GPU"
         return None
 
-    def _wake(self, resumes: tuple[Resume, ...]) -> tuple[bool, str | None]:
+    def _resume_programs(self, resumes: tuple[Resume, ...]) -> tuple[bool, str | None]:
         """Begins, or goes on; returns whether everything is awake, and what failed."""
         suspender = self._suspender
         if suspender is None:
@@ -266,23 +266,23 @@ class Suspensions:
         idle = {p for p in programs if not suspender.busy(p[0])}
         there = {pid for each in resumes for pid in self._port.pids(each.device, None)}
         # Those on their device, too: an earlier life may have left one locked there.
-        asleep = {p for p in programs if p not in self._woken}
+        pending = {p for p in programs if p not in self._woken}
         for each, found in zip(resumes, suspended, strict=True):
-            if asleep and found.resumed_by != each.allocation:
-                self._records.freezing(found.woken_by(each.allocation))
-        for program in sorted(asleep & idle):
+            if pending and found.resumed_by != each.allocation:
+                self._records.freezing(found.with_resume(each.allocation))
+        for program in sorted(pending & idle):
             self._woken.add(program)
             self._frozen.discard(program)
             suspender.wake(program[0], there=program[0] in there)
         results = [suspender.result(p[0]) for p in programs if p in self._woken]
-        if asleep - idle or None in results:
+        if pending - idle or None in results:
             return False, None
         failed = next((text for text in results if text), None)
         return failed is None, failed
 
     # Forgetting.
 
-    def tidy(self, desired: wire.Desired) -> None:
+    def discard_unwanted(self, desired: wire.Desired) -> None:
         """Ends what no booking will come back for."""
         if desired.suspended is None or not self._records.suspended:
             return

@@ -15,7 +15,7 @@ from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.plan.reconcile import Held, place_of
 from allocation.agent.ports.gpu import FoundInstance, GpuError, GpuPort, Place, Truth
-from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.suspender import Program
 from allocation.wire import DesiredAllocation
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 Step = Literal["warned", "asked", "killed"]
 # Whoever is asked has read the warning for this long, and is killed this long afterwards.
-READ_S = 60.0
+WARNED_BEFORE_S = 60.0
 KILL_AFTER_S = 30.0
-DEEDS_SAID = 32
+ENFORCEMENTS_REPORTED = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Intruder:
+class UnbookedProcess:
     """A program on a GPU (`slot` None) or slice; `booked`: beside the booking that has it."""
 
     gpu: str
@@ -50,7 +50,7 @@ class _Seen:
     killed: bool = False
 
 
-class Intruders:
+class UnbookedProcesses:
     """`account_of` gives the local account of a booking's owner, None where that is not known.
     Where the node's own configuration says so, nobody is ended whatever the portal wants."""
 
@@ -69,37 +69,37 @@ class Intruders:
         self._steady = steady
         self._may_end = may_end
         self._seen: dict[Program, _Seen] = {}
-        self._deeds: deque[wire.Deed] = deque(maxlen=DEEDS_SAID)
+        self._enforcements: deque[wire.Enforcement] = deque(maxlen=ENFORCEMENTS_REPORTED)
 
     @property
-    def deeds(self) -> tuple[wire.Deed, ...]:
+    def deeds(self) -> tuple[wire.Enforcement, ...]:
         """The latest, the oldest first."""
-        return tuple(self._deeds)
+        return tuple(self._enforcements)
 
     def look(
         self,
         outcomes: Iterable[Outcome],
         held: Mapping[str, Held],
-        ladder: wire.Ladder | None,
+        ladder: wire.Escalation | None,
         now: float,
-    ) -> list[Intruder]:
+    ) -> list[UnbookedProcess]:
         """Finds them, and takes the steps that are due. `now` in Unix seconds."""
         found = [
-            intruder
+            process
             for outcome in outcomes
             if outcome.truth is not None
-            for intruder in self._on(outcome.truth, held)
+            for process in self._on(outcome.truth, held)
         ]
-        there = {intruder.program for intruder in found}
+        there = {process.program for process in found}
         self._seen = {program: seen for program, seen in self._seen.items() if program in there}
-        for intruder in found:
-            seen = self._seen.setdefault(intruder.program, _Seen(self._steady()))
+        for process in found:
+            seen = self._seen.setdefault(process.program, _Seen(self._steady()))
             step = None if ladder is None else self._due(seen, ladder)
             if step is not None:
-                self._take(step, intruder, seen, now)
+                self._take(step, process, seen, now)
         return found
 
-    def _on(self, truth: Truth, held: Mapping[str, Held]) -> Iterator[Intruder]:
+    def _on(self, truth: Truth, held: Mapping[str, Held]) -> Iterator[UnbookedProcess]:
         spots: list[tuple[FoundInstance | None, int | None]] = [
             (found, found.processes) for found in truth.instances
         ]
@@ -115,43 +115,43 @@ class Intruders:
                 and not h.emptied
             ]
             if count:
-                yield from self._strangers(truth.uuid, instance, place, given)
+                yield from self._unbooked_on(truth.uuid, instance, place, given)
 
-    def _strangers(
+    def _unbooked_on(
         self,
         gpu: str,
         instance: FoundInstance | None,
         place: Place | None,
         given: list[DesiredAllocation],
-    ) -> Iterator[Intruder]:
+    ) -> Iterator[UnbookedProcess]:
         try:
             pids = self._port.pids(gpu, None if instance is None else instance.id)
         except GpuError as error:
             log.warning("who is on %s is not known: %s", gpu, error)
             return
-        for pid in sorted(set(pids) - self._at_home(pids, given)):
-            birth, whose = self._programs.birth(pid), self._programs.whose(pid)
+        for pid in sorted(set(pids) - self._permitted(pids, given)):
+            birth, owner_of = self._programs.birth(pid), self._programs.owner_of(pid)
             if birth is not None:
                 slot = None if place is None else place.slot
-                user = whose.account or ""
-                yield Intruder(gpu, slot, (pid, birth), user, booked=bool(given))
+                user = owner_of.account or ""
+                yield UnbookedProcess(gpu, slot, (pid, birth), user, booked=bool(given))
 
-    def _at_home(self, pids: Iterable[int], given: list[DesiredAllocation]) -> set[int]:
+    def _permitted(self, pids: Iterable[int], given: list[DesiredAllocation]) -> set[int]:
         """Those that may be there: they name a booking of this place, or are its owner's account's.
         Where an owner has no account here, nobody can be told from it."""
         accounts = {self._account_of(each.owner) for each in given}
         if None in accounts:
             return set(pids)
-        names = {name for each in given for name in (each.id, full_name(each))}
+        names = {name for each in given for name in (each.id, booking_full_name(each))}
         found: set[int] = set()
         for pid in pids:
-            whose = self._programs.whose(pid)
-            untold = whose.account is None
-            if untold or whose.names & names or whose.account in accounts:
+            owner_of = self._programs.owner_of(pid)
+            untold = owner_of.account is None
+            if untold or owner_of.names & names or owner_of.account in accounts:
                 found.add(pid)
         return found
 
-    def _due(self, seen: _Seen, ladder: wire.Ladder) -> Step | None:
+    def _due(self, seen: _Seen, ladder: wire.Escalation) -> Step | None:
         now = self._steady()
         if seen.warned is None:
             return "warned" if now - seen.since >= ladder.warn_after else None
@@ -159,18 +159,18 @@ class Intruders:
             return None
         step: Step = "asked" if seen.asked is None else "killed"
         if seen.asked is None:
-            due = now - seen.warned >= READ_S and now - seen.since >= ladder.end_after
+            due = now - seen.warned >= WARNED_BEFORE_S and now - seen.since >= ladder.end_after
         else:
             due = now - seen.asked >= KILL_AFTER_S
         return step if due and self._may_end() else None
 
-    def _take(self, step: Step, intruder: Intruder, seen: _Seen, now: float) -> None:
-        pid, birth = intruder.program
+    def _take(self, step: Step, process: UnbookedProcess, seen: _Seen, now: float) -> None:
+        pid, birth = process.program
         at = self._steady()
         try:
             if step == "warned":
                 seen.warned = at
-                self._programs.write(pid, _warning(intruder))
+                self._programs.write(pid, _warning(process))
             elif step == "asked":
                 seen.asked = at
                 self._programs.ask(pid, birth)
@@ -180,18 +180,18 @@ class Intruders:
         except PermissionError as error:
             log.warning("process %d can't be %s: %s", pid, step, error)
             return
-        log.warning("process %d of %s on %s was %s", pid, intruder.user, intruder.gpu, step)
-        deed = wire.Deed(
-            gpu=intruder.gpu, slot=intruder.slot, pid=pid, step=step, user=intruder.user,
+        log.warning("process %d of %s on %s was %s", pid, process.user, process.gpu, step)
+        enforcement = wire.Enforcement(
+            gpu=process.gpu, slot=process.slot, pid=pid, step=step, user=process.user,
             at=int(now),
         )  # fmt: skip
-        self._deeds.append(deed)
+        self._enforcements.append(enforcement)
 
 
-def _warning(intruder: Intruder) -> str:
-    pid, _ = intruder.program
-    where = intruder.gpu if intruder.slot is None else f"a slice of {intruder.gpu}"
-    why = "is booked by somebody else" if intruder.booked else "is not booked"
+def _warning(process: UnbookedProcess) -> str:
+    pid, _ = process.program
+    where = process.gpu if process.slot is None else f"a slice of {process.gpu}"
+    why = "is booked by somebody else" if process.booked else "is not booked"
     return (
         f"Your process {pid} uses {where}, which {why}. End it, and book a GPU in the portal;"
         " it may be ended otherwise."

@@ -20,7 +20,7 @@ from typing import Literal
 
 from allocation.agent.doctor.checks import Check, Finding, State
 from allocation.agent.doctor.driver import driver_checks
-from allocation.agent.doctor.host import HostAsked, host_checks
+from allocation.agent.doctor.host import HostOptions, host_checks
 from allocation.agent.run import state_option
 from allocation.agent.simulated.drivers import DEFAULT, DRIVERS
 from allocation.agent.simulated.models import fleet_parse
@@ -38,13 +38,13 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     logging.disable(logging.CRITICAL)  # what a check sees, it says itself
     began = time.monotonic()
     simulated = bool(options.simulate)
-    asked = HostAsked(options.state, options.portal, options.interface, simulated)
+    asked = HostOptions(options.state, options.portal, options.interface, simulated)
     with contextlib.ExitStack() as stack:
         checks = [
             *host_checks(asked),
             *driver_checks(options.simulate, options.simulate_driver, stack),
         ]
-        found = list(examined(checks, ALL_S))
+        found = list(checks_run(checks, ALL_S))
     sys.stdout.write(_json(found) if options.json else _text(found, time.monotonic() - began))
     return 1 if any(each.finding.state == "fail" for each in found) else 0
 
@@ -58,7 +58,7 @@ class Examined:
     seconds: float
 
 
-def examined(checks: Iterable[Check], within: float) -> Iterator[Examined]:
+def checks_run(checks: Iterable[Check], within: float) -> Iterator[Examined]:
     """Makes all checks in their order, in so many seconds together, whatever does not answer.
 
     A call that hangs is left alone. Nothing more is asked of what it hangs in.

@@ -39,30 +39,30 @@ def driver_checks(
 ) -> list[Check]:
     """Returns the checks in the order of the report; `simulate` has models of simulated GPUs, which
     are there until `stack` ends."""
-    patient = Patient(simulate, branch, stack)
+    examination = DriverExamination(simulate, branch, stack)
     late = "a driver that hangs serves nobody: see the kernel's log for Xids, restart the node"
-    first = Check("driver", patient.open, _ASKS, _OPEN_S, late)
+    first = Check("driver", examination.open, _ASKS, _OPEN_S, late)
     rest: list[tuple[str, Callable[[], Finding]]] = [
-        ("driver's version", patient.version),
-        ("process ids of the driver", patient.pids),
-        ("GPUs", patient.gpus),
-        ("state of each GPU", patient.truths),
-        ("speed of an answer", patient.speed),
-        ("programs on GPUs", patient.holders),
-        ("memory in use by nobody", patient.residue),
-        ("MIG mode", patient.modes),
-        ("MIG profiles", patient.profiles),
-        ("NVLink and fabric", patient.fabric),
-        ("NUMA nodes", patient.numa),
-        ("persistence mode", patient.persistence),
-        ("measurements", patient.measures),
-        ("errors that the driver tells", patient.events),
-        ("device files", patient.files),
+        ("driver's version", examination.version),
+        ("process ids of the driver", examination.pids),
+        ("GPUs", examination.gpus),
+        ("state of each GPU", examination.truths),
+        ("speed of an answer", examination.speed),
+        ("programs on GPUs", examination.holders),
+        ("memory in use by nobody", examination.residue),
+        ("MIG mode", examination.modes),
+        ("MIG profiles", examination.profiles),
+        ("NVLink and fabric", examination.fabric),
+        ("NUMA nodes", examination.numa),
+        ("persistence mode", examination.persistence),
+        ("measurements", examination.measures),
+        ("errors that the driver tells", examination.events),
+        ("device files", examination.files),
     ]
-    return [first, *(Check(name, patient.asked(look), _ASKS, late=late) for name, look in rest)]
+    return [first, *(Check(name, examination.asked(look), _ASKS, late=late) for name, look in rest)]
 
 
-class Patient:
+class DriverExamination:
     """One driver while it is examined."""
 
     def __init__(
@@ -143,16 +143,16 @@ class Patient:
         return found(good=told == len(self._gpus), seen=seen, do=do, otherwise="fail")
 
     def truths(self) -> Finding:
-        troubles = []
+        problems = []
         for gpu in self._gpus:
             began = time.monotonic()
             try:
                 self._truths[gpu.uuid] = self.port.truth(gpu.uuid)
             except GpuError as error:
-                troubles.append(f"{gpu.uuid}: {error}")
+                problems.append(f"{gpu.uuid}: {error}")
             self._slowest = max(self._slowest, time.monotonic() - began)
-        seen = "; ".join(troubles) or f"{len(self._truths)} told"
-        return found(good=not troubles, seen=seen, do="reset it, or drain it", otherwise="fail")
+        seen = "; ".join(problems) or f"{len(self._truths)} told"
+        return found(good=not problems, seen=seen, do="reset it, or drain it", otherwise="fail")
 
     def speed(self) -> Finding:
         seen = f"the slowest took {self._slowest * 1000:.0f} ms"

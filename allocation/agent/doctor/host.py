@@ -22,12 +22,12 @@ _BINDING = "13.615.71"
 _PTRACE = 19
 _HOSTS_PIDS = "pid:[4026531836]"
 _LEAST_FREE = 1 << 30
-_WATCHERS = ("nv-hostengine", "dcgm-exporter", "nvidia_gpu_expo", "nvidia-device-p")
+_GPU_SERVICES = ("nv-hostengine", "dcgm-exporter", "nvidia_gpu_expo", "nvidia-device-p")
 _DRIVER = Path("/proc/driver/nvidia")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HostAsked:
+class HostOptions:
     """What the agent would be started with."""
 
     state: Path
@@ -39,28 +39,28 @@ class HostAsked:
     cgroups: Path = Path("/sys/fs/cgroup")
 
 
-def host_checks(asked: HostAsked) -> list[Check]:
+def host_checks(options: HostOptions) -> list[Check]:
     """Returns the checks in the order of the report."""
     plain: list[tuple[str, str, Callable[[], Finding]]] = [
         ("NVML binding", "packages", _binding),
         ("account", "kernel", _account),
-        ("right to see other programs' files", "kernel", lambda: _ptrace(asked.proc)),
-        ("process ids", "kernel", lambda: _namespace(asked)),
-        ("open device files", "processes", lambda: _openers(asked.proc)),
-        ("state folder", "file system", lambda: _folder(asked.state)),
-        ("room in the state folder", "file system", lambda: _room(asked.state)),
-        ("enrolment", "file system", lambda: _enrolled(asked.state)),
+        ("right to see other programs' files", "kernel", lambda: _ptrace(options.proc)),
+        ("process ids", "kernel", lambda: _namespace(options)),
+        ("open device files", "processes", lambda: _openers(options.proc)),
+        ("state folder", "file system", lambda: _folder(options.state)),
+        ("room in the state folder", "file system", lambda: _room(options.state)),
+        ("enrolment", "file system", lambda: _enrolled(options.state)),
         ("clock", "timedatectl", _clock),
         ("own name", "name service", _own_name),
-        ("network interface", "kernel", lambda: _network(asked.interface)),
-        ("portal", "network", lambda: _portal(asked.portal)),
-        ("cgroup v2", "file system", lambda: _cgroups(asked.cgroups)),
-        ("systemd", "kernel", lambda: _systemd(asked.proc)),
-        ("other owners of the GPUs", "processes", lambda: _owners(asked.proc)),
-        ("services that keep GPUs open", "processes", lambda: _watchers(asked.proc)),
-        ("kernel module", "driver files", lambda: _module(asked.driver)),
-        ("mode of device files", "driver files", lambda: _parameters(asked.driver)),
-        ("MIG capability files", "driver files", lambda: _capabilities(asked.driver)),
+        ("network interface", "kernel", lambda: _network(options.interface)),
+        ("portal", "network", lambda: _portal(options.portal)),
+        ("cgroup v2", "file system", lambda: _cgroups(options.cgroups)),
+        ("systemd", "kernel", lambda: _systemd(options.proc)),
+        ("other owners of the GPUs", "processes", lambda: _owners(options.proc)),
+        ("services that keep GPUs open", "processes", lambda: _gpu_services(options.proc)),
+        ("kernel module", "driver files", lambda: _module(options.driver)),
+        ("mode of device files", "driver files", lambda: _parameters(options.driver)),
+        ("MIG capability files", "driver files", lambda: _capabilities(options.driver)),
     ]
     checks = [Check(name, look, asks) for name, asks, look in plain]
     return checks + [Check(name, _program(name, why), "path") for name, why in _PROGRAMS]
@@ -111,12 +111,12 @@ def _ptrace(proc: Path) -> Finding:
     return found(good=has, seen=seen, do=do)
 
 
-def _namespace(asked: HostAsked) -> Finding:
-    name = os.readlink(asked.proc / "self" / "ns" / "pid")
+def _namespace(options: HostOptions) -> Finding:
+    name = os.readlink(options.proc / "self" / "ns" / "pid")
     seen = "the host's" if name == _HOSTS_PIDS else f"a container's, {name}"
     do = "run it outside containers, or with --pid=host: the driver tells the host's process ids"
     # No driver tells the process ids of simulated programs.
-    otherwise: State = "warn" if asked.simulated else "fail"
+    otherwise: State = "warn" if options.simulated else "fail"
     return found(good=name == _HOSTS_PIDS, seen=seen, do=do, otherwise=otherwise)
 
 
@@ -227,8 +227,8 @@ def _owners(proc: Path) -> Finding:
     return found(good=not there, seen=", ".join(there) or "none runs", do=do)
 
 
-def _watchers(proc: Path) -> Finding:
-    there = running(proc, _WATCHERS)
+def _gpu_services(proc: Path) -> Finding:
+    there = running(proc, _GPU_SERVICES)
     do = "stop them in hooks `release`, or MIG modes can't change: agent.md, 'When a mode changes'"
     return found(good=not there, seen=", ".join(there) or "none runs", do=do)
 

@@ -27,7 +27,7 @@ def running(proc: Path, names: Collection[str]) -> list[str]:
     return sorted(there & set(names))
 
 
-class OtherOwners:
+class OtherSchedulers:
     """Looks at most every FRESH_S: it is asked about every program of a full node."""
 
     def __init__(self, proc: Path = _PROC, steady: Callable[[], float] = time.monotonic) -> None:

@@ -14,7 +14,7 @@ Handle: TypeAlias = Any
 REFUSALS = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)
 """What pynvml raises when the driver refuses; the second one where a function is missing."""
 
-_NOT_HERE = frozenset(
+_ABSENT = frozenset(
     {
         pynvml.NVML_ERROR_NOT_SUPPORTED,
         pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
@@ -60,13 +60,13 @@ def refused(error: Exception, doing: str) -> GpuError:
 
 def optional(call: Callable[..., Any], *args: object) -> Handle:
     """Returns the value, or None where this GPU or this driver does not have it."""
-    return _unless(lambda code: code in _NOT_HERE, call, *args)
+    return _unless(lambda code: code in _ABSENT, call, *args)
 
 
 def indexed(call: Callable[..., Any], *args: object) -> Handle:
     """Returns the value, or None where there is nothing under this index. A driver that is older
     than the binding does not know its higher indexes, and calls them invalid arguments."""
-    absent = _NOT_HERE | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
+    absent = _ABSENT | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
     return _unless(lambda code: code in absent, call, *args)
 
 
@@ -80,7 +80,7 @@ def attempt(call: Callable[..., Any], *args: object) -> Handle:
     return _unless(lambda _: True, call, *args)
 
 
-def twice(call: Callable[..., Any], *args: object) -> Handle:
+def with_retry(call: Callable[..., Any], *args: object) -> Handle:
     """Returns the value, or None when the driver refused it twice in a row: what stands in the
     inventory must not come and go with one answer that was lost."""
     for _ in range(2):

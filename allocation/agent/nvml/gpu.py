@@ -10,13 +10,13 @@ import pynvml
 
 from allocation.agent.host.device_nodes import DriverDeviceNodes
 from allocation.agent.host.open_files import OpenFiles
-from allocation.agent.nvml.calls import REFUSALS, WORDS, Handle, attempt, indexed, twice
+from allocation.agent.nvml.calls import REFUSALS, WORDS, Handle, attempt, indexed, with_retry
 from allocation.agent.nvml.calls import refused as _refused
 from allocation.agent.nvml.compute import compute_create, compute_destroy
 from allocation.agent.nvml.fabric import fabric_unready
 from allocation.agent.nvml.measure import Measures
-from allocation.agent.nvml.places import places_told, step_of
-from allocation.agent.nvml.processes import Present, Processes, lists_scrambled, residue_mb
+from allocation.agent.nvml.places import driver_placements, slot_step
+from allocation.agent.nvml.processes import DevicePrograms, Processes, lists_scrambled, residue_mb
 from allocation.agent.nvml.reset import gpu_reset
 from allocation.agent.nvml.topology import Topology
 from allocation.agent.owner.cdi import DeviceNodes
@@ -61,7 +61,7 @@ class NvmlGpu:
         attempt(pynvml.nvmlShutdown)
 
     def driver(self) -> str:
-        return str(twice(pynvml.nvmlSystemGetDriverVersion) or "unknown")
+        return str(with_retry(pynvml.nvmlSystemGetDriverVersion) or "unknown")
 
     # Inventory.
 
@@ -74,7 +74,7 @@ class NvmlGpu:
         topology = Topology(handles)
         domains = topology.domains()
         found = (
-            twice(self._inventory_gpu, i, handle, domains[i], topology.peers(i))
+            with_retry(self._inventory_gpu, i, handle, domains[i], topology.peers(i))
             for i, handle in handles.items()
         )
         gpus = tuple(gpu for gpu in found if gpu is not None)
@@ -108,7 +108,7 @@ class NvmlGpu:
 
     def _placements(self, uuid: str) -> Iterator[Placement]:
         step = self._step(uuid)
-        for profile, start, size in places_told(self._handle(uuid), self._profiles_of(uuid)):
+        for profile, start, size in driver_placements(self._handle(uuid), self._profiles_of(uuid)):
             yield Placement(
                 profile=_profile_name(profile),
                 profile_id=profile.id,
@@ -121,10 +121,10 @@ class NvmlGpu:
     def _step(self, gpu: str) -> int:
         """How many of the driver's memory slots are one of ours."""
         if gpu not in self._steps:
-            told = list(places_told(self._handle(gpu), self._profiles_of(gpu)))
+            told = list(driver_placements(self._handle(gpu), self._profiles_of(gpu)))
             if not told:
                 return 1
-            self._steps[gpu] = step_of(told)
+            self._steps[gpu] = slot_step(told)
         return self._steps[gpu]
 
     def _profiles_of(self, uuid: str) -> tuple[Handle, ...]:
@@ -242,7 +242,7 @@ class NvmlGpu:
         who = ", ".join((*there.names, *map(str, there.services)))
         return GpuError("in_use", f"{doing}: {WORDS['in_use']}{f': {who}' if who else ''}")
 
-    def _on(self, gpu: str) -> Present:
+    def _on(self, gpu: str) -> DevicePrograms:
         return self._processes.on(gpu, self._handle(gpu), sliced=False)
 
     def create(self, gpu: str, place: Place) -> None:

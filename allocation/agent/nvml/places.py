@@ -14,7 +14,9 @@ from allocation import wire
 from allocation.agent.nvml.calls import Handle, indexed
 
 
-def places_told(handle: Handle, profiles: Iterable[Handle]) -> Iterator[tuple[Handle, int, int]]:
+def driver_placements(
+    handle: Handle, profiles: Iterable[Handle]
+) -> Iterator[tuple[Handle, int, int]]:
     """Returns (profile, start, size) of every legal place, in the driver's own slots."""
     ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
     for profile in profiles:
@@ -28,9 +30,9 @@ def places_told(handle: Handle, profiles: Iterable[Handle]) -> Iterator[tuple[Ha
             yield profile, place.start, place.size
 
 
-def step_of(told: Iterable[tuple[Handle, int, int]]) -> int:
+def slot_step(placements: Iterable[tuple[Handle, int, int]]) -> int:
     """Returns how many of the driver's slots are one of a message; 1 where nothing is told."""
-    places = [(start, size, profile.sliceCount) for profile, start, size in told]
+    places = [(start, size, profile.sliceCount) for profile, start, size in placements]
     if max((start + size for start, size, _ in places), default=0) <= wire.SLOTS:
         return 1
     # With the slots of one compute slice, so that a part of the answers gives the same step.

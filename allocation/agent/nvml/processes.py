@@ -27,7 +27,7 @@ def lists_scrambled(version: str) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Present:
+class DevicePrograms:
     """The programs on one device. `pids` are those that may be signalled. `count` is of all, also
     of those that have no process id here; None where it can't be told. `services` have the
     device's file open and compute nothing."""
@@ -53,11 +53,11 @@ class Processes:
         self._paths_of = paths_of
         self._scrambled = scrambled
 
-    def on(self, uuid: str, device: Handle, *, sliced: bool) -> Present:
+    def on(self, uuid: str, device: Handle, *, sliced: bool) -> DevicePrograms:
         """Looks at a GPU, or at a slice. Raises what pynvml raises."""
         listed = None if self._scrambled else _listed(device)
         if self._files is None:
-            return _present(listed, frozenset(), None, ())
+            return _device_programs(listed, frozenset(), None, ())
         # After the lists: a program that starts opens the file before it is on a list.
         openers = self._files.openers()
         paths = self._paths(uuid)
@@ -72,7 +72,9 @@ class Processes:
             listed = listed or None
         elif listed is None and self._scrambled:
             listed = []
-        return _present(listed, there | here, openers.hidden if paths else None, services, here)
+        return _device_programs(
+            listed, there | here, openers.hidden if paths else None, services, here
+        )
 
     def _paths(self, uuid: str) -> tuple[str, ...]:
         try:
@@ -81,18 +83,18 @@ class Processes:
             return ()
 
 
-def _present(
+def _device_programs(
     listed: list[int] | None,
     known: frozenset[Opener],
     hidden: frozenset[int] | None,
     services: tuple[Opener, ...],
     here: frozenset[Opener] = frozenset(),
-) -> Present:
+) -> DevicePrograms:
     """`known` have the GPU's file open, `here` the device's own. `hidden` are those who may; None
     where all that are listed may."""
     unlisted = {each.pid for each in here if not each.service}
     if not listed and not unlisted:
-        return Present((), None if listed is None else 0, (), services)
+        return DevicePrograms((), None if listed is None else 0, (), services)
     named = {pid for pid in listed or () if 1 < pid <= LAST_PID}
     nameless = sum(pid not in named for pid in listed or ())
     by_pid = {each.pid: each for each in known}
@@ -101,7 +103,7 @@ def _present(
     if nameless:
         names.append(f"{nameless} of another process id namespace")
     pids = (pid for pid in every if hidden is None or pid in by_pid or pid in hidden)
-    return Present(tuple(pids), len(every) + nameless, tuple(names), services)
+    return DevicePrograms(tuple(pids), len(every) + nameless, tuple(names), services)
 
 
 def _listed(device: Handle) -> list[int] | None:

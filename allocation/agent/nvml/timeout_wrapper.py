@@ -18,100 +18,107 @@ from allocation.agent.ports.gpu import (
     Truth,
     WatchPort,
 )
-from allocation.agent.ports.worker_threads import BRIEF_S, CHANGE_S, OPEN_S, Lanes
+from allocation.agent.ports.worker_threads import (
+    BRIEF_LIMIT_S,
+    CHANGE_LIMIT_S,
+    OPEN_LIMIT_S,
+    WorkerThreads,
+)
 from allocation.wire import InventoryGpu, Mode
 
 EVERY = "all GPUs"
 _FILES = "device files"
 
 
-class PatientGpu:
+class TimeoutGpu:
     """See gpu.GpuPort."""
 
-    def __init__(self, port: GpuPort, lanes: Lanes) -> None:
+    def __init__(self, port: GpuPort, threads: WorkerThreads) -> None:
         self._port = port
-        self._lanes = lanes
+        self._threads = threads
         # Without persistence mode the first look wakes each GPU, which takes seconds.
-        self._first_s = OPEN_S
+        self._first_s = OPEN_LIMIT_S
 
     def driver(self) -> str:
-        return self._lanes.ask(EVERY, self._port.driver)
+        return self._threads.ask(EVERY, self._port.driver)
 
     def inventory(self) -> tuple[InventoryGpu, ...]:
-        found = self._lanes.change(EVERY, self._port.inventory, max(self._first_s, CHANGE_S))
+        found = self._threads.change(
+            EVERY, self._port.inventory, max(self._first_s, CHANGE_LIMIT_S)
+        )
         self._first_s = 0.0
         return found
 
     def truth(self, gpu: str) -> Truth:
-        return self._lanes.ask(gpu, lambda: self._port.truth(gpu))
+        return self._threads.ask(gpu, lambda: self._port.truth(gpu))
 
     def set_mode(self, gpu: str, mode: Mode) -> None:
         """Leases can't wait for a reset: a later look finds what became of it."""
-        self._lanes.change(
-            gpu, lambda: self._port.set_mode(gpu, mode), limit_s=BRIEF_S, hangs_s=2 * RESET_S
+        self._threads.change(
+            gpu, lambda: self._port.set_mode(gpu, mode), limit_s=BRIEF_LIMIT_S, hangs_s=2 * RESET_S
         )
 
     def create(self, gpu: str, place: Place) -> None:
-        self._lanes.change(gpu, lambda: self._port.create(gpu, place))
+        self._threads.change(gpu, lambda: self._port.create(gpu, place))
 
     def destroy(self, gpu: str, instance: int) -> None:
-        self._lanes.change(gpu, lambda: self._port.destroy(gpu, instance))
+        self._threads.change(gpu, lambda: self._port.destroy(gpu, instance))
 
     def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
-        return self._lanes.ask(gpu, lambda: self._port.pids(gpu, instance))
+        return self._threads.ask(gpu, lambda: self._port.pids(gpu, instance))
 
     def end_processes(
         self, gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
     ) -> None:
-        self._lanes.ask(
+        self._threads.ask(
             gpu, lambda: self._port.end_processes(gpu, instance, force=force, only=only)
         )
 
     def readings(self, gpu: str) -> tuple[Reading, ...]:
-        return self._lanes.ask(gpu, lambda: self._port.readings(gpu))
+        return self._threads.ask(gpu, lambda: self._port.readings(gpu))
 
     def close(self) -> None:
         """A driver that hangs is left as it is: the process can end without it."""
-        _close(self._lanes, self._port.close)
+        _close(self._threads, self._port.close)
 
 
-class PatientWatch:
+class TimeoutWatch:
     """See gpu.WatchPort."""
 
-    def __init__(self, watch: WatchPort, lanes: Lanes) -> None:
+    def __init__(self, watch: WatchPort, threads: WorkerThreads) -> None:
         self._watch = watch
-        self._lanes = lanes
+        self._threads = threads
 
     def errors(self) -> tuple[FoundError, ...]:
-        return self._lanes.ask(EVERY, self._watch.errors)
+        return self._threads.ask(EVERY, self._watch.errors)
 
     def users(self, pids: Collection[int]) -> tuple[str, ...]:
         """The driver is not asked."""
         return self._watch.users(pids)
 
     def hanging(self) -> tuple[str, ...]:
-        return tuple(name for name in self._lanes.hanging() if name not in (EVERY, _FILES))
+        return tuple(name for name in self._threads.hanging() if name not in (EVERY, _FILES))
 
     def close(self) -> None:
-        _close(self._lanes, self._watch.close)
+        _close(self._threads, self._watch.close)
 
 
-class PatientDeviceNodes:
+class TimeoutDeviceNodes:
     """See cdi.DeviceNodes."""
 
-    def __init__(self, nodes: DeviceNodes, lanes: Lanes) -> None:
+    def __init__(self, nodes: DeviceNodes, threads: WorkerThreads) -> None:
         self._nodes = nodes
-        self._lanes = lanes
+        self._threads = threads
 
     def common(self) -> tuple[str, ...]:
         return self._nodes.common()
 
     def of(self, device: str) -> tuple[str, ...]:
-        return self._lanes.ask(_FILES, lambda: self._nodes.of(device))
+        return self._threads.ask(_FILES, lambda: self._nodes.of(device))
 
 
-def _close(lanes: Lanes, close: Callable[[], None]) -> None:
-    if not lanes.free:
+def _close(threads: WorkerThreads, close: Callable[[], None]) -> None:
+    if not threads.free:
         return
     with contextlib.suppress(GpuError):  # the process ends anyway
-        lanes.change(EVERY, close)
+        threads.change(EVERY, close)

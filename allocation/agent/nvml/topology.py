@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pynvml
 
-from allocation.agent.nvml.calls import Handle, field_value, indexed, optional, twice
+from allocation.agent.nvml.calls import Handle, field_value, indexed, optional, with_retry
 from allocation.wire import PciePath, Peer
 
 _SWITCH = "switch"
@@ -25,7 +25,7 @@ class Topology:
     def __init__(self, handles: dict[int, Handle]) -> None:
         self._handles = handles
         self._links = {i: Counter(_link_ends(handle)) for i, handle in handles.items()}
-        known = {i: twice(pynvml.nvmlDeviceGetPciInfo, h) for i, h in handles.items()}
+        known = {i: with_retry(pynvml.nvmlDeviceGetPciInfo, h) for i, h in handles.items()}
         self._pci = {i: "" if pci is None else pci.busId for i, pci in known.items()}
 
     def domains(self) -> dict[int, int | None]:
@@ -60,14 +60,14 @@ class Topology:
 
     def _path(self, one: int, other: int) -> PciePath | None:
         first, second = self._handles[one], self._handles[other]
-        level = twice(optional, pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
+        level = with_retry(optional, pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
         return _PATHS.get(level)
 
 
 def _link_ends(handle: Handle) -> Iterator[str]:
     """PCI ids of the GPUs at the other ends, "switch" for an NVSwitch."""
     for link in range(_link_count(handle)):
-        end = twice(_link_end, handle, link)
+        end = with_retry(_link_end, handle, link)
         if end is not None:
             yield str(end)
 

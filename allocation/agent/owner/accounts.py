@@ -16,14 +16,14 @@ from pathlib import Path
 
 from allocation.agent.owner.hooks import PLAIN, is_ours
 from allocation.agent.ports.programs import account_uid
-from allocation.agent.ports.worker_threads import Lane, Late
+from allocation.agent.ports.worker_threads import Late, WorkerThread
 
 log = logging.getLogger(__name__)
 
 LIMIT_S = 5.0
 # The agent's loop waits no longer than this; what comes later counts at its next turn.
-WAIT_S = 0.3
-KEPT_S = 600.0
+LOOKUP_WAIT_S = 0.3
+FOUND_FOR_S = 600.0
 AGAIN_S = 30.0
 _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
@@ -43,7 +43,7 @@ class Accounts:
         self._steady = steady
         self._uid_of = uid_of
         self._limit_s = limit_s
-        self._lane = Lane("login")
+        self._thread = WorkerThread("login")
         self._known: dict[str, tuple[str | None, float]] = {}
 
     def account_of(self, member: str) -> str | None:
@@ -53,7 +53,7 @@ class Accounts:
         if until > self._steady():
             return account
         try:
-            self._lane.ask(lambda: self._learn(member), WAIT_S)
+            self._thread.ask(lambda: self._learn(member), LOOKUP_WAIT_S)
         except Late:
             return account
         return self._known[member][0]
@@ -64,7 +64,7 @@ class Accounts:
             account, why = None, f"there is no account {account} here"
         if account is None:
             log.error("no account is known for %s: %s", member, why)
-        kept = AGAIN_S if account is None else KEPT_S
+        kept = AGAIN_S if account is None else FOUND_FOR_S
         self._known[member] = (account, self._steady() + kept)
 
     def _asked(self, member: str) -> tuple[str | None, str]:

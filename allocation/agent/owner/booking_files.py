@@ -12,7 +12,7 @@ from pathlib import Path
 
 from allocation.agent.owner.cdi import Cdi
 from allocation.agent.owner.cgroups import Cgroups
-from allocation.agent.owner.device_acls import Doors
+from allocation.agent.owner.device_acls import DeviceAcls
 from allocation.agent.owner.hooks import Hooks
 from allocation.agent.owner.shares import NOTICE, SAVED, Part, environment, files
 from allocation.agent.ports.handover import write_whole
@@ -30,7 +30,7 @@ class Bookings:
         root: Path,
         *,
         cdi: Cdi | None = None,
-        doors: Doors | None = None,
+        device_acls: DeviceAcls | None = None,
         hooks: Hooks | None = None,
         cgroups: Cgroups | None = None,
         uid_of: Callable[[str], int | None] = account_uid,
@@ -40,7 +40,7 @@ class Bookings:
         self.uid_of = uid_of
         self._cgroups = cgroups
         self._cdi = cdi
-        self._doors = doors
+        self._device_acls = device_acls
         self._hooks = hooks
         # Files of an earlier life are written anew, or removed, by the first look.
         folders = root.iterdir() if root.is_dir() else ()
@@ -48,7 +48,7 @@ class Bookings:
 
     def open(self, parts: Mapping[str, Part]) -> list[str]:
         """Opens the devices of these bookings, and closes all others. Returns what went wrong."""
-        return [] if self._doors is None else self._doors.sync(parts)
+        return [] if self._device_acls is None else self._device_acls.sync(parts)
 
     def sync(self, opened: Mapping[str, Part], waiting: Collection[str] = ()) -> str | None:
         """Makes the devices of all these bookings open, and the files of those that don't wait.
@@ -56,7 +56,7 @@ class Bookings:
         Returns what went wrong; it is tried again with the next call.
         """
         parts = {name: part for name, part in opened.items() if name not in waiting}
-        troubles = []
+        problems = []
         for name in sorted(self._written.keys() | parts.keys()):
             part = parts.get(name)
             if part is not None and self._written.get(name) == part:
@@ -64,21 +64,21 @@ class Bookings:
             try:
                 self._remove(name) if part is None else self._write(part)
             except OSError as error:
-                troubles.append(f"the files of {name}: {error}")
-                log.warning("%s", troubles[-1])
-        troubles += [
+                problems.append(f"the files of {name}: {error}")
+                log.warning("%s", problems[-1])
+        problems += [
             f"no account here is known for {part.owner}: {name} is nobody's to use"
             for name, part in sorted(parts.items())
             if not part.account
         ]
-        troubles += self.open(opened)
+        problems += self.open(opened)
         if self._cdi is not None:
-            troubles += self._cdi.sync(parts)
+            problems += self._cdi.sync(parts)
         if self._cgroups is not None:
-            troubles += filter(None, [self._cgroups.sync(parts)])
+            problems += filter(None, [self._cgroups.sync(parts)])
         if self._hooks is not None:
             self._hooks.want({name: environment(part) for name, part in parts.items()})
-        return "; ".join(troubles) or None
+        return "; ".join(problems) or None
 
     def told(self, name: str) -> bool:
         """Returns whether the booking has its files, also from an earlier life of the agent."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from allocation.agent.owner.shares import Part, environment
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.handover import write_whole
-from allocation.agent.ports.readable import folder_there
+from allocation.agent.ports.readable import folder_ensure
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Cdi:
 
         Raises OSError.
         """
-        folder_there(folder)
+        folder_ensure(folder)
         self._folder = folder
         self._nodes = nodes
         self._driver = driver
@@ -53,7 +53,7 @@ class Cdi:
 
     def sync(self, parts: Mapping[str, Part]) -> list[str]:
         """Makes the files be those of `parts`; returns what went wrong."""
-        troubles = []
+        problems = []
         for name in sorted(self._written.keys() | parts.keys()):
             part = parts.get(name)
             if part is not None and self._written.get(name) == part:
@@ -67,9 +67,9 @@ class Cdi:
                     write_whole(path, json.dumps(self._specification(part), indent=2) + "\n")
                     self._written[name] = part
             except (OSError, GpuError) as error:
-                troubles.append(f"the CDI file of {name}: {error}")
-                log.warning("%s", troubles[-1])
-        return troubles
+                problems.append(f"the CDI file of {name}: {error}")
+                log.warning("%s", problems[-1])
+        return problems
 
     def _specification(self, part: Part) -> dict[str, Any]:
         """All of the booking under its name, and each device under `<name>.<number>`."""

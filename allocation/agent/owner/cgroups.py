@@ -11,7 +11,7 @@ from pathlib import Path
 from allocation.agent.owner.shares import Part
 from allocation.agent.ports.host_cores import cores_text
 from allocation.agent.ports.programs import Programs
-from allocation.agent.ports.systemd import room_mb
+from allocation.agent.ports.systemd import available_mb
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +21,11 @@ _MOUNT = Path("/sys/fs/cgroup")
 _AGENT = "agent"
 
 
-class NoCgroups(Exception):
+class CgroupsUnavailable(Exception):
     """Why cores and memory can't be enforced here, for people."""
 
 
-def subtree_open(option: str, *, mount: Path = _MOUNT, proc: Path = Path("/proc/self")) -> Path:
+def subtree_prepare(option: str, *, mount: Path = _MOUNT, proc: Path = Path("/proc/self")) -> Path:
     """The folder for bookings' groups: a delegated one, or with `own` the agent's own group.
 
     The kernel lets no group have both processes and limited children, so from its own group the
@@ -36,13 +36,15 @@ def subtree_open(option: str, *, mount: Path = _MOUNT, proc: Path = Path("/proc/
         offered = (root / "cgroup.controllers").read_text().split()
         missing = [name for name in NEEDED if name not in offered]
         if missing:
-            raise NoCgroups(f"{root} does not offer {' and '.join(missing)}")
+            raise CgroupsUnavailable(f"{root} does not offer {' and '.join(missing)}")
         if option == OWN:
             (root / _AGENT).mkdir(exist_ok=True)
             (root / _AGENT / "cgroup.procs").write_text("0")
         (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
     except OSError as error:
-        raise NoCgroups(f"{root} is no cgroup v2 folder of ours: {error.strerror}") from error
+        raise CgroupsUnavailable(
+            f"{root} is no cgroup v2 folder of ours: {error.strerror}"
+        ) from error
     return root
 
 
@@ -50,7 +52,7 @@ def _own(mount: Path, proc: Path) -> Path:
     lines = (proc / "cgroup").read_text().splitlines()
     path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
     if path is None:
-        raise NoCgroups("this host has no cgroup v2")
+        raise CgroupsUnavailable("this host has no cgroup v2")
     group = mount / path.strip("/")
     # systemd starts the agent in the child where the unit says DelegateSubgroup.
     return group.parent if group.name == _AGENT else group
@@ -60,29 +62,29 @@ class Cgroups:
     """Level-triggered: told what is active, it makes groups and members follow."""
 
     def __init__(self, root: Path, programs: Programs) -> None:
-        """`root` is what `subtree_open` gave."""
+        """`root` is what `subtree_prepare` gave."""
         self._root = root
         self._programs = programs
 
     def sync(self, parts: Mapping[str, Part]) -> str | None:
         """Returns what went wrong; it is tried again with the next call."""
         wanted = {name: part for name, part in parts.items() if part.cores or part.memory_mb}
-        troubles = []
+        problems = []
         for name, part in sorted(wanted.items()):
             try:
-                self._keep(self._root / name, part)
+                self._limit(self._root / name, part)
             except OSError as error:
-                troubles.append(f"the cores and memory of {name}: {error.strerror}")
+                problems.append(f"the cores and memory of {name}: {error.strerror}")
         for group in sorted(self._root.glob("*.*/")):
             if group.name not in wanted and (group / "cgroup.procs").exists():
                 self._remove(group)
-        return "; ".join(troubles) or None
+        return "; ".join(problems) or None
 
-    def room_mb(self, booking: str) -> int | None:
+    def available_mb(self, booking: str) -> int | None:
         """Returns the memory that its limit leaves a booking, in MiB; None without one."""
-        return room_mb(self._root / booking)
+        return available_mb(self._root / booking)
 
-    def _keep(self, group: Path, part: Part) -> None:
+    def _limit(self, group: Path, part: Part) -> None:
         group.mkdir(exist_ok=True)
         if part.cores:
             (group / "cpuset.cpus").write_text(cores_text(part.cores))

@@ -36,7 +36,7 @@ class Access(Protocol):
     def take(self, right: Right) -> None:
         """A right or a file that is not there is no error."""
 
-    def stands_open(self, path: str) -> bool:
+    def is_world_accessible(self, path: str) -> bool:
         """Whether everybody may use it anyway."""
 
 
@@ -59,7 +59,7 @@ class SetFacl:
         if Path(path).exists():
             self._run("-x", f"u:{uid}", path)
 
-    def stands_open(self, path: str) -> bool:
+    def is_world_accessible(self, path: str) -> bool:
         return bool(Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
 
     def _run(self, *arguments: str) -> None:
@@ -78,7 +78,7 @@ class SetFacl:
             raise OSError(f"setfacl took longer than {_LIMIT_S} s") from error
 
 
-class Doors:
+class DeviceAcls:
     """Level-triggered: told what is active, it makes the rights follow.
 
     What was given is in the file `state` before it is, so that a crash leaves no door open.
@@ -105,28 +105,28 @@ class Doors:
 
     def sync(self, parts: Mapping[str, Part]) -> list[str]:
         """Returns what went wrong; it is tried again with the next call."""
-        troubles: list[str] = []
+        problems: list[str] = []
         wanted: set[Right] = set()
         # Files are numbered anew after a reset: only while it is held is a device's path sure.
         held = {device for part in parts.values() for device in part.devices}
         self._paths = {device: paths for device, paths in self._paths.items() if device in held}
         for name, part in sorted(parts.items()):
-            troubles += self._collect(name, part, wanted)
+            problems += self._collect(name, part, wanted)
         for right in sorted(self._saved - wanted):
             try:
                 self._access.take(right)
             except OSError as error:
-                troubles.append(f"{right[0]} was not closed: {error}")
+                problems.append(f"{right[0]} was not closed: {error}")
                 wanted.add(right)
             self._given.discard(right)
         try:
             self._save(wanted)
-            troubles += self._give(wanted - self._given)
+            problems += self._give(wanted - self._given)
         except OSError as error:
-            troubles.append(f"devices were not opened: {error}")
-        for trouble in troubles:
-            log.warning("%s", trouble)
-        return troubles
+            problems.append(f"devices were not opened: {error}")
+        for problem in problems:
+            log.warning("%s", problem)
+        return problems
 
     def _collect(self, name: str, part: Part, wanted: set[Right]) -> list[str]:
         """Adds what the booking is to have; returns what of it can't be told."""
@@ -135,14 +135,14 @@ class Doors:
             missing = part.account or f"for {part.owner}"
             return [f"the devices of {name} were not opened: there is no account {missing} here"]
         wanted |= {(path, uid) for path in self._nodes.common()}
-        troubles = []
+        problems = []
         for device in part.devices:
             try:
                 self._paths[device] = self._nodes.of(device)
             except (OSError, GpuError) as error:
-                troubles.append(f"the files of {device} of {name} are not told: {error}")
+                problems.append(f"the files of {device} of {name} are not told: {error}")
             wanted |= {(path, uid) for path in self._paths.get(device, ())}
-        return troubles
+        return problems
 
     def _save(self, rights: set[Right]) -> None:
         if rights != self._saved:
@@ -151,18 +151,18 @@ class Doors:
 
     def _give(self, rights: Iterable[Right]) -> list[str]:
         """A file that is missing, or has no room for a right, keeps back no other file."""
-        troubles = []
+        problems = []
         for right in sorted(rights):
             path = right[0]
             try:
-                if self._access.stands_open(path) and path not in self._nodes.common():
+                if self._access.is_world_accessible(path) and path not in self._nodes.common():
                     log.warning("%s stands open to everybody: rights keep nobody out", path)
                 self._access.give(right)
                 self._given.add(right)
             except FileNotFoundError:
-                troubles.append(
+                problems.append(
                     f"{path} was not opened: there is no such file; see nvidia-modprobe"
                 )
             except OSError as error:
-                troubles.append(f"{path} was not opened: {error}")
-        return troubles
+                problems.append(f"{path} was not opened: {error}")
+        return problems

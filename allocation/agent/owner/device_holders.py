@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from allocation.agent.plan.reconcile import place_of
 from allocation.agent.ports.gpu import GpuPort
-from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
 from allocation.wire import DesiredAllocation
 
@@ -46,13 +46,13 @@ def share_holders(
     found: dict[str, list[int]] = {each.id: [] for each in shares}
     late = False
     for pid in port.pids(gpu, None):
-        whose = programs.whose(pid)
-        late = late or (whose.late and not whose.names)
-        mine = [s for s in shares if {full_name(s), s.id} & whose.names]
-        if not whose.names:
-            known = whose.account is not None
-            own = [s for s in shares if known and account_of(s.owner) == whose.account]
-            mine = own if len({full_name(s) for s in own}) == 1 else []
+        owner_of = programs.owner_of(pid)
+        late = late or (owner_of.late and not owner_of.names)
+        mine = [s for s in shares if {booking_full_name(s), s.id} & owner_of.names]
+        if not owner_of.names:
+            known = owner_of.account is not None
+            own = [s for s in shares if known and account_of(s.owner) == owner_of.account]
+            mine = own if len({booking_full_name(s) for s in own}) == 1 else []
         for each in mine:
             found[each.id].append(pid)
     return {name: None if late and not pids else tuple(pids) for name, pids in found.items()}

@@ -13,19 +13,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from allocation.agent.ports.programs import account_name, account_uid
-from allocation.agent.ports.worker_threads import Lane, Late
+from allocation.agent.ports.worker_threads import Late, WorkerThread
 from allocation.agent.state.store import write_synced
 
 log = logging.getLogger(__name__)
 
 # The agent's loop waits no longer than this; what comes later counts at its next turn.
-WAIT_S = 0.3
-KEPT_S = 600.0
+LOOKUP_WAIT_S = 0.3
+FOUND_FOR_S = 600.0
 AGAIN_S = 30.0
 _MOST_KEPT = 10_000
 
 
-class Directory:
+class AccountDirectory:
     """`steady` never jumps. `file` keeps the accounts that were found."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Directory:
         self._steady = steady
         self._uid_of = uid_of
         self._name_of = name_of
-        self._lane = Lane("accounts")
+        self._thread = WorkerThread("accounts")
         self._uids: dict[str, tuple[int | None, float]] = {}
         self._names: dict[int, tuple[str | None, float]] = {}
         self._told = False
@@ -71,7 +71,7 @@ class Directory:
     def _ask(self, learn: Callable[[], None]) -> None:
         """At once over while an earlier look-up is out."""
         try:
-            self._lane.ask(learn, WAIT_S)
+            self._thread.ask(learn, LOOKUP_WAIT_S)
         except Late:
             if not self._told:
                 self._told = True
@@ -93,7 +93,7 @@ class Directory:
         self._names[uid] = (name, self._until(name))
 
     def _until(self, found: object) -> float:
-        return self._steady() + (AGAIN_S if found is None else KEPT_S)
+        return self._steady() + (AGAIN_S if found is None else FOUND_FOR_S)
 
     def _load(self) -> dict[str, int]:
         if self._file is None:

@@ -45,23 +45,23 @@ class Hooks:
         Raises OSError or ValueError for damaged ones.
         """
         programs = Programs(folder, limit_s)
-        self._lanes = (
-            Lane("hooks", state / "hooks.json", programs, lives),
-            Lane("notice-hooks", state / "notices.json", programs, notices),
+        self._threads = (
+            HookThread("hooks", state / "hooks.json", programs, lifecycle_steps),
+            HookThread("notice-hooks", state / "notices.json", programs, notice_steps),
         )
 
     def want(self, active: Environments) -> None:
         """These bookings are active now; returns at once."""
-        for lane in self._lanes:
-            lane.want(active)
+        for thread in self._threads:
+            thread.want(active)
 
     def stop(self) -> None:
         """Lets the programs that run come to their end, within their time."""
-        for lane in self._lanes:
-            lane.stop()
+        for thread in self._threads:
+            thread.stop()
 
 
-def lives(known: Environments, active: Environments) -> Iterator[Step]:
+def lifecycle_steps(known: Environments, active: Environments) -> Iterator[Step]:
     """`known` are those whose start has run, with the environment of then, or of their notice."""
     for name in sorted(known.keys() - active.keys()):
         values = known[name]
@@ -78,7 +78,7 @@ def lives(known: Environments, active: Environments) -> Iterator[Step]:
             yield None, name, {}, active[name]
 
 
-def notices(known: Environments, active: Environments) -> Iterator[Step]:
+def notice_steps(known: Environments, active: Environments) -> Iterator[Step]:
     """`known` are those of the last notice, or of none."""
     for name in sorted(known.keys() - active.keys()):
         yield None, name, {}, None
@@ -93,7 +93,7 @@ def _pause(values: Mapping[str, str]) -> tuple[str, str] | None:
     return (values[_PAUSE], values["GPU_BOOKING_PAUSE_AT"]) if _PAUSE in values else None
 
 
-class Lane:
+class HookThread:
     """A thread that makes programs run until nothing is left between what it knows and what is.
 
     What it knows outlives it in the file `state`.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from allocation.agent.owner.device_holders import AccountOf, device_holders, share_holders
 from allocation.agent.plan.reconcile import Held
 from allocation.agent.ports.gpu import GpuError, GpuPort
-from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
 
 log = logging.getLogger(__name__)
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 _APART_S = 10
 
 
-def open_notices(held: Mapping[str, Held]) -> bool:
+def has_open_notice(held: Mapping[str, Held]) -> bool:
     """Whether somebody who was told of a pause may be about to say that all is saved."""
     return any(each.notice is not None and not each.emptied for each in held.values())
 
 
-def told_since(before: Mapping[str, Held], held: Mapping[str, Held]) -> list[Held]:
+def newly_notified(before: Mapping[str, Held], held: Mapping[str, Held]) -> list[Held]:
     """The records of those who are to be told of a notice now."""
     return [
         each
@@ -28,7 +28,7 @@ def told_since(before: Mapping[str, Held], held: Mapping[str, Held]) -> list[Hel
     ]
 
 
-def heard(held: Mapping[str, Held], said: Mapping[str, int], now: float) -> dict[str, int]:
+def saved_updates(held: Mapping[str, Held], said: Mapping[str, int], now: float) -> dict[str, int]:
     """What is new in `said`, the Unix seconds at which owners said that all is saved, by booking.
 
     The time comes from the owner, so it is believed only within the booking and up to now. Without
@@ -36,7 +36,7 @@ def heard(held: Mapping[str, Held], said: Mapping[str, int], now: float) -> dict
     """
     found = {}
     for name, record in held.items():
-        at = min(said.get(full_name(record.allocation), 0), int(now))
+        at = min(said.get(booking_full_name(record.allocation), 0), int(now))
         old = record.saved
         if not record.given or record.emptied or at < record.allocation.starts:
             continue
@@ -46,7 +46,7 @@ def heard(held: Mapping[str, Held], said: Mapping[str, int], now: float) -> dict
     return found
 
 
-def saved_of(record: Held) -> int | None:
+def saved_at(record: Held) -> int | None:
     """When all was saved, for the portal: before or after its notice as it was here, however
     much the two clocks differ."""
     notice, at = record.allocation.notice, record.saved
@@ -55,7 +55,7 @@ def saved_of(record: Held) -> int | None:
     return max(at, notice.told) if at >= record.noticed else min(at, notice.told - 1)
 
 
-def programs_warn(
+def programs_signal(
     port: GpuPort,
     programs: Programs,
     number: int,
@@ -67,7 +67,7 @@ def programs_warn(
     pids: dict[int, None] = {}
     for record in told:
         try:
-            pids |= dict.fromkeys(_holders(port, programs, record, held, account_of))
+            pids |= dict.fromkeys(_programs_of(port, programs, record, held, account_of))
         except GpuError as error:
             log.warning("programs of %s were not warned: %s", record.allocation.id, error)
     warned = [pid for pid in pids if programs.warn(pid, number)]
@@ -75,7 +75,7 @@ def programs_warn(
         log.info("signal %d went to %d of %d programs", number, len(warned), len(pids))
 
 
-def _holders(
+def _programs_of(
     port: GpuPort,
     programs: Programs,
     record: Held,

@@ -11,8 +11,8 @@ from typing import Any
 
 from allocation import wire
 from allocation.agent.host.network import Network
-from allocation.agent.ports.handover import exports, full_name, host_environment
-from allocation.agent.ports.host_cores import Topology, cores_text
+from allocation.agent.ports.handover import booking_full_name, exports, host_environment
+from allocation.agent.ports.host_cores import CoreTopology, cores_text
 
 SAVED, NOTICE = "saved", "notice.json"
 HOSTS, MACHINES = "hosts", "machines"
@@ -47,7 +47,7 @@ class Place:
     order: tuple[str, ...] = ()
     hidden: bool = False
     network: Network | None = None
-    topology: Topology = dataclasses.field(default_factory=Topology)
+    topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     slice_of: Callable[[str, str], str] = lambda account, booking: ""
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
@@ -98,7 +98,7 @@ class Part:
     inside: tuple[int, ...] = ()
     network: Network | None = None
     gpus: tuple[str, ...] = ()
-    topology: Topology = dataclasses.field(default_factory=Topology)
+    topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     unit: str = ""
 
     @property
@@ -138,13 +138,13 @@ def meeting_port(booking: str, run: str = "") -> int:
     return _FIRST_PORT + int.from_bytes(mark[:8], "big") % _PORTS
 
 
-def tensorflow(nodes: Iterable[str], rank: int, port: int) -> str:
+def tf_config(nodes: Iterable[str], rank: int, port: int) -> str:
     """Returns TF_CONFIG for one worker on each of these nodes."""
     workers = [f"{node}:{port}" for node in nodes]
     return json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
 
 
-def parts_of(
+def active_bookings(
     desired: wire.Desired | None,
     given: Mapping[str, str],
     now: float,
@@ -163,14 +163,14 @@ def parts_of(
     for gpu in desired.gpus:
         for allocation in sorted(gpu.allocations, key=lambda each: each.slot):
             if allocation.state == "run" and allocation.starts <= now < allocation.ends:
-                wanted[full_name(allocation)].append(allocation)
-    countable = () if place.hidden else _countable(desired, place.order)
+                wanted[booking_full_name(allocation)].append(allocation)
+    countable = () if place.hidden else _indexable(desired, place.order)
     gangs = {f"{gang.tenant}.{gang.booking}": gang.members for gang in desired.gangs}
     return {
         name: dataclasses.replace(
             _part(name, allocations, given, gangs.get(name), place),
             indexes=_indexes(allocations, given, countable),
-            inside=_inside(allocations, given, place.order),
+            inside=_container_indexes(allocations, given, place.order),
             gpus=tuple(gpu_of[each.id] for each in allocations),
             cores=tuple(sorted(c for each in allocations for c in (cores or {}).get(each.id, ()))),
         )
@@ -179,7 +179,7 @@ def parts_of(
     }
 
 
-def _countable(desired: wire.Desired, order: tuple[str, ...]) -> tuple[str, ...]:
+def _indexable(desired: wire.Desired, order: tuple[str, ...]) -> tuple[str, ...]:
     """Returns `order` if the indexes in it are certain: how CUDA counts GPUs beside others in MIG
     mode, or beside one that is lost, is nowhere said."""
     plain = {gpu.uuid for gpu in desired.gpus if gpu.mode != "sliced"}
@@ -195,7 +195,7 @@ def _indexes(
     return tuple(order.index(device) for device in devices) if known else ()
 
 
-def _inside(
+def _container_indexes(
     allocations: Sequence[wire.DesiredAllocation], given: Mapping[str, str], order: Sequence[str]
 ) -> tuple[int, ...]:
     """Returns the same in a container, where there are no GPUs but these."""
@@ -269,15 +269,17 @@ def environment(part: Part, only: int | None = None, *, contained: bool = False)
         "PET_NODE_RANK": rank,
         "PET_MASTER_ADDR": part.address,
         "PET_MASTER_PORT": port,
-        **_visible(part, only, contained=contained),
+        **_device_variables(part, only, contained=contained),
         **_peers(part),
         **host_environment(part.cores, part.memory_mb),
-        **_files(part.folder),
+        **_file_variables(part.folder),
         **_pause(part),
     }
 
 
-def _visible(part: Part, only: int | None = None, *, contained: bool = False) -> dict[str, str]:
+def _device_variables(
+    part: Part, only: int | None = None, *, contained: bool = False
+) -> dict[str, str]:
     """What differs from one of its devices to another. Whole GPUs go by index to CUDA, because
     some programs (vLLM) take no other; a slice has only its UUID."""
     first = 0 if only is None else only
@@ -293,12 +295,12 @@ def _visible(part: Part, only: int | None = None, *, contained: bool = False) ->
         "NVIDIA_VISIBLE_DEVICES": ",".join(devices),
         "NPROC_PER_NODE": count,
         "PET_NPROC_PER_NODE": count,
-        **_near(part, chosen),
+        **_numa_variables(part, chosen),
         **(part.shares[first] if part.shares else {}),
     }
 
 
-def _near(part: Part, chosen: slice) -> dict[str, str]:
+def _numa_variables(part: Part, chosen: slice) -> dict[str, str]:
     """Which NUMA nodes the devices are next to, for `numactl`, and the cores of those nodes."""
     nodes, cores = part.topology.cores_near(part.gpus[chosen])
     if not nodes:
@@ -314,7 +316,7 @@ def _peers(part: Part) -> dict[str, str]:
     if len(part.members) == 1:
         return {}
     nodes = (member.node for member in part.members)
-    values = {"TF_CONFIG": tensorflow(nodes, part.rank, part.port)}
+    values = {"TF_CONFIG": tf_config(nodes, part.rank, part.port)}
     if part.network is not None:
         values["GLOO_SOCKET_IFNAME"] = part.network.interface
         # Without the sign NCCL takes every interface whose name begins so.
@@ -322,7 +324,7 @@ def _peers(part: Part) -> dict[str, str]:
     return values
 
 
-def _files(folder: str) -> dict[str, str]:
+def _file_variables(folder: str) -> dict[str, str]:
     if not folder:
         return {}
     hosts, machines = f"{folder}/{HOSTS}", f"{folder}/{MACHINES}"
@@ -388,5 +390,5 @@ def description(part: Part) -> dict[str, Any]:
         "cores": list(part.cores),
         "memory_mb": part.memory_mb,
         "environment": environment(part),
-        "parts": [_visible(part, number) for number in range(len(part.devices))],
+        "parts": [_device_variables(part, number) for number in range(len(part.devices))],
     }

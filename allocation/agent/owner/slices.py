@@ -14,7 +14,7 @@ from pathlib import Path
 
 from allocation.agent.owner.cdi import DeviceNodes
 from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.handover import full_name, write_whole
+from allocation.agent.ports.handover import booking_full_name, write_whole
 from allocation.agent.ports.host_cores import cores_text
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.systemd import Units, booking_of, unit_of
@@ -22,7 +22,7 @@ from allocation.wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
 
-LOGINS = Path("/run/gpu-agent/logins")
+LOGINS_FOLDER = Path("/run/gpu-agent/logins")
 KILL_AFTER_S = 10.0
 JOIN_AGAIN_S = 2.0
 Account = tuple[str, int]
@@ -61,7 +61,7 @@ class Site:
     nodes: DeviceNodes
     account_of: Callable[[str], Account | None]
     more: tuple[str, ...] = ()
-    logins: Path = LOGINS
+    logins: Path = LOGINS_FOLDER
     number_of: Callable[[str], int] = device_number
 
 
@@ -100,7 +100,7 @@ class Slices:
         before = self._claims
         self._claims = {**before, allocation.id: Claim(allocation, device, cores)}
         try:
-            self._open(full_name(allocation), sure=True)
+            self._open(booking_full_name(allocation), sure=True)
         except (OSError, GpuError):
             self._claims = before
             raise
@@ -117,14 +117,16 @@ class Slices:
             return
         for unit in self._named(booking):
             try:
-                self._shut(unit)
+                self._close_devices(unit)
             except OSError:
                 # Where nothing is, nothing opens a device, and no login finds the way any more.
                 if self._units.populated(unit):
                     raise
 
     def _of(self, booking: str) -> list[Claim]:
-        return [each for each in self._claims.values() if full_name(each.allocation) == booking]
+        return [
+            each for each in self._claims.values() if booking_full_name(each.allocation) == booking
+        ]
 
     def _named(self, booking: str) -> list[str]:
         return sorted(unit for unit in self._units.existing() if booking_of(unit) == booking)
@@ -169,7 +171,7 @@ class Slices:
         allowed = (f"DeviceAllow={path} rw" for path in (*self._site.more, *paths))
         return ("DevicePolicy=closed", "DeviceAllow=", *allowed)
 
-    def _shut(self, unit: str) -> None:
+    def _close_devices(self, unit: str) -> None:
         """Limits of cores and memory stay: what is frozen there is still in them."""
         self._set(unit, _Rules(self._devices(), ()))
 
@@ -188,25 +190,25 @@ class Slices:
         self._claims = {claim.allocation.id: claim for claim in claims}
         held = {claim.device for claim in self._claims.values()}
         self._paths = {device: paths for device, paths in self._paths.items() if device in held}
-        bookings = sorted({full_name(claim.allocation) for claim in self._claims.values()})
+        bookings = sorted({booking_full_name(claim.allocation) for claim in self._claims.values()})
         # No login may find the way to a slice that is about to be closed.
-        troubles = self._tell_logins()
+        problems = self._logins_write()
         for booking in bookings:
             try:
                 self._open(booking)
-                self._gather(booking)
+                self._move_programs(booking)
             except (OSError, GpuError) as error:
-                troubles.append(f"the slice of {booking}: {error}")
+                problems.append(f"the slice of {booking}: {error}")
         wanted = {unit for booking in bookings for unit in self._units_of(booking)}
         for unit in sorted(self._units.existing() - wanted):
             try:
                 self._leave(unit, stays=booking_of(unit) in kept)
             except OSError as error:
-                troubles.append(f"{unit}: {error}")
-        troubles = list(dict.fromkeys(troubles + self._tell_logins()))
-        for trouble in troubles:
-            log.warning("%s", trouble)
-        return troubles
+                problems.append(f"{unit}: {error}")
+        problems = list(dict.fromkeys(problems + self._logins_write()))
+        for problem in problems:
+            log.warning("%s", problem)
+        return problems
 
     def _units_of(self, booking: str) -> set[str]:
         """Returns its slice; all of its name while its account is not known."""
@@ -216,7 +218,7 @@ class Slices:
     def _leave(self, unit: str, *, stays: bool) -> None:
         """Closes what no booking has any more, ends what is in it, and removes it when empty."""
         try:
-            self._shut(unit)
+            self._close_devices(unit)
         finally:
             if not stays:
                 self._end(unit)
@@ -235,7 +237,7 @@ class Slices:
         elif now - asked >= KILL_AFTER_S:
             self._units.signal(unit, force=True)
 
-    def _gather(self, booking: str) -> None:
+    def _move_programs(self, booking: str) -> None:
         """Moves programs of its owner's account that name the booking into its slice."""
         if self._programs is None:
             return
@@ -247,7 +249,7 @@ class Slices:
         named = self._programs.named({booking, *(claim.allocation.id for claim in claims)})
         self._joins = {pid: at for pid, at in self._joins.items() if now - at < JOIN_AGAIN_S}
         for pid in named:
-            if self._programs.whose(pid).account != account[0] or self._units.has(unit, pid):
+            if self._programs.owner_of(pid).account != account[0] or self._units.has(unit, pid):
                 continue
             # systemd answers before it has moved a program, and refuses a second request.
             if pid not in self._joins:
@@ -261,7 +263,7 @@ class Slices:
             if self._programs is not None and self._programs.birth(pid) is not None:
                 raise
 
-    def _tell_logins(self) -> list[str]:
+    def _logins_write(self) -> list[str]:
         """One file per account, with its slices that are there; the booking that ends last comes
         first."""
         wanted: dict[str, list[tuple[int, str]]] = {}
@@ -269,7 +271,7 @@ class Slices:
         for claim in self._claims.values():
             account = self._account_of(claim.allocation.owner)
             if account is not None:
-                unit = unit_of(account[1], full_name(claim.allocation))
+                unit = unit_of(account[1], booking_full_name(claim.allocation))
                 if unit in there:
                     wanted.setdefault(str(account[1]), []).append((-claim.allocation.ends, unit))
         try:
@@ -284,9 +286,9 @@ class Slices:
             return [f"logins are not told of their slices: {error}"]
         return []
 
-    def room_mb(self, booking: str) -> int | None:
+    def available_mb(self, booking: str) -> int | None:
         """Returns the memory that its slices leave it, in MiB; None without a limit."""
-        rooms = (self._units.room_mb(unit) for unit in self._named(booking))
+        rooms = (self._units.available_mb(unit) for unit in self._named(booking))
         return min((room for room in rooms if room is not None), default=None)
 
 

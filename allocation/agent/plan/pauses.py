@@ -15,7 +15,7 @@ class Seen:
     busy: frozenset[str] = frozenset()
 
 
-def method_of(
+def pause_method(
     notice: Notice | None, mode: Mode, *, gang: bool
 ) -> tuple[PauseMethod | None, str | None]:
     """How the programs end: by the notice's method where that can be, else why it can't be."""

@@ -7,7 +7,7 @@ until nothing is left to do, so a step may rely only on what was true before the
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from allocation.agent.plan.pauses import Seen, method_of
+from allocation.agent.plan.pauses import Seen, pause_method
 from allocation.agent.plan.steps import (
     Create,
     Destroy,
@@ -107,7 +107,7 @@ def place_of(allocation: DesiredAllocation) -> Place | None:
     return Place(allocation.profile_id, allocation.slot, allocation.size)
 
 
-def remember(
+def records_of(
     desired: Desired, held: Mapping[str, Held], now: float, *, remembers: bool = False
 ) -> dict[str, Held]:
     """The records to keep: one for each allocation that has begun or must be seen to its end.
@@ -121,7 +121,7 @@ def remember(
             if old is not None and old.fenced:
                 kept[wanted.id] = dataclasses.replace(old, allocation=wanted)
                 continue
-            moved = old is not None and not _same_spot(old, wanted, gpu.uuid)
+            moved = old is not None and not _same_place(old, wanted, gpu.uuid)
             if old is None or (moved and (old.emptied or not old.given)):
                 if wanted.state == "release" or wanted.starts <= now:
                     others = None if remembers else kept
@@ -196,7 +196,7 @@ def plan(
             _end(found, task, truth, given, seen)
     going = [t for t in wish.tasks if t.ending and found.states[t.allocation.id].state != "empty"]
     # 2. The mode changes on an empty GPU; so does what its next reset would make of it.
-    if wish.mode is not None and cut(wish.mode) != truth.mode:
+    if wish.mode is not None and hardware_mode(wish.mode) != truth.mode:
         _switch(found, wish, truth, given, going=bool(going))
     elif truth.pending is not None and not truth.instances and truth.processes == 0 and not given:
         found.steps.append(SetMode(truth.mode))
@@ -206,7 +206,7 @@ def plan(
         key=lambda t: (t.allocation.id not in given, t.allocation.starts, t.allocation.id),
     )
     for i, task in enumerate(staying):
-        waits = _waits(task, (*going, *staying[:i]), one_account=wish.one_account)
+        waits = _blocked_by(task, (*going, *staying[:i]), one_account=wish.one_account)
         problem = problems.get(task.allocation.id)
         if problem is not None and problem.lasting:
             found.states[task.allocation.id] = State("failed", error=problem.text)
@@ -214,11 +214,11 @@ def plan(
             found.states[task.allocation.id] = State("preparing", error=waits)
         else:
             _start(found, wish, task, truth, given)
-    _tell_problems(found, problems)
+    _problems_note(found, problems)
     return found
 
 
-def _waits(task: Task, ahead: Iterable[Task], *, one_account: bool) -> str | None:
+def _blocked_by(task: Task, ahead: Iterable[Task], *, one_account: bool) -> str | None:
     """Why it can't begin beside those that are there or come first."""
     room = 1000
     for other in ahead:
@@ -235,7 +235,7 @@ def _waits(task: Task, ahead: Iterable[Task], *, one_account: bool) -> str | Non
     return None
 
 
-def _tell_problems(found: Plan, problems: Mapping[str, Problem]) -> None:
+def _problems_note(found: Plan, problems: Mapping[str, Problem]) -> None:
     for key, problem in problems.items():
         state = found.states.get(key)
         if state is not None and state.state in ("preparing", "ending"):
@@ -260,16 +260,16 @@ def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: 
         there = truth.mode == "whole" and task.given and (count != 0 or left)
     error = _clear(found, task, instance, count, only) if there else None
     if there and task.place is None and count == 0:
-        error = _residue(truth)
+        error = _residue_text(truth)
     gone = not there and name not in given
     found.states[name] = State("empty" if gone else "ending", error=error)
 
 
-def _residue(truth: Truth) -> str:
+def _residue_text(truth: Truth) -> str:
     return f"no program is there, but {truth.residue_mb} MiB of the GPU's memory are still in use"
 
 
-def _by(truth: Truth) -> str:
+def _holders_text(truth: Truth) -> str:
     """Who is on a whole GPU, to be put behind a sentence."""
     return f": {', '.join(truth.holders)}" if truth.holders else ""
 
@@ -288,7 +288,7 @@ def _clear(
     if count and not task.given:
         return "a process that is not of this booking holds the slice"
     if count:
-        method, note = method_of(task.allocation.notice, task.mode, gang=task.gang)
+        method, note = pause_method(task.allocation.notice, task.mode, gang=task.gang)
         number = None if instance is None else instance.id
         found.steps.append(EndProcesses(name, number, method, note, only))
     elif instance is not None:
@@ -312,16 +312,18 @@ def _switch(
     found: Plan, wish: Wish, truth: Truth, given: Mapping[str, str], *, going: bool
 ) -> None:
     """Changes the mode of an empty GPU; idle slices that nobody here asked for are removed."""
-    running = any(t.allocation.id in given and cut(t.mode) == truth.mode for t in wish.tasks)
+    running = any(
+        t.allocation.id in given and hardware_mode(t.mode) == truth.mode for t in wish.tasks
+    )
     if wish.mode is None or going or running:
         return
     if any(i.processes != 0 for i in truth.instances) or truth.processes != 0:
         text = "a process that is of no booking keeps the GPU from changing its mode"
-        found.error = text + _by(truth)
+        found.error = text + _holders_text(truth)
     elif truth.instances:
         found.steps += [Destroy(i.id, None) for i in truth.instances]
     else:
-        found.steps.append(SetMode(cut(wish.mode)))
+        found.steps.append(SetMode(hardware_mode(wish.mode)))
 
 
 def _start(found: Plan, wish: Wish, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
@@ -329,10 +331,10 @@ def _start(found: Plan, wish: Wish, task: Task, truth: Truth, given: Mapping[str
     if share is not None and not 1 <= share <= 1000:
         error = f"there is no share of {share} thousandths"
         found.states[task.allocation.id] = State("failed", error=error)
-    elif wish.mode is None or cut(wish.mode) != cut(task.mode):
+    elif wish.mode is None or hardware_mode(wish.mode) != hardware_mode(task.mode):
         error = f"a GPU that shall be {wish.mode} can't hold it"
         found.states[task.allocation.id] = State("failed", error=error)
-    elif truth.mode != cut(task.mode):
+    elif truth.mode != hardware_mode(task.mode):
         found.states[task.allocation.id] = State("preparing", error=found.error)
     elif task.place is None:
         _whole(found, task, truth, given)
@@ -350,9 +352,9 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
     # What runs on what was given, and never proven empty since, is its own.
     if error is None and not task.given and task.allocation.share is None:
         if truth.processes != 0:
-            error = f"a process that is of no booking holds the GPU{_by(truth)}"
+            error = f"a process that is of no booking holds the GPU{_holders_text(truth)}"
         elif truth.residue_mb:
-            error = _residue(truth)
+            error = _residue_text(truth)
     if error is None:
         found.steps.append(HandOver(task.allocation, truth.uuid))
     found.states[name] = State("preparing", error=error)
@@ -384,11 +386,11 @@ def _at(truth: Truth, place: Place) -> FoundInstance | None:
     return next((i for i in truth.instances if i.place == place), None)
 
 
-def _same_spot(held: Held, wanted: DesiredAllocation, gpu: str) -> bool:
+def _same_place(held: Held, wanted: DesiredAllocation, gpu: str) -> bool:
     return held.gpu == gpu and place_of(held.allocation) == place_of(wanted)
 
 
-def cut(mode: Mode) -> Mode:
+def hardware_mode(mode: Mode) -> Mode:
     """Return the mode as the hardware knows it: a GPU that is shared is not cut."""
     return "whole" if mode == "shared" else mode
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from allocation.agent.ports.host_cores import Topology, cores_text
+from allocation.agent.ports.host_cores import CoreTopology, cores_text
 from allocation.agent.ports.readable import FILE, folder_readable
 from allocation.wire import DesiredAllocation
 
@@ -56,14 +56,14 @@ class Handover:
         root: Path,
         owners: Iterable[Owner] = (),
         share: Callable[[str, int], Mapping[str, str]] = lambda _, __: {},
-        topology: Topology | None = None,
+        topology: CoreTopology | None = None,
         guard: Guard | None = None,
     ) -> None:
         """`share` gives what a program needs to use so many thousandths of a GPU. Without a
         `topology` no cores of the host are handed over."""
         self.root = root
         self._share = share
-        self._topology = topology or Topology()
+        self._topology = topology or CoreTopology()
         self._owners = tuple(owners)
         self._guard = guard
         folder_readable(root)
@@ -113,7 +113,7 @@ class Handover:
         cores = self._cores_of(allocation, gpu)
         if self._guard is not None:
             self._guard.admit(allocation, device, cores)
-        folder = self.root / full_name(allocation) / allocation.id
+        folder = self.root / booking_full_name(allocation) / allocation.id
         try:
             folder_readable(folder.parent)
             folder_readable(folder)
@@ -153,7 +153,7 @@ def _remove(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def full_name(allocation: DesiredAllocation) -> str:
+def booking_full_name(allocation: DesiredAllocation) -> str:
     """`helix.BK-12`: numbers of bookings are their tenants' own, and two may meet on one node."""
     return f"{allocation.tenant}.{allocation.booking}"
 

@@ -13,18 +13,18 @@ PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Topology:
+class CoreTopology:
     """The host's cores by NUMA node, and the NUMA node of each GPU, by UUID, where it is known."""
 
     cores: Mapping[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    near: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    gpu_numa: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
 
     def cores_near(self, gpus: Iterable[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the NUMA nodes of these GPUs and the cores of those nodes.
 
         Nothing at all when the node of one of them is not known.
         """
-        nodes = {self.near.get(gpu) for gpu in gpus}
+        nodes = {self.gpu_numa.get(gpu) for gpu in gpus}
         known = sorted(node for node in nodes if node is not None and node in self.cores)
         if len(known) < len(nodes):
             return (), ()
@@ -35,8 +35,8 @@ class Topology:
 
         None at all when there are too few: others counted on theirs.
         """
-        near = self.near.get(gpu)
-        nodes = sorted(self.cores, key=lambda node: (node != near, node))
+        gpu_numa = self.gpu_numa.get(gpu)
+        nodes = sorted(self.cores, key=lambda node: (node != gpu_numa, node))
         free = [core for node in nodes for core in self.cores[node] if core not in taken]
         return tuple(sorted(free[:count])) if len(free) >= count else ()
 
@@ -57,20 +57,22 @@ def numa_node(pci: str, devices: Path = PCI_DEVICES) -> int | None:
     return node if node >= 0 else None
 
 
-def topology_read(near: Mapping[str, int | None], nodes: Path = NUMA_NODES) -> Topology:
+def core_topology_read(
+    gpu_numa: Mapping[str, int | None], nodes: Path = NUMA_NODES
+) -> CoreTopology:
     """The online cores of this host. Empty where its kernel does not tell."""
     found: dict[int, tuple[int, ...]] = {}
     for path in sorted(nodes.glob("node[0-9]*/cpulist")):
         number = path.parent.name.removeprefix("node")
         if number.isdecimal():
             found[int(number)] = cores_parse(path.read_text())
-    return Topology({node: cores for node, cores in sorted(found.items()) if cores}, near)
+    return CoreTopology({node: cores for node, cores in sorted(found.items()) if cores}, gpu_numa)
 
 
-def topology_simulated(cores: int, near: Mapping[str, int | None]) -> Topology:
+def core_topology_simulated(cores: int, gpu_numa: Mapping[str, int | None]) -> CoreTopology:
     """Two NUMA nodes of half the cores each."""
     half = cores // 2
-    return Topology({0: tuple(range(half)), 1: tuple(range(half, cores))}, near)
+    return CoreTopology({0: tuple(range(half)), 1: tuple(range(half, cores))}, gpu_numa)
 
 
 def cores_text(cores: Iterable[int]) -> str:

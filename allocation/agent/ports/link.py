@@ -26,7 +26,7 @@ _TIMEOUT_S = 3.0
 _POLL_S = 1.0
 _FIRST_BACKOFF_S = 0.1
 _LAST_BACKOFF_S = 5.0
-_KEPT_TELEMETRY = 60
+_TELEMETRY_KEPT = 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Link:
         )
         self._threads = [
             threading.Thread(target=self._read_always, name="link-reader", daemon=True),
-            threading.Thread(target=self._write_always, name="link-writer", daemon=True),
+            threading.Thread(target=self._write_loop, name="link-writer", daemon=True),
         ]
 
     def start(self) -> None:
@@ -148,11 +148,11 @@ class Link:
 
     # Writing.
 
-    def _write_always(self) -> None:
+    def _write_loop(self) -> None:
         backoff = _Backoff(self._stop)
         waiting: list[Outgoing] = []
         while True:
-            waiting = _newest(waiting + self._take(block=not waiting))
+            waiting = newest_of_each_kind(waiting + self._take(block=not waiting))
             try:
                 self._write(waiting)
                 backoff.reset()
@@ -183,12 +183,12 @@ class Link:
                 self._arrive(Delivered(outgoing.seq))
 
 
-def _newest(waiting: list[Outgoing]) -> list[Outgoing]:
+def newest_of_each_kind(waiting: list[Outgoing]) -> list[Outgoing]:
     """The last of each kind, and a stretch of telemetry; the order between kinds stays."""
     kept: list[Outgoing] = []
     seen: dict[str, int] = {}
     for outgoing in reversed(waiting):
-        room = _KEPT_TELEMETRY if outgoing.kind == "telemetry" else 1
+        room = _TELEMETRY_KEPT if outgoing.kind == "telemetry" else 1
         if seen.setdefault(outgoing.kind, 0) < room:
             seen[outgoing.kind] += 1
             kept.append(outgoing)

@@ -31,7 +31,7 @@ class Programs(Protocol):
     def birth(self, pid: int) -> str | None:
         """Tells a program from a later one with the same id; None when it is gone."""
 
-    def whose(self, pid: int) -> Whose: ...
+    def owner_of(self, pid: int) -> Whose: ...
 
     def warn(self, pid: int, number: int) -> bool:
         """Sends a signal, unless the program has no handler for it: it would end by it. Returns
@@ -74,7 +74,7 @@ class HostPrograms:
         state, *fields = text.rpartition(")")[2].split()
         return None if state in "ZX" else f"{self._boot}/{fields[18]}"
 
-    def whose(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> Whose:
         folder = self._proc / str(pid)
         try:
             account = folder.stat().st_uid
@@ -108,7 +108,7 @@ class HostPrograms:
 
     def named(self, names: Collection[str]) -> tuple[int, ...]:
         pids = (int(path.name) for path in self._proc.iterdir() if path.name.isdecimal())
-        return tuple(pid for pid in sorted(pids) if not self.whose(pid).names.isdisjoint(names))
+        return tuple(pid for pid in sorted(pids) if not self.owner_of(pid).names.isdisjoint(names))
 
     def write(self, pid: int, text: str) -> int:
         try:

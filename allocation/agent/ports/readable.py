@@ -14,7 +14,7 @@ def folder_readable(folder: Path) -> None:
         each.chmod(FOLDER)
 
 
-def folder_there(folder: Path) -> None:
+def folder_ensure(folder: Path) -> None:
     """The same for a folder that may be somebody else's: one that is there stays as it is. Raises
     OSError."""
     if not folder.is_dir():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from allocation.agent.ports.checkpoint_tool import Answer, Call, CheckpointTool
-from allocation.agent.ports.handover import full_name
+from allocation.agent.ports.handover import booking_full_name
 from allocation.wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
@@ -48,9 +48,9 @@ class Suspended:
     def of(
         cls, allocation: DesiredAllocation, gpu: str, programs: tuple[Program, ...]
     ) -> "Suspended":
-        return cls(allocation.id, full_name(allocation), gpu, programs)
+        return cls(allocation.id, booking_full_name(allocation), gpu, programs)
 
-    def woken_by(self, allocation: str) -> "Suspended":
+    def with_resume(self, allocation: str) -> "Suspended":
         return dataclasses.replace(self, resumed_by=allocation)
 
 
@@ -61,7 +61,7 @@ class Suspender(Protocol):
     def refusal(self) -> str | None:
         """Why no program can be frozen on this node; None where that is possible."""
 
-    def room_mb(self) -> int | None:
+    def available_mb(self) -> int | None:
         """What the host has to take device memory, in MiB; None if that is not known."""
 
     def freeze(self, pid: int) -> None:
@@ -147,7 +147,7 @@ class CudaCheckpoint:
             return None
         return f"driver {self._driver} can't suspend programs, {_OLDEST} or later can"
 
-    def room_mb(self) -> int | None:
+    def available_mb(self) -> int | None:
         for line in _MEMORY.read_text().splitlines():
             name, _, value = line.partition(":")
             if name == "MemAvailable":
@@ -155,10 +155,10 @@ class CudaCheckpoint:
         return None
 
     def freeze(self, pid: int) -> None:
-        self._begin(pid, self._freezing(pid))
+        self._begin(pid, self._suspend_calls(pid))
 
     def wake(self, pid: int, *, there: bool) -> None:
-        self._begin(pid, self._waking(pid, there=there))
+        self._begin(pid, self._resume_calls(pid, there=there))
 
     def busy(self, pid: int) -> bool:
         self._drive(pid)
@@ -174,7 +174,7 @@ class CudaCheckpoint:
 
     # The steps.
 
-    def _freezing(self, pid: int) -> Steps:
+    def _suspend_calls(self, pid: int) -> Steps:
         told = yield _STATE
         state = told.state
         if state == "checkpointed":
@@ -192,7 +192,7 @@ class CudaCheckpoint:
                 return locked.failure
         return (yield _CHECKPOINT).failure
 
-    def _waking(self, pid: int, *, there: bool) -> Steps:
+    def _resume_calls(self, pid: int, *, there: bool) -> Steps:
         told = yield _STATE
         state = told.state
         if state == "running":
@@ -200,7 +200,7 @@ class CudaCheckpoint:
         elif state == "locked":
             failure = (yield _UNLOCK).failure
         elif state == "checkpointed":
-            failure = yield from self._restoring()
+            failure = yield from self._restore_calls()
         elif state is None and self._major < _ACTIONS and not told.late:
             if there:
                 # Whether it is locked can't be told.
@@ -212,7 +212,7 @@ class CudaCheckpoint:
             self._held.discard(pid)
         return failure
 
-    def _restoring(self) -> Steps:
+    def _restore_calls(self) -> Steps:
         if self._major < _ACTIONS:
             return (yield _TOGGLE).failure
         restored = yield _RESTORE
@@ -259,7 +259,7 @@ class CudaCheckpoint:
         return answer
 
 
-def suspender_find(folder: Path, driver: str) -> CudaCheckpoint | None:
+def cuda_checkpoint_find(folder: Path, driver: str) -> CudaCheckpoint | None:
     """`cuda-checkpoint` of this node, if there is one. Raises OSError."""
     program = shutil.which("cuda-checkpoint")
     if program is None:

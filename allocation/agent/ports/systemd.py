@@ -24,7 +24,7 @@ CONTROL = Path("/run/systemd/system.control")
 _OLDEST = 244
 _LIMIT_S = 3.0
 # The agent's loop waits in these calls: leases must not lapse while systemd is silent.
-_SILENT_S = 10.0
+_UNRESPONSIVE_S = 10.0
 _CHECK_S = 20.0
 # Readable by root on every host, and allowed by no policy unless it is named.
 _PROBE = "/dev/kmsg"
@@ -60,7 +60,7 @@ class Units(Protocol):
     def join(self, unit: str, pid: int) -> None:
         """Moves a program into it."""
 
-    def room_mb(self, unit: str) -> int | None:
+    def available_mb(self, unit: str) -> int | None:
         """Returns the memory that its programs may still take, in MiB; None without a limit."""
 
 
@@ -82,7 +82,7 @@ class Systemd:
         self._proc = proc
         self._limit_s = limit_s
         self._steady = steady
-        self._silent_until = steady()
+        self._unresponsive_until = steady()
         self._programs = {
             name: _found(name) for name in ("systemctl", "systemd-run", "busctl", "sh")
         }
@@ -160,8 +160,8 @@ class Systemd:
             f"gpu-run-{pid}.scope", "fail", *properties, "0",
         )  # fmt: skip
 
-    def room_mb(self, unit: str) -> int | None:
-        return room_mb(self._group(unit))
+    def available_mb(self, unit: str) -> int | None:
+        return available_mb(self._group(unit))
 
     def _group(self, unit: str) -> Path:
         """Where the kernel has a slice: below those whose names are the beginning of its name."""
@@ -169,7 +169,7 @@ class Systemd:
 
     def _run(self, name: str, *arguments: str) -> str:
         """After a call that was not answered others fail at once for a while."""
-        if self._steady() < self._silent_until:
+        if self._steady() < self._unresponsive_until:
             raise OSError("systemd does not answer")
         try:
             done = subprocess.run(  # noqa: S603 (the system's own programs, no shell)
@@ -183,12 +183,12 @@ class Systemd:
             why = error.stderr.decode(errors="replace").strip().splitlines()
             raise OSError(f"{name} refused: {why[-1] if why else error.returncode}") from error
         except subprocess.TimeoutExpired as error:
-            self._silent_until = self._steady() + _SILENT_S
+            self._unresponsive_until = self._steady() + _UNRESPONSIVE_S
             raise OSError(f"{name} took longer than {self._limit_s:g} s") from error
         return done.stdout.decode(errors="replace")
 
 
-def offers_limits(mount: Path = MOUNT) -> str:
+def limits_refusal(mount: Path = MOUNT) -> str:
     """Returns why slices can't limit cores and memory here, empty where they can."""
     try:
         offered = (mount / "cgroup.controllers").read_text().split()
@@ -235,7 +235,7 @@ def _escape(text: str) -> str:
     )
 
 
-def room_mb(group: Path) -> int | None:
+def available_mb(group: Path) -> int | None:
     """Returns the memory that a cgroup's programs may still take, in MiB; None without a limit.
 
     Files that were read count as free as far as the kernel would drop them first.

@@ -20,20 +20,20 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ASK_S = 2.0
-CHANGE_S = 6.0
-OPEN_S = 60.0
+ASK_LIMIT_S = 2.0
+CHANGE_LIMIT_S = 6.0
+OPEN_LIMIT_S = 60.0
 # When one lane hangs the others probably will, and leases can't wait for each in turn.
-BRIEF_S = 0.25
+BRIEF_LIMIT_S = 0.25
 # What comes back within this was only slow.
-HANGS_S = 10.0
+HANGS_AFTER_S = 10.0
 
 
 class Late(Exception):
     """The call has not come back yet. It may still do what it was to do."""
 
 
-class Lane:
+class WorkerThread:
     """One thread that makes one call at a time. It never keeps the process from ending."""
 
     def __init__(self, name: str) -> None:
@@ -70,28 +70,28 @@ class Lane:
                 answer.set_result(result)
 
 
-class Lanes:
+class WorkerThreads:
     """One lane per GPU, and one for what concerns them all. `steady` never jumps."""
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
-        self._lanes: dict[str, Lane] = {}
+        self._threads: dict[str, WorkerThread] = {}
         self._asked: dict[str, float] = {}
-        self._slow: dict[str, float] = {}
+        self._hangs_after: dict[str, float] = {}
         self._told: set[str] = set()
 
     def ask(self, about: str, job: Callable[[], T]) -> T:
         """A question. Raises GpuError("hangs"), and whatever the job raises."""
-        alone = not any(lane.busy for name, lane in self._lanes.items() if name != about)
-        self._allow(about, HANGS_S)
-        return self._ask(about, job, ASK_S if alone else BRIEF_S)
+        alone = not any(thread.busy for name, thread in self._threads.items() if name != about)
+        self._allow(about, HANGS_AFTER_S)
+        return self._ask(about, job, ASK_LIMIT_S if alone else BRIEF_LIMIT_S)
 
     def change(
         self,
         about: str,
         job: Callable[[], T],
-        limit_s: float = CHANGE_S,
-        hangs_s: float = HANGS_S,
+        limit_s: float = CHANGE_LIMIT_S,
+        hangs_s: float = HANGS_AFTER_S,
     ) -> T:
         """What may take its time; it hangs when it takes longer than `hangs_s`. Raises as `ask`."""
         self._allow(about, hangs_s)
@@ -100,28 +100,30 @@ class Lanes:
     def hanging(self) -> tuple[str, ...]:
         """What has not come back for longer than a slow driver takes."""
         now = self._steady()
-        long = (name for name, since in self._asked.items() if now - since >= self._slow[name])
-        return tuple(sorted(name for name in long if self._lanes[name].busy))
+        long = (
+            name for name, since in self._asked.items() if now - since >= self._hangs_after[name]
+        )
+        return tuple(sorted(name for name in long if self._threads[name].busy))
 
     @property
     def free(self) -> bool:
         """Whether nothing is out."""
-        return not any(lane.busy for lane in self._lanes.values())
+        return not any(thread.busy for thread in self._threads.values())
 
     def _allow(self, about: str, hangs_s: float) -> None:
         """The next call may take so long; one that is out keeps its own time."""
-        lane = self._lanes.get(about)
-        if lane is None or not lane.busy:
-            self._slow[about] = hangs_s
+        thread = self._threads.get(about)
+        if thread is None or not thread.busy:
+            self._hangs_after[about] = hangs_s
 
     def _ask(self, about: str, job: Callable[[], T], limit_s: float) -> T:
-        lane = self._lanes.get(about)
-        if lane is None:
-            lane = self._lanes[about] = Lane(f"driver-{about}")
-        if not lane.busy:
+        thread = self._threads.get(about)
+        if thread is None:
+            thread = self._threads[about] = WorkerThread(f"driver-{about}")
+        if not thread.busy:
             self._asked[about] = self._steady()
         try:
-            answer = lane.ask(job, limit_s)
+            answer = thread.ask(job, limit_s)
         except Late as late:
             if about not in self._told:
                 self._told.add(about)

@@ -97,7 +97,7 @@ def checks_read(told: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
             seen=_line(row["seen"]),
             do="" if row["state"] == "ok" else _line(row["do"]),
         )
-        for row in told["checks"][: wire.CHECKS_MOST]
+        for row in told["checks"][: wire.CHECKS_MAX]
     )
 
 
@@ -121,4 +121,4 @@ def _none(why: str) -> tuple[wire.CheckResult, ...]:
 def _line(text: object) -> str:
     """One line of printable text, no longer than the portal takes."""
     plain = " ".join(str(text).split())
-    return "".join(each if each.isprintable() else "?" for each in plain)[: wire.LINE_MOST]
+    return "".join(each if each.isprintable() else "?" for each in plain)[: wire.LINE_MAX_LENGTH]

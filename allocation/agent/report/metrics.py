@@ -45,10 +45,10 @@ class Shown:
     epoch: int
     generation: int
     states: tuple[str, ...]
-    silent: int
+    unreachable: int
 
 
-class Board:
+class MetricsBoard:
     """Holds the newest."""
 
     def __init__(self, node: str) -> None:
@@ -70,7 +70,7 @@ class Board:
             epoch=store.epoch,
             generation=store.generation,
             states=tuple(state.state for o in outcomes for state in o.states.values()),
-            silent=sum(outcome.truth is None for outcome in outcomes),
+            unreachable=sum(outcome.truth is None for outcome in outcomes),
         )
 
     def text(self) -> str:
@@ -87,7 +87,7 @@ def _own(shown: Shown) -> Iterator[Metric]:
         ("measured_timestamp_seconds", "When it last measured.", shown.at),
         ("epoch", "Epoch of the document it acts on.", shown.epoch),
         ("generation", "Generation of the document it acts on.", shown.generation),
-        ("gpus_silent", "GPUs that do not answer.", shown.silent),
+        ("gpus_silent", "GPUs that do not answer.", shown.unreachable),
     ):
         yield Metric(f"gpu_agent_{name}", "gauge", help_, (Value(number),))
     counts = Counter(shown.states)
@@ -113,7 +113,7 @@ def address_parse(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def metrics_serve(board: Board, address: tuple[str, int]) -> tuple[int, Callable[[], None]]:
+def metrics_serve(board: MetricsBoard, address: tuple[str, int]) -> tuple[int, Callable[[], None]]:
     """Serves until the returned function is called; the port is told too. Raises OSError."""
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
-from allocation.agent.owner.notices import saved_of
+from allocation.agent.owner.notices import saved_at
 from allocation.agent.plan.reconcile import Held, place_of
 from allocation.agent.ports.gpu import GpuError, GpuPort, Place, Reading, Truth
 
@@ -33,7 +33,7 @@ def reported_gpus(outcomes: Iterable[Outcome], owners: Owners) -> tuple[wire.Rep
     )
 
 
-def troubles(outcomes: Iterable[Outcome]) -> list[str]:
+def problems(outcomes: Iterable[Outcome]) -> list[str]:
     """What is wrong with the GPUs that do not answer."""
     return [f"{o.gpu}: {o.error}" for o in outcomes if o.truth is None]
 
@@ -76,7 +76,7 @@ def reported_allocations(
             error=state.error or held[name].note,
             since=since[name],
             noticed=held[name].noticed,
-            saved=saved_of(held[name]),
+            saved=saved_at(held[name]),
             suspended=state.state == "empty" and name in suspended,
         )
         for outcome in outcomes
@@ -95,10 +95,10 @@ def samples_take(port: GpuPort, gpus: Iterable[str], owners: Owners) -> tuple[wi
             samples += [_sample(reading, owners) for reading in port.readings(gpu)]
         except GpuError as error:
             log.warning("no telemetry of %s: %s", gpu, error)
-    if len(samples) > wire.SAMPLES_MOST:
-        log.warning("%d readings are not told", len(samples) - wire.SAMPLES_MOST)
+    if len(samples) > wire.SAMPLES_MAX:
+        log.warning("%d readings are not told", len(samples) - wire.SAMPLES_MAX)
         samples.sort(key=lambda sample: sample.allocation is None)
-    return tuple(samples[: wire.SAMPLES_MOST])
+    return tuple(samples[: wire.SAMPLES_MAX])
 
 
 def _sample(reading: Reading, owners: Owners) -> wire.Sample:

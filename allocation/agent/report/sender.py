@@ -8,20 +8,20 @@ from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.ports import link as links
 from allocation.agent.report import reports
-from allocation.agent.report.watch import NOTHING_SEEN, Seen
+from allocation.agent.report.watch import NO_OBSERVATIONS, Seen
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.store import Store
 
 REPORT_EVERY_S = 60.0
 
 
-class Sender(Protocol):
+class Outbox(Protocol):
     """The part of Link the agent needs."""
 
     def send(self, outgoing: links.Outgoing) -> None: ...
 
 
-class Voice:
+class ReportSender:
     """Remembers what was said, and since when each allocation is in its state."""
 
     def __init__(self, keys: Keys, store: Store, steady_now: float) -> None:
@@ -29,7 +29,7 @@ class Voice:
         self._store = store
         self._since: dict[str, tuple[str, int]] = {}
         self._said: wire.Report | None = None
-        self._said_empty: dict[int, set[str]] = {}
+        self._reported_empty: dict[int, set[str]] = {}
         self._repeat_at = steady_now
 
     def entered(self, name: str, state: wire.AllocationState, at: int) -> None:
@@ -43,16 +43,16 @@ class Voice:
 
     def report(
         self,
-        sender: Sender,
+        sender: Outbox,
         outcomes: Iterable[Outcome],
-        troubles: Iterable[str | None],
+        problems: Iterable[str | None],
         steady_now: float,
-        seen: Seen = NOTHING_SEEN,
+        seen: Seen = NO_OBSERVATIONS,
     ) -> None:
         """Says what is true, unless it was said less than a minute ago."""
         outcomes = tuple(outcomes)
         owners = reports.owners_of(self._store.held)
-        wrong = [trouble for trouble in troubles if trouble] + reports.troubles(outcomes)
+        wrong = [trouble for trouble in problems if trouble] + reports.problems(outcomes)
         report = wire.Report(
             epoch=self._store.epoch,
             observed_generation=self._store.generation,
@@ -74,13 +74,15 @@ class Voice:
             return
         self._said = dataclasses.replace(report, seq=self._store.next_seq())
         self._repeat_at = steady_now + REPORT_EVERY_S
-        self._said_empty[self._said.seq] = {a.id for a in report.allocations if a.state == "empty"}
+        self._reported_empty[self._said.seq] = {
+            a.id for a in report.allocations if a.state == "empty"
+        }
         self.say(sender, "report", self._said, seq=self._said.seq)
 
     def delivered(self, seq: int) -> None:
         """What was told to be empty, and is in no document any more, is forgotten."""
-        told = self._said_empty.get(seq, set())
-        self._said_empty = {n: names for n, names in self._said_empty.items() if n > seq}
+        told = self._reported_empty.get(seq, set())
+        self._reported_empty = {n: names for n, names in self._reported_empty.items() if n > seq}
         desired = self._store.desired
         named = {a.id for g in desired.gpus for a in g.allocations} if desired else set()
         for name in told - named:
@@ -89,7 +91,7 @@ class Voice:
                 del self._store.held[name]
                 del self._since[name]
 
-    def heartbeat(self, sender: Sender, wall_now: float, lease: int = 0) -> int:
+    def heartbeat(self, sender: Outbox, wall_now: float, lease: int = 0) -> int:
         """Says that we are there, and how many seconds our lease lasts; returns the number under
         which it was said."""
         heartbeat = wire.Heartbeat(
@@ -102,23 +104,23 @@ class Voice:
         self.say(sender, "heartbeat", heartbeat)
         return heartbeat.seq
 
-    def inventory(self, sender: Sender, inventory: wire.Inventory) -> None:
+    def inventory(self, sender: Outbox, inventory: wire.Inventory) -> None:
         """Says what the node is made of."""
         numbered = dataclasses.replace(inventory, seq=self._store.next_seq())
         self.say(sender, "inventory", numbered)
 
-    def examination(self, sender: Sender, checks: tuple[wire.CheckResult, ...], at: int) -> None:
+    def examination(self, sender: Outbox, checks: tuple[wire.CheckResult, ...], at: int) -> None:
         """Says what `doctor` found on the node."""
         said = wire.Examination(at=at, checks=checks, seq=self._store.next_seq())
         self.say(sender, "examination", said)
 
-    def telemetry(self, sender: Sender, samples: tuple[wire.Sample, ...], wall_now: float) -> None:
+    def telemetry(self, sender: Outbox, samples: tuple[wire.Sample, ...], wall_now: float) -> None:
         """Says what was measured."""
         said = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=self._store.next_seq())
         self.say(sender, "telemetry", said)
 
     def say(
-        self, sender: Sender, kind: links.Kind, message: wire.FromAgent, seq: int | None = None
+        self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None
     ) -> None:
         """Signs and sends; `seq` comes back in Delivered."""
         sender.send(links.Outgoing(kind, self._keys.seal(message), seq))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
-from allocation.agent.act.unbooked_processes import Intruder, Intruders
+from allocation.agent.act.unbooked_processes import UnbookedProcess, UnbookedProcesses
 from allocation.agent.plan.reconcile import Held, place_of
 from allocation.agent.ports.gpu import FoundError, GpuError, GpuPort, Place, Truth, WatchPort
 
@@ -23,24 +23,24 @@ class Seen:
     """As it stands in a report."""
 
     errors: tuple[wire.HardwareError, ...] = ()
-    foreign: tuple[wire.Foreign, ...] = ()
+    foreign: tuple[wire.UnbookedDevice, ...] = ()
     hanging: tuple[str, ...] = ()
-    deeds: tuple[wire.Deed, ...] = ()
+    deeds: tuple[wire.Enforcement, ...] = ()
 
 
-NOTHING_SEEN = Seen()
+NO_OBSERVATIONS = Seen()
 
 
 class Watch:
     """Keeps the latest errors. Without a `watch` the driver can't be asked, and nothing is seen;
-    without `intruders` nobody is told from a booking's own programs."""
+    without `unbooked` nobody is told from a booking's own programs."""
 
     def __init__(
-        self, port: GpuPort, watch: WatchPort | None, intruders: Intruders | None = None
+        self, port: GpuPort, watch: WatchPort | None, unbooked: UnbookedProcesses | None = None
     ) -> None:
         self._port = port
         self._watch = watch
-        self._intruders = intruders
+        self._unbooked_processes = unbooked
         self._errors: deque[wire.HardwareError] = deque(maxlen=ERRORS_SAID)
 
     def look(
@@ -48,12 +48,12 @@ class Watch:
         outcomes: Iterable[Outcome],
         held: Mapping[str, Held],
         now: float,
-        ladder: wire.Ladder | None = None,
+        ladder: wire.Escalation | None = None,
     ) -> Seen:
         """What there is to say after a turn. A driver that does not answer adds nothing."""
         outcomes = tuple(outcomes)
         if self._watch is None:
-            return NOTHING_SEEN
+            return NO_OBSERVATIONS
         for error in _errors(self._watch):
             told = self._told(error, now)
             if told not in self._errors:
@@ -68,10 +68,10 @@ class Watch:
             if outcome.truth is not None
             for item in self._foreign(self._watch, outcome.truth, given)
         ]
-        deeds: tuple[wire.Deed, ...] = ()
-        if self._intruders is not None:
-            foreign += _beside(self._intruders.look(outcomes, held, ladder, now))
-            deeds = self._intruders.deeds
+        deeds: tuple[wire.Enforcement, ...] = ()
+        if self._unbooked_processes is not None:
+            foreign += _beside(self._unbooked_processes.look(outcomes, held, ladder, now))
+            deeds = self._unbooked_processes.deeds
         return Seen(tuple(self._errors), tuple(foreign), self._watch.hanging(), deeds)
 
     def _told(self, error: FoundError, now: float) -> wire.HardwareError:
@@ -101,7 +101,7 @@ class Watch:
 
     def _foreign(
         self, watch: WatchPort, truth: Truth, given: set[tuple[str, Place | None]]
-    ) -> Iterator[wire.Foreign]:
+    ) -> Iterator[wire.UnbookedDevice]:
         """Processes where no booking was given anything. What can't be counted is not accused."""
         spots: list[tuple[Place | None, int | None, int | None]] = [
             (found.place, found.id, found.processes) for found in truth.instances
@@ -110,7 +110,7 @@ class Watch:
             spots.append((None, None, truth.processes))
         for place, instance, processes in spots:
             if processes and (truth.uuid, place) not in given:
-                yield wire.Foreign(
+                yield wire.UnbookedDevice(
                     gpu=truth.uuid,
                     slot=None if place is None else place.slot,
                     processes=processes,
@@ -118,14 +118,14 @@ class Watch:
                 )
 
 
-def _beside(intruders: Iterable[Intruder]) -> list[wire.Foreign]:
+def _beside(unbooked: Iterable[UnbookedProcess]) -> list[wire.UnbookedDevice]:
     """Those who are where somebody else's booking is."""
-    found: dict[tuple[str, int | None], list[Intruder]] = defaultdict(list)
-    for intruder in intruders:
-        if intruder.booked:
-            found[intruder.gpu, intruder.slot].append(intruder)
+    found: dict[tuple[str, int | None], list[UnbookedProcess]] = defaultdict(list)
+    for process in unbooked:
+        if process.booked:
+            found[process.gpu, process.slot].append(process)
     return [
-        wire.Foreign(
+        wire.UnbookedDevice(
             gpu=gpu,
             slot=slot,
             processes=len(there),

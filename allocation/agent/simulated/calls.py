@@ -46,7 +46,7 @@ def target(ref: CData) -> CData:
     return getattr(ref, "_obj", ref)
 
 
-def text_give(buffer: CData, text: str, length: CData) -> None:
+def text_write(buffer: CData, text: str, length: CData) -> None:
     raw = text.encode()
     if len(raw) + 1 > length.value:
         raise HardwareFault("NVML_ERROR_INSUFFICIENT_SIZE")

@@ -85,5 +85,5 @@ class SimulatedSuspender(CudaCheckpoint):
         self.tool = SimulatedTool(hardware)
         super().__init__(self.tool, hardware.driver.version)
 
-    def room_mb(self) -> int | None:
+    def available_mb(self) -> int | None:
         return None

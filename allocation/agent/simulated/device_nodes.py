@@ -49,7 +49,7 @@ class SimulatedAccess:
     def take(self, right: tuple[str, int]) -> None:
         self.rights.discard(right)
 
-    def stands_open(self, path: str) -> bool:
+    def is_world_accessible(self, path: str) -> bool:
         return False
 
 
@@ -81,5 +81,5 @@ class SimulatedUnits:
     def join(self, unit: str, pid: int) -> None:
         self.members.setdefault(unit, set()).add(pid)
 
-    def room_mb(self, unit: str) -> int | None:
+    def available_mb(self, unit: str) -> int | None:
         return None

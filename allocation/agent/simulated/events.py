@@ -39,23 +39,23 @@ class SimulatedEvents(Calls):
 
     @symbol
     def nvmlDeviceRegisterEvents(self, handle: CData, types: CData, events: CData) -> None:
-        heard = self._heard[self._key(events, "events")[2]]
+        registered = self._heard[self._key(events, "events")[2]]
         if types.value & ~_SUPPORTED:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         if types.value:
-            heard.add(self._gpu(handle).uuid)
+            registered.add(self._gpu(handle).uuid)
 
     @symbol
     def nvmlEventSetWait_v2(self, events: CData, ref: CData, timeout_ms: CData) -> None:
-        heard = self._heard[self._key(events, "events")[2]]
+        registered = self._heard[self._key(events, "events")[2]]
         errors = self.hardware.errors
         # What happens to a GPU that nobody listens to is told to nobody.
         every = set().union(*self._heard.values())
         waiting = [error for error in errors if error.gpu in every]
         errors.clear()
         errors.extend(waiting)
-        lost = {gpu.uuid for gpu in self.hardware.gpus if gpu.lost} & heard
-        mine = [error for error in waiting if error.gpu in (lost or heard)]
+        lost = {gpu.uuid for gpu in self.hardware.gpus if gpu.lost} & registered
+        mine = [error for error in waiting if error.gpu in (lost or registered)]
         if mine:
             errors.remove(mine[0])
             self._tell(target(ref), mine[0])

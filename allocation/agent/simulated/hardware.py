@@ -16,12 +16,12 @@ from typing import Any, Literal
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.simulated.drivers import DEFAULT, driver_named
 from allocation.agent.simulated.load import Load, load_of, memory_of
-from allocation.agent.simulated.models import CUT, HardwareFault, Model, Profile, models_load
+from allocation.agent.simulated.models import MIG_SUFFIX, HardwareFault, Model, Profile, models_load
 
 _NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
 _FIRST_PID = 100_000
 _PAGES_MB = 2
-FALLEN_OFF = 79
+XID_OFF_THE_BUS = 79
 
 
 Kind = Literal["compute", "graphics", "mps", "file"]
@@ -141,9 +141,9 @@ class Hardware:
             Gpu(
                 index=i,
                 uuid=f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{i}')}",
-                model=known[slug.removesuffix(CUT)],
-                mig=slug.endswith(CUT),
-                pending_mig=slug.endswith(CUT),
+                model=known[slug.removesuffix(MIG_SUFFIX)],
+                mig=slug.endswith(MIG_SUFFIX),
+                pending_mig=slug.endswith(MIG_SUFFIX),
             )
             for i, slug in enumerate(models)
         ]
@@ -242,7 +242,7 @@ class Hardware:
     def fail(self, gpu: Gpu, xid: int, *, instance: int | None = None, bits: int = 0) -> None:
         """The GPU has an error that its driver tells of. With Xid 79 it is gone besides."""
         self.errors.append(Error(gpu.uuid, xid, instance, bits))
-        gpu.lost = gpu.lost or xid == FALLEN_OFF
+        gpu.lost = gpu.lost or xid == XID_OFF_THE_BUS
 
     # Simulated programs.
 

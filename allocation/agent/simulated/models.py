@@ -101,7 +101,7 @@ def _model(data: dict[str, Any]) -> Model:
     return Model(**{**data, "profiles": profiles})
 
 
-CUT = "+mig"
+MIG_SUFFIX = "+mig"
 
 
 def fleet_parse(text: str) -> list[str]:
@@ -112,8 +112,8 @@ def fleet_parse(text: str) -> list[str]:
     found: list[str] = []
     for part in text.split(","):
         slug, _, count = part.strip().partition(":")
-        model = models_load().get(slug.removesuffix(CUT))
-        if model is None or (slug.endswith(CUT) and not model.profiles):
+        model = models_load().get(slug.removesuffix(MIG_SUFFIX))
+        if model is None or (slug.endswith(MIG_SUFFIX) and not model.profiles):
             raise ValueError(f"{slug!r} is no simulated model; there are {sorted(models_load())}")
         if not count.isdecimal() or not 1 <= int(count) <= 64:
             raise ValueError(f"{part!r}: write the number of GPUs as {slug}:8")

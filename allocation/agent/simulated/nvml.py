@@ -14,7 +14,7 @@ import pynvml
 from allocation.agent.simulated.calls import CData
 from allocation.agent.simulated.calls import symbol as _symbol
 from allocation.agent.simulated.calls import target as _target
-from allocation.agent.simulated.calls import text_give as _text
+from allocation.agent.simulated.calls import text_write as _text
 from allocation.agent.simulated.drivers import Driver
 from allocation.agent.simulated.hardware import Gpu, Hardware, Instance, Kind
 from allocation.agent.simulated.models import Compute, HardwareFault, pci_number
@@ -24,7 +24,7 @@ _MIB = 1 << 20
 _GARBAGE_PID = 0xFFFFFFFF
 
 
-class _Lacking:
+class _MissingSymbol:
     """A symbol that this branch of the driver does not have."""
 
     def __get__(self, *_: object) -> None:
@@ -33,7 +33,7 @@ class _Lacking:
 
 @functools.cache
 def _of_branch(driver: Driver) -> type["SimulatedNvml"]:
-    lacking = {symbol: _Lacking() for symbol in driver.lacks}
+    lacking = {symbol: _MissingSymbol() for symbol in driver.lacks}
     return type("SimulatedNvml", (SimulatedNvml,), lacking)
 
 

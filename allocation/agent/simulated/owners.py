@@ -6,7 +6,7 @@ from allocation.wire import DesiredAllocation
 _FIRST_LOOK_S = 2
 
 
-class SimulatedOwners:
+class SimulatedUsers:
     """See handover.Owner. Programs end when they are asked to, as those of most people do."""
 
     def __init__(self, hardware: Hardware) -> None:

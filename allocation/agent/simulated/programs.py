@@ -56,7 +56,7 @@ class SimulatedPrograms:
         found = program(self._hardware, pid)
         return None if found is None else f"{found.label}/{found.starts}"
 
-    def whose(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> Whose:
         found = program(self._hardware, pid)
         return Whose() if found is None else Whose(frozenset({found.label}), found.user or None)
 
@@ -68,7 +68,7 @@ class SimulatedPrograms:
 
     def named(self, names: Collection[str]) -> tuple[int, ...]:
         found = (pid for gpu in self._hardware.gpus for pid in gpu.processes)
-        return tuple(pid for pid in sorted(found) if not self.whose(pid).names.isdisjoint(names))
+        return tuple(pid for pid in sorted(found) if not self.owner_of(pid).names.isdisjoint(names))
 
     def write(self, pid: int, text: str) -> int:
         self.written.append((pid, text))

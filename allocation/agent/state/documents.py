@@ -33,7 +33,7 @@ class Keys:
         if rotation.version in self.identity.keys or rotation.version <= signed_by:
             return
         old = self.identity.keys[signed_by]
-        new = wire.key_show(
+        new = wire.key_unwrap(
             old=old, hidden=rotation.hidden, node=self.identity.node, version=rotation.version
         )
         self._keep({signed_by: old, rotation.version: new})
@@ -53,20 +53,20 @@ class Keys:
         self.identity = identity
 
 
-class Follower:
-    """Judges what the portal wants. `trouble` is why the last document was refused, else None."""
+class DocumentFollower:
+    """Judges what the portal wants. `problem` is why the last document was refused, else None."""
 
     def __init__(self, keys: Keys, store: Store) -> None:
         self._keys = keys
         self._store = store
         self._refused: bytes | None = None
-        self.trouble: str | None = None
+        self.problem: str | None = None
 
     def read(self, raw: bytes) -> bool:
         """Returns whether something changed: a document to follow, or a trouble to tell of."""
         if raw == self._refused:
             return False
-        before = (self._store.epoch, self._store.generation, self.trouble)
+        before = (self._store.epoch, self._store.generation, self.problem)
         try:
             envelope = wire.Envelope.from_json(raw)
             desired = wire.open_desired(envelope, self._keys.identity.keys)
@@ -77,10 +77,10 @@ class Follower:
         if why is None and desired.rotation is not None:
             # Tried at each reading of the document: the disk may have room again.
             why = self._rotate(desired.rotation, envelope.key_version)
-        self.trouble = why
+        self.problem = why
         if why is not None:
             log.error("%s", why)
-        return before != (self._store.epoch, self._store.generation, self.trouble)
+        return before != (self._store.epoch, self._store.generation, self.problem)
 
     def _judge(self, envelope: wire.Envelope, desired: wire.Desired) -> str | None:
         """Follows a document whose signature is right, or says why not."""

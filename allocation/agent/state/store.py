@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allocation.agent.plan.reconcile import Held
-from allocation.agent.ports.readable import folder_there
+from allocation.agent.ports.readable import folder_ensure
 from allocation.agent.ports.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
 from allocation.wire.strict import build
@@ -49,7 +49,7 @@ def write_synced(path: Path, raw: bytes) -> None:
 @contextlib.contextmanager
 def folder_locked(folder: Path) -> Iterator[None]:
     """One agent per state folder. Raises StoreError when another one runs."""
-    folder_there(folder)
+    folder_ensure(folder)
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

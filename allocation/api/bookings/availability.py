@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import Gpu
-from allocation.queries.fleet.maintenance import blackouts_by_gpu, blackouts_open
-from allocation.services.quotes.free_times import Stretch, free_read
+from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
+from allocation.services.quotes.free_times import Stretch, free_times_read
 from allocation.solver.model.inputs import SLOTS_PER_GPU
 from tenants.api.base import ApiView
 from tenants.models import GpuClass
@@ -105,10 +105,10 @@ class Availability(ApiView):
     )
     def get(self, request: Request) -> Response:
         """The span, GPU by GPU and as numbers of whole free GPUs."""
-        since = self.asked.get("from", self.now)
-        until = self.asked.get("until", since + SPAN_DEFAULT)
+        since = self.query.get("from", self.now)
+        until = self.query.get("until", since + SPAN_DEFAULT)
         _span_check(since, until)
-        gpu_class = self.asked["gpu_class"]
+        gpu_class = self.query["gpu_class"]
         with self.tx():
             if not GpuClass.objects.filter(slug=gpu_class).exists():
                 raise missing("GPU class", "gpu_class")
@@ -119,7 +119,7 @@ class Availability(ApiView):
             )
             busy = _busy(since, until, {gpu.id for gpu in gpus})
             _maintenance(since, until, gpus, busy)
-            times = free_read(is_operator=False, since=since, until=until, now=self.now)
+            times = free_times_read(is_operator=False, since=since, until=until, now=self.now)
         free = {gpu.id: times.by_gpu.get(gpu.id, ()) for gpu in gpus}
         said = AvailabilityOut(
             {
@@ -161,7 +161,7 @@ def _maintenance(
     since: datetime, until: datetime, gpus: list[Gpu], busy: dict[UUID, list[Block]]
 ) -> None:
     """Adds the time in which GPUs are kept free for maintenance."""
-    for gpu, blackout in blackouts_by_gpu(blackouts_open(since), gpus):
+    for gpu, blackout in maintenance_by_gpu(maintenance_open(since), gpus):
         starts, ends = max(blackout.starts, since), min(blackout.ends, until)
         if starts < ends:
             busy[gpu.id].append(("maintenance", 0, SLOTS_PER_GPU, starts, ends, False))
@@ -174,7 +174,7 @@ def _gpu(gpu: Gpu, blocks: Iterable[Block], free: Sequence[Stretch]) -> dict[str
         "id": gpu.id,
         "node": gpu.node.name,
         "index": gpu.index,
-        "usable": gpu.health == Gpu.Health.OK and gpu.node.keeps_work,
+        "usable": gpu.health == Gpu.Health.OK and gpu.node.keeps_planned_work,
         "busy": [dict(zip(names, block, strict=True)) for block in blocks],
         "free": [{"starts": starts, "ends": ends} for starts, ends in free],
     }

@@ -11,34 +11,34 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_booking, access_booking_to_change
-from allocation.api.bookings.decisions import Preferences, preferences_of, waited
-from allocation.api.bookings.quotes import quote_answer
-from allocation.api.bookings.requests import WishIn, wish_of
+from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
+from allocation.api.bookings.quotes import quote_data
+from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import (
     BookingOut,
     EventOut,
     WhyOut,
+    booking_data,
     booking_id_text,
-    shown,
-    shown_new,
+    new_booking_data,
     why,
 )
 from allocation.models import Booking
-from allocation.queries.bookings.decided import Decided, allocations_shown
+from allocation.queries.bookings.decided import DecidedBooking, allocations_current
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import (
     booking_cancel,
     booking_check_in,
+    booking_create,
     booking_extend,
     booking_release,
-    booking_take,
-    ends_of,
+    planned_end_of,
 )
-from allocation.services.runs.pause_choices import booking_saved, more_time_ask
+from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused, invalid
@@ -69,15 +69,16 @@ class Bookings(ApiView):
     def get(self, request: Request) -> Response:
         """A page."""
         with self.tx():
-            bookings, following = page_of(
+            bookings, next_cursor = page_of(
                 self._rows().select_related("project", "owner").prefetch_related("pauses"),
                 keys=("-submitted", "-id"),
-                asked=self.asked,
+                query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",
             )
-            allocations = allocations_shown(bookings)
-            return listed(
-                [shown(booking, allocations[booking.id]) for booking in bookings], following
+            allocations = allocations_current(bookings)
+            return list_response(
+                [booking_data(booking, allocations[booking.id]) for booking in bookings],
+                next_cursor,
             )
 
     @described(
@@ -85,48 +86,48 @@ class Bookings(ApiView):
         "Ask for GPUs",
         answer=BookingOut,
         status=201,
-        request=WishIn,
+        request=BookingIn,
         headers=Preferences.PARAMETERS,
     )
     def post(self, request: Request) -> HttpResponseBase:
         """The booking as requested; with `Prefer: wait=5` as decided, or 409 when refused."""
         preferences = preferences_of(request)
-        sent = self.sent(WishIn)
+        sent = self.sent(BookingIn)
         if preferences.dry_run:
             with self.tx():
-                wish = wish_of(self.actor, sent, self.now)
-                answer = quote_answer(self.actor, wish, self.now)
+                wish = booking_request_of(self.actor, sent, self.now)
+                answer = quote_data(self.actor, wish, self.now)
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
         def work() -> Response:
-            wish = wish_of(self.actor, sent, self.now)
+            wish = booking_request_of(self.actor, sent, self.now)
             key = booking_id(self.actor, self.idempotency) or uuid4()
-            booking = booking_take(self.actor, wish, self.now, key)
+            booking = booking_create(self.actor, wish, self.now, key)
             booking.owner = self.user
-            return _made(booking, shown_new(booking))
+            return _made(booking, new_booking_data(booking))
 
         def wait(response: Response) -> Wait:
             subject = UUID(response.data["id"].removeprefix("bk_"))
             return Wait(self.actor.tenant_id, subject, preferences.wait, render)
 
-        def render(decided: Decided, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
+        def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
                 raise _refusal(decided.booking)
-            answer = _made(decided.booking, shown(decided.booking, decided.allocations))
-            return waited(answer, preferences.wait, applied=applied)
+            answer = _made(decided.booking, booking_data(decided.booking, decided.allocations))
+            return preference_applied(answer, preferences.wait, applied=applied)
 
         return self.once(work, wait=wait if preferences.wait else None)
 
     def _rows(self) -> QuerySet[Booking]:
         actor = self.actor
         rows = Booking.objects.filter(tenant_id=actor.tenant_id)
-        if "project" in self.asked:
-            rows = rows.filter(project=access_project(actor, self.asked["project"], "project"))
+        if "project" in self.query:
+            rows = rows.filter(project=access_project(actor, self.query["project"], "project"))
         elif not actor.is_tenant_admin:
             rows = rows.filter(project_id__in=actor.roles)
-        if "state" in self.asked:
-            rows = rows.filter(state=self.asked["state"])
-        if "owner" in self.asked:
+        if "state" in self.query:
+            rows = rows.filter(state=self.query["state"])
+        if "owner" in self.query:
             rows = rows.filter(owner_id=actor.user_id)
         return rows
 
@@ -144,9 +145,9 @@ class BookingOne(ApiView):
         if not seconds or booking.state != State.REQUESTED:
             return answer
 
-        def render(decided: Decided, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
-            response = Response(shown(decided.booking, decided.allocations))
-            return waited(response, seconds, applied=applied)
+        def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
+            response = Response(booking_data(decided.booking, decided.allocations))
+            return preference_applied(response, seconds, applied=applied)
 
         return self.deferred(answer, Wait(booking.tenant_id, booking.id, seconds, render))
 
@@ -267,7 +268,9 @@ class BookingMoreTime(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(more_time_ask(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(
+                more_time_request(actor=self.actor, booking=booking, now=self.now)
+            )
 
         return self.once(work)
 
@@ -287,13 +290,13 @@ class BookingEvents(ApiView):
         """A page of lines."""
         with self.tx():
             booking = access_booking(self.actor, reference)
-            events, following = page_of(
+            events, next_cursor = page_of(
                 booking.events.filter(tenant_id=self.actor.tenant_id).select_related("actor"),
                 keys=("id",),
-                asked=self.asked,
+                query=self.query,
                 scope=f"events:{booking.id}",
             )
-            return listed(EventOut(events, many=True).data, following)
+            return list_response(EventOut(events, many=True).data, next_cursor)
 
 
 class BookingWhy(ApiView):
@@ -310,14 +313,14 @@ class BookingWhy(ApiView):
 
 def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
     try:
-        return ends_of(booking) + by
+        return planned_end_of(booking) + by
     except OverflowError:
         raise invalid("too_long", "No booking lasts that long.", "by") from None
 
 
 def booking_answer(booking: Booking, status: int = 200) -> Response:
     """The booking as the answer to a request, with its address when it is new."""
-    said = shown(booking, allocations_shown([booking])[booking.id])
+    said = booking_data(booking, allocations_current([booking])[booking.id])
     return _made(booking, said) if status == 201 else Response(said, status=status)
 
 

@@ -48,7 +48,7 @@ def preferences_of(request: Request) -> Preferences:
     return Preferences(wait=min(WAIT_MAX, max(waits, default=0)), dry_run="dry-run" in words)
 
 
-def waited(response: Response, seconds: int, *, applied: bool) -> Response:
+def preference_applied(response: Response, seconds: int, *, applied: bool) -> Response:
     """The response, with the preference that was followed in its header."""
     if applied:
         response["Preference-Applied"] = f"wait={seconds}"

@@ -11,15 +11,15 @@ from allocation.access import access_booking, access_booking_to_change
 from allocation.api.bookings.bookings import booking_answer
 from allocation.api.bookings.quotes import OptionOut
 from allocation.api.bookings.shapes import BookingOut
-from allocation.rules.ask import LONGEST_TEXT
+from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.services.bookings.price_lock import price_lock_read
-from allocation.services.quotes.earlier import Change, booking_change, sooner_options
+from allocation.services.quotes.earlier import Change, booking_change, earlier_options
 from tenants.api.base import ApiView
 from tenants.platform.fields import Instant, Strict, Text
 from tenants.platform.schema import described
 
 
-class SoonerOut(serializers.Serializer[Any]):
+class EarlierOptionsOut(serializers.Serializer[Any]):
     """At most three options that start before `promised`; empty when there are none."""
 
     promised = serializers.DateTimeField(allow_null=True)
@@ -31,22 +31,24 @@ class ChangeIn(Strict):
     """One of the options of `sooner`."""
 
     tier = Text(max_length=40)
-    request = Text(max_length=LONGEST_TEXT, help_text="The option's `request`, as it was told.")
+    request = Text(max_length=MAX_TEXT_LENGTH, help_text="The option's `request`, as it was told.")
     starts = Instant(help_text="The option's `starts`: later than that it is not taken.")
     quote = Text(max_length=200, required=False)
 
 
-class BookingSooner(ApiView):
+class BookingEarlierOptions(ApiView):
     """What would start earlier."""
 
-    @described("get_booking_sooner", "What the booking could be to start earlier", answer=SoonerOut)
+    @described(
+        "get_booking_sooner", "What the booking could be to start earlier", answer=EarlierOptionsOut
+    )
     def get(self, request: Request, reference: str) -> Response:
         """At most three options."""
         with self.tx():
             booking = access_booking(self.actor, reference)
-            options, lock = sooner_options(actor=self.actor, booking=booking, now=self.now)
+            options, lock = earlier_options(actor=self.actor, booking=booking, now=self.now)
             told = {"promised": booking.planned_starts, "options": options, "quote": lock}
-            return Response(SoonerOut(told).data)
+            return Response(EarlierOptionsOut(told).data)
 
 
 class BookingChange(ApiView):

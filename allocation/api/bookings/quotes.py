@@ -8,14 +8,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.requests import WishIn, wish_of
-from allocation.services.bookings.bookings import Wish
+from allocation.api.bookings.requests import BookingIn, booking_request_of
+from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.quotes.quotes import quote_make
 from tenants.access import Actor
 from tenants.api.base import ApiView
 from tenants.platform.fields import Money
 from tenants.platform.schema import described
-from tenants.services.calls import call_count
+from tenants.services.rate_limits import call_limit_check
 
 
 class OptionOut(serializers.Serializer[Any]):
@@ -82,21 +82,21 @@ class Quotes(ApiView):
 
     @described(
         "create_quote", "Options, prices and budget effect of an ask; writes nothing",
-        answer=QuoteOut, request=WishIn,
+        answer=QuoteOut, request=BookingIn,
     )  # fmt: skip
     def post(self, request: Request) -> HttpResponseBase:
         """The options."""
-        call_count("quotes", str(self.actor.user_id), self.now)
-        sent = self.sent(WishIn)
+        call_limit_check("quotes", str(self.actor.user_id), self.now)
+        sent = self.sent(BookingIn)
 
         def work() -> Response:
-            wish = wish_of(self.actor, sent, self.now)
-            return Response(quote_answer(self.actor, wish, self.now))
+            wish = booking_request_of(self.actor, sent, self.now)
+            return Response(quote_data(self.actor, wish, self.now))
 
         return self.once(work)
 
 
-def quote_answer(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
+def quote_data(actor: Actor, wish: BookingRequest, now: datetime) -> dict[str, Any]:
     """The quote as JSON values; inside a transaction of the tenant. Raises Refused."""
     quote = quote_make(actor=actor, wish=wish, now=now)
     said = QuoteOut(

@@ -8,10 +8,10 @@ from rest_framework import serializers
 
 from allocation.errors import AskError
 from allocation.queries.fleet.catalogue import ask_catalogue
-from allocation.rules.ask import LONGEST_TEXT, AskDocument, Parsed, parse_ask
+from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
 from allocation.rules.recurrence import recurrence_read
-from allocation.services.bookings.bookings import Wish
+from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.series import Repeat
 from tenants.access import Actor
@@ -28,7 +28,7 @@ class AskIn(serializers.DictField):
     name) and GPUs (`node/index`, portal id or UUID) on which alone it may lie."""
 
 
-class WishIn(Strict):
+class BookingIn(Strict):
     """A booking to make or to quote. Give either `request` or `ask`."""
 
     project = Text(max_length=40)
@@ -38,7 +38,7 @@ class WishIn(Strict):
         help_text="The tier; `standard` if neither this nor the request says one.",
     )
     request = Text(
-        max_length=LONGEST_TEXT, required=False, help_text="One line, as in `2 h100 6h today`."
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="One line, as in `2 h100 6h today`."
     )
     ask = AskIn(required=False)
     quote = Text(
@@ -62,7 +62,9 @@ class WishIn(Strict):
         return given
 
 
-def wish_of(actor: Actor, given: dict[str, Any], now: datetime, *, first: bool = False) -> Wish:
+def booking_request_of(
+    actor: Actor, given: dict[str, Any], now: datetime, *, first: bool = False
+) -> BookingRequest:
     """The wish; inside a transaction, because the catalogue is read. `first` is for what may
     repeat: the wish for its first date.
 
@@ -71,7 +73,7 @@ def wish_of(actor: Actor, given: dict[str, Any], now: datetime, *, first: bool =
     """
     zone = given.get("zone", actor.time_zone)
     ask, said_tier = _ask(given, zone, now, first=first)
-    return Wish(
+    return BookingRequest(
         project=given["project"],
         tier=_tier(given, said_tier),
         ask=ask,

@@ -12,14 +12,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_series, access_series_to_change
-from allocation.api.bookings.decisions import Preferences, preferences_of, waited
-from allocation.api.bookings.requests import WishIn, repeat_of, wish_of
+from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
+from allocation.api.bookings.requests import BookingIn, booking_request_of, repeat_of
 from allocation.api.bookings.shapes import booking_id_text
 from allocation.models import Series
-from allocation.queries.bookings.series import SeriesDate, SeriesShown, conflicts_of, series_shown
+from allocation.queries.bookings.series import (
+    SeriesDate,
+    SeriesShown,
+    failed_dates_of,
+    series_shown,
+)
 from allocation.reasons.catalogue import BY_CODE
 from allocation.services.bookings.series import series_cancel, series_request
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
@@ -35,7 +40,7 @@ class RepeatIn(Strict):
     rrule = Text(max_length=120, help_text="As in `FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131`.")
 
 
-class SeriesIn(WishIn):
+class SeriesIn(BookingIn):
     """A wish with a fixed window, and how it repeats: in `request` (`every mon 9-17 until 31 jan`)
     or in `repeat`."""
 
@@ -92,13 +97,15 @@ class SeriesList(ApiView):
             rows = Series.objects.filter(tenant_id=self.actor.tenant_id)
             if not self.actor.is_tenant_admin:
                 rows = rows.filter(project_id__in=self.actor.roles)
-            found, following = page_of(
+            found, next_cursor = page_of(
                 rows.select_related("project", "owner"),
                 keys=("-created", "-id"),
-                asked=self.asked,
+                query=self.query,
                 scope=f"series:{self.actor.tenant_id}",
             )
-            return listed([told(series_shown(series)) for series in found], following)
+            return list_response(
+                [series_data(series_shown(series)) for series in found], next_cursor
+            )
 
     @described(
         "create_series", "Book what repeats: all dates in one step",
@@ -132,7 +139,7 @@ class SeriesList(ApiView):
         return self.once(work, wait=wait if preferences.wait else None)
 
     def _made(self, sent: dict[str, Any], identifier: UUID | None) -> Response:
-        wish = wish_of(self.actor, sent, self.now, first=True)
+        wish = booking_request_of(self.actor, sent, self.now, first=True)
         zone = ZoneInfo(wish.zone)
         series = series_request(
             actor=self.actor,
@@ -153,9 +160,9 @@ class SeriesList(ApiView):
         """The series when its `last` date is decided; all dates are decided in one step."""
         series = access_series(self.actor, reference)
         shown = series_shown(series)
-        if not series.is_partial and conflicts_of(shown):
+        if not series.is_partial and failed_dates_of(shown):
             raise _refusal(shown)
-        return waited(_answer(series, status=201), seconds, applied=applied)
+        return preference_applied(_answer(series, status=201), seconds, applied=applied)
 
 
 class SeriesOne(ApiView):
@@ -187,7 +194,7 @@ class SeriesCancel(ApiView):
         return self.once(work)
 
 
-def told(shown: SeriesShown) -> dict[str, Any]:
+def series_data(shown: SeriesShown) -> dict[str, Any]:
     """The series as JSON values; inside a transaction of its tenant."""
     series = shown.series
     said = SeriesOut(
@@ -203,7 +210,7 @@ def told(shown: SeriesShown) -> dict[str, Any]:
             "partial": series.is_partial,
             "skipped": series.skipped,
             "dates": [_date(each) for each in shown.dates],
-            "failed": [_date(each) for each in conflicts_of(shown)],
+            "failed": [_date(each) for each in failed_dates_of(shown)],
             "held": shown.held,
             "currency": shown.currency,
         }
@@ -224,14 +231,14 @@ def _date(each: SeriesDate) -> dict[str, Any]:
 
 
 def _answer(series: Series, status: int = 200) -> Response:
-    said = told(series_shown(series))
+    said = series_data(series_shown(series))
     headers = {"Location": f"/api/v1/series/{said['id']}"} if status == 201 else {}
     return Response(said, status=status, headers=headers)
 
 
 def _refusal(shown: SeriesShown) -> Refused:
     """The decision that refused them all, as a refusal of the request."""
-    failed = [_date(each) for each in conflicts_of(shown)]
+    failed = [_date(each) for each in failed_dates_of(shown)]
     rule = BY_CODE["series_conflict"]
     return Refused(
         "series_conflict",

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from allocation.models import Allocation, Booking, Pause
-from allocation.queries.bookings.outcomes import start_range_of
+from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
@@ -221,12 +221,12 @@ def booking_id_text(booking: Booking) -> str:
     return f"bk_{booking.id.hex}"
 
 
-def shown_new(booking: Booking) -> dict[str, Any]:
-    """As `shown`, a booking of this moment: nothing has become of it yet."""
+def new_booking_data(booking: Booking) -> dict[str, Any]:
+    """As `booking_data`, a booking of this moment: nothing has become of it yet."""
     return _said(booking, (), ())
 
 
-def shown(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
+def booking_data(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """The booking as it is told; inside a transaction of its tenant."""
     return _said(booking, allocations, booking.pauses.all())
 
@@ -270,7 +270,7 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
             "number": booking.label,
             "state": booking.state,
             "expected_start": booking.expected_start,
-            "expected_range": start_range_of(booking, now),
+            "expected_range": booking_start_range(booking, now),
             "checks": [_check([*frozen, *booking.reasons], check) for check in CHECKS],
             "alternatives": booking.alternatives,
             "decision_id": booking.decision_id,

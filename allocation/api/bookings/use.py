@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from allocation.access import access_booking
 from allocation.models import Gpu
-from allocation.queries.bookings.bookings import allocations_of
+from allocation.queries.bookings.bookings import allocation_ids_of
 from allocation.queries.fleet.telemetry import UseCurve, use_of_allocations, use_of_gpu
 from tenants.api.base import ApiView
 from tenants.platform.errors import invalid, missing
@@ -81,9 +81,9 @@ class BookingUse(ApiView):
         with self.tx():
             booking = access_booking(self.actor, reference)
             ended = booking.released_at or booking.ended_at or self.now
-            since, until = _span(self.asked, min(ended, self.now))
+            since, until = _span(self.query, min(ended, self.now))
             curve = use_of_allocations(
-                allocations=allocations_of(booking), since=since, until=until, now=self.now
+                allocations=allocation_ids_of(booking), since=since, until=until, now=self.now
             )
         return _said(curve)
 
@@ -101,7 +101,7 @@ class GpuUseOne(ApiView):
     )
     def get(self, request: Request, gpu_id: UUID) -> Response:
         """The device as a whole."""
-        since, until = _span(self.asked, self.now)
+        since, until = _span(self.query, self.now)
         with self.tx():
             self.require_operator()
             with operator_tx():
@@ -110,10 +110,10 @@ class GpuUseOne(ApiView):
                 return _said(use_of_gpu(gpu=gpu_id, since=since, until=until, now=self.now))
 
 
-def _span(asked: dict[str, datetime], end: datetime) -> tuple[datetime, datetime]:
+def _span(query: dict[str, datetime], end: datetime) -> tuple[datetime, datetime]:
     """Raises Refused `end_before_start` or `span_too_long`."""
-    until = asked.get("until", end)
-    since = asked.get("from", min(until, end) - SPAN_DEFAULT)
+    until = query.get("until", end)
+    since = query.get("from", min(until, end) - SPAN_DEFAULT)
     if until <= since:
         raise invalid("end_before_start", "`until` must be after `from`.", "until")
     if until - since > SPAN_MAX:

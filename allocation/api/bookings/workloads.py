@@ -7,8 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.queries.fleet.catalogue import work_speeds
-from allocation.services.record.work import speeds_set
-from tenants.api.base import ApiView, listed
+from allocation.services.record.workloads import speeds_set
+from tenants.api.base import ApiView, list_response
 from tenants.models import User
 from tenants.platform.fields import Strict, Whole
 from tenants.platform.schema import described, page
@@ -37,7 +37,7 @@ class Workloads(ApiView):
         """All of them."""
         with self.tx():
             rows = [{"workload": name, "speeds": each} for name, each in work_speeds().items()]
-            return listed(WorkloadOut(rows, many=True).data)
+            return list_response(WorkloadOut(rows, many=True).data)
 
 
 class WorkloadOne(ApiView):

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import GpuModel
-from allocation.queries.fleet.reported import Reported, reported_models
+from allocation.queries.fleet.reported import ReportedModel, reported_models
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from allocation.services.operate.catalogue import (
     ModelTerms,
@@ -18,7 +18,7 @@ from allocation.services.operate.catalogue import (
     model_remove,
     model_set,
 )
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import User
 from tenants.platform.fields import Money, Strict, Text, Whole
 from tenants.platform.schema import described, page
@@ -117,7 +117,7 @@ class ReportedOut(serializers.Serializer[Any]):
     known = serializers.CharField(source="known.slug", default=None, allow_null=True)
     slices = serializers.SerializerMethodField()
 
-    def get_slices(self, reported: Reported) -> list[dict[str, Any]]:
+    def get_slices(self, reported: ReportedModel) -> list[dict[str, Any]]:
         """By profile, as the driver says."""
         return [{"profile": name, "most": most} for name, most in reported.profiles]
 
@@ -159,7 +159,7 @@ class GpuModels(ApiView):
     def get(self, request: Request) -> Response:
         """By short name."""
         with self.tx():
-            return listed(ModelOut(_models(), many=True).data)
+            return list_response(ModelOut(_models(), many=True).data)
 
 
 class GpuModelOne(ApiView):
@@ -198,7 +198,7 @@ class KnownModels(ApiView):
     )
     def get(self, request: Request) -> Response:
         """The fastest first."""
-        return listed(KnownModelOut(known_catalogue().models.values(), many=True).data)
+        return list_response(KnownModelOut(known_catalogue().models.values(), many=True).data)
 
 
 class ReportedModels(ApiView):
@@ -213,7 +213,7 @@ class ReportedModels(ApiView):
         """By NVML's name."""
         self.require_operator()
         with operator_tx():
-            return listed(ReportedOut(reported_models(), many=True).data)
+            return list_response(ReportedOut(reported_models(), many=True).data)
 
 
 def _models() -> QuerySet[GpuModel]:

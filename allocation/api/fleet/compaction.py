@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from allocation.models import CompactionOrder
 from allocation.services.decide.compaction import compaction_order, compaction_proposals
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import User
 from tenants.platform.fields import Strict, Text
 from tenants.platform.pagination import PageQuery, page_of
@@ -97,13 +97,13 @@ class CompactionOrders(ApiView):
         with self.tx():
             self.require_operator()
             with operator_tx():
-                rows, following = page_of(
+                rows, next_cursor = page_of(
                     CompactionOrder.objects.select_related("beneficiary"),
                     keys=("-created", "-id"),
-                    asked=self.asked,
+                    query=self.query,
                     scope="compaction-orders",
                 )
-                return listed(OrderOut(rows, many=True).data, following)
+                return list_response(OrderOut(rows, many=True).data, next_cursor)
 
     @described(
         "create_compaction_order",

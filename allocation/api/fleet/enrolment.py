@@ -14,7 +14,7 @@ from tenants.models import User
 from tenants.platform.fields import Strict, Text
 from tenants.platform.schema import described
 from tenants.platform.wall import operator_tx
-from tenants.services.calls import call_count
+from tenants.services.rate_limits import call_limit_check
 
 
 class EnrolmentIn(Strict):
@@ -100,7 +100,7 @@ class AgentEnrol(ApiView):
     )
     def post(self, request: Request) -> Response:
         """The node's name, key and address."""
-        call_count("enrol", client_address(request.META), self.now)
+        call_limit_check("enrol", client_address(request.META), self.now)
         sent = self.sent(AgentIn)
         made = node_enrol(token=sent["token"], inventory=sent["inventory"], now=self.now)
         return Response(made, status=201)

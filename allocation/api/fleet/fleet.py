@@ -12,16 +12,16 @@ from rest_framework.response import Response
 
 from allocation.models import Gpu, GpuModel, Node
 from allocation.services.nodes.fleet import (
+    node_approve,
     node_key_rotate,
-    node_ready,
     node_revoke,
 )
 from allocation.services.nodes.gpu_modes import mode_pin
 from allocation.services.operate.drain import node_drain
 from allocation.solver.fleet.mig_geometry import units_of
 from allocation.solver.model.inputs import Model, Placement
-from billing.queries import prices_now
-from tenants.api.base import ApiView, listed
+from billing.queries import current_prices
+from tenants.api.base import ApiView, list_response
 from tenants.models import GpuClass, User
 from tenants.platform.errors import missing
 from tenants.platform.fields import Instant, Money, Strict, Text
@@ -74,8 +74,8 @@ class GpuClasses(ApiView):
             models: dict[str, list[GpuModel]] = defaultdict(list)
             for model in GpuModel.objects.order_by("slug").prefetch_related("placements"):
                 models[model.gpu_class_id].append(model)
-            prices = prices_now(self.now)
-        return listed(
+            prices = current_prices(self.now)
+        return list_response(
             GpuClassOut(
                 {
                     "slug": row.slug,
@@ -173,13 +173,13 @@ class Nodes(ApiView):
     def get(self, request: Request) -> Response:
         """A page by name."""
         with self.tx():
-            nodes, following = page_of(
+            nodes, next_cursor = page_of(
                 Node.objects.select_related("rack").annotate(gpu_count=Count("gpus")),
                 keys=("name",),
-                asked=self.asked,
+                query=self.query,
                 scope="nodes",
             )
-            return listed(NodeOut(nodes, many=True).data, following)
+            return list_response(NodeOut(nodes, many=True).data, next_cursor)
 
 
 class Gpus(ApiView):
@@ -191,13 +191,13 @@ class Gpus(ApiView):
     def get(self, request: Request) -> Response:
         """A page by number."""
         with self.tx():
-            gpus, following = page_of(
+            gpus, next_cursor = page_of(
                 Gpu.objects.select_related("node"),
                 keys=("number",),
-                asked=self.asked,
+                query=self.query,
                 scope="gpus",
             )
-            return listed(GpuOut(gpus, many=True).data, following)
+            return list_response(GpuOut(gpus, many=True).data, next_cursor)
 
 
 class GpuIn(Strict):
@@ -267,12 +267,12 @@ class NodeDrain(ApiView):
             with operator_tx():
                 node_drain(
                     operator=User.objects.get(id=self.actor.user_id),
-                    node=node_named(name),
+                    node=node_by_name(name),
                     reason=sent["reason"],
                     now=self.now,
                     by=sent.get("by"),
                 )
-                return Response(NodeOut(node_named(name)).data)
+                return Response(NodeOut(node_by_name(name)).data)
 
         return self.once(work)
 
@@ -294,8 +294,8 @@ class NodeReady(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_ready(operator=operator, node=node_named(name), now=self.now)
-                return Response(NodeOut(node_named(name)).data)
+                node_approve(operator=operator, node=node_by_name(name), now=self.now)
+                return Response(NodeOut(node_by_name(name)).data)
 
         return self.once(work)
 
@@ -314,8 +314,8 @@ class NodeRevoke(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_revoke(operator=operator, node=node_named(name), now=self.now)
-                return Response(NodeOut(node_named(name)).data)
+                node_revoke(operator=operator, node=node_by_name(name), now=self.now)
+                return Response(NodeOut(node_by_name(name)).data)
 
         return self.once(work)
 
@@ -337,13 +337,13 @@ class NodeKeyRotate(ApiView):
             self.require_operator()
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
-                node_key_rotate(operator=operator, node=node_named(name), now=self.now)
-                return Response(NodeOut(node_named(name)).data)
+                node_key_rotate(operator=operator, node=node_by_name(name), now=self.now)
+                return Response(NodeOut(node_by_name(name)).data)
 
         return self.once(work)
 
 
-def node_named(name: str) -> Node:
+def node_by_name(name: str) -> Node:
     """With its rack and its number of GPUs. Refused: `not_found`."""
     node = (
         Node.objects.filter(name=name)

@@ -11,17 +11,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.errors import AskError
-from allocation.models import Blackout, Gpu, GpuEvent, Node
+from allocation.models import Gpu, GpuEvent, Maintenance, Node
 from allocation.rules.recurrence import recurrence_read
 from allocation.services.operate.drain import gpu_return, hardware_fence
 from allocation.services.operate.maintenance import (
-    BlackoutWish,
+    MaintenanceTerms,
     Preview,
-    blackout_end,
-    blackout_plan,
-    blackout_preview,
+    maintenance_end,
+    maintenance_plan,
+    maintenance_preview,
 )
-from tenants.api.base import ApiView, listed
+from tenants.api.base import ApiView, list_response
 from tenants.models import User
 from tenants.platform.errors import invalid, missing
 from tenants.platform.fields import Flag, Instant, Strict, Text, Whole
@@ -119,14 +119,14 @@ class Blackouts(ApiView):
         """A page by start."""
         with self.tx():
             rows, following = page_of(
-                Blackout.objects.filter(ends__gt=self.now - OVER_SHOWN).select_related(
+                Maintenance.objects.filter(ends__gt=self.now - OVER_SHOWN).select_related(
                     "rack", "node", "gpu__node"
                 ),
                 keys=("starts", "id"),
-                asked=self.asked,
+                query=self.query,
                 scope="blackouts",
             )
-            return listed(BlackoutOut(rows, many=True).data, following)
+            return list_response(BlackoutOut(rows, many=True).data, following)
 
     @described(
         "create_blackout",
@@ -143,7 +143,7 @@ class Blackouts(ApiView):
         def work() -> Response:
             self.require_operator()
             with operator_tx():
-                made = blackout_plan(operator=_operator(self), wish=wish, now=self.now)
+                made = maintenance_plan(operator=_operator(self), wish=wish, now=self.now)
                 return Response(BlackoutOut(made).data, status=201)
 
         return self.once(work)
@@ -164,7 +164,7 @@ class BlackoutPreview(ApiView):
         with self.tx():
             self.require_operator()
             with operator_tx():
-                found = blackout_preview(operator=_operator(self), wish=wish, now=self.now)
+                found = maintenance_preview(operator=_operator(self), wish=wish, now=self.now)
                 return Response(_preview_data(found))
 
 
@@ -184,10 +184,10 @@ class BlackoutEnd(ApiView):
         def work() -> Response:
             self.require_operator()
             with operator_tx():
-                found = Blackout.objects.filter(id=blackout_id).first()
+                found = Maintenance.objects.filter(id=blackout_id).first()
                 if found is None:
                     raise missing("maintenance")
-                ended = blackout_end(
+                ended = maintenance_end(
                     operator=_operator(self),
                     blackout=found,
                     now=self.now,
@@ -313,17 +313,17 @@ class NodeEvents(ApiView):
                 rows, following = page_of(
                     GpuEvent.objects.filter(node=_node(name)).select_related("gpu"),
                     keys=("-id",),
-                    asked=self.asked,
+                    query=self.query,
                     scope="node-events",
                 )
-                return listed(GpuEventOut(rows, many=True).data, following)
+                return list_response(GpuEventOut(rows, many=True).data, following)
 
 
-def _wish(sent: dict[str, Any]) -> BlackoutWish:
+def _wish(sent: dict[str, Any]) -> MaintenanceTerms:
     """What was sent. Raises Refused: `not_a_rule`, `no_end`."""
     rule = sent.pop("rrule", None)
     try:
-        return BlackoutWish(**sent, repeat=recurrence_read(rule, "rrule") if rule else None)
+        return MaintenanceTerms(**sent, repeat=recurrence_read(rule, "rrule") if rule else None)
     except AskError as error:
         raise invalid(error.code, error.sentence, "rrule") from error
 

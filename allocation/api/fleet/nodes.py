@@ -8,10 +8,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.fleet.fleet import NodeOut, node_named
-from allocation.queries.fleet.examinations import examined_of
-from allocation.rules.nodes.node_policy import NODE_MOST
-from allocation.services.nodes.unbooked_use import ladder_follow, ladder_set
+from allocation.api.fleet.fleet import NodeOut, node_by_name
+from allocation.queries.fleet.examinations import examination_of
+from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
+from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
 from tenants.api.base import ApiView
 from tenants.models import User
 from tenants.platform.errors import invalid
@@ -19,7 +19,7 @@ from tenants.platform.fields import Strict, Whole
 from tenants.platform.schema import described
 from tenants.platform.wall import operator_tx
 
-_MOST = NODE_MOST["strangers_end_after"]
+_MOST = NODE_POLICY_MAX["strangers_end_after"]
 
 
 class NodeCheckOut(serializers.Serializer[Any]):
@@ -52,18 +52,18 @@ class NodeOneOut(NodeOut):
     strangers_by = serializers.SerializerMethodField(
         help_text="`policy`, or `node` when it was said of this node alone."
     )
-    strangers_warn_after = serializers.IntegerField(source="foreign_warn_after", allow_null=True)
-    strangers_end_after = serializers.IntegerField(source="foreign_end_after", allow_null=True)
+    strangers_warn_after = serializers.IntegerField(source="unbooked_warn_after", allow_null=True)
+    strangers_end_after = serializers.IntegerField(source="unbooked_end_after", allow_null=True)
 
     @extend_schema_field(ExaminationOut(allow_null=True))
     def get_examination(self, node: Any) -> Any:  # noqa: ANN401 (as the framework passes it)
         """What works on it."""
-        found = examined_of(node.id)
+        found = examination_of(node.id)
         return None if found is None else ExaminationOut(found).data
 
     def get_strangers_by(self, node: Any) -> str:  # noqa: ANN401 (as the framework passes it)
         """Who says so."""
-        return "node" if node.foreign_own else "policy"
+        return "node" if node.unbooked_override else "policy"
 
 
 class NodeIn(Strict):
@@ -84,7 +84,7 @@ class NodeOne(ApiView):
         """The node."""
         self.require_operator()
         with operator_tx():
-            return Response(NodeOneOut(node_named(name)).data)
+            return Response(NodeOneOut(node_by_name(name)).data)
 
     @described(
         "update_node",
@@ -104,15 +104,17 @@ class NodeOne(ApiView):
             with operator_tx():
                 operator = User.objects.get(id=self.actor.user_id)
                 if sent["strangers_by"] == "policy":
-                    ladder_follow(operator=operator, node=node_named(name), now=self.now)
+                    escalation_follow_policy(
+                        operator=operator, node=node_by_name(name), now=self.now
+                    )
                 else:
-                    ladder_set(
+                    escalation_set(
                         operator=operator,
-                        node=node_named(name),
+                        node=node_by_name(name),
                         warn_after=times.get("strangers_warn_after"),
                         end_after=times.get("strangers_end_after"),
                         now=self.now,
                     )
-                return Response(NodeOneOut(node_named(name)).data)
+                return Response(NodeOneOut(node_by_name(name)).data)
 
         return self.once(work)

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import PortalMode
-from allocation.queries.fleet.portal_modes import mode_open
+from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.services.operate.portal_modes import (
     FREEZE,
     OUTAGE,
@@ -103,7 +103,7 @@ class PortalOutage(ApiView):
         with self.tx():
             self.require_operator()
             with operator_tx():
-                mode = mode_open(OUTAGE, self.now)
+                mode = mode_in_force(OUTAGE, self.now)
                 nodes = leases_of_nodes(mode, self.now) if mode else []
                 return Response(
                     {
@@ -167,7 +167,7 @@ class PortalFreeze(ApiView):
         with self.tx():
             self.require_operator()
             with operator_tx():
-                mode = mode_open(FREEZE, self.now)
+                mode = mode_in_force(FREEZE, self.now)
                 return Response({"freeze": ModeOut(mode).data if mode else None})
 
     @described(

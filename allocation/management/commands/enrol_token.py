@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from allocation.management.operator import operator_argument, operator_named
+from allocation.management.operator import operator_argument, operator_by_name
 from allocation.services.nodes.fleet import enrolment_token_create
 
 
@@ -26,6 +26,6 @@ class Command(BaseCommand):
             node_name=options["node"],
             rack_name=options["rack"],
             now=timezone.now(),
-            operator=operator_named(options["operator"]),
+            operator=operator_by_name(options["operator"]),
         )
         self.stdout.write(token)

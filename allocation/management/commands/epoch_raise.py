@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from allocation.management.operator import operator_argument, operator_named
+from allocation.management.operator import operator_argument, operator_by_name
 from allocation.services.nodes.restore_fence import epoch_raise
 from allocation.services.publish.publish import publish_due
 
@@ -22,6 +22,6 @@ class Command(BaseCommand):
     def handle(self, *_: object, operator: str, **__: object) -> None:
         """Prints the new epoch, and how many nodes were told at once."""
         now = timezone.now()
-        epoch = epoch_raise(now, operator_named(operator))
+        epoch = epoch_raise(now, operator_by_name(operator))
         told = publish_due(now)
         self.stdout.write(f"The epoch is {epoch} now. {told} nodes were told.")

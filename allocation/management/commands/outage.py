@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from allocation.models import PortalMode
-from allocation.queries.fleet.portal_modes import mode_open
+from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.services.operate.portal_modes import (
     OUTAGE,
     NodeLease,
@@ -92,7 +92,7 @@ class Command(BaseCommand):
 
     def _status(self, _: dict[str, Any]) -> None:
         now = timezone.now()
-        mode = mode_open(OUTAGE, now)
+        mode = mode_in_force(OUTAGE, now)
         if mode is None:
             self.stdout.write("No outage is planned.")
             return

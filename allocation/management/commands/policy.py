@@ -6,7 +6,7 @@ from dataclasses import asdict
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from allocation.management.operator import operator_argument, operator_named
+from allocation.management.operator import operator_argument, operator_by_name
 from allocation.models import PolicyVersion
 from allocation.rules.nodes.node_policy import node_policy_of
 from allocation.services.policy.policies import policy_of, policy_publish, policy_tunables
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         if entries:
             try:
                 document = changed(dict(live.document), entries)
-                by = operator_named(operator)
+                by = operator_by_name(operator)
                 live = policy_publish(
                     document=document, now=timezone.now(), created_by_id=by.id if by else None
                 )

@@ -16,11 +16,11 @@ from django.utils import timezone
 from allocation.models import PolicyVersion
 from allocation.services.decide.simulate import (
     demand_read,
-    limits_shared,
-    policy_numbered,
+    limits_equal,
+    policy_by_number,
     rates_now,
     site_live,
-    site_made_up,
+    site_synthetic,
     spec_read,
 )
 from allocation.services.gc_paused import gc_paused
@@ -28,7 +28,7 @@ from allocation.solver import Request, Snapshot
 from allocation.solver.simulation.metrics import Result
 from allocation.solver.simulation.simulate import simulate
 from allocation.solver.simulation.traces import trace_arrivals
-from allocation.solver.simulation.workload import demand_arrivals
+from allocation.solver.simulation.workload import workload_arrivals
 from billing.rules import LEDGER_STEP
 
 DAY = 86_400
@@ -57,17 +57,17 @@ class Command(BaseCommand):
         now = timezone.now()
         try:
             demand = demand_read(options["demand"], options["days"])
-            policy = policy_numbered(options["policy"])
+            policy = policy_by_number(options["policy"])
             if options["live"]:
                 site = site_live(now)
             else:
-                site = site_made_up(spec_read(options["gpus"]), demand.tenants)
+                site = site_synthetic(spec_read(options["gpus"]), demand.tenants)
             if options["trace"]:
                 arrivals = _within(_read(options["trace"], site), site.now, options)
                 if not options["live"]:
-                    site = limits_shared(site, {each.tenant for each in arrivals})
+                    site = limits_equal(site, {each.tenant for each in arrivals})
             else:
-                arrivals = demand_arrivals(demand, site, options["seed"])
+                arrivals = workload_arrivals(demand, site, options["seed"])
         except (ValueError, OSError, PolicyVersion.DoesNotExist) as error:
             raise CommandError(str(error)) from error
         rates = rates_now(now)

@@ -10,7 +10,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce, Lower
 
 from allocation.models import Booking
-from allocation.queries.bookings.timeline import bookings_seen
+from allocation.queries.bookings.timeline import bookings_visible
 from allocation.rules.states import OPEN, TERMINAL, State
 from tenants.access import Actor
 from tenants.models import Membership, Project
@@ -37,12 +37,12 @@ SORTS: dict[str, Any] = {
 }
 NEWEST = "-booked"
 NUMBER = re.compile(r"(?:bk-?)?([0-9]{1,18})", re.IGNORECASE)
-MOST_WORDS = 6
+MAX_SEARCH_WORDS = 6
 SALT = "bookings-list"
 
 
 @dataclass(frozen=True, slots=True)
-class BookingsWanted:
+class BookingFilter:
     """A filter: a group of states ("" for all), a project's slug, mine alone, words that number,
     name, owner or project have; and the page `after` or `before` a cursor, in the order `sort`."""
 
@@ -75,9 +75,9 @@ class BookingsPage:
     after: str
 
 
-def bookings_page(actor: Actor, wanted: BookingsWanted) -> BookingsPage:
+def bookings_page(actor: Actor, wanted: BookingFilter) -> BookingsPage:
     """The page that was asked for. A cursor names a booking, so that new ones move nothing."""
-    found = bookings_wanted(actor, wanted)
+    found = bookings_filtered(actor, wanted)
     backwards = bool(wanted.before)
     cursor = _opened(wanted.before or wanted.after)
     down = wanted.is_descending != backwards
@@ -102,29 +102,29 @@ def bookings_page(actor: Actor, wanted: BookingsWanted) -> BookingsPage:
     )
 
 
-def bookings_wanted(actor: Actor, wanted: BookingsWanted) -> QuerySet[Booking]:
+def bookings_filtered(actor: Actor, wanted: BookingFilter) -> QuerySet[Booking]:
     """All that the filter lets through of what the reader may see."""
-    found = bookings_seen(actor).select_related("project", "tier", "owner")
+    found = bookings_visible(actor).select_related("project", "tier", "owner")
     if wanted.group in GROUPS:
         found = found.filter(state__in=GROUPS[wanted.group])
     if wanted.project:
         found = found.filter(project__slug=wanted.project)
     if wanted.mine:
         found = found.filter(owner_id=actor.user_id)
-    return found.filter(booking_words(actor, wanted.text))
+    return found.filter(booking_search_condition(actor, wanted.text))
 
 
-def bookings_export(actor: Actor, wanted: BookingsWanted, *, most: int) -> list[Booking]:
+def bookings_export(actor: Actor, wanted: BookingFilter, *, most: int) -> list[Booking]:
     """The first `most` of the filter, in its order."""
-    rows = _ordered(bookings_wanted(actor, wanted), wanted, down=wanted.is_descending)
+    rows = _ordered(bookings_filtered(actor, wanted), wanted, down=wanted.is_descending)
     return list(rows[:most])
 
 
-def booking_words(actor: Actor, text: str) -> Q:
+def booking_search_condition(actor: Actor, text: str) -> Q:
     """Bookings of which every word is in the name, the owner or the project, or is the number."""
     condition = Q()
-    for word in text.split()[:MOST_WORDS]:
-        owners = people_named(actor, word).values_list("user_id", flat=True)
+    for word in text.split()[:MAX_SEARCH_WORDS]:
+        owners = members_named(actor, word).values_list("user_id", flat=True)
         projects = projects_named(actor, word).values_list("id", flat=True)
         either = Q(name__icontains=word)
         # Ids, not joins: the index of the list then holds all that a search looks at.
@@ -135,7 +135,7 @@ def booking_words(actor: Actor, text: str) -> Q:
     return condition
 
 
-def people_named(actor: Actor, word: str) -> QuerySet[Membership]:
+def members_named(actor: Actor, word: str) -> QuerySet[Membership]:
     """Members with the word in a name, of the projects that the reader may see."""
     members = Membership.objects.filter(tenant_id=actor.tenant_id)
     if not actor.is_tenant_admin:
@@ -154,7 +154,7 @@ def projects_named(actor: Actor, word: str) -> QuerySet[Project]:
     return projects.filter(Q(name__icontains=word) | Q(slug__icontains=word))
 
 
-def _ordered(found: QuerySet[Booking], wanted: BookingsWanted, *, down: bool) -> QuerySet[Booking]:
+def _ordered(found: QuerySet[Booking], wanted: BookingFilter, *, down: bool) -> QuerySet[Booking]:
     sign = "-" if down else ""
     key = SORTS.get(wanted.column, SORTS["booked"])
     return found.annotate(sorted_by=key).order_by(f"{sign}sorted_by", f"{sign}id")

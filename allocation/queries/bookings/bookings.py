@@ -10,11 +10,11 @@ from django.db.models import QuerySet
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.queries.bookings.booking_list import GROUPS
 from allocation.queries.bookings.projects import quota_of
-from allocation.queries.bookings.timeline import bookings_seen
+from allocation.queries.bookings.timeline import bookings_visible
 from allocation.queries.bookings.timeline_rows import SLOTS
-from allocation.queries.fleet.fleet import limits_words
+from allocation.queries.fleet.fleet import host_limits_text
 from allocation.rules.states import State
-from billing.queries import BudgetEffect, budget_effects
+from billing.queries import BudgetFigures, budgets_figures
 from billing.rules import UNITS_PER_GPU, Period
 from tenants.access import Actor
 from tenants.models import Project
@@ -62,32 +62,34 @@ class QuotaAt:
     limit: float | None
 
 
-def bookings_next(actor: Actor, *, count: int) -> list[Booking]:
+def own_bookings_next(actor: Actor, *, count: int) -> list[Booking]:
     """The reader's own bookings that run or come next, by start."""
     states = (*GROUPS["running"], State.SCHEDULED)
     return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
 
 
-def bookings_waiting(actor: Actor, *, count: int) -> list[Booking]:
+def own_bookings_waiting(actor: Actor, *, count: int) -> list[Booking]:
     """The reader's own bookings without a place, by expected start."""
     states = GROUPS["waiting"]
     return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
 
 
-def bookings_stopped(actor: Actor, *, since: datetime) -> list[Booking]:
+def own_bookings_failed(actor: Actor, *, since: datetime) -> list[Booking]:
     """The reader's own bookings that were refused or failed lately."""
     states = (State.REFUSED, State.REJECTED, State.EXPIRED, State.FAILED)
     return list(_own(actor).filter(state__in=states, ended_at__gte=since).order_by("-ended_at")[:3])
 
 
 def _own(actor: Actor) -> QuerySet[Booking]:
-    return bookings_seen(actor).filter(owner_id=actor.user_id).select_related("project", "tier")
+    return bookings_visible(actor).filter(owner_id=actor.user_id).select_related("project", "tier")
 
 
-def money_of(actor: Actor, projects: Sequence[Project], now: datetime) -> list[BudgetEffect]:
+def budgets_in_force(
+    actor: Actor, projects: Sequence[Project], now: datetime
+) -> list[BudgetFigures]:
     """The budgets of these projects that are in force, in the projects' order."""
     today = now.date()
-    effects = budget_effects(
+    effects = budgets_figures(
         tenant_id=actor.tenant_id,
         project_ids=[project.id for project in projects],
         period=Period(today, today + timedelta(days=1)),
@@ -96,7 +98,7 @@ def money_of(actor: Actor, projects: Sequence[Project], now: datetime) -> list[B
     return sorted(effects, key=lambda effect: order[effect.project_id])
 
 
-def places_of(booking: Booking) -> list[NodePlace]:
+def node_places_of(booking: Booking) -> list[NodePlace]:
     """Where the booking is, was, or is promised to be; empty when it never had a place."""
     rows = list(
         Allocation.objects.filter(booking=booking, left=False)
@@ -123,7 +125,7 @@ def places_of(booking: Booking) -> list[NodePlace]:
     return _by_node([gpus[key] for key in slots], slots, first)
 
 
-def allocations_of(booking: Booking) -> list[UUID]:
+def allocation_ids_of(booking: Booking) -> list[UUID]:
     """Every allocation that it has or had, for what was measured under them."""
     return list(Allocation.objects.filter(booking=booking).values_list("id", flat=True))
 
@@ -148,7 +150,7 @@ def _by_node(
         NodePlace(
             name=node.name,
             rack=node.rack.name,
-            limits=limits_words(node),
+            limits=host_limits_text(node),
             indices=tuple(indices[node.id]),
             gpus=tuple(
                 sorted(

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from django.db.models import Max, Q, QuerySet
 
-from allocation.models import Blackout, Booking
+from allocation.models import Booking, Maintenance
 from allocation.rules.states import State
 from tenants.access import Actor
 
 PAST = timedelta(days=30)
-MOST_EVENTS = 2_000
+MAX_EVENTS = 2_000
 Status = Literal["TENTATIVE", "CONFIRMED", "CANCELLED"]
 
 _NEVER = frozenset({State.CANCELLED, State.REFUSED, State.REJECTED, State.EXPIRED})
@@ -51,7 +51,7 @@ def bookings_in_calendar(
     if not actor.is_tenant_admin:
         rows = rows.filter(project_id__in=actor.roles)
     recent = Q(planned_ends__gt=now - PAST) | Q(planned_ends=None, not_before__gt=now - PAST)
-    return tuple(booking_events(rows.filter(recent).order_by("-submitted", "id")[:MOST_EVENTS]))
+    return tuple(booking_events(rows.filter(recent).order_by("-submitted", "id")[:MAX_EVENTS]))
 
 
 def booking_events(rows: QuerySet[Booking]) -> Iterator[Event]:
@@ -80,9 +80,9 @@ def maintenance_in_calendar(gpu_class: str, now: datetime) -> Iterator[Event]:
         | Q(node__gpus__gpu_class=gpu_class)
         | Q(rack__node__gpus__gpu_class=gpu_class)
     )
-    ids = Blackout.objects.filter(reach, ends__gt=now - PAST).values("id")
-    rows = Blackout.objects.filter(id__in=ids).select_related("rack", "node", "gpu__node")
-    for row in rows.order_by("starts", "id")[:MOST_EVENTS]:
+    ids = Maintenance.objects.filter(reach, ends__gt=now - PAST).values("id")
+    rows = Maintenance.objects.filter(id__in=ids).select_related("rack", "node", "gpu__node")
+    for row in rows.order_by("starts", "id")[:MAX_EVENTS]:
         ended = row.ended_at
         is_off = ended is not None and ended <= row.starts
         yield Event(

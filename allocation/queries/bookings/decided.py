@@ -9,31 +9,31 @@ from allocation.rules.states import State
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecidedBooking:
     """A booking with its allocations that count, by start and GPU."""
 
     booking: Booking
     allocations: Sequence[Allocation]
 
 
-def decided_among(bookings: Collection[UUID]) -> set[UUID]:
+def bookings_decided(bookings: Collection[UUID]) -> set[UUID]:
     """Those that are decided; inside a transaction of their tenant."""
     rows = Booking.objects.filter(id__in=bookings).exclude(state=State.REQUESTED)
     return set(rows.values_list("id", flat=True))
 
 
-def decided_read(bookings: Collection[UUID]) -> Mapping[UUID, Decided]:
+def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBooking]:
     """The bookings as they are now, all in three queries; inside a transaction of their tenant."""
     rows = list(
         Booking.objects.filter(id__in=bookings)
         .select_related("project", "tier", "owner")
         .prefetch_related("pauses")
     )
-    allocations = allocations_shown(rows)
-    return {row.id: Decided(row, allocations[row.id]) for row in rows}
+    allocations = allocations_current(rows)
+    return {row.id: DecidedBooking(row, allocations[row.id]) for row in rows}
 
 
-def allocations_shown(bookings: Iterable[Booking]) -> dict[UUID, list[Allocation]]:
+def allocations_current(bookings: Iterable[Booking]) -> dict[UUID, list[Allocation]]:
     """Each booking's allocations that count, by start and GPU."""
     found: dict[UUID, list[Allocation]] = {booking.id: [] for booking in bookings}
     rows = (

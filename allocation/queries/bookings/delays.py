@@ -9,7 +9,7 @@ from allocation.wire.exposition import Metric, Value
 
 WINDOW = timedelta(minutes=15)
 # Of the newest lines of histories: what a busy quarter of an hour has at most.
-LINES_MOST = 50_000
+MAX_EVENTS_READ = 50_000
 QUANTILES = (0.5, 0.9, 0.99)
 
 # A booking is decided with the first line after the request that its owner did not write.
@@ -25,7 +25,8 @@ decided AS (
   WHERE asked.kind = 'requested' GROUP BY asked.id, asked.at),
 started AS (
   SELECT extract(epoch FROM recent.at - booking.submitted) AS waited,
-         extract(epoch FROM recent.at - greatest(booking.first_promise, booking.submitted)) AS late
+         extract(epoch FROM recent.at - greatest(booking.first_planned_start, booking.submitted)) AS
+         late
   FROM recent JOIN allocation_booking booking ON booking.id = recent.booking_id
   WHERE recent.kind = 'started')
 SELECT 'decision', count(*), percentile_cont(%(quantiles)s::float8[])
@@ -53,13 +54,13 @@ _NAMES = {
 }
 
 
-def delays_of(now: datetime) -> Iterator[Metric]:
+def delay_metrics(now: datetime) -> Iterator[Metric]:
     """Inside `operator_tx`: quantiles and how many bookings they are of."""
     with connection.cursor() as cursor:
         cursor.execute(
             _DELAYS,
             {
-                "most": LINES_MOST,
+                "most": MAX_EVENTS_READ,
                 "since": now - WINDOW,
                 "now": now,
                 "quantiles": list(QUANTILES),
@@ -76,7 +77,7 @@ def delays_of(now: datetime) -> Iterator[Metric]:
         yield Metric(f"{name}_bookings", "gauge", "Of how many bookings.", (Value(count),))
 
 
-def sizes_of() -> Iterator[Metric]:
+def database_size_metrics() -> Iterator[Metric]:
     """Inside `operator_tx`: what the database takes on disk, in all and by its largest tables."""
     with connection.cursor() as cursor:
         # pg_database_size asks for the right to connect, which the role of operators has not.

@@ -24,14 +24,14 @@ def pause_record() -> PauseRecord:
         return PauseRecord(Outcomes(*row) for row in cursor.fetchall())
 
 
-def starts_kept(tier: str) -> list[tuple[int, int]]:
+def start_history(tier: str) -> list[tuple[int, int]]:
     """(lead, lateness) in seconds of the latest promised starts in a tier."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT lead, late FROM portal_starts_kept(%s, %s)", [tier, LATEST_STARTED])
         return list(cursor.fetchall())
 
 
-def start_range_of(booking: Booking, now: datetime) -> StartRange | None:
+def booking_start_range(booking: Booking, now: datetime) -> StartRange | None:
     """When a booking that waits for its promised start will really start, in 8 of 10 cases.
 
     None: it does not wait, or is due. A fixed window that has its place is firm: what too few have
@@ -40,6 +40,6 @@ def start_range_of(booking: Booking, now: datetime) -> StartRange | None:
     waits = booking.state in (State.QUEUED, State.SCHEDULED)
     if not waits or booking.planned_starts is None or booking.is_unplanned:
         return None
-    found = start_range(booking.planned_starts, now, starts_kept(booking.tier_id))
+    found = start_range(booking.planned_starts, now, start_history(booking.tier_id))
     is_firm = booking.state == State.SCHEDULED
     return None if found is not None and is_firm and not found.of else found

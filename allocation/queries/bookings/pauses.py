@@ -5,10 +5,10 @@ from decimal import Decimal
 
 from allocation.models import Allocation, Booking, Node, Pause
 from allocation.queries.fleet.catalogue import ask_units
-from allocation.queries.fleet.fleet import SILENT_AFTER
+from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from billing.queries import prices_now
+from billing.queries import current_prices
 from billing.rules import cost_of
 from tenants.access import Actor
 from tenants.models import Tier
@@ -34,11 +34,13 @@ def notices_of(actor: Actor) -> list[Pause]:
 def nodes_silent(booking: Booking, now: datetime) -> list[str]:
     """Names of the booking's nodes that have not been heard for a while."""
     live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
-    nodes = Node.objects.filter(gpus__in=live.values("gpu_id"), last_seen__lt=now - SILENT_AFTER)
+    nodes = Node.objects.filter(
+        gpus__in=live.values("gpu_id"), last_seen__lt=now - UNREACHABLE_AFTER
+    )
     return list(nodes.order_by("name").values_list("name", flat=True).distinct())
 
 
-def stronger_tiers(booking: Booking) -> list[Tier]:
+def higher_tiers(booking: Booking) -> list[Tier]:
     """Tiers that go before the booking's, the next one first."""
     tiers = Tier.objects.filter(priority__gt=booking.tier.priority)
     return list(tiers.order_by("priority", "slug"))
@@ -46,7 +48,7 @@ def stronger_tiers(booking: Booking) -> list[Tier]:
 
 def price_in(booking: Booking, tier: Tier, seconds: int, now: datetime) -> Decimal | None:
     """What so many seconds of the booking's ask cost in another tier now; None without a price."""
-    price = prices_now(now).get((booking.planned_class, tier.slug))
+    price = current_prices(now).get((booking.planned_class, tier.slug))
     units = ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class)
     if price is None or units is None:
         return None

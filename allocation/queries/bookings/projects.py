@@ -17,7 +17,7 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, OPEN, State
 from billing.models import Budget, Transfer
-from billing.queries import BudgetEffect, budget_effect
+from billing.queries import BudgetFigures, budget_figures
 from tenants.models import GpuClass, Membership, Project, Quota, Role, User
 
 FORECAST_DAYS = 7
@@ -46,13 +46,13 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Money:
+class BudgetHistory:
     """A budget by UTC days. `days[i]` is what was charged on its i-th day, up to today.
 
     `forecast` is None while `observed` (days since the project's first charge) is under seven.
     """
 
-    effect: BudgetEffect
+    effect: BudgetFigures
     today: date
     days: tuple[Decimal, ...]
     observed: int
@@ -71,7 +71,7 @@ WHERE NOT b.mine AND NOT b.promised GROUP BY g.gpu_class_id
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class BorrowedUnits:
     """Units by class: what the project has borrowed, what others have above their guarantees."""
 
     borrowed: Mapping[str, int]
@@ -99,7 +99,7 @@ class QuotaUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SpendShare:
     """What one person or tier was charged in the period."""
 
     name: str
@@ -114,15 +114,15 @@ class Member:
     role: str
 
 
-def money_of(*, project: Project, now: datetime) -> Money | None:
+def budget_history_of(*, project: Project, now: datetime) -> BudgetHistory | None:
     """The budget whose period holds `now`, or None."""
-    effect = budget_effect(project_id=project.id, at=now)
+    effect = budget_figures(project_id=project.id, at=now)
     if effect is None:
         return None
     today = now.astimezone(UTC).date()
     charged = _charged_by_day(project)
     observed = (today - min(charged)).days if charged else 0
-    return Money(
+    return BudgetHistory(
         effect=effect,
         today=today,
         days=_days_of(effect, today),
@@ -138,7 +138,9 @@ def money_of(*, project: Project, now: datetime) -> Money | None:
     )
 
 
-def forecast_of(*, effect: BudgetEffect, recent: Sequence[Decimal], today: date) -> Forecast | None:
+def forecast_of(
+    *, effect: BudgetFigures, recent: Sequence[Decimal], today: date
+) -> Forecast | None:
     """Spend continued at the mean of `recent` (full days), never below what is already held.
 
     None for fewer than seven days. The range is what a sum of that many independent days with
@@ -235,12 +237,12 @@ def open_bookings(*, project: Project, limit: int = 12) -> list[Booking]:
     return list(rows[:limit])
 
 
-def spend_by_person(*, project: Project, budget_id: UUID) -> list[Share]:
+def spend_by_person(*, project: Project, budget_id: UUID) -> list[SpendShare]:
     """What each owner's bookings were charged from the budget, the dearest first."""
     return _shares(project, budget_id, lambda booking: person_name(booking.owner))
 
 
-def spend_by_tier(*, project: Project, budget_id: UUID) -> list[Share]:
+def spend_by_tier(*, project: Project, budget_id: UUID) -> list[SpendShare]:
     """What each tier's bookings were charged from the budget, the dearest first."""
     return _shares(project, budget_id, lambda booking: booking.tier.name)
 
@@ -266,7 +268,7 @@ def _charged_by_day(project: Project) -> dict[date, Decimal]:
     return _by_day(Q(kind__in=PAID, debit__in=accounts) | Q(kind="reverse", credit__in=accounts))
 
 
-def _days_of(effect: BudgetEffect, today: date) -> tuple[Decimal, ...]:
+def _days_of(effect: BudgetFigures, today: date) -> tuple[Decimal, ...]:
     budget = effect.budget_id
     charged = _by_day(
         Q(kind__in=PAID, debit__budget=budget) | Q(kind="reverse", credit__budget=budget)
@@ -289,7 +291,7 @@ def _by_day(which: Q) -> dict[date, Decimal]:
     return sums
 
 
-def _runs_out(effect: BudgetEffect, spend: Decimal, today: date, days: int) -> date | None:
+def _runs_out(effect: BudgetFigures, spend: Decimal, today: date, days: int) -> date | None:
     """The day on which an even pace from today's spend to `spend` passes the amount."""
     if spend <= effect.amount:
         return None
@@ -303,7 +305,7 @@ def _quota_line(
     tenant: Mapping[str, Quota],
     used: int,
     used_by_tenant: int,
-    flow: Flow,
+    flow: BorrowedUnits,
 ) -> QuotaUse:
     mine, above = own.get(gpu_class.slug), tenant.get(gpu_class.slug)
     own_limit = mine.limit_units if mine else None
@@ -329,7 +331,7 @@ def _lent(tenant: Quota | None, used: int, others_above: int) -> int:
     return min(idle if lends is None else min(idle, lends), others_above)
 
 
-def _flow(project: Project, now: datetime) -> Flow:
+def _flow(project: Project, now: datetime) -> BorrowedUnits:
     borrowed = {
         row["planned_class"]: row["units"]
         for row in Booking.objects.filter(
@@ -344,10 +346,12 @@ def _flow(project: Project, now: datetime) -> Flow:
     }
     with connection.cursor() as cursor:
         cursor.execute(_OTHERS_ABOVE, [now, now + timedelta(seconds=1)])
-        return Flow(borrowed, {gpu_class: int(units) for gpu_class, units in cursor.fetchall()})
+        return BorrowedUnits(
+            borrowed, {gpu_class: int(units) for gpu_class, units in cursor.fetchall()}
+        )
 
 
-def _shares(project: Project, budget_id: UUID, name: Callable[[Booking], str]) -> list[Share]:
+def _shares(project: Project, budget_id: UUID, name: Callable[[Booking], str]) -> list[SpendShare]:
     charged: dict[UUID, Decimal] = defaultdict(lambda: ZERO)
     rows = Transfer.objects.filter(
         Q(kind__in=PAID, debit__budget=budget_id) | Q(kind="reverse", credit__budget=budget_id),
@@ -361,4 +365,4 @@ def _shares(project: Project, budget_id: UUID, name: Callable[[Booking], str]) -
         "owner", "tier"
     ):
         sums[name(booking)] += charged[booking.id]
-    return [Share(who, sums[who]) for who in sorted(sums, key=lambda who: (-sums[who], who))]
+    return [SpendShare(who, sums[who]) for who in sorted(sums, key=lambda who: (-sums[who], who))]

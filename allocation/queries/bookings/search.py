@@ -6,12 +6,12 @@ from django.db.models import Q, QuerySet
 
 from allocation.models import Booking, Node
 from allocation.queries.bookings.booking_list import (
-    MOST_WORDS,
-    booking_words,
-    people_named,
+    MAX_SEARCH_WORDS,
+    booking_search_condition,
+    members_named,
     projects_named,
 )
-from allocation.queries.bookings.timeline import bookings_seen
+from allocation.queries.bookings.timeline import bookings_visible
 from tenants.access import Actor
 from tenants.models import Membership, Project
 
@@ -19,7 +19,7 @@ MOST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResults:
     """The first few of each kind."""
 
     bookings: tuple[Booking, ...]
@@ -28,21 +28,21 @@ class Found:
     nodes: tuple[Node, ...]
 
 
-def search_found(actor: Actor, text: str) -> Found:
+def search_results(actor: Actor, text: str) -> SearchResults:
     """Everything of which all words of `text` are in a name, the newest bookings first."""
-    words = text.split()[:MOST_WORDS]
+    words = text.split()[:MAX_SEARCH_WORDS]
     if not words:
-        return Found((), (), (), ())
-    bookings = bookings_seen(actor).filter(booking_words(actor, text))
+        return SearchResults((), (), (), ())
+    bookings = bookings_visible(actor).filter(booking_search_condition(actor, text))
     # Narrow rows first: they come from the index alone, whatever the number of bookings.
     ids = list(bookings.order_by("-submitted").values_list("id", flat=True)[:MOST])
     rows = Booking.objects.filter(id__in=ids).select_related("project", "owner")
-    projects, people, nodes = projects_named(actor, ""), people_named(actor, ""), Q()
+    projects, people, nodes = projects_named(actor, ""), members_named(actor, ""), Q()
     for word in words:
         projects &= projects_named(actor, word)
-        people &= people_named(actor, word)
+        people &= members_named(actor, word)
         nodes &= Q(name__icontains=word)
-    return Found(
+    return SearchResults(
         bookings=tuple(sorted(rows, key=lambda row: ids.index(row.id))),
         projects=tuple(projects.order_by("name", "id")[:MOST]),
         people=tuple(_once(people.select_related("user", "project").order_by("user__username"))),

@@ -11,7 +11,7 @@ from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import OPEN, State
 from allocation.words.reasons import stored_sentence
 
-NOT_HAD = (State.REFUSED, State.REJECTED, State.EXPIRED)
+UNSUCCESSFUL = (State.REFUSED, State.REJECTED, State.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SeriesShown:
     currency: str
 
     @property
-    def had(self) -> int:
+    def accepted(self) -> int:
         """How many dates have not been refused."""
         return sum(1 for each in self.dates if not each.code)
 
@@ -66,7 +66,7 @@ def series_shown(series: Series) -> SeriesShown:
     )
 
 
-def conflicts_of(shown: SeriesShown) -> tuple[SeriesDate, ...]:
+def failed_dates_of(shown: SeriesShown) -> tuple[SeriesDate, ...]:
     """The dates that could not be had by themselves: they are why a whole series was refused."""
     return tuple(each for each in shown.dates if each.code not in ("", "series_conflict"))
 
@@ -77,7 +77,7 @@ def local_start(series: Series, moment: datetime) -> datetime:
 
 
 def _date(row: Booking) -> SeriesDate:
-    reason = row.reasons[0] if row.state in NOT_HAD and row.reasons else {}
+    reason = row.reasons[0] if row.state in UNSUCCESSFUL and row.reasons else {}
     return SeriesDate(
         starts=row.starts or row.not_before,
         booking=row,

@@ -13,19 +13,19 @@ from django.db.models import QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
 from allocation.queries.bookings.timeline_rows import (
-    Away,
     Block,
     ClassGroup,
     GpuRow,
     Kind,
-    Line,
+    MaintenancePeriod,
     NodeRow,
     Stretch,
     Timeline,
+    VisibleBooking,
     WaitingRow,
     Window,
 )
-from allocation.queries.fleet.maintenance import blackouts_by_gpu, blackouts_open
+from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.rules.states import State
 from tenants.access import Actor
 
@@ -60,28 +60,28 @@ def timeline_read(
     )
 
 
-def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[Away]]:
+def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenancePeriod]]:
     """Maintenance within the window. What is over leaves no mark."""
-    found: dict[UUID, list[Away]] = defaultdict(list)
-    for gpu, blackout in blackouts_by_gpu(blackouts_open(window.starts), gpus):
+    found: dict[UUID, list[MaintenancePeriod]] = defaultdict(list)
+    for gpu, blackout in maintenance_by_gpu(maintenance_open(window.starts), gpus):
         if blackout.starts < window.ends:
-            found[gpu.id].append(Away(blackout.starts, blackout.ends, blackout.reason))
+            found[gpu.id].append(MaintenancePeriod(blackout.starts, blackout.ends, blackout.reason))
     return found
 
 
 def _groups(
     gpus: Iterable[Gpu],
     blocks: Mapping[UUID, Sequence[Block]],
-    away: Mapping[UUID, Sequence[Away]],
+    maintenance: Mapping[UUID, Sequence[MaintenancePeriod]],
     free: Mapping[UUID, tuple[Stretch, ...]],
 ) -> Iterator[ClassGroup]:
-    starts_of = _placements()
+    placements = _placements()
     tree: dict[tuple[str, str, str], dict[str, list[GpuRow]]] = {}
     for gpu in gpus:
         key = (gpu.gpu_class_id, gpu.gpu_class.label, gpu.node.rack.name)
         mine = sorted(blocks.get(gpu.id, ()), key=lambda block: (block.start, block.starts))
         row = replace(
-            _gpu_row(gpu, starts_of.get(gpu.model_id, {}), mine, away.get(gpu.id, ())),
+            _gpu_row(gpu, placements.get(gpu.model_id, {}), mine, maintenance.get(gpu.id, ())),
             free=free.get(gpu.id, ()),
         )
         tree.setdefault(key, {}).setdefault(gpu.node.name, []).append(row)
@@ -92,11 +92,11 @@ def _groups(
 
 def _gpu_row(
     gpu: Gpu,
-    starts_of: Mapping[str, tuple[tuple[int, int], ...]],
+    placements: Mapping[str, tuple[tuple[int, int], ...]],
     blocks: Sequence[Block],
-    away: Sequence[Away],
+    maintenance: Sequence[MaintenancePeriod],
 ) -> GpuRow:
-    why_not = _why_not(gpu)
+    unusable_reason = _why_not(gpu)
     return GpuRow(
         id=gpu.id,
         index=gpu.index,
@@ -104,13 +104,13 @@ def _gpu_row(
         class_label=gpu.gpu_class.label,
         model=gpu.model_id,
         domain=gpu.domain,
-        usable=not why_not,
-        why_not=why_not,
+        usable=not unusable_reason,
+        unusable_reason=unusable_reason,
         sliced=gpu.mode == Gpu.Mode.SLICED,
         compute_slices=gpu.model.compute_slices,
-        starts_of=starts_of,
+        placements=placements,
         blocks=tuple(blocks),
-        away=tuple(away),
+        maintenance=tuple(maintenance),
     )
 
 
@@ -167,7 +167,7 @@ def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
             starts=row.period.lower,
             ends=ends,
             kind=_kind(actor, row.booking) if is_known else "other",
-            line=line_of(row.booking) if is_known else None,
+            line=visible_booking(row.booking) if is_known else None,
             over=over,
         )
 
@@ -205,7 +205,7 @@ def _own_promises(actor: Actor, window: Window) -> Iterator[Block]:
                 starts=row.planned_starts,
                 ends=row.planned_ends,
                 kind=_kind(actor, row) if is_known else "other",
-                line=line_of(row) if is_known else None,
+                line=visible_booking(row) if is_known else None,
                 expected=True,
             )
 
@@ -241,14 +241,14 @@ def _foreign_blocks(window: Window) -> Iterator[Block]:
 
 def _waiting(actor: Actor) -> Iterator[WaitingRow]:
     rows = (
-        bookings_seen(actor)
+        bookings_visible(actor)
         .filter(state__in=(State.REQUESTED, State.QUEUED))
         .select_related("tier", "project")
         .order_by("planned_starts", "submitted")[:20]
     )
     for row in rows:
         yield WaitingRow(
-            line=line_of(row),
+            line=visible_booking(row),
             kind=_kind(actor, row),
             starts=None if row.is_unplanned else row.planned_starts,
             ends=row.planned_ends,
@@ -256,7 +256,7 @@ def _waiting(actor: Actor) -> Iterator[WaitingRow]:
         )
 
 
-def bookings_seen(actor: Actor) -> QuerySet[Booking]:
+def bookings_visible(actor: Actor) -> QuerySet[Booking]:
     """Bookings of all projects that the reader has a role in."""
     bookings = Booking.objects.filter(tenant_id=actor.tenant_id)
     if actor.is_tenant_admin:
@@ -264,9 +264,9 @@ def bookings_seen(actor: Actor) -> QuerySet[Booking]:
     return bookings.filter(project_id__in=list(actor.roles))
 
 
-def line_of(booking: Booking) -> Line:
+def visible_booking(booking: Booking) -> VisibleBooking:
     """What the timeline says of a booking; needs `tier` and `project` loaded."""
-    return Line(
+    return VisibleBooking(
         label=booking.label,
         name=booking.name,
         state=booking.state,

@@ -27,7 +27,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VisibleBooking:
     """What a reader may know of a booking that is drawn."""
 
     label: str
@@ -60,7 +60,7 @@ class Block:
     starts: datetime
     ends: datetime
     kind: Kind
-    line: Line | None
+    line: VisibleBooking | None
     expected: bool = False
     over: bool = False
     shared: bool = False
@@ -68,7 +68,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
+class MaintenancePeriod:
     """A stretch in which a device is kept free for maintenance, and why."""
 
     starts: datetime
@@ -91,12 +91,12 @@ class GpuRow:
     model: str
     domain: int | None
     usable: bool
-    why_not: str
+    unusable_reason: str
     sliced: bool
     compute_slices: int
-    starts_of: Mapping[str, tuple[tuple[int, int], ...]]
+    placements: Mapping[str, tuple[tuple[int, int], ...]]
     blocks: tuple[Block, ...]
-    away: tuple[Away, ...] = ()
+    maintenance: tuple[MaintenancePeriod, ...] = ()
     free: tuple[Stretch, ...] = ()
 
     @property
@@ -108,7 +108,7 @@ class GpuRow:
     def busy(self) -> tuple[tuple[datetime, datetime], ...]:
         """Stretches in which at least one slot is taken, promised or away, merged, by start."""
         taken = [(b.starts, b.ends) for b in self.blocks if not b.over]
-        return tuple(_merged(sorted([*taken, *((a.starts, a.ends) for a in self.away)])))
+        return tuple(_merged(sorted([*taken, *((a.starts, a.ends) for a in self.maintenance)])))
 
     def is_free(self, starts: datetime, ends: datetime) -> bool:
         """True when the whole device may be booked for all of [starts, ends)."""
@@ -159,7 +159,7 @@ class ClassGroup:
 class WaitingRow:
     """A waiting booking of the reader's projects with what the last cycle promised."""
 
-    line: Line
+    line: VisibleBooking
     kind: Kind
     starts: datetime | None
     ends: datetime | None

@@ -7,11 +7,11 @@ from django.db.models import Max
 
 from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
-from allocation.rules.ask.words.names import gigabytes_said
+from allocation.rules.ask.words.names import gigabytes_labelled
 from allocation.solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass, Tier
 
-MOST_CHOICES = 256
+MAX_PIN_CHOICES = 256
 
 
 def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
@@ -45,14 +45,14 @@ def class_gigabytes() -> dict[str, int]:
     """The memory of one whole GPU of each class."""
     rows = GpuModel.objects.values_list("gpu_class_id", "gpu_class__label")
     largest = rows.annotate(largest=Max("memory_mb")).order_by("gpu_class_id")
-    return {slug: gigabytes_said(label, memory) for slug, label, memory in largest}
+    return {slug: gigabytes_labelled(label, memory) for slug, label, memory in largest}
 
 
 def pin_choices(classes: tuple[str, ...]) -> list[str]:
     """The first nodes with GPUs of these classes, and the GPUs on them, as an ask is pinned."""
     rows = Gpu.objects.filter(gpu_class__in=classes).order_by("node__name", "index")
     found: dict[str, list[str]] = {}
-    for node, index in rows.values_list("node__name", "index")[:MOST_CHOICES]:
+    for node, index in rows.values_list("node__name", "index")[:MAX_PIN_CHOICES]:
         found.setdefault(node, [node]).append(f"{node}/{index}")
     return [name for names in found.values() for name in names]
 

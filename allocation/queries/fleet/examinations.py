@@ -10,7 +10,7 @@ from allocation.rules.nodes.examination import ESSENTIAL
 
 
 @dataclass(frozen=True, slots=True)
-class CheckFound:
+class ExaminationCheck:
     """One check. While one fails that is `essential`, new work waits for an operator's approval."""
 
     name: str
@@ -25,40 +25,40 @@ class CheckFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class Examination:
     """All checks in the order in which they were made, and when."""
 
     at: datetime
-    checks: tuple[CheckFound, ...]
+    checks: tuple[ExaminationCheck, ...]
 
-    def of(self, state: str) -> Sequence[CheckFound]:
+    def of(self, state: str) -> Sequence[ExaminationCheck]:
         """The checks that came out so."""
         return [check for check in self.checks if check.state == state]
 
     @property
-    def failed(self) -> Sequence[CheckFound]:
+    def failed(self) -> Sequence[ExaminationCheck]:
         """What does not work."""
         return self.of("fail")
 
     @property
-    def warned(self) -> Sequence[CheckFound]:
+    def warned(self) -> Sequence[ExaminationCheck]:
         """What works in part."""
         return self.of("warn")
 
     @property
-    def unknown(self) -> Sequence[CheckFound]:
+    def unknown(self) -> Sequence[ExaminationCheck]:
         """What could not be seen."""
         return self.of("unknown")
 
     @property
-    def fine(self) -> Sequence[CheckFound]:
+    def fine(self) -> Sequence[ExaminationCheck]:
         """What works."""
         return self.of("ok")
 
 
-def examined_of(node_id: UUID) -> Examined | None:
+def examination_of(node_id: UUID) -> Examination | None:
     """For operators: inside `operator_tx`. None for a node whose agent has told nothing yet."""
     stored = NodeExamination.objects.filter(node=node_id).first()
     if stored is None:
         return None
-    return Examined(stored.at, tuple(CheckFound(**check) for check in stored.checks))
+    return Examination(stored.at, tuple(ExaminationCheck(**check) for check in stored.checks))

@@ -14,15 +14,15 @@ from django.db import connection
 from django.db.models import Max, Min
 
 from allocation.models import Allocation, Gpu, GpuSample, MigPlacement, Node
-from allocation.queries.fleet.node_links import doubt_of
+from allocation.queries.fleet.node_links import no_new_work_reason
 
 SLOTS = 8
-SILENT_AFTER = timedelta(seconds=30)
+UNREACHABLE_AFTER = timedelta(seconds=30)
 FRESH = timedelta(seconds=90)
-IDLE_WINDOW = timedelta(minutes=15)
+UNUSED_WINDOW = timedelta(minutes=15)
 # A window counts as watched when its readings span this much of it.
-IDLE_WATCHED = timedelta(minutes=10)
-IDLE_PERCENT = 5
+UNUSED_MIN_SPAN = timedelta(minutes=10)
+UNUSED_BELOW_PERCENT = 5
 Computes = Mapping[tuple[str, int, int], Mapping[str, int]]
 """(model, start, size) -> profile -> compute slices, as NVML listed them."""
 
@@ -32,7 +32,7 @@ class Block:
     """Slots [start, start + size) of a GPU booked now.
 
     `compute` is the number of compute slices, None when the placement leaves it open (a foreign
-    block has no profile). `busy` is percent in the last 90 s. `dark`: watched for the last 15 min
+    block has no profile). `busy` is percent in the last 90 s. `unused`: watched for the last 15 min
     and never at 5 % or above. `thousandths` are a share's. `label`, `title`, `tenant` are empty
     unless the reader may know.
     """
@@ -50,7 +50,7 @@ class Block:
     title: str = ""
     tenant: str = ""
     busy: int | None = None
-    dark: bool = False
+    unused: bool = False
     thousandths: int | None = None
 
     @property
@@ -90,9 +90,9 @@ class GpuNow:
 
 @dataclass(frozen=True, slots=True)
 class NodeNow:
-    """One node. `silent`: no word from its agent for 30 s. `behind`: documents not yet acted on.
-    `enrolled`: an agent was let in. `rotating`: it was told of a new key and has not used it yet.
-    `doubt`: why nothing new is placed there although it is in service.
+    """One node. `is_unreachable`: no word from its agent for 30 s. `behind`: documents not yet
+    acted on. `enrolled`: an agent was let in. `rotating`: it was told of a new key and has not used
+    it yet. `no_new_work_reason`: why nothing new is placed there although it is in service.
     """
 
     id: UUID
@@ -105,19 +105,19 @@ class NodeNow:
     driver: str
     agent_version: str
     last_seen: datetime | None
-    silent: bool
+    is_unreachable: bool
     behind: int
     gpus: tuple[GpuNow, ...]
     enrolled: bool = True
     rotating: bool = False
-    doubt: str = ""
+    no_new_work_reason: str = ""
     limits: str = "counted, not enforced"
     limits_note: str = ""
 
     @property
     def in_service(self) -> bool:
         """True when the solver may use its healthy GPUs."""
-        return self.state == Node.State.READY and not self.doubt
+        return self.state == Node.State.READY and not self.no_new_work_reason
 
     @property
     def booked_gpus(self) -> int:
@@ -132,7 +132,7 @@ class Totals:
     `free_whole` may be booked now as whole GPUs; `idle` have nothing on them now, but are promised
     to somebody soon, kept for maintenance, or fixed to slices.
 
-    `busy`, `measured` and `dark` cover the blocks whose use the reader may know (`known`).
+    `busy`, `measured` and `unused` cover the blocks whose use the reader may know (`known`).
     """
 
     gpus: int
@@ -145,7 +145,7 @@ class Totals:
     known: float
     measured: float
     busy: int | None
-    dark: float
+    unused: float
 
     @property
     def out(self) -> int:
@@ -206,20 +206,20 @@ def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
         known=sum(block.share for block in known),
         measured=weight,
         busy=round(sum(busy * share for busy, share in measured) / weight) if weight else None,
-        dark=sum(block.share for block in known if block.dark),
+        unused=sum(block.share for block in known if block.unused),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class UtilisationTrace:
     """Utilisation of one allocation or GPU: (time, percent or None), oldest first."""
 
     points: tuple[tuple[datetime, int | None], ...]
 
 
-def traces(
+def utilisation_traces(
     *, allocations: Sequence[UUID], now: datetime, span: timedelta, step: timedelta
-) -> dict[UUID, Trace]:
+) -> dict[UUID, UtilisationTrace]:
     """Mean utilisation per allocation and step over the last `span`; None where not measured."""
     steps = int(span / step)
     first = now - span
@@ -231,7 +231,7 @@ def traces(
         if allocation is not None and busy is not None:
             sums[allocation, int((at - first) / step)].append(busy)
     return {
-        allocation: Trace(
+        allocation: UtilisationTrace(
             tuple(
                 (first + step * number, _mean(sums.get((allocation, number))))
                 for number in range(steps)
@@ -276,18 +276,18 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         driver=row.driver,
         agent_version=row.agent_version,
         last_seen=row.last_seen,
-        silent=row.last_seen is not None and now - row.last_seen > SILENT_AFTER,
+        is_unreachable=row.last_seen is not None and now - row.last_seen > UNREACHABLE_AFTER,
         behind=max(0, row.generation - row.observed_generation) if row.last_seen else 0,
         gpus=tuple(gpus),
         enrolled=row.link_digest is not None,
         rotating=row.key_confirmed < row.key_version,
-        doubt=doubt_of(row),
-        limits=limits_words(row),
+        no_new_work_reason=no_new_work_reason(row),
+        limits=host_limits_text(row),
         limits_note=row.host_note,
     )
 
 
-def limits_words(node: Node) -> str:
+def host_limits_text(node: Node) -> str:
     """Whether bookings are kept to their host cores and memory there."""
     if node.host_limits == "enforced":
         return "enforced"
@@ -308,7 +308,7 @@ def _blocks(
     found: dict[UUID, list[Block]] = defaultdict(list)
     own = list(rows)
     busy = _latest([row.id for row in own], now)
-    dark = _dark([row.id for row in own], now)
+    unused = _dark([row.id for row in own], now)
     for row in own:
         legal = computes.get((row.model_id, row.start, row.size), {})
         found[row.gpu_id].append(
@@ -327,7 +327,7 @@ def _blocks(
                 title=row.booking.name,
                 tenant="" if tenant_id is not None else row.tenant.name,
                 busy=busy.get(row.id),
-                dark=row.id in dark,
+                unused=row.id in unused,
             )
         )
     if tenant_id is not None:
@@ -396,7 +396,7 @@ def _dark(allocations: Sequence[UUID], now: datetime) -> set[UUID]:
     """Allocations watched through the window and never busy in it. Unmeasured ones are not dark."""
     rows = (
         GpuSample.objects.filter(
-            allocation_id__in=allocations, at__gt=now - IDLE_WINDOW, utilisation__isnull=False
+            allocation_id__in=allocations, at__gt=now - UNUSED_WINDOW, utilisation__isnull=False
         )
         .values("allocation_id")
         .annotate(top=Max("utilisation"), first=Min("at"), last=Max("at"))
@@ -405,7 +405,7 @@ def _dark(allocations: Sequence[UUID], now: datetime) -> set[UUID]:
         key
         for row in rows
         if (key := row["allocation_id"]) is not None
-        and row["top"] < IDLE_PERCENT
-        and row["last"] - row["first"] >= IDLE_WATCHED
+        and row["top"] < UNUSED_BELOW_PERCENT
+        and row["last"] - row["first"] >= UNUSED_MIN_SPAN
         and now - row["last"] < FRESH
     }

@@ -6,18 +6,18 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from allocation.models import Blackout, Gpu, GpuEvent
+from allocation.models import Gpu, GpuEvent, Maintenance
 
 EVENTS_SHOWN = 40
 
 
-def blackouts_open(now: datetime) -> list[Blackout]:
+def maintenance_open(now: datetime) -> list[Maintenance]:
     """Those that run or are planned, by start."""
-    found = Blackout.objects.filter(ended_at=None, ends__gt=now)
+    found = Maintenance.objects.filter(ended_at=None, ends__gt=now)
     return list(found.select_related("rack", "node", "gpu__node").order_by("starts", "id"))
 
 
-def in_scope(blackout: Blackout, gpu: str = "gpu") -> Q:
+def in_scope(blackout: Maintenance, gpu: str = "gpu") -> Q:
     """A filter for rows whose GPU, reached by the lookup `gpu`, the blackout covers."""
     if blackout.gpu_id is not None:
         return Q(**{f"{gpu}": blackout.gpu_id})
@@ -26,9 +26,9 @@ def in_scope(blackout: Blackout, gpu: str = "gpu") -> Q:
     return Q(**{f"{gpu}__node__rack": blackout.rack_id})
 
 
-def blackouts_by_gpu(
-    blackouts: Iterable[Blackout], gpus: Iterable[Gpu]
-) -> Iterator[tuple[Gpu, Blackout]]:
+def maintenance_by_gpu(
+    blackouts: Iterable[Maintenance], gpus: Iterable[Gpu]
+) -> Iterator[tuple[Gpu, Maintenance]]:
     """Each GPU with each blackout that covers it; GPUs with their nodes loaded."""
     blackouts = list(blackouts)
     if not blackouts:
@@ -39,10 +39,10 @@ def blackouts_by_gpu(
                 yield gpu, blackout
 
 
-def away_now(*, node: UUID, now: datetime) -> list[Blackout]:
+def maintenance_of_node(*, node: UUID, now: datetime) -> list[Maintenance]:
     """Maintenance that runs or is planned for a node, its rack, or GPUs of it."""
     gpus = Gpu.objects.filter(node=node).select_related("node")
-    found = {each.id: each for _, each in blackouts_by_gpu(blackouts_open(now), gpus)}
+    found = {each.id: each for _, each in maintenance_by_gpu(maintenance_open(now), gpus)}
     return list(found.values())
 
 

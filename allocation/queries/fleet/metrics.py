@@ -8,16 +8,16 @@ from django.db.models import Count, F, Max, Q
 from allocation.models import (
     Booking,
     Decision,
+    EventCounter,
     Gpu,
     GpuEvent,
     GpuSample,
     GpuUse,
     Node,
     PortalMode,
-    Tally,
 )
-from allocation.queries.fleet.fleet import SILENT_AFTER
-from allocation.queries.fleet.portal_modes import backup_age, modes_open
+from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
+from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
 from allocation.rules.states import State
 from allocation.wire.exposition import Metric, Value
 
@@ -91,7 +91,7 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
     yield from _cycles(now)
     yield from _telemetry(now)
     yield from _operations(now)
-    counts = dict(Tally.objects.values_list("name", "count"))
+    counts = dict(EventCounter.objects.values_list("name", "count"))
     for key, (name, help_) in _TALLIES.items():
         yield Metric(name, "counter", help_, (Value(counts.get(key, 0)),))
     for prefix, known, name, help_ in _BY_WHY:
@@ -100,7 +100,7 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
 
 
 def _operations(now: datetime) -> Iterator[Metric]:
-    age, modes = backup_age(now), {mode.kind for mode in modes_open(now)}
+    age, modes = backup_age(now), {mode.kind for mode in modes_in_force(now)}
     values = () if age is None else (Value(age),)
     yield Metric("gpu_portal_backup_age_seconds", "gauge", "Age of the newest backup.", values)
     yield Metric(
@@ -123,12 +123,12 @@ def _nodes(now: datetime) -> Iterator[Metric]:
     yield Metric("gpu_portal_nodes", "gauge", "Nodes by state.", states)
     enrolled = Q(link_digest__isnull=False)
     row = Node.objects.aggregate(
-        silent=Count("id", filter=enrolled & Q(last_seen__lt=now - SILENT_AFTER)),
+        silent=Count("id", filter=enrolled & Q(last_seen__lt=now - UNREACHABLE_AFTER)),
         untold=Count("id", filter=enrolled & Q(published_generation__lt=F("generation"))),
         behind=Count("id", filter=enrolled & Q(observed_generation__lt=F("generation"))),
         wrong=Count("id", filter=Q(clock_wrong=True)),
         cut_off=Count("id", filter=Q(cut_off=True)),
-        unanswering=Count("id", filter=Q(silent_since__isnull=False)),
+        unanswering=Count("id", filter=Q(unreachable_since__isnull=False)),
     )
     for key, help_ in (
         ("silent", "Nodes whose agent said nothing for 30 s."),

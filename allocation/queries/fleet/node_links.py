@@ -8,12 +8,13 @@ from allocation.models import EnrolmentToken, Node
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class AgentStatus:
     """One node's agent, for operators. `skew` is its clock less ours in seconds, None before the
     first heartbeat. `throttled` counts seconds in which it said too much, `implausible`
     readings whose values can't be true together, `conflicts` words against the portal's record of
     a run, `refunded_seconds` GPU time not charged for hardware that it said failed. Strangers are
-    warned and ended after so many minutes, None for never; by an `own_ladder`, or by the policy."""
+    warned and ended after so many minutes, None for never; by an `own_escalation`, or by the
+    policy."""
 
     skew: int | None
     clock_wrong: bool
@@ -27,10 +28,10 @@ class Hearing:
     differences: tuple[str, ...]
     warn_minutes: int | None = None
     end_minutes: int | None = None
-    own_ladder: bool = False
+    own_escalation: bool = False
 
     @property
-    def ladder(self) -> str:
+    def escalation(self) -> str:
         """What is done about use without a booking, in words."""
         found = "told of"
         if self.warn_minutes is not None:
@@ -55,7 +56,7 @@ class Hearing:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class EnrolmentProgress:
     """How far a node has come since a token was made for it. `until` is when the token ends."""
 
     node: str
@@ -73,10 +74,10 @@ class Arrival:
         return "risk" if self.state == "quarantined" else "ok"
 
 
-def hearing_of(node_id: UUID) -> Hearing:
+def agent_status_of(node_id: UUID) -> AgentStatus:
     """For operators: inside `operator_tx`."""
     node = Node.objects.get(id=node_id)
-    return Hearing(
+    return AgentStatus(
         skew=node.clock_skew_seconds,
         clock_wrong=node.clock_wrong,
         restored=node.ahead_epoch is not None,
@@ -87,9 +88,9 @@ def hearing_of(node_id: UUID) -> Hearing:
         conflicts=node.conflicts,
         refunded_seconds=node.refunded_seconds,
         differences=tuple(node.differences),
-        warn_minutes=_minutes(node.foreign_warn_after),
-        end_minutes=_minutes(node.foreign_end_after),
-        own_ladder=node.foreign_own,
+        warn_minutes=_minutes(node.unbooked_warn_after),
+        end_minutes=_minutes(node.unbooked_end_after),
+        own_escalation=node.unbooked_override,
     )
 
 
@@ -97,7 +98,7 @@ def _minutes(seconds: int | None) -> int | None:
     return None if seconds is None else seconds // 60
 
 
-def arrival_of(node_name: str, now: datetime) -> Arrival | None:
+def enrolment_progress(node_name: str, now: datetime) -> EnrolmentProgress | None:
     """Whether the agent that the newest token lets in has come; None without node or token."""
     token = (
         EnrolmentToken.objects.filter(node__name=node_name)
@@ -107,7 +108,7 @@ def arrival_of(node_name: str, now: datetime) -> Arrival | None:
     )
     if token is None:
         return None
-    return Arrival(
+    return EnrolmentProgress(
         node=node_name,
         state=token.node.state,
         reason=token.node.state_reason,
@@ -117,7 +118,7 @@ def arrival_of(node_name: str, now: datetime) -> Arrival | None:
     )
 
 
-def doubt_of(node: Node) -> str:
+def no_new_work_reason(node: Node) -> str:
     """Why a node that is in service gets nothing new all the same; empty when it does."""
     if node.ahead_epoch is not None:
         return "It follows a newer word than the portal has: the portal was restored from a backup."
@@ -125,6 +126,6 @@ def doubt_of(node: Node) -> str:
         return "Its clock is wrong: nothing new is placed there until it is right."
     if node.cut_off:
         return "It was cut off: nothing new is placed there until it has caught up."
-    if node.silent_since is not None:
+    if node.unreachable_since is not None:
         return "It does not answer: nothing new is placed there until it has for a while."
     return ""

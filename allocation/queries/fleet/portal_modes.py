@@ -11,12 +11,12 @@ RULE = BY_CODE["decisions_frozen"]
 STOPPED = (State.REQUESTED, State.QUEUED, State.SCHEDULED, State.PAUSED)
 
 
-def modes_open(now: datetime) -> list[PortalMode]:
+def modes_in_force(now: datetime) -> list[PortalMode]:
     """Those in force, one of each kind at most."""
     return [mode for mode in PortalMode.objects.filter(ended_at=None) if mode.holds(now)]
 
 
-def mode_open(kind: str, now: datetime, *, locked: bool = False) -> PortalMode | None:
+def mode_in_force(kind: str, now: datetime, *, locked: bool = False) -> PortalMode | None:
     """The one of a kind that is in force; None without."""
     rows = PortalMode.objects.filter(kind=kind, ended_at=None)
     mode = (rows.select_for_update() if locked else rows).first()
@@ -25,7 +25,7 @@ def mode_open(kind: str, now: datetime, *, locked: bool = False) -> PortalMode |
 
 def decisions_frozen(now: datetime) -> PortalMode | None:
     """The freeze in force, if an operator has frozen decisions."""
-    return mode_open(PortalMode.Kind.FREEZE, now)
+    return mode_in_force(PortalMode.Kind.FREEZE, now)
 
 
 def freeze_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:

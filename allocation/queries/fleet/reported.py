@@ -11,7 +11,7 @@ from allocation.solver.model.inputs import SLOTS_PER_GPU, Placement
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReportedModel:
     """A model that nodes have. `profiles` are its slices by name with how many fit on one GPU, as
     the driver says; `device_id` is its PCI id, empty where no agent has told it; `model` is its
     row, None while nobody has named it."""
@@ -35,7 +35,7 @@ class Reported:
         return tuple(sorted({name for name, _ in expected ^ set(self.profiles)}))
 
 
-def reported_models() -> list[Reported]:
+def reported_models() -> list[ReportedModel]:
     """Every model that any node has reported, by name."""
     found: dict[str, list[tuple[str, wire.InventoryGpu]]] = {}
     stored = NodeInventory.objects.select_related("node").order_by("node__name")
@@ -55,7 +55,7 @@ def inventory_read(stored: NodeInventory) -> wire.Inventory | None:
         return None
 
 
-def known_of(item: wire.InventoryGpu) -> KnownModel | None:
+def known_model_of(item: wire.InventoryGpu) -> KnownModel | None:
     """The shipped model of a GPU: by its PCI id, else by NVML's name."""
     shipped = known_catalogue()
     return shipped.by_device(item.device_id, item.memory_mb) or shipped.by_name(item.name)
@@ -78,7 +78,7 @@ def _named(names: Sequence[str], first: str) -> GpuModel | None:
     return rows.get(first) or next((rows[name] for name in names if name in rows), None)
 
 
-def fits_slots(placements: Sequence[wire.Placement]) -> bool:
+def is_plannable(placements: Sequence[wire.Placement]) -> bool:
     """Whether there are slices, all lie within the eight memory slots that the portal plans with,
     and it can plan how many of each fit. Other GPUs are offered whole only."""
     return (
@@ -94,17 +94,17 @@ def fits_slots(placements: Sequence[wire.Placement]) -> bool:
     )
 
 
-def _reported(name: str, items: Sequence[tuple[str, wire.InventoryGpu]]) -> Reported:
+def _reported(name: str, items: Sequence[tuple[str, wire.InventoryGpu]]) -> ReportedModel:
     first = items[0][1]
     profiles = {place.profile: place.max for place in first.placements}
-    return Reported(
+    return ReportedModel(
         name=name,
         memory_mb=first.memory_mb,
         gpus=len(items),
         nodes=tuple(dict.fromkeys(node for node, _ in items)),
         profiles=tuple(profiles.items()),
-        is_sliceable=fits_slots(first.placements),
-        known=known_of(first),
+        is_sliceable=is_plannable(first.placements),
+        known=known_model_of(first),
         model=model_of(first),
         device_id=first.device_id,
     )

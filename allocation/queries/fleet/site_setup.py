@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from allocation.models import Booking, GpuModel, Node
-from allocation.queries.fleet.reported import Reported, reported_models
+from allocation.queries.fleet.reported import ReportedModel, reported_models
 from billing.models import PriceBook
 from billing.queries import prices_of
 from tenants.models import GpuClass, Quota, Tenant, Tier
@@ -15,7 +15,7 @@ class SiteSetup:
     quarantined nodes, `unpriced` classes in tiers."""
 
     has_models: bool
-    unnamed: tuple[Reported, ...]
+    unnamed: tuple[ReportedModel, ...]
     has_tiers: bool
     has_prices: bool
     unpriced: tuple[tuple[str, str], ...]

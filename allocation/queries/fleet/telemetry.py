@@ -1,7 +1,7 @@
 """How hard hardware worked: readings of two days and five-minute rows of ninety, as one curve.
 
-A reading stands for the time since the one before it, at most `STANDS_FOR`. Averages are weighted
-by that time, and what was not measured has no weight: it is never counted as idle.
+A reading stands for the time since the one before it, at most `MAX_READING_SPAN`. Averages are
+weighted by that time, and what was not measured has no weight: it is never counted as idle.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from uuid import UUID
 
 from django.db import connection
 
-ROW = timedelta(minutes=5)
-STANDS_FOR = timedelta(seconds=30)
+ROLLUP_STEP = timedelta(minutes=5)
+MAX_READING_SPAN = timedelta(seconds=30)
 # As often as agents measure: what the first reading of all stands for.
-FIRST_STANDS_FOR = timedelta(seconds=10)
+FIRST_READING_SPAN = timedelta(seconds=10)
 SAMPLES_KEPT = timedelta(hours=48)
 # Up to here a curve is drawn from readings, by the minute.
 FINE = timedelta(hours=3)
@@ -29,7 +29,7 @@ _ENERGY = "CASE WHEN energy_mj >= energy_before THEN energy_mj - energy_before E
 THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 
-def rolled_sql(where: str) -> str:
+def rollup_sql(where: str) -> str:
     """SELECT of readings as rows of GpuUse without ids; `where` narrows the readings.
 
     Parameters, by name: bucket, first (STANDS_FOR before `since`), since, until, and those of
@@ -73,22 +73,22 @@ def _weighted(value: str) -> str:
     return f"sum(({value}) * weight) {known} / sum(weight) {known}"
 
 
-def rolled_values(bucket: timedelta, since: datetime, until: datetime) -> dict[str, Any]:
-    """The parameters of `rolled_sql`."""
+def rollup_parameters(bucket: timedelta, since: datetime, until: datetime) -> dict[str, Any]:
+    """The parameters of `rollup_sql`."""
     return {
         "bucket": bucket,
-        "alone": FIRST_STANDS_FOR,
-        "most": STANDS_FOR,
-        "first": since - STANDS_FOR,
+        "alone": FIRST_READING_SPAN,
+        "most": MAX_READING_SPAN,
+        "first": since - MAX_READING_SPAN,
         "since": since,
         "until": until,
     }
 
 
-def row_of(at: datetime) -> datetime:
+def rollup_bucket_of(at: datetime) -> datetime:
     """The start of the five minutes that `at` lies in."""
     seconds = int(at.timestamp())
-    return datetime.fromtimestamp(seconds - seconds % int(ROW.total_seconds()), UTC)
+    return datetime.fromtimestamp(seconds - seconds % int(ROLLUP_STEP.total_seconds()), UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ _COLUMNS = (
 )
 
 
-def columns() -> str:
-    """Of GpuUse, in the order of `rolled_sql`."""
+def rollup_columns() -> str:
+    """Of GpuUse, in the order of `rollup_sql`."""
     return _COLUMNS
 
 
@@ -162,19 +162,19 @@ def _curve(
 ) -> UseCurve:
     until = max(since, min(until, now))
     step = _step(since, until, now)
-    since = _floor(since, min(step, ROW))
+    since = _floor(since, min(step, ROLLUP_STEP))
     values: dict[str, Any] = {"step": step, "origin": since, "whose": whose}
-    if step < ROW:
-        rows = rolled_sql(where)
-        values |= rolled_values(step, since, until)
+    if step < ROLLUP_STEP:
+        rows = rollup_sql(where)
+        values |= rollup_parameters(step, since, until)
     else:
         tail = max(since, _rolled_until(where, whose, since))
         rows = (
             f"SELECT {_COLUMNS} FROM allocation_gpuuse"  # noqa: S608
             f" WHERE at >= %(from)s AND at < least(%(until)s, %(since)s) AND {where}"
-            f" UNION ALL {rolled_sql(where)}"
+            f" UNION ALL {rollup_sql(where)}"
         )
-        values |= {"from": since, **rolled_values(ROW, tail, until)}
+        values |= {"from": since, **rollup_parameters(ROLLUP_STEP, tail, until)}
     with connection.cursor() as cursor:
         cursor.execute(_CURVE.format(rows=rows), values)
         found = {row[0]: row for row in cursor.fetchall()}
@@ -183,9 +183,9 @@ def _curve(
 
 def _step(since: datetime, until: datetime, now: datetime) -> timedelta:
     span = until - since
-    if span <= FINE and since > now - SAMPLES_KEPT + ROW:
+    if span <= FINE and since > now - SAMPLES_KEPT + ROLLUP_STEP:
         return FINE_STEP
-    return ROW * max(1, -(-span // (ROW * POINTS)))
+    return ROLLUP_STEP * max(1, -(-span // (ROLLUP_STEP * POINTS)))
 
 
 def _floor(at: datetime, step: timedelta) -> datetime:
@@ -203,7 +203,7 @@ def _rolled_until(where: str, whose: UUID | list[UUID], since: datetime) -> date
             {"since": since, "whose": whose},
         )
         last: datetime | None = cursor.fetchone()[0]
-    return last + ROW if last else since
+    return last + ROLLUP_STEP if last else since
 
 
 def _filled(

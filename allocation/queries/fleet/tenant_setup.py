@@ -10,7 +10,7 @@ from tenants.models import Invitation, Membership, Project, Quota
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class TenantSetup:
     """What a tenant has that booking needs. `is_given_quota`: by the platform's operator."""
 
     has_project: bool
@@ -19,7 +19,7 @@ class Setup:
     has_people: bool
 
 
-def setup_of(tenant_id: UUID, user_id: int, now: datetime) -> Setup | None:
+def tenant_setup_of(tenant_id: UUID, user_id: int, now: datetime) -> TenantSetup | None:
     """How far the tenant is, seen by one of its admins; None once something was booked in it."""
     if Booking.objects.filter(tenant_id=tenant_id).exists():
         return None
@@ -27,7 +27,7 @@ def setup_of(tenant_id: UUID, user_id: int, now: datetime) -> Setup | None:
     members = Membership.objects.filter(tenant_id=tenant_id).exclude(user_id=user_id)
     invited = Invitation.objects.filter(tenant_id=tenant_id, state=Invitation.State.OPEN)
     quotas = Quota.objects.filter(tenant_id=tenant_id, project=None)
-    return Setup(
+    return TenantSetup(
         has_project=Project.objects.filter(tenant_id=tenant_id, is_open=True).exists(),
         is_given_quota=quotas.filter(guaranteed_units__gt=0).exists()
         or quotas.exclude(borrow_limit_units=0).exists(),

@@ -16,7 +16,7 @@ PATHS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class GpuLink:
     """Between two GPUs: so many NVLinks, and where their PCIe paths meet ("" when not known)."""
 
     nvlinks: int
@@ -24,23 +24,23 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRow:
+class GpuLinks:
     """One GPU and its way to each GPU of the node, in their order; None is itself or unknown."""
 
     index: int
-    joins: tuple[Join | None, ...]
+    links: tuple[GpuLink | None, ...]
 
 
-def joins_of(node_id: UUID) -> list[JoinRow]:
+def gpu_links_of(node_id: UUID) -> list[GpuLinks]:
     """The matrix of a node; empty when its agent told none."""
     found = dict(Gpu.objects.filter(node_id=node_id).values_list("index", "peers"))
     if not any(found.values()):
         return []
     return [
-        JoinRow(
+        GpuLinks(
             index,
             tuple(
-                next((Join(n, PATHS.get(path, "")) for i, n, path in peers if i == other), None)
+                next((GpuLink(n, PATHS.get(path, "")) for i, n, path in peers if i == other), None)
                 for other in sorted(found)
             ),
         )

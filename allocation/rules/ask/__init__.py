@@ -1,15 +1,15 @@
 """What a booking asks for: the one-line grammar and the structured document, both strict."""
 
-from allocation.rules.ask.line.grammar import LONGEST_TEXT, parse_ask
+from allocation.rules.ask.line.grammar import MAX_TEXT_LENGTH, parse_ask
 from allocation.rules.ask.words.document import (
-    LONGEST_SECONDS,
-    MOST_COUNT,
-    SHORTEST_SECONDS,
+    MAX_COUNT,
+    MAX_DURATION_SECONDS,
+    MIN_DURATION_SECONDS,
     AskDocument,
     Together,
-    beside_of,
     count_of,
     duration_of,
+    host_resource_of,
     pin_of,
     share_of,
     time_text,
@@ -25,10 +25,10 @@ from allocation.rules.ask.words.parsed import (
 )
 
 __all__ = [
-    "LONGEST_SECONDS",
-    "LONGEST_TEXT",
-    "MOST_COUNT",
-    "SHORTEST_SECONDS",
+    "MAX_COUNT",
+    "MAX_DURATION_SECONDS",
+    "MAX_TEXT_LENGTH",
+    "MIN_DURATION_SECONDS",
     "AskDocument",
     "Catalogue",
     "ClassEntry",
@@ -38,9 +38,9 @@ __all__ = [
     "Repair",
     "TierEntry",
     "Together",
-    "beside_of",
     "count_of",
     "duration_of",
+    "host_resource_of",
     "parse_ask",
     "pin_of",
     "share_of",

@@ -43,7 +43,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Bottleneck:
     """`sentence` is for the owner; `evidence` the numbers it rests on, by name."""
 
     kind: Kind
@@ -63,13 +63,13 @@ class _Sums:
     pcie_gib: float | None
 
 
-def signature_of(moments: Sequence[Moment]) -> Signature:
+def bottleneck_of(moments: Sequence[Moment]) -> Bottleneck:
     """The first that fits, the plainest first."""
     asked = sum(moment.seconds for moment in moments)
     known = [moment for moment in moments if moment.measured and moment.busy is not None]
     watched = sum(moment.measured for moment in known) / asked if asked else 0.0
     if asked < SHORTEST_S or watched < WATCHED:
-        return Signature("unknown", "Too little was measured to say what holds it up.")
+        return Bottleneck("unknown", "Too little was measured to say what holds it up.")
     sums = _sums(known, watched)
     if sums.top < IDLE_BELOW:
         return _idle(sums, is_whole=len(known) == len(moments))
@@ -77,27 +77,27 @@ def signature_of(moments: Sequence[Moment]) -> Signature:
         found = rule(sums)
         if found is not None:
             return found
-    return Signature(
+    return Bottleneck(
         "steady",
         f"Nothing stands out: {sums.busy:.0f} % busy on average.",
         (("busy", round(sums.busy, 1)),),
     )
 
 
-def _idle(sums: _Sums, *, is_whole: bool) -> Signature:
+def _idle(sums: _Sums, *, is_whole: bool) -> Bottleneck:
     if not is_whole or sums.watched < WATCHED_IDLE:
-        return Signature("unknown", "It was not busy while it was measured, which was not always.")
-    return Signature(
+        return Bottleneck("unknown", "It was not busy while it was measured, which was not always.")
+    return Bottleneck(
         "idle",
         f"Idle: it was never more than {sums.top:.0f} % busy. If you are done, release it.",
         (("busy_max", sums.top),),
     )
 
 
-def _held_down(sums: _Sums) -> Signature | None:
+def _held_down(sums: _Sums) -> Bottleneck | None:
     if sums.held < HELD_FROM or sums.busy < WORKS_FROM:
         return None
-    return Signature(
+    return Bottleneck(
         "held_down",
         f"Slowed down by heat or power for {100 * sums.held:.0f} % of the time: its clock is"
         " lower than the GPU's own.",
@@ -105,13 +105,13 @@ def _held_down(sums: _Sums) -> Signature | None:
     )
 
 
-def _memory_bound(sums: _Sums) -> Signature | None:
+def _memory_bound(sums: _Sums) -> Bottleneck | None:
     bandwidth = sums.bandwidth
     if bandwidth is None or bandwidth < BANDWIDTH_FROM or sums.busy < WORKS_FROM:
         return None
     if sums.tensor is not None and sums.tensor >= TENSOR_FROM:
         return None
-    return Signature(
+    return Bottleneck(
         "memory_bound",
         f"Limited by the GPU's memory: {bandwidth:.0f} % of its bandwidth is in use. Fused"
         " kernels or smaller numbers help more than a faster GPU.",
@@ -119,7 +119,7 @@ def _memory_bound(sums: _Sums) -> Signature | None:
     )
 
 
-def _input_bound(sums: _Sums) -> Signature | None:
+def _input_bound(sums: _Sums) -> Bottleneck | None:
     if sums.swing < SWINGS_FROM or sums.busy >= FULL_FROM:
         return None
     over = ""
@@ -129,7 +129,7 @@ def _input_bound(sums: _Sums) -> Signature | None:
             return None
         over = f" while {sums.pcie_gib:.1f} GiB/s come over PCIe"
         evidence.append(("pcie_gib", round(sums.pcie_gib, 2)))
-    return Signature(
+    return Bottleneck(
         "input_bound",
         f"Waits for data again and again: it swings by {sums.swing:.0f} points{over} and is"
         f" {sums.busy:.0f} % busy. More loader processes or data nearer to it help.",
@@ -137,12 +137,12 @@ def _input_bound(sums: _Sums) -> Signature | None:
     )
 
 
-def _compute_bound(sums: _Sums) -> Signature | None:
+def _compute_bound(sums: _Sums) -> Bottleneck | None:
     tensor = sums.tensor or 0
     if tensor < TENSOR_FROM and sums.busy < FULL_FROM:
         return None
     words = f", tensor cores {tensor:.0f} %" if sums.tensor is not None else ""
-    return Signature(
+    return Bottleneck(
         "compute_bound",
         f"Makes good use of the GPU: {sums.busy:.0f} % busy{words}.",
         (("busy", round(sums.busy, 1)), ("tensor", round(tensor, 1))),

@@ -21,7 +21,7 @@ TTL_SECONDS = 20
 MARGIN_SECONDS = 3
 # An agent gives programs 10 s between asking and killing; the rest is for its driver.
 GRACE_SECONDS = 15
-SILENCE_SECONDS = TTL_SECONDS + MARGIN_SECONDS + GRACE_SECONDS
+LEASE_EXPIRY_SECONDS = TTL_SECONDS + MARGIN_SECONDS + GRACE_SECONDS
 LONGEST_OUTAGE = timedelta(hours=4)
 
 
@@ -51,7 +51,7 @@ class LeaseWatch(Generic[N]):
         return {
             node: seq
             for node, (seq, since) in self._seen.items()
-            if steady_now - since > SILENCE_SECONDS
+            if steady_now - since > LEASE_EXPIRY_SECONDS
         }
 
 

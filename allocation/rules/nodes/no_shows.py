@@ -14,19 +14,19 @@ class PresencePolicy:
 
 
 # The most that each may be; all are whole numbers from zero.
-PRESENCE_MOST = {"no_show_after": 86_400, "no_show_share": 100}
+PRESENCE_POLICY_MAX = {"no_show_after": 86_400, "no_show_share": 100}
 LAST_WARNING = 300
 """Owners are warned at half the time, and so many seconds before its end."""
 
 
 def presence_policy_of(document: Mapping[str, object]) -> PresencePolicy:
     """What a policy document says; what it leaves out, or says badly, has its default."""
-    values = ((name, document.get(name), most) for name, most in PRESENCE_MOST.items())
+    values = ((name, document.get(name), most) for name, most in PRESENCE_POLICY_MAX.items())
     return PresencePolicy(
         **{name: each for name, each, most in values if type(each) is int and 0 <= each <= most}
     )
 
 
-def warnings_due(absent: int, limit: int) -> int:
+def warnings_expected(absent: int, limit: int) -> int:
     """How many warnings its owner should have had: at half of the limit, and before its end."""
     return (absent * 2 >= limit) + (absent >= limit - LAST_WARNING)

@@ -21,23 +21,25 @@ class NodePolicy:
     strangers_end_after: int = 0
 
     @property
-    def is_ladder(self) -> bool:
+    def is_escalation_valid(self) -> bool:
         """Whether nobody is ended without a warning, and time to read it."""
-        return is_ladder(self.strangers_warn_after or None, self.strangers_end_after or None)
+        return is_escalation_valid(
+            self.strangers_warn_after or None, self.strangers_end_after or None
+        )
 
 
-READ_SECONDS = 60
+WARNING_LEAD_SECONDS = 60
 
 
-def is_ladder(warn_after: int | None, end_after: int | None) -> bool:
+def is_escalation_valid(warn_after: int | None, end_after: int | None) -> bool:
     """Whether nobody is ended without a warning, and time to read it; None is never."""
     if end_after is None:
         return True
-    return warn_after is not None and end_after >= warn_after + READ_SECONDS
+    return warn_after is not None and end_after >= warn_after + WARNING_LEAD_SECONDS
 
 
 # The most that each may be; all are whole numbers above zero.
-NODE_MOST = {
+NODE_POLICY_MAX = {
     "silent_after": 3_600,
     "heard_again": 3_600,
     "silent_limit": 86_400,
@@ -50,7 +52,7 @@ NODE_MOST = {
 def node_policy_of(document: Mapping[str, object]) -> NodePolicy:
     """What a policy document says of nodes; what it leaves out, or says badly, has its default:
     nodes must be watched whatever became of the document."""
-    values = ((name, document.get(name), most) for name, most in NODE_MOST.items())
+    values = ((name, document.get(name), most) for name, most in NODE_POLICY_MAX.items())
     return NodePolicy(
         **{name: each for name, each, most in values if type(each) is int and 1 <= each <= most}
     )

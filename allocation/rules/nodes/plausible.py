@@ -7,9 +7,9 @@ assigned. So this only tells an operator which node to look at.
 from collections.abc import Mapping
 
 # Utilisation from which a device is at work, in percent.
-AT_WORK = 90
+BUSY_PERCENT = 90
 # A whole GPU at work takes more than this, in mW; one that does nothing takes less than that.
-LEAST_AT_WORK, MOST_AT_REST = 15_000, 300_000
+MIN_BUSY_POWER_MW, MAX_IDLE_POWER_MW = 15_000, 300_000
 
 
 def is_implausible(reading: Mapping[str, int | None], *, whole: bool) -> bool:
@@ -21,9 +21,9 @@ def is_implausible(reading: Mapping[str, int | None], *, whole: bool) -> bool:
     utilisation, power = reading["utilisation"], reading["power_mw"]
     if utilisation is None:
         return False
-    if utilisation >= AT_WORK and reading["processes"] == 0:
+    if utilisation >= BUSY_PERCENT and reading["processes"] == 0:
         return True
     if not whole or power is None:
         return False
-    at_work = utilisation >= AT_WORK and power < LEAST_AT_WORK
-    return at_work or (utilisation == 0 and power > MOST_AT_REST)
+    at_work = utilisation >= BUSY_PERCENT and power < MIN_BUSY_POWER_MW
+    return at_work or (utilisation == 0 and power > MAX_IDLE_POWER_MW)

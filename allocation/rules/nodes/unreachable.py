@@ -13,7 +13,7 @@ GAP_SECONDS = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Beat:
     """A node's newest heartbeat, the newest word of ours that it acts on, and whether there is a
     newer one: who speaks and does not hear must get nothing new either."""
 
@@ -21,7 +21,7 @@ class Sign:
     observed: int
     behind: bool
 
-    def is_answer(self, before: "Sign") -> bool:
+    def is_answer(self, before: "Beat") -> bool:
         """Whether it shows that the node both speaks and hears."""
         return self.seq != before.seq and (not self.behind or self.observed != before.observed)
 
@@ -30,27 +30,29 @@ class Sign:
 class _Heard:
     """The last sign that was an answer, when we saw it, and since when they come without a gap."""
 
-    sign: Sign
+    sign: Beat
     at: float
     since: float | None = None
 
 
 @dataclass(frozen=True)
-class Verdict(Generic[N]):
+class AnswerStates(Generic[N]):
     """Nodes that do not answer, or have not for long, and those that have for a while."""
 
     silent: frozenset[N]
-    long_silent: frozenset[N]
+    long_unreachable: frozenset[N]
     heard: frozenset[N]
 
 
-class SilenceWatch(Generic[N]):
+class AnswerWatch(Generic[N]):
     """Of each node. One that begins knows of no silence yet, and of nobody's being heard."""
 
     def __init__(self) -> None:
         self._nodes: dict[N, _Heard] = {}
 
-    def turn(self, signs: Mapping[N, Sign], steady_now: float, policy: NodePolicy) -> Verdict[N]:
+    def turn(
+        self, signs: Mapping[N, Beat], steady_now: float, policy: NodePolicy
+    ) -> AnswerStates[N]:
         """Of the nodes with their newest signs."""
         self._nodes = {node: each for node, each in self._nodes.items() if node in signs}
         for node, sign in signs.items():
@@ -66,9 +68,9 @@ class SilenceWatch(Generic[N]):
             and steady_now - each.at <= GAP_SECONDS
             and steady_now - each.since >= policy.heard_again
         )
-        return Verdict(
+        return AnswerStates(
             silent=self._unheard(steady_now - policy.silent_after),
-            long_silent=self._unheard(steady_now - policy.silent_limit),
+            long_unreachable=self._unheard(steady_now - policy.silent_limit),
             heard=frozenset(heard),
         )
 

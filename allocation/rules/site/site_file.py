@@ -52,7 +52,7 @@ class SiteFile:
 
     def fault(self, key: Key, sentence: str) -> Fault:
         """A fault at `key`, or at the nearest key above it that is written."""
-        return Fault(key_text(key), sentence, line_of(self.lines, key))
+        return Fault(key_text(key), sentence, visible_booking(self.lines, key))
 
 
 def site_read(text: str) -> SiteFile:
@@ -84,7 +84,7 @@ def key_text(key: Key) -> str:
     return text
 
 
-def line_of(lines: Mapping[Key, int], key: Key) -> int | None:
+def visible_booking(lines: Mapping[Key, int], key: Key) -> int | None:
     """The line of a key, or of the nearest one above it."""
     for length in range(len(key), 0, -1):
         if key[:length] in lines:
@@ -139,7 +139,7 @@ def _fault(error: ValidationError, lines: Mapping[Key, int]) -> Fault:
         sentence = f"There is no such key. Known here: {', '.join(sorted(known))}."
     elif error.validator == "required":
         sentence = f"{error.message.partition(' ')[0]} is missing here."
-    return Fault(key_text(key), sentence, line_of(lines, key))
+    return Fault(key_text(key), sentence, visible_booking(lines, key))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (TOML holds values of many shapes)

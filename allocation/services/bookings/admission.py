@@ -9,12 +9,12 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.pins import pin_resolve
 from allocation.services.record.refusals import refusal
-from allocation.services.record.work import Lengths, lengths_of
+from allocation.services.record.workloads import Durations, durations_of
 from allocation.services.snapshot.quota_rows import (
     GPU_HOUR,
-    caps_rolling_of,
     limits_of,
     quotas_read,
+    rolling_caps_of,
     tiers_of,
 )
 from allocation.solver import Block, Quota, Snapshot, Use
@@ -24,11 +24,11 @@ from tenants.models import Quota as QuotaRow
 from tenants.platform.errors import Refused
 
 # A window that begins within this much of now is meant to begin now: people type, networks carry.
-JUST_NOW = timedelta(seconds=1)
+START_TOLERANCE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Admission:
     """A wish that passed: its tier, its ask, its first second, and its units by class.
 
     Work has `lengths`, on these classes and on others that it could be offered.
@@ -38,7 +38,7 @@ class Terms:
     ask: AskDocument
     not_before: datetime
     units: Mapping[str, int]
-    lengths: Lengths
+    lengths: Durations
 
     def seconds_on(self, gpu_class: str) -> int:
         """How long it takes on a class."""
@@ -46,7 +46,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _QuotaRequest:
     """What is asked of quota: units by class, each for so many seconds."""
 
     project: Project
@@ -55,7 +55,9 @@ class _Asked:
     seconds: Mapping[str, int]
 
 
-def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: datetime) -> Terms:
+def admission_check(
+    *, project: Project, tier_slug: str, ask: AskDocument, now: datetime
+) -> Admission:
     """Asks every rule that needs no calendar.
 
     Raises:
@@ -65,7 +67,7 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
             `pin_too_small`.
     """
     tiers = list(Tier.objects.all())
-    tier = next((each for each in tiers if each.slug == wish_tier), None)
+    tier = next((each for each in tiers if each.slug == tier_slug), None)
     if tier is None:
         open_tiers = ", ".join(each.slug for each in tiers)
         raise Refused(
@@ -79,7 +81,7 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
         raise _impossible(ask)
     ask = pin_resolve(ask)
     units = {name: units[name] for name in ask.classes if name in units}
-    lengths = lengths_of(ask)
+    lengths = durations_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)
     not_before = _window_check(replace(ask, duration=shortest), tier, now)
@@ -92,21 +94,21 @@ def terms_check(*, project: Project, wish_tier: str, ask: AskDocument, now: date
     guaranteed = {
         row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None
     }
-    quota = Quota(_own_site(tiers, quotas), {})
-    fits = _within_quota(_Asked(project, tier, short, seconds), quota, guaranteed)
-    return Terms(tier, ask, not_before, fits, lengths)
+    quota = Quota(_own_quota(tiers, quotas), {})
+    fits = _within_quota(_QuotaRequest(project, tier, short, seconds), quota, guaranteed)
+    return Admission(tier, ask, not_before, fits, lengths)
 
 
-def terms_at(terms: Terms, starts: datetime, now: datetime) -> Terms:
+def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admission:
     """The same terms for another start of the same ask.
 
     Raises:
         Refused: `window_past` or `advance_window`.
     """
-    ask = replace(terms.ask, starts=starts)
-    shortest = min(map(terms.seconds_on, terms.units))
-    not_before = _window_check(replace(ask, duration=shortest), terms.tier, now)
-    return replace(terms, ask=ask, not_before=not_before)
+    ask = replace(admission.ask, starts=starts)
+    shortest = min(map(admission.seconds_on, admission.units))
+    not_before = _window_check(replace(ask, duration=shortest), admission.tier, now)
+    return replace(admission, ask=ask, not_before=not_before)
 
 
 def _impossible(ask: AskDocument) -> Refused:
@@ -128,7 +130,7 @@ def _impossible(ask: AskDocument) -> Refused:
 
 
 def _window_check(ask: AskDocument, tier: Tier, now: datetime) -> datetime:
-    if ask.starts is not None and ask.starts < now - JUST_NOW:
+    if ask.starts is not None and ask.starts < now - START_TOLERANCE:
         raise refusal(
             "window_past",
             "The window has begun already. Leave the start out to begin as soon as possible.",
@@ -173,7 +175,9 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -
         )
 
 
-def _within_quota(asked: _Asked, quota: Quota, guaranteed: Mapping[str, int]) -> dict[str, int]:
+def _within_quota(
+    asked: _QuotaRequest, quota: Quota, guaranteed: Mapping[str, int]
+) -> dict[str, int]:
     """The classes on which the ask alone stays within what quota could ever give."""
     project, tier = asked.project, asked.tier
     owners = (str(project.tenant_id), str(project.id))
@@ -184,7 +188,7 @@ def _within_quota(asked: _Asked, quota: Quota, guaranteed: Mapping[str, int]) ->
         problem = _closed(gpu_class) if gpu_class not in guaranteed else None
         block = quota.never(use, asked.seconds[gpu_class])
         if problem is None and block is not None:
-            problem = _over(asked, use, block, guaranteed.get(gpu_class, 0))
+            problem = _quota_refusal(asked, use, block, guaranteed.get(gpu_class, 0))
         if problem is None:
             fits[gpu_class] = needed
         refused = refused or problem
@@ -193,10 +197,10 @@ def _within_quota(asked: _Asked, quota: Quota, guaranteed: Mapping[str, int]) ->
     return fits
 
 
-def _own_site(tiers: Iterable[Tier], quotas: Sequence[QuotaRow]) -> Snapshot:
+def _own_quota(tiers: Iterable[Tier], quotas: Sequence[QuotaRow]) -> Snapshot:
     """The tenant's own quota and nothing else; what others lend is the calendar's business."""
     by_slug = sorted(tiers, key=lambda each: each.slug)
-    limits, caps = limits_of(quotas), caps_rolling_of(quotas)
+    limits, caps = limits_of(quotas), rolling_caps_of(quotas)
     return Snapshot(0, (), (), (), (), (), limits, tiers_of(by_slug), caps)
 
 
@@ -210,7 +214,7 @@ def _closed(gpu_class: str) -> Refused:
     )
 
 
-def _over(whole: _Asked, use: Use, block: Block, guaranteed: int) -> Refused | None:
+def _quota_refusal(whole: _QuotaRequest, use: Use, block: Block, guaranteed: int) -> Refused | None:
     """The refusal for what could never be; None for what only others' lending decides."""
     project, tier = whole.project, whole.tier
     is_tenant = block.owner == str(project.tenant_id)

@@ -11,25 +11,25 @@ from django.db import transaction
 from allocation.models import Allocation, Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.admission import Terms, terms_check
-from allocation.services.bookings.offers import Offer, offer_of
-from allocation.services.record.costs import booking_cost, earlier_settle, given_up_seconds
-from allocation.services.record.history import Event, lines_add
-from allocation.services.record.open_pauses import pause_over
+from allocation.services.bookings.admission import Admission, admission_check
+from allocation.services.bookings.offers import Offer, offer_price
+from allocation.services.record.costs import booking_cost, unused_seconds, waiting_settle
+from allocation.services.record.history import Event, events_add
+from allocation.services.record.open_pauses import pause_end
 from allocation.services.runs.transition import booking_change, booking_move
-from billing.queries import budget_effect
+from billing.queries import budget_figures
 from billing.rules import money_text
-from billing.services import HoldWish, holds_place
+from billing.services import HoldRequest, holds_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
 from tenants.models import AuditEntry, Project
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
-from tenants.services.numbers import booking_count
+from tenants.services.booking_numbers import booking_numbers_take
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BookingRequest:
     """A booking as a person says it, before any rule has been asked.
 
     `priced_at` is the instant of a quote that was shown: its prices count. None: those of now.
@@ -45,12 +45,12 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AdmittedRequest:
     """A wish whose terms have been checked and whose price is known."""
 
     project: Project
-    wish: Wish
-    terms: Terms
+    wish: BookingRequest
+    admission: Admission
     offer: Offer
     series: Series | None = None
 
@@ -58,7 +58,7 @@ class Taken:
 def booking_request(
     *,
     actor: Actor,
-    wish: Wish,
+    wish: BookingRequest,
     now: datetime,
     booking_id: UUID | None = None,
     series: Series | None = None,
@@ -72,41 +72,43 @@ def booking_request(
         Refused: any of the rule catalogue's request rules; nothing is written then.
     """
     with transaction.atomic():
-        return booking_take(actor, wish, now, booking_id or uuid4(), series)
+        return booking_create(actor, wish, now, booking_id or uuid4(), series)
 
 
-def booking_take(
-    actor: Actor, wish: Wish, now: datetime, key: UUID, series: Series | None = None
+def booking_create(
+    actor: Actor, wish: BookingRequest, now: datetime, key: UUID, series: Series | None = None
 ) -> Booking:
     """As `booking_request`, in the caller's transaction, which a refusal has to end."""
     project = access_project_to_book(actor, wish.project, "project")
-    terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-    taken = Taken(project, wish, terms, offer_of(terms, wish.priced_at or now), series)
-    (answer,) = bookings_take(actor, {key: taken}, now).values()
+    admission = admission_check(project=project, tier_slug=wish.tier, ask=wish.ask, now=now)
+    admitted = AdmittedRequest(
+        project, wish, admission, offer_price(admission, wish.priced_at or now), series
+    )
+    (answer,) = bookings_create(actor, {key: admitted}, now).values()
     if isinstance(answer, Refused):
         raise answer
     return answer
 
 
-def bookings_take(
-    actor: Actor, wanted: Mapping[UUID, Taken], now: datetime
+def bookings_create(
+    actor: Actor, requests: Mapping[UUID, AdmittedRequest], now: datetime
 ) -> dict[UUID, Booking | Refused]:
     """Writes bookings of one project whose terms have been checked, under new ids, money held.
 
     They take as many statements as one does. Those without money (`no_budget`, `budget_exceeded`)
     are refused and not written.
     """
-    rows = {key: _booking_of(actor, taken, now, key) for key, taken in wanted.items()}
-    holds = [_hold_of(row, wanted[key]) for key, row in rows.items()]
+    rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
+    holds = [_hold_of(row, requests[key]) for key, row in rows.items()]
     (project_id,) = {row.project_id for row in rows.values()}
-    refused = holds_place(tenant_id=actor.tenant_id, project_id=project_id, wishes=holds, now=now)
+    refused = holds_place(tenant_id=actor.tenant_id, project_id=project_id, requests=holds, now=now)
     written = [row for key, row in rows.items() if key not in refused]
     if written:
         _numbers_give(actor.tenant_id, written)
         Booking.objects.bulk_create(written)
-        lines_add([_requested(actor, row, now) for row in written])
+        events_add([_requested(actor, row, now) for row in written])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
     return {**rows, **refused}
 
 
@@ -125,10 +127,10 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
         if state is State.CANCELLED or state is State.ENDING:
             return booking
         if state in TERMINAL:
-            raise _over(booking)
+            raise _already_over(booking)
         if state in ON_HARDWARE:
-            return _end(actor, booking, "cancelled", now)
-        return _take_back(actor, booking, State.CANCELLED, now)
+            return _end_on_hardware(actor, booking, "cancelled", now)
+        return _end_off_hardware(actor, booking, State.CANCELLED, now)
 
 
 def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -144,16 +146,16 @@ def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking
         if state is State.ENDING:
             return booking
         if state in TERMINAL:
-            raise _over(booking)
+            raise _already_over(booking)
         if state is State.PAUSED:
-            return _take_back(actor, booking, State.ENDED, now)
+            return _end_off_hardware(actor, booking, State.ENDED, now)
         if state not in ON_HARDWARE:
             raise Refused(
                 "not_started",
                 f"{booking.label} has not started, so there is nothing to release. "
                 "Cancel it instead: that costs nothing.",
             )
-        return _end(actor, booking, "released", now)
+        return _end_on_hardware(actor, booking, "released", now)
 
 
 def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:
@@ -178,7 +180,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
         )
         booking_change(booking, event=event, now=now, extension_until=until)
         _audit(actor, "booking.extend", booking, now)
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
     return booking
 
 
@@ -198,7 +200,7 @@ def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Bookin
     return booking
 
 
-def ends_of(booking: Booking) -> datetime:
+def planned_end_of(booking: Booking) -> datetime:
     """When the booking's place ends, as planned now.
 
     Raises:
@@ -211,25 +213,30 @@ def ends_of(booking: Booking) -> datetime:
     return booking.planned_ends
 
 
-def _booking_of(actor: Actor, taken: Taken, now: datetime, key: UUID) -> Booking:
-    terms, wish, offer, ask = taken.terms, taken.wish, taken.offer, taken.terms.ask
+def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUID) -> Booking:
+    admission, wish, offer, ask = (
+        admitted.admission,
+        admitted.wish,
+        admitted.offer,
+        admitted.admission.ask,
+    )
     return Booking(
         id=key,
         tenant_id=actor.tenant_id,
-        project=taken.project,
+        project=admitted.project,
         owner_id=actor.user_id,
         name=wish.name,
-        tier=terms.tier,
+        tier=admission.tier,
         ask=ask.to_json(),
         request_text=wish.request_text,
         zone=wish.zone,
-        duration_seconds=min(map(terms.seconds_on, terms.units)),
+        duration_seconds=min(map(admission.seconds_on, admission.units)),
         starts=ask.starts,
-        not_before=terms.not_before,
+        not_before=admission.not_before,
         deadline=ask.deadline,
         state=State.REQUESTED,
         submitted=now,
-        series=taken.series,
+        series=admitted.series,
         currency=offer.price.currency,
         price_version=offer.price.version,
         price_per_hour=offer.price.per_gpu_hour,
@@ -238,24 +245,24 @@ def _booking_of(actor: Actor, taken: Taken, now: datetime, key: UUID) -> Booking
     )
 
 
-def _hold_of(booking: Booking, taken: Taken) -> HoldWish:
-    longest = timedelta(seconds=max(map(taken.terms.seconds_on, taken.terms.units)))
-    return HoldWish(booking.id, booking.held, booking.not_before, booking.not_before + longest)
+def _hold_of(booking: Booking, admitted: AdmittedRequest) -> HoldRequest:
+    longest = timedelta(seconds=max(map(admitted.admission.seconds_on, admitted.admission.units)))
+    return HoldRequest(booking.id, booking.held, booking.not_before, booking.not_before + longest)
 
 
 def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
     # The tenant's counter is locked last, so that its bookings queue for an instant only.
-    first = booking_count(tenant_id, len(bookings))
+    first = booking_numbers_take(tenant_id, len(bookings))
     for number, booking in enumerate(bookings, first):
         booking.number = number
 
 
 def _requested(actor: Actor, booking: Booking, now: datetime) -> BookingEvent:
     said = f"Requested by {actor.name}; {money_text(booking.held, booking.currency)} held."
-    return Event("requested", said, actor.user_id).line(booking, now)
+    return Event("requested", said, actor.user_id).row(booking, now)
 
 
-def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
+def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
     said = f"{actor.name} gave it back; the device is being cleared."
     booking_move(
         booking,
@@ -266,18 +273,18 @@ def _end(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking
         released_at=min(now, booking.planned_ends or now),
     )
     _audit(actor, f"booking.{outcome}", booking, now)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return booking
 
 
-def _take_back(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
+def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
     """Ends what is on no device: at once, and what was not charged yet is free again."""
     booking.allocations.filter(state=Allocation.State.PLANNED).update(
         state=Allocation.State.SUPERSEDED
     )
     is_cancelled = state is State.CANCELLED
-    charged = earlier_settle(booking, now, given_up_seconds(booking, now))
-    pause_over(booking, now)
+    charged = waiting_settle(booking, now, unused_seconds(booking, now))
+    pause_end(booking, now)
     freed = money_text(booking.held - charged, booking.currency)
     done = "Cancelled" if is_cancelled else "Given back"
     booking_move(
@@ -290,7 +297,7 @@ def _take_back(actor: Actor, booking: Booking, state: State, now: datetime) -> B
         ended_at=now,
     )
     _audit(actor, "booking.cancel" if is_cancelled else "booking.released", booking, now)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return booking
 
 
@@ -317,12 +324,12 @@ def extension_check(actor: Actor, booking: Booking, until: datetime, now: dateti
         Refused: `extension_pending`, `end_not_later`, `too_long`, `budget_exceeded`.
     """
     _end_check(actor, booking, until)
-    seconds = int((until - ends_of(booking)).total_seconds())
-    _afford(booking, booking_cost(booking, seconds), now)
+    seconds = int((until - planned_end_of(booking)).total_seconds())
+    _budget_check(booking, booking_cost(booking, seconds), now)
 
 
 def _end_check(actor: Actor, booking: Booking, until: datetime) -> None:
-    ends = ends_of(booking)
+    ends = planned_end_of(booking)
     if booking.extension_until is not None:
         raise Refused(
             "extension_pending", f"An extension of {booking.label} is being decided already."
@@ -349,8 +356,8 @@ def _end_check(actor: Actor, booking: Booking, until: datetime) -> None:
         )
 
 
-def _afford(booking: Booking, extra: Decimal, now: datetime) -> None:
-    effect = budget_effect(project_id=booking.project_id, at=ends_of(booking))
+def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
+    effect = budget_figures(project_id=booking.project_id, at=planned_end_of(booking))
     if effect is not None and effect.left < extra:
         raise Refused(
             "budget_exceeded",
@@ -372,7 +379,7 @@ def _locked(booking: Booking) -> Booking:
     )
 
 
-def _over(booking: Booking) -> Refused:
+def _already_over(booking: Booking) -> Refused:
     return Refused(
         "booking_over",
         f"{booking.label} is {booking.get_state_display().lower()}; nothing can change that now.",

@@ -7,9 +7,9 @@ from decimal import Decimal
 from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.admission import Terms
-from allocation.services.record.work import by_cost, is_by_cost
-from billing.queries import PriceNow, price_at, price_of
+from allocation.services.bookings.admission import Admission
+from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
+from billing.queries import CurrentPrice, price_at, price_of
 from billing.rules import UNITS_PER_GPU, cost_of
 
 
@@ -18,33 +18,37 @@ class Offer:
     """The whole booking per hour on its dearest class, the most that it may cost in all, and
     (class, seconds) in order of cost where cost decides."""
 
-    price: PriceNow
+    price: CurrentPrice
     most: Decimal
     lengths: tuple[tuple[str, int], ...]
 
 
-def offer_of(terms: Terms, at: datetime) -> Offer:
+def offer_price(admission: Admission, at: datetime) -> Offer:
     """What the terms cost at the prices of an instant. Raises Refused: `no_price`."""
     hourly = {
-        gpu_class: _for_units(price_of(gpu_class=gpu_class, tier=terms.tier.slug, now=at), units)
-        for gpu_class, units in terms.units.items()
+        gpu_class: _for_units(
+            price_of(gpu_class=gpu_class, tier=admission.tier.slug, now=at), units
+        )
+        for gpu_class, units in admission.units.items()
     }
     costs = [
         cost_of(
             per_gpu_hour=price.per_gpu_hour,
             units=UNITS_PER_GPU,
-            seconds=terms.seconds_on(gpu_class),
+            seconds=admission.seconds_on(gpu_class),
         )
         for gpu_class, price in hourly.items()
     ]
-    order = by_cost(
-        terms.ask, terms.lengths, {name: price.per_gpu_hour for name, price in hourly.items()}
+    order = classes_by_cost(
+        admission.ask,
+        admission.lengths,
+        {name: price.per_gpu_hour for name, price in hourly.items()},
     )
     return Offer(
         price=max(hourly.values(), key=lambda price: price.per_gpu_hour),
         most=max(costs),
-        lengths=tuple((name, terms.seconds_on(name)) for name in order)
-        if is_by_cost(terms.ask)
+        lengths=tuple((name, admission.seconds_on(name)) for name in order)
+        if is_cheapest_first(admission.ask)
         else (),
     )
 
@@ -56,6 +60,6 @@ def price_of_class(booking: Booking, gpu_class: str) -> Decimal:
     return _for_units(price, units).per_gpu_hour
 
 
-def _for_units(price: PriceNow, units: int) -> PriceNow:
+def _for_units(price: CurrentPrice, units: int) -> CurrentPrice:
     hourly = cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=3600)
-    return PriceNow(version=price.version, currency=price.currency, per_gpu_hour=hourly)
+    return CurrentPrice(version=price.version, currency=price.currency, per_gpu_hour=hourly)

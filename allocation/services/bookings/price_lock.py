@@ -6,7 +6,7 @@ from django.core import signing
 
 from tenants.platform.errors import Refused
 
-PRICE_LOCKED = timedelta(minutes=5)
+PRICE_LOCK_TIME = timedelta(minutes=5)
 SALT = "allocation.quote"
 
 
@@ -25,7 +25,7 @@ def price_lock_read(text: str, now: datetime) -> datetime:
         at = datetime.fromisoformat(signing.loads(text, salt=SALT))
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise _expired() from error
-    if not now - PRICE_LOCKED <= at <= now + timedelta(seconds=1):
+    if not now - PRICE_LOCK_TIME <= at <= now + timedelta(seconds=1):
         raise _expired()
     return at
 

@@ -12,11 +12,16 @@ from django.db import transaction
 from allocation.errors import AskError
 from allocation.models import Series
 from allocation.reasons.catalogue import BY_CODE
-from allocation.rules.recurrence import Dates, Recurrence, dates_of, overlaps
+from allocation.rules.recurrence import Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
-from allocation.services.bookings.admission import terms_at, terms_check
-from allocation.services.bookings.bookings import Taken, Wish, booking_cancel, bookings_take
-from allocation.services.bookings.offers import offer_of
+from allocation.services.bookings.admission import admission_at, admission_check
+from allocation.services.bookings.bookings import (
+    AdmittedRequest,
+    BookingRequest,
+    booking_cancel,
+    bookings_create,
+)
+from allocation.services.bookings.offers import offer_price
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.platform.errors import Refused, invalid
@@ -34,7 +39,12 @@ class Repeat:
 
 
 def series_request(
-    *, actor: Actor, wish: Wish, repeat: Repeat, now: datetime, series_id: UUID | None = None
+    *,
+    actor: Actor,
+    wish: BookingRequest,
+    repeat: Repeat,
+    now: datetime,
+    series_id: UUID | None = None,
 ) -> Series:
     """Asks for every date of the wish: a fixed window that repeats in wall clock time.
 
@@ -101,7 +111,7 @@ def series_cancel(*, actor: Actor, series: Series, now: datetime) -> int:
     return len(rows)
 
 
-def series_dates(wish: Wish, repeat: Repeat) -> Dates:
+def series_dates(wish: BookingRequest, repeat: Repeat) -> Dates:
     """The dates that the wish would have.
 
     Raises:
@@ -116,35 +126,35 @@ def series_dates(wish: Wish, repeat: Repeat) -> Dates:
     try:
         dates = dates_of(repeat.rule, wish.ask.starts, ZoneInfo(wish.zone), PARAM)
     except AskError as error:
-        raise _ruled(error.code, error.sentence) from error
-    if overlaps(dates.starts, wish.ask.duration):
+        raise _rule_refusal(error.code, error.sentence) from error
+    if dates_overlap(dates.starts, wish.ask.duration):
         sentence = "A date would begin before the one before it is over. Make them shorter."
-        raise _ruled("series_overlap", sentence)
+        raise _rule_refusal("series_overlap", sentence)
     return dates
 
 
 def _bookings_request(
-    actor: Actor, series: Series, wish: Wish, dates: Dates, now: datetime
+    actor: Actor, series: Series, wish: BookingRequest, dates: Dates, now: datetime
 ) -> dict[datetime, Refused]:
     """A booking for each date; those that were refused at once, and why."""
     failed: dict[datetime, Refused] = {}
     ask = replace(wish.ask, starts=dates.starts[0])
     # What all dates have in common is asked once.
-    terms = terms_check(project=series.project, wish_tier=wish.tier, ask=ask, now=now)
-    offer = offer_of(terms, wish.priced_at or now)
-    wanted: dict[UUID, Taken] = {}
+    admission = admission_check(project=series.project, tier_slug=wish.tier, ask=ask, now=now)
+    offer = offer_price(admission, wish.priced_at or now)
+    requests: dict[UUID, AdmittedRequest] = {}
     for place, starts in enumerate(dates.starts):
         try:
-            dated = terms_at(terms, starts, now)
+            dated = admission_at(admission, starts, now)
         except Refused as refusal:
             failed[starts] = refusal
         else:
             key = uuid5(series.id, str(place))
-            wanted[key] = Taken(series.project, wish, dated, offer, series)
-    answers = bookings_take(actor, wanted, now) if wanted else {}
+            requests[key] = AdmittedRequest(series.project, wish, dated, offer, series)
+    answers = bookings_create(actor, requests, now) if requests else {}
     for key, answer in answers.items():
         if isinstance(answer, Refused):
-            failed[wanted[key].terms.not_before] = answer
+            failed[requests[key].admission.not_before] = answer
     return failed
 
 
@@ -181,7 +191,7 @@ def _failed_data(moment: datetime, refusal: Refused) -> dict[str, str]:
     }
 
 
-def _ruled(code: str, sentence: str) -> Refused:
+def _rule_refusal(code: str, sentence: str) -> Refused:
     """The refusal of a rule as such, citing the catalogue where the rule stands in it."""
     rule = BY_CODE.get(code)
     found = invalid(code, sentence, PARAM)

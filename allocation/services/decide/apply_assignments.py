@@ -16,11 +16,11 @@ from allocation.rules.states import State
 from allocation.services.bookings.offers import price_of_class
 from allocation.services.decide.plan_diff import reason_data
 from allocation.services.record.history import Event
-from allocation.services.record.work import has_run
+from allocation.services.record.workloads import has_run
 from allocation.services.runs.transition import Change, bookings_change
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Assign, Move, Part, Place, Plan, Shape, Snapshot, Waiting, units_of
-from billing.services import HoldWish, holds_move
+from billing.services import HoldRequest, holds_move
 from tenants.platform.errors import Refused
 
 
@@ -63,7 +63,7 @@ class Fleet:
         return " and ".join(sorted({self.gpus[place.gpu].node.name for place in places}))
 
 
-def assigns_write(
+def assignments_write(
     bookings: Mapping[str, Booking],
     assigns: Sequence[Assign],
     fleet: Fleet,
@@ -77,14 +77,14 @@ def assigns_write(
     """
     if not assigns:
         return
-    _go_on_once([bookings[each.booking] for each in assigns])
-    rows_write(bookings, assigns, fleet, decision)
-    changes = [_given(bookings[each.booking], each, fleet, decision) for each in assigns]
+    _not_resumed_twice([bookings[each.booking] for each in assigns])
+    allocations_write(bookings, assigns, fleet, decision)
+    changes = [_change_of(bookings[each.booking], each, fleet, decision) for each in assigns]
     _holds_follow(bookings, assigns, now)
     bookings_change(changes, now=now)
 
 
-def rows_write(
+def allocations_write(
     bookings: Mapping[str, Booking],
     given: Sequence[Assign | Move],
     fleet: Fleet,
@@ -117,12 +117,12 @@ def plan_facts(booking: Booking, given: Assign | Waiting, decision: Decision) ->
         "planned_ends": instant(given.ends),
         "planned_class": given.gpu_class,
     }
-    if booking.first_promise is None:
-        facts |= {"first_promise": instant(given.starts), "first_promised_at": decision.at}
+    if booking.first_planned_start is None:
+        facts |= {"first_planned_start": instant(given.starts), "first_planned_at": decision.at}
     return facts
 
 
-def _go_on_once(bookings: Sequence[Booking]) -> None:
+def _not_resumed_twice(bookings: Sequence[Booking]) -> None:
     paused = [booking for booking in bookings if booking.state == State.PAUSED]
     live = Allocation.objects.filter(booking__in=paused, state__in=Allocation.LIVE, left=False)
     if paused and live.exists():
@@ -161,7 +161,7 @@ def _mode_of(place: Place) -> Gpu.Mode:
     return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
 
 
-def _given(booking: Booking, assign: Assign, fleet: Fleet, decision: Decision) -> Change:
+def _change_of(booking: Booking, assign: Assign, fleet: Fleet, decision: Decision) -> Change:
     """What the booking says from now on, and the line of its history."""
     goes_on = booking.state == State.PAUSED
     facts = plan_facts(booking, assign, decision)
@@ -192,14 +192,14 @@ def _given(booking: Booking, assign: Assign, fleet: Fleet, decision: Decision) -
 def _holds_follow(
     bookings: Mapping[str, Booking], assigns: Sequence[Assign], now: datetime
 ) -> None:
-    wishes: dict[tuple[UUID, UUID], list[HoldWish]] = defaultdict(list)
+    requests: dict[tuple[UUID, UUID], list[HoldRequest]] = defaultdict(list)
     for assign in assigns:
         booking = bookings[assign.booking]
         if booking.starts is not None:
             # A fixed window was paid for where it lies.
             continue
         amount, window = booking.held - booking.settled, (assign.starts, assign.ends)
-        wish = HoldWish(booking.id, amount, *map(instant, window))
-        wishes[booking.tenant_id, booking.project_id].append(wish)
-    for (tenant_id, project_id), mine in wishes.items():
-        holds_move(tenant_id=tenant_id, project_id=project_id, wishes=mine, now=now)
+        wish = HoldRequest(booking.id, amount, *map(instant, window))
+        requests[booking.tenant_id, booking.project_id].append(wish)
+    for (tenant_id, project_id), mine in requests.items():
+        holds_move(tenant_id=tenant_id, project_id=project_id, requests=mine, now=now)

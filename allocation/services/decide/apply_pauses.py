@@ -9,24 +9,24 @@ from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import Q
 
-from allocation.models import Allocation, Booking, Decision, Own, Pause, PauseCause
+from allocation.models import Allocation, Booking, Decision, Pause, PauseCause, PauseRelation
 from allocation.reasons.catalogue import BY_CODE
-from allocation.rules.nodes.suspending import not_suspended
+from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
 from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.record.costs import granted_seconds
-from allocation.services.record.counters import tally
+from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
-from allocation.services.record.open_pauses import OPEN, pauses_put_off, pauses_unneeded
+from allocation.services.record.open_pauses import OPEN, pauses_to_extend, pauses_unneeded
 from allocation.services.record.places import place_data
-from allocation.services.runs.lifecycle import STARTED, nodes_bump
+from allocation.services.runs.end import STARTED, nodes_bump
 from allocation.services.runs.transition import booking_change, booking_move
 from allocation.solver import Place, Reason
 from allocation.words.reasons import sentence
 from tenants.models import Membership, Tier
 
 # A beneficiary that starts this soon anyway is left where it is.
-STARTS_ANYWAY = timedelta(seconds=5)
+STARTS_SOON = timedelta(seconds=5)
 MOVED_TOGETHER = BY_CODE["moved_together"].id
 PLANNED_FOR = (State.SCHEDULED, State.QUEUED, State.PAUSED)
 
@@ -58,7 +58,7 @@ def pause_begin(
     noticed = now.replace(microsecond=0)
     is_visible = beneficiary.tenant_id == booking.tenant_id
     rule = reasons[0].rule if reasons else "R7"
-    method, instead = _way(booking, rows)
+    method, instead = _method_of(booking, rows)
     pause = Pause.objects.create(
         id=uuid4(),
         tenant_id=booking.tenant_id,
@@ -66,7 +66,7 @@ def pause_begin(
         number=booking.pauses.count() + 1,
         cause=PauseCause.objects.create(beneficiary=beneficiary),
         beneficiary_label=beneficiary.label if is_visible else "",
-        own="" if rule == MOVED_TOGETHER else own_of(booking, beneficiary),
+        own="" if rule == MOVED_TOGETHER else relation_of(booking, beneficiary),
         may_wait=beneficiary.starts is None,
         decision=decision,
         policy_version=decision.policy.number,
@@ -81,34 +81,34 @@ def pause_begin(
         ends_before=upper,
     )
     if pause.own:
-        tally("own_pauses")
-    _tell(booking, pause, instead, now)
+        counter_add("own_pauses")
+    _notice_write(booking, pause, instead, now)
     return pause
 
 
-def own_of(booking: Booking, claim: Booking) -> str:
+def relation_of(booking: Booking, claim: Booking) -> str:
     """How the claim's people are related to those of the booking; empty for strangers.
 
     Somebody who acts for both organisations could pause himself across them.
     """
     if claim.owner_id == booking.owner_id:
-        return Own.OWNER
+        return PauseRelation.OWNER
     if claim.project_id == booking.project_id:
-        return Own.PROJECT
+        return PauseRelation.PROJECT
     if claim.tenant_id == booking.tenant_id:
-        return Own.TENANT
+        return PauseRelation.TENANT
     acts_for_both = Q(tenant=booking.tenant_id, user=claim.owner_id) | Q(
         tenant=claim.tenant_id, user=booking.owner_id
     )
-    return Own.MEMBER if Membership.objects.filter(acts_for_both).exists() else ""
+    return PauseRelation.MEMBER if Membership.objects.filter(acts_for_both).exists() else ""
 
 
-def _way(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, str]:
+def _method_of(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, str]:
     """How it is paused, and the sentence why that is not as its tier says, else nothing."""
     asked = booking.tier.pause_method
     if asked != Tier.PauseMethod.SUSPEND:
         return asked, ""
-    why = not_suspended(
+    why = why_not_suspendable(
         devices=len(rows),
         is_divided=any(row.profile is not None or row.share is not None for row in rows),
         drivers=[row.gpu.node.driver for row in rows],
@@ -118,7 +118,7 @@ def _way(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, str]:
     return Tier.PauseMethod.STOP, f" It is stopped, not suspended: {why}."
 
 
-def _tell(booking: Booking, pause: Pause, instead: str, now: datetime) -> None:
+def _notice_write(booking: Booking, pause: Pause, instead: str, now: datetime) -> None:
     event = Event(
         "pause_noticed",
         f"{_because(pause)} ({pause.rule}). {pause.sentence}{instead}",
@@ -181,9 +181,9 @@ def pauses_due(now: datetime) -> int:
 
     For the one cycle that leads: nobody else moves what is planned.
     """
-    asked = sum(_more_time(pause, now) for pause in pauses_put_off().order_by("id"))
+    asked = sum(_more_time_answer(pause, now) for pause in pauses_to_extend().order_by("id"))
     causes = PauseCause.objects.filter(
-        handed_at=None, beneficiary__state__in=PLANNED_FOR, pause__emptied_at__isnull=False
+        handed_over_at=None, beneficiary__state__in=PLANNED_FOR, pause__emptied_at__isnull=False
     )
     return asked + sum(_hand_over(cause, now) for cause in causes.order_by("id"))
 
@@ -199,16 +199,18 @@ def _hand_over(cause: PauseCause, now: datetime) -> bool:
         return False
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=cause.beneficiary_id)
-        PauseCause.objects.filter(beneficiary=booking, handed_at=None).update(handed_at=now)
+        PauseCause.objects.filter(beneficiary=booking, handed_over_at=None).update(
+            handed_over_at=now
+        )
         starts = booking.planned_starts
-        is_early = starts is not None and starts > now + STARTS_ANYWAY and booking.starts is None
+        is_early = starts is not None and starts > now + STARTS_SOON and booking.starts is None
         has_place = booking.allocations.filter(state=Allocation.State.PLANNED).exists()
         if is_early and has_place:
-            _plan_again(booking, timedelta(0), "The room for it is empty early.", now)
+            _requeue(booking, timedelta(0), "The room for it is empty early.", now)
     return True
 
 
-def _more_time(pause: Pause, now: datetime) -> bool:
+def _more_time_answer(pause: Pause, now: datetime) -> bool:
     """Puts the pause off if the beneficiary can start as much later, or says why not."""
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=pause.booking_id)
@@ -217,7 +219,7 @@ def _more_time(pause: Pause, now: datetime) -> bool:
             return False
         step = timedelta(seconds=booking.tier.more_time_seconds)
         until = min(pause.deadline + step, pause.ends_before)
-        refusal = _put_off(pause, booking, until, now)
+        refusal = _deadline_extend(pause, booking, until, now)
         pause.more_asked_at = None
         if refusal is None:
             pause.deadline, pause.more_times_used = until, pause.more_times_used + 1
@@ -231,7 +233,7 @@ def _more_time(pause: Pause, now: datetime) -> bool:
     return True
 
 
-def _put_off(pause: Pause, booking: Booking, until: datetime, now: datetime) -> str | None:
+def _deadline_extend(pause: Pause, booking: Booking, until: datetime, now: datetime) -> str | None:
     """Moves both sides in the calendar; the refusal's sentence when one of them can't move."""
     if pause.deadline <= now or until <= pause.deadline:
         return "There is no more time to have: the pause is due."
@@ -245,7 +247,7 @@ def _put_off(pause: Pause, booking: Booking, until: datetime, now: datetime) -> 
         with transaction.atomic():
             if beneficiary.state in PLANNED_FOR:
                 because = "What makes room for it got more time to save."
-                _plan_again(beneficiary, until - pause.deadline, because, now)
+                _requeue(beneficiary, until - pause.deadline, because, now)
             booking.allocations.filter(state__in=STARTED).update(
                 period=DateTimeTZRange(rows[0].period.lower, until)
             )
@@ -264,7 +266,7 @@ def _may_wait(beneficiary: Booking, step: timedelta) -> bool:
     return beneficiary.starts is None and not is_late
 
 
-def _plan_again(booking: Booking, later: timedelta, because: str, now: datetime) -> None:
+def _requeue(booking: Booking, later: timedelta, because: str, now: datetime) -> None:
     """Takes the planned place back into a promise, `later` than it was; the next plan decides."""
     rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
     facts: dict[str, Any] = {}

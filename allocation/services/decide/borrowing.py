@@ -16,37 +16,39 @@ from allocation.solver import UNITS_PER_GPU, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class BorrowingMark:
     """New values of one booking; see `Booking`."""
 
     booking: UUID
     borrowed_units: int
     at_risk_from: datetime | None
-    claims_from: datetime | None
+    reclaims_from: datetime | None
 
 
-def marks_of(plan: Plan) -> tuple[Mark, ...]:
+def borrowing_marks(plan: Plan) -> tuple[BorrowingMark, ...]:
     """What differs from what is stored, in the order of ids."""
     borrows = {UUID(borrow.booking): borrow for borrow in plan.borrows}
     claims = {UUID(claim.booking): claim for claim in plan.claims}
-    marked = Q(borrowed_units__gt=0) | Q(at_risk_from__isnull=False) | Q(claims_from__isnull=False)
+    marked = (
+        Q(borrowed_units__gt=0) | Q(at_risk_from__isnull=False) | Q(reclaims_from__isnull=False)
+    )
     rows = Booking.objects.filter(marked | Q(id__in=[*borrows, *claims]), state__in=OPEN)
     found = []
     for row in rows.order_by("id"):
         borrow, claim = borrows.get(row.id), claims.get(row.id)
         risk = borrow.at_risk_from if borrow else None
-        mark = Mark(
+        mark = BorrowingMark(
             row.id,
             borrow.borrowed if borrow else 0,
             None if risk is None else instant(risk),
             instant(claim.starts) if claim else None,
         )
-        if mark != Mark(row.id, row.borrowed_units, row.at_risk_from, row.claims_from):
+        if mark != BorrowingMark(row.id, row.borrowed_units, row.at_risk_from, row.reclaims_from):
             found.append(mark)
     return tuple(found)
 
 
-def marks_write(marks: Iterable[Mark], now: datetime) -> None:
+def borrowing_marks_write(marks: Iterable[BorrowingMark], now: datetime) -> None:
     """Writes them; whose borrowed GPUs are at risk from now on, or at another time, is told."""
     for mark in marks:
         booking = Booking.objects.select_for_update().get(id=mark.booking)
@@ -66,5 +68,5 @@ def marks_write(marks: Iterable[Mark], now: datetime) -> None:
             now=now,
             borrowed_units=mark.borrowed_units,
             at_risk_from=mark.at_risk_from,
-            claims_from=mark.claims_from,
+            reclaims_from=mark.reclaims_from,
         )

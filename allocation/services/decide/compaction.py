@@ -12,13 +12,13 @@ from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask.line.text import duration_text
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import policy_of
-from allocation.services.snapshot.compaction_orders import document_of
+from allocation.services.snapshot.compaction_orders import order_document
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Place, solve
 from allocation.solver.cycle.compaction import Proposal, propose
 from tenants.audit import audit_record, platform_record
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 
 
@@ -53,7 +53,7 @@ def compaction_proposals(now: datetime) -> tuple[Compaction, ...]:
 
     Inside `operator_tx`: they name bookings of every tenant.
     """
-    return _said(_found(now))
+    return _compactions(_proposals(now))
 
 
 def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOrder:
@@ -64,7 +64,7 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
     Raises:
         Refused: `order_stale`.
     """
-    proposal = next((each for each in _found(now) if _key(each) == key), None)
+    proposal = next((each for each in _proposals(now) if _key(each) == key), None)
     if proposal is None:
         rule = BY_CODE["order_stale"]
         raise Refused(
@@ -78,7 +78,7 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
         beneficiary_id=UUID(proposal.beneficiary),
         decided_at=None,
         defaults={
-            "document": document_of(proposal),
+            "document": order_document(proposal),
             "created": now,
             "created_by": operator,
         },
@@ -103,17 +103,17 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
             now=now,
             detail={"label": booking.label, "order": str(order.id)},
         )
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return order
 
 
 def _key(proposal: Proposal) -> str:
     """The same for the same moves, whatever the clock has made of their cost."""
-    said = json.dumps([proposal.beneficiary, document_of(proposal)], sort_keys=True)
+    said = json.dumps([proposal.beneficiary, order_document(proposal)], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
-def _found(now: datetime) -> tuple[Proposal, ...]:
+def _proposals(now: datetime) -> tuple[Proposal, ...]:
     snapshot = snapshot_read(now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     with gc_paused():
@@ -121,7 +121,7 @@ def _found(now: datetime) -> tuple[Proposal, ...]:
     return propose(snapshot, plan, policy)
 
 
-def _said(found: Sequence[Proposal]) -> tuple[Compaction, ...]:
+def _compactions(found: Sequence[Proposal]) -> tuple[Compaction, ...]:
     wanted = {each.beneficiary for each in found}
     wanted |= {move.booking for each in found for move in each.moves}
     rows = Booking.objects.filter(id__in=wanted).select_related("tenant", "tier")

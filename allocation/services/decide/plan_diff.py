@@ -5,11 +5,11 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import Booking
-from allocation.rules.ask import SHORTEST_SECONDS
+from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import State
-from allocation.services.decide.borrowing import Mark, marks_of
+from allocation.services.decide.borrowing import BorrowingMark, borrowing_marks
 from allocation.services.record.places import place_data
-from allocation.services.runs.replace import is_rest, time_left
+from allocation.services.runs.lost_runs import has_earlier_run, time_remaining
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Assign, Plan, Reason, Refuse, Waiting
 
@@ -19,7 +19,7 @@ class Changes:
     """What of a plan is new to the database, and worth a stored decision."""
 
     plan: Plan
-    marks: tuple[Mark, ...]
+    marks: tuple[BorrowingMark, ...]
 
     def __bool__(self) -> bool:
         plan = self.plan
@@ -39,7 +39,7 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
     # Who is told to go, now or before, is promised a place to go on; it gets one when it is out.
     leaving = {pause.booking for pause in plan.pauses}
     leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
-    kept = leaving | {key for key, booking in known.items() if _waits_on(booking, now)}
+    kept = leaving | {key for key, booking in known.items() if _keeps_waiting(booking, now)}
     promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
     waits = (*plan.waits, *promised)
     news = replace(
@@ -49,7 +49,7 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         refusals=tuple(each for each in plan.refusals if each.booking not in kept),
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
     )
-    return Changes(news, marks_of(plan))
+    return Changes(news, borrowing_marks(plan))
 
 
 def _promised(assign: Assign) -> Waiting:
@@ -58,12 +58,12 @@ def _promised(assign: Assign) -> Waiting:
     )
 
 
-def _waits_on(booking: Booking, now: datetime) -> bool:
+def _keeps_waiting(booking: Booking, now: datetime) -> bool:
     """Not to be had now is no end: begun anew with time left, or the rest of a fixed window that is
     paused, which the clock ends."""
     if booking.state == State.PAUSED:
         return booking.starts is not None
-    return is_rest(booking) and time_left(booking, now)[0] >= SHORTEST_SECONDS
+    return has_earlier_run(booking) and time_remaining(booking, now)[0] >= MIN_DURATION_SECONDS
 
 
 def reason_data(reason: Reason) -> dict[str, object]:

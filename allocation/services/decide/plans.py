@@ -16,22 +16,22 @@ from allocation.services.decide.apply_assignments import (
     Fleet,
     PlanOvertaken,
     PlanStale,
-    assigns_write,
+    allocations_write,
+    assignments_write,
     plan_facts,
-    rows_write,
 )
 from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
-from allocation.services.decide.borrowing import marks_write
+from allocation.services.decide.borrowing import borrowing_marks_write
 from allocation.services.decide.plan_diff import Changes, reason_data
-from allocation.services.decide.rebind import move_tell, row_leave
-from allocation.services.decide.stale_parts import parts_gone
+from allocation.services.decide.rebind import move_record, moved_rows_supersede
+from allocation.services.decide.stale_parts import parts_stale
 from allocation.services.publish.live import decided_hint
-from allocation.services.record.costs import booking_cost, earlier_settle
+from allocation.services.record.costs import booking_cost, waiting_settle
 from allocation.services.record.history import Event
-from allocation.services.record.open_pauses import pause_over
+from allocation.services.record.open_pauses import pause_end
 from allocation.services.record.places import place_data
-from allocation.services.runs.lifecycle import nodes_bump
-from allocation.services.runs.run_end import run_none_left
+from allocation.services.runs.end import nodes_bump
+from allocation.services.runs.pause_settle import paused_booking_end
 from allocation.services.runs.transition import booking_change, booking_move
 from allocation.services.snapshot.compaction_orders import order_answer
 from allocation.services.snapshot.snapshot import instant
@@ -39,10 +39,10 @@ from allocation.solver import (
     CONFLICT,
     ROOM_FREED,
     Assign,
-    Carried,
     Extend,
     Group,
     Move,
+    OrderAnswer,
     Part,
     Parts,
     Plan,
@@ -55,14 +55,14 @@ from allocation.solver import (
 )
 from allocation.words.reasons import sentence
 from billing.rules import money_text
-from billing.services import HoldWish, hold_place
+from billing.services import HoldRequest, hold_place
 from tenants.platform.errors import Refused
 from tenants.platform.log_ids import log_id
 
 logger = logging.getLogger(__name__)
 
 # Halves that are tried where the database refuses; the bookings are locked meanwhile.
-MOST_TRIES = 64
+MAX_ATTEMPTS = 64
 Failure = PlanStale | IntegrityError
 
 
@@ -89,7 +89,7 @@ def plan_apply(
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
             raise PlanOvertaken("another cycle leads now")
         bookings = _bookings_locked(changes)
-        gone = parts_gone(changes, bookings, now)
+        gone = parts_stale(changes, bookings, now)
         parts = Parts(changes.plan, snapshot)
         withheld = parts.withheld(gone if is_last else gone | _too_early(changes.plan, snapshot))
         if parts.all and len(withheld) == len(parts.all):
@@ -123,7 +123,7 @@ def _marks(changes: Changes, withheld: Mapping[Part, str], now: datetime) -> Non
     asked = [mark for mark in changes.marks if str(mark.booking) not in names]
     ids = [mark.booking for mark in asked]
     is_open = set(Booking.objects.filter(id__in=ids, state__in=OPEN).values_list("id", flat=True))
-    marks_write((mark for mark in asked if mark.booking in is_open), now)
+    borrowing_marks_write((mark for mark in asked if mark.booking in is_open), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class _Writing:
         """
         if self._attempt(groups, withheld, bookings) is None:
             return {}
-        failed, error = self._tried(groups)
+        failed, error = self._refused_groups(groups)
         refused = dict.fromkeys((part for group in failed for part in group), CONFLICT)
         if error is None:
             rest = [group for group in groups if group not in failed]
@@ -159,10 +159,10 @@ class _Writing:
             raise error
         return refused
 
-    def _tried(self, groups: Sequence[Group]) -> tuple[list[Group], Failure | None]:
+    def _refused_groups(self, groups: Sequence[Group]) -> tuple[list[Group], Failure | None]:
         with transaction.atomic():
             found: tuple[list[Group], Failure | None]
-            found = in_halves(groups, self._trial, MOST_TRIES)
+            found = in_halves(groups, self._trial, MAX_ATTEMPTS)
             transaction.set_rollback(True)
         return found
 
@@ -207,7 +207,7 @@ def plan_write(
     for withdrawn in plan.withdrawn:
         _withdraw(bookings[withdrawn], now)
     _move_all(plan.moves, bookings, fleet, decision, now)
-    assigns_write(bookings, plan.assigns, fleet, decision, now)
+    assignments_write(bookings, plan.assigns, fleet, decision, now)
     for wait in plan.waits:
         _wait(bookings[wait.booking], wait, decision, now)
     for refuse in plan.refusals:
@@ -217,7 +217,7 @@ def plan_write(
     _orders_answer(plan.orders, decision, now)
 
 
-def _orders_answer(orders: Sequence[Carried], decision: Decision, now: datetime) -> None:
+def _orders_answer(orders: Sequence[OrderAnswer], decision: Decision, now: datetime) -> None:
     if not all(order_answer(each, decision, now) for each in orders):
         raise PlanStale("an order has its answer already")
 
@@ -236,11 +236,11 @@ def _move_all(
 ) -> None:
     """All that move leave before any of them comes in: they may change places."""
     for move in moves:
-        if not row_leave(bookings[move.booking], move):
+        if not moved_rows_supersede(bookings[move.booking], move):
             raise PlanStale("a booking to be moved has other places by now")
-    rows_write(bookings, moves, fleet, decision)
+    allocations_write(bookings, moves, fleet, decision)
     for move in moves:
-        move_tell(bookings[move.booking], move, fleet.gpus, decision, now)
+        move_record(bookings[move.booking], move, fleet.gpus, decision, now)
 
 
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
@@ -265,8 +265,8 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
     if is_new:
         booking_move(booking, State.QUEUED, event=event, now=now, **facts)
     else:
-        is_news = moved and (has_start or had_start)
-        booking_change(booking, event=event if is_news else None, now=now, **facts)
+        is_change = moved and (has_start or had_start)
+        booking_change(booking, event=event if is_change else None, now=now, **facts)
 
 
 def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
@@ -274,10 +274,10 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
     if booking.state == State.PAUSED:
         booking_change(booking, now=now, decision=decision, reasons=reasons)
         because = sentence(refuse.reasons[0]) if refuse.reasons else "There is no place to go on."
-        run_none_left(booking, "not_resumed", because, now)
+        paused_booking_end(booking, "not_resumed", because, now)
         return
-    charged = earlier_settle(booking, now)
-    pause_over(booking, now)
+    charged = waiting_settle(booking, now)
+    pause_end(booking, now)
     to = _refused_as(booking)
     because = sentence(refuse.reasons[0]) if refuse.reasons else "It can't be placed."
     freed = money_text(booking.held - charged, booking.currency)
@@ -327,7 +327,7 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
         raise PlanStale("an extension was withdrawn")
     until, ends = instant(extend.until), booking.planned_ends
     extra = booking_cost(booking, int((until - ends).total_seconds()))
-    more = HoldWish(booking.id, extra, ends, until)
+    more = HoldRequest(booking.id, extra, ends, until)
     refusal = sentence(extend.reasons[0]) if extend.reasons else _hold_more(booking, more, now)
     facts: dict[str, object] = {}
     if refusal is None:
@@ -345,7 +345,7 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
     booking_change(booking, event=event, now=now, extension_until=None, **facts)
 
 
-def _hold_more(booking: Booking, more: HoldWish, now: datetime) -> str | None:
+def _hold_more(booking: Booking, more: HoldRequest, now: datetime) -> str | None:
     """Holds the price of the added time; the sentence of the refusal when it is not there."""
     try:
         with transaction.atomic():

@@ -17,7 +17,7 @@ from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Move, Place
 
 
-def row_leave(booking: Booking, move: Move) -> bool:
+def moved_rows_supersede(booking: Booking, move: Move) -> bool:
     """Takes the locked booking's rows off the calendar; False: they are not what was planned."""
     rows = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
     window = (instant(move.starts), instant(move.ends))
@@ -32,7 +32,7 @@ def row_leave(booking: Booking, move: Move) -> bool:
     return True
 
 
-def move_tell(
+def move_record(
     booking: Booking, move: Move, gpus: Mapping[str, Gpu], decision: Decision, now: datetime
 ) -> None:
     """Writes into the booking, and into its history, where it lies now."""

@@ -13,7 +13,7 @@ from django.core.cache import cache
 from django.db import DatabaseError, connection
 
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.nodes.clock import SHOWN
+from allocation.services.nodes.clock import JUMP_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _FAILED = "watch:cycles-failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class SelfCheck:
     """What was seen last; None where nobody has looked yet. Ages are whole seconds."""
 
     invariant_violations: int | None = None
@@ -36,7 +36,7 @@ class Watch:
     decisions_behind: int | None = None
 
 
-def invariants_watch(now: datetime) -> int:
+def invariants_run(now: datetime) -> int:
     """Asks the whole database whether every promise holds; returns how many are broken."""
     found = invariants_check()
     for violation in found:
@@ -47,7 +47,7 @@ def invariants_watch(now: datetime) -> int:
     return len(found)
 
 
-def cycle_failed(error: Exception, snapshot_sha256: str) -> None:
+def cycle_failure_note(error: Exception, snapshot_sha256: str) -> None:
     """The solver gave up on a snapshot: what was decided before stays, and is said to have."""
     logger.error(
         "The solver failed on snapshot %s; what was decided stays", snapshot_sha256, exc_info=error
@@ -59,7 +59,7 @@ def cycle_failed(error: Exception, snapshot_sha256: str) -> None:
         logger.warning("A failed cycle was not counted: %s", lost)
 
 
-def watch_read(now: datetime) -> dict[str, int | None]:
+def self_check_read(now: datetime) -> dict[str, int | None]:
     """The figures by name; those of the cache or the database are None while it does not answer."""
     return _cached(now) | _decisions(now)
 
@@ -80,10 +80,10 @@ def _decisions(now: datetime) -> dict[str, int | None]:
 def _cached(now: datetime) -> dict[str, int | None]:
     try:
         checked, failed = cache.get(_CHECKED), cache.get(_FAILED, 0)
-        jump = cache.get(SHOWN, 0)
+        jump = cache.get(JUMP_KEY, 0)
     except redis.RedisError:
-        return asdict(Watch())
+        return asdict(SelfCheck())
     if checked is None:
-        return asdict(Watch(failed_cycles=failed, clock_jump_seconds=jump))
+        return asdict(SelfCheck(failed_cycles=failed, clock_jump_seconds=jump))
     age = max(0, int(now.timestamp() - checked["at"]))
-    return asdict(Watch(checked["violations"], age, failed, jump))
+    return asdict(SelfCheck(checked["violations"], age, failed, jump))

@@ -11,13 +11,13 @@ from allocation.services.snapshot.quota_rows import tiers_read
 from allocation.services.snapshot.snapshot import models_read, snapshot_take
 from allocation.solver import UNITS_PER_GPU, Gpu, Limit, Model, Policy, Snapshot, Tier
 from allocation.solver.simulation.metrics import Rates
-from allocation.solver.simulation.workload import Demand
-from billing.queries import prices_now
+from allocation.solver.simulation.workload import Workload
+from billing.queries import current_prices
 from billing.rules import LEDGER_STEP
 
 # A made-up site begins at the same second each time: 5 January 2026, a Monday.
-BEGINS = 1_767_571_200
-TIERS = (
+SYNTHETIC_START = 1_767_571_200
+DEFAULT_TIERS = (
     Tier("standard", pausable=False, counts=True, priority=50),
     Tier("flex", pausable=True, counts=True, priority=30, grace=600, protected=1_800, pauses=3),
     Tier("spot", pausable=True, counts=False, priority=10, grace=60),
@@ -36,13 +36,13 @@ def spec_read(text: str) -> dict[str, int]:
     return found
 
 
-def demand_read(text: str, days: int) -> Demand:
+def demand_read(text: str, days: int) -> Workload:
     """`load=110,tenants=4` as a demand over so many days. ValueError: an unknown name."""
     entries = spec_read(text) if text else {}
-    known = {field.name for field in fields(Demand)} - {"days"}
+    known = {field.name for field in fields(Workload)} - {"days"}
     if entries.keys() - known:
         raise ValueError(f"A demand has {', '.join(sorted(known))}: {text}")
-    demand = Demand(days=days, **entries)
+    demand = Workload(days=days, **entries)
     if demand.tenants < 1:
         raise ValueError("A demand has at least one tenant.")
     return demand
@@ -53,7 +53,7 @@ def site_live(now: datetime) -> Snapshot:
     return snapshot_take(now)
 
 
-def site_made_up(fleet: dict[str, int], tenants: int) -> Snapshot:
+def site_synthetic(fleet: dict[str, int], tenants: int) -> Snapshot:
     """So many GPUs of each class on nodes of eight, and nobody there.
 
     Models and tiers are the portal's own, where it has them; a class that it does not know has no
@@ -64,7 +64,7 @@ def site_made_up(fleet: dict[str, int], tenants: int) -> Snapshot:
     used = {name: models.get(of_class.get(name, "")) for name in fleet}
     known = {name: model or Model(name, 8, 7, "online", ()) for name, model in used.items()}
     return Snapshot(
-        now=BEGINS,
+        now=SYNTHETIC_START,
         models=tuple(known.values()),
         gpus=tuple(
             gpu for name, count in sorted(fleet.items()) for gpu in _gpus(known[name], name, count)
@@ -77,11 +77,11 @@ def site_made_up(fleet: dict[str, int], tenants: int) -> Snapshot:
             for name, count in sorted(fleet.items())
             for tenant in range(tenants)
         ),
-        tiers=tiers_read() or TIERS,
+        tiers=tiers_read() or DEFAULT_TIERS,
     )
 
 
-def limits_shared(site: Snapshot, tenants: set[str]) -> Snapshot:
+def limits_equal(site: Snapshot, tenants: set[str]) -> Snapshot:
     """The same site with its GPUs guaranteed in equal parts to these, who may borrow."""
     counts = Counter(gpu.gpu_class for gpu in site.gpus)
     return replace(
@@ -94,7 +94,7 @@ def limits_shared(site: Snapshot, tenants: set[str]) -> Snapshot:
     )
 
 
-def policy_numbered(number: int | None) -> Policy:
+def policy_by_number(number: int | None) -> Policy:
     """That version of the policy; without a number the live one, else the first defaults.
 
     Raises:
@@ -108,7 +108,7 @@ def policy_numbered(number: int | None) -> Policy:
 
 def rates_now(now: datetime) -> Rates:
     """Prices in force per GPU-hour, in steps of the ledger."""
-    prices = prices_now(now).items()
+    prices = current_prices(now).items()
     return {key: int(price.per_gpu_hour / LEDGER_STEP) for key, price in prices}
 
 

@@ -13,7 +13,9 @@ from allocation.solver import CHANGED, LEFT, NEEDED, Assign, Part, Plan, Refuse,
 _WAITS = (*WAITING, State.PAUSING, State.PAUSED)
 
 
-def parts_gone(changes: Changes, bookings: Mapping[str, Booking], now: datetime) -> dict[Part, str]:
+def parts_stale(
+    changes: Changes, bookings: Mapping[str, Booking], now: datetime
+) -> dict[Part, str]:
     """What can't be written, and why, by the locked rows; what needs it is not among it."""
     plan = changes.plan
     states = {name: State(row.state) for name, row in bookings.items()}

@@ -12,28 +12,35 @@ from django.db.models import F
 from allocation import wire
 from allocation.models import Allocation, Booking, Node
 from allocation.rules.nodes.clocks import clock_is_wrong
-from allocation.rules.nodes.fencing import Known, has_gone_on, is_ahead, is_news, is_proof, is_stale
+from allocation.rules.nodes.fencing import (
+    PortalState,
+    follows_newer,
+    is_ahead,
+    is_change,
+    is_proof,
+    is_stale,
+)
 from allocation.rules.nodes.leases import TTL_SECONDS, lease_seconds
 from allocation.services.nodes.examinations import examination_apply
-from allocation.services.nodes.fleet import key_confirm, node_key, reads
+from allocation.services.nodes.fleet import agent_supports, key_confirm, node_key
 from allocation.services.nodes.gpu_modes import modes_apply
-from allocation.services.nodes.health import errors_apply, gone_apply, troubles_apply
+from allocation.services.nodes.health import errors_apply, missing_gpus_apply, unbooked_use_apply
 from allocation.services.nodes.inventories import inventory_apply
 from allocation.services.nodes.leases import OUTAGE_UNTIL, lease_note, leases_grant
-from allocation.services.nodes.restore_fence import ahead_tell, epoch_now
+from allocation.services.nodes.restore_fence import epoch_now, restore_notify
 from allocation.services.nodes.telemetry import samples_store
-from allocation.services.nodes.unbooked_use import deeds_apply
-from allocation.services.runs.healing import Because, run_break
-from allocation.services.runs.lifecycle import (
+from allocation.services.nodes.unbooked_use import enforcement_apply
+from allocation.services.runs.end import (
     STARTED,
     allocation_empty,
     allocation_failed,
     allocation_saved,
     allocation_suspended,
 )
-from allocation.services.runs.replace import lease_ran_out, run_conflict
-from allocation.services.runs.starts import allocations_ready
-from tenants.outbox import nudge
+from allocation.services.runs.interrupt import Interruption, run_interrupt
+from allocation.services.runs.lost_runs import lease_expired, run_disputed
+from allocation.services.runs.start import allocations_ready
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +98,7 @@ def _refused(node: Node, error: Exception) -> str:
 def _dropped(node: Node, stale: _Stale) -> str:
     news = {} if stale.ahead is None else {"ahead_epoch": stale.ahead}
     if news and node.ahead_epoch is None:
-        ahead_tell(node.name)
+        restore_notify(node.name)
     Node.objects.filter(id=node.id).update(stale_dropped=F("stale_dropped") + 1, **news)
     return "stale"
 
@@ -121,7 +128,7 @@ def _message(node: Node, message: wire.FromAgent, now: datetime, waited: timedel
 def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
     """Takes a message that is newer than any of its kind before. Agents that are too old to number
     them are believed without."""
-    if seq == 0 and not reads(node, wire.LEASES_SINCE):
+    if seq == 0 and not agent_supports(node, wire.LEASES_SINCE):
         Node.objects.filter(id=node.id).update(last_seen=now)
         return
     newer = Node.objects.filter(id=node.id, **{f"{field}__lt": seq})
@@ -129,7 +136,7 @@ def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
         raise _Stale
 
 
-def clock_read(node: Node, heartbeat: wire.Heartbeat, arrived: datetime) -> tuple[int, bool]:
+def clock_skew_read(node: Node, heartbeat: wire.Heartbeat, arrived: datetime) -> tuple[int, bool]:
     """By how many seconds the node's clock is ahead, as a column holds it, and whether that is
     wrong. `arrived` is when the heartbeat was sent by our clock: we may read it much later."""
     skew = heartbeat.sent_at - int(arrived.timestamp())
@@ -137,16 +144,16 @@ def clock_read(node: Node, heartbeat: wire.Heartbeat, arrived: datetime) -> tupl
     return max(-_MOST_SKEW, min(skew, _MOST_SKEW)), wrong
 
 
-def clock_tell(node_name: str, skew: int, *, wrong: bool) -> None:
+def clock_notify(node_name: str, skew: int, *, wrong: bool) -> None:
     """Says that a clock has become wrong or right: whoever decides places nothing on a node whose
     clock is wrong."""
     logger.warning("The clock of %s is %s: %d s", node_name, "wrong" if wrong else "right", skew)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
 
 
 def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: timedelta) -> int:
-    skew, wrong = clock_read(node, heartbeat, now - waited)
-    gone_on = has_gone_on(heartbeat, epoch_now(), node.generation)
+    skew, wrong = clock_skew_read(node, heartbeat, now - waited)
+    gone_on = follows_newer(heartbeat, epoch_now(), node.generation)
     taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
         heartbeat_seq=heartbeat.seq,
         heartbeat_at=now - waited,
@@ -158,9 +165,9 @@ def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: tim
     if not taken:
         raise _Stale
     if gone_on and node.ahead_epoch is None:
-        ahead_tell(node.name)
+        restore_notify(node.name)
     if wrong != node.clock_wrong:
-        clock_tell(node.name, skew, wrong=wrong)
+        clock_notify(node.name, skew, wrong=wrong)
     # Locked by the update.
     noted = Node.objects.annotate(outage_until=OUTAGE_UNTIL).get(id=node.id)
     seconds = lease_seconds(noted.outage_until, now)
@@ -171,29 +178,29 @@ def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: tim
 
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """All of it or nothing, the number included: a reader that is killed reads it again."""
-    known = Known(epoch_now(), node.generation, node.report_seq)
+    known = PortalState(epoch_now(), node.generation, node.report_seq)
     if is_stale(report, known):
         raise _Stale(ahead=report.epoch if is_ahead(report, known) else None)
-    hurt = errors_apply(node, report, now)
-    own = _own_allocations(node, report, gone_apply(node, report, now))
-    if own or hurt:
+    broken = errors_apply(node, report, now)
+    own = _own_allocations(node, report, missing_gpus_apply(node, report, now))
+    if own or broken:
         # Bookings before nodes, and always in one order: so does everyone who locks both.
-        bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *hurt]).values("id")
+        bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *broken]).values("id")
         locked = Booking.objects.select_for_update().filter(id__in=bookings).order_by("id")
         list(locked.values_list("id"))
-        _broken_runs(hurt, now)
-    troubles_apply(node, report, now)
+        _broken_runs(broken, now)
+    unbooked_use_apply(node, report, now)
     ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
     if ready:
         allocations_ready(ready, now)
-    deeds_apply(node, report, now)
+    enforcement_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
             unproven = item.state == "empty" and not is_proof(report, known)
             said = dataclasses.replace(item, state="ending") if unproven else item
             _allocation(own[item.id], said, now)
     modes_changed = modes_apply(node, report, now)
-    ran_out = any(item.error == wire.LEASE_RAN_OUT for item in report.allocations)
+    ran_out = any(item.error == wire.LEASE_EXPIRED for item in report.allocations)
     hears = report.observed_generation == node.generation and not ran_out
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
         report_seq=report.seq,
@@ -205,18 +212,20 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     if not taken:
         raise _Stale
     trusted_again = node.ahead_epoch is not None or (node.cut_off and hears)
-    if own or hurt or modes_changed or trusted_again:
+    if own or broken or modes_changed or trusted_again:
         # A node that says the same again, as each does once a minute, asks for no decision.
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
 
 
-def _broken_runs(hurt: Mapping[UUID, str], now: datetime) -> None:
+def _broken_runs(broken: Mapping[UUID, str], now: datetime) -> None:
     """Errors that broke single runs: those bookings start again, the hardware serves on."""
-    rows = Allocation.objects.filter(id__in=hurt).select_related("gpu__node").order_by("booking_id")
+    rows = (
+        Allocation.objects.filter(id__in=broken).select_related("gpu__node").order_by("booking_id")
+    )
     for row in rows:
         where = f"GPU {row.gpu.index} of {row.gpu.node.name}"
-        because = Because("R62", f"{where} had an error. {hurt[row.id]}.")
-        run_break(row.booking_id, because, now, row.gpu.node_id)
+        because = Interruption("R62", f"{where} had an error. {broken[row.id]}.")
+        run_interrupt(row.booking_id, because, now, row.gpu.node_id)
 
 
 def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict[str, UUID]:
@@ -233,7 +242,7 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
     return {
         row.id.hex: row.id
         for row in rows.only("id", "state", "saved_at")
-        if is_news(said[row.id].state, row.state) or _is_saved_news(row, said[row.id])
+        if is_change(said[row.id].state, row.state) or _is_saved_news(row, said[row.id])
     }
 
 
@@ -257,18 +266,18 @@ def _allocation(identifier: UUID, item: wire.ReportedAllocation, now: datetime) 
     if item.state == "empty":
         if item.suspended:
             allocation_suspended(identifier)
-        run_conflict(identifier, "the device is empty", now)
+        run_disputed(identifier, "the device is empty", now)
         allocation_empty(identifier, now)
     if item.state == "failed":
         _failed(identifier, item, now)
 
 
 def _failed(identifier: UUID, item: wire.ReportedAllocation, now: datetime) -> None:
-    if item.error == wire.LEASE_RAN_OUT and _is_leased(identifier):
-        lease_ran_out(identifier, since=_moment(item.since, now), now=now)
+    if item.error == wire.LEASE_EXPIRED and _is_leased(identifier):
+        lease_expired(identifier, since=_moment(item.since, now), now=now)
         return
     error = item.error or "no reason given"
-    if not run_conflict(identifier, error[:100], now):
+    if not run_disputed(identifier, error[:100], now):
         allocation_failed(identifier, error, now)
 
 

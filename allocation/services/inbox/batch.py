@@ -13,12 +13,12 @@ from django.db import DataError, IntegrityError, connection, transaction
 
 from allocation import wire
 from allocation.models import Node, SolverState
-from allocation.rules.nodes.fencing import has_gone_on
+from allocation.rules.nodes.fencing import follows_newer
 from allocation.rules.nodes.leases import lease_seconds
-from allocation.services.inbox.apply import clock_read, clock_tell, message_apply
-from allocation.services.nodes.fleet import node_key, reads
+from allocation.services.inbox.apply import clock_notify, clock_skew_read, message_apply
+from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.leases import OUTAGE_UNTIL, lease_note, leases_grant
-from allocation.services.nodes.restore_fence import ahead_tell
+from allocation.services.nodes.restore_fence import restore_notify
 from allocation.services.nodes.telemetry import samples_store
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class _Light:
+class _LightMessage:
     """A heartbeat or readings, verified; `place` is where it stands in the batch."""
 
     place: int
@@ -83,8 +83,8 @@ def messages_apply(said: Sequence[Said], now: datetime) -> list[str]:
         waiting.setdefault(each.node, deque()).append(place)
     outcomes = [""] * len(said)
     while waiting:
-        light = _light_of(said, waiting)
-        for item, outcome in zip(light, _light_apply(said, light, now), strict=True):
+        light = _light_messages_take(said, waiting)
+        for item, outcome in zip(light, _light_messages_apply(said, light, now), strict=True):
             outcomes[item.place] = outcome
         for place in [places.popleft() for places in waiting.values() if places]:
             outcomes[place] = _one(said[place], now)
@@ -96,14 +96,16 @@ def _one(said: Said, now: datetime) -> str:
     return message_apply(node_name=said.node, envelope=said.envelope, now=now, waited=said.waited)
 
 
-def _light_of(said: Sequence[Said], waiting: dict[str, deque[int]]) -> list[_Light]:
+def _light_messages_take(
+    said: Sequence[Said], waiting: dict[str, deque[int]]
+) -> list[_LightMessage]:
     """Takes from each node's messages those that come before its first of another kind."""
     found = []
     for node in Node.objects.filter(name__in=waiting).only(*_KNOWN):
         places = waiting[node.name]
         while places and (message := _read(node, said[places[0]].envelope)) is not None:
             place = places.popleft()
-            found.append(_Light(place, node, message, said[place].waited))
+            found.append(_LightMessage(place, node, message, said[place].waited))
     return found
 
 
@@ -116,10 +118,12 @@ def _read(node: Node, envelope: wire.Envelope) -> wire.Heartbeat | wire.Telemetr
         return None
     if not isinstance(message, wire.Heartbeat | wire.Telemetry):
         return None
-    return message if message.seq or reads(node, wire.LEASES_SINCE) else None
+    return message if message.seq or agent_supports(node, wire.LEASES_SINCE) else None
 
 
-def _light_apply(said: Sequence[Said], light: Sequence[_Light], now: datetime) -> list[str]:
+def _light_messages_apply(
+    said: Sequence[Said], light: Sequence[_LightMessage], now: datetime
+) -> list[str]:
     if not light:
         return []
     try:
@@ -137,7 +141,7 @@ def _light_apply(said: Sequence[Said], light: Sequence[_Light], now: datetime) -
     return outcomes
 
 
-def _taken(light: Sequence[_Light], now: datetime) -> tuple[list[str], int]:
+def _taken(light: Sequence[_LightMessage], now: datetime) -> tuple[list[str], int]:
     """What became of each, and how long the leases are that answer them.
 
     Locked in one order, so that two readers do not wait for each other in a circle.
@@ -153,18 +157,18 @@ def _taken(light: Sequence[_Light], now: datetime) -> tuple[list[str], int]:
     outcomes, readings = [], []
     for item in light:
         node = nodes[item.node.id]
-        is_news = _note(node, item, node.epoch, now)
-        if is_news and isinstance(item.message, wire.Heartbeat):
+        is_change = _note(node, item, node.epoch, now)
+        if is_change and isinstance(item.message, wire.Heartbeat):
             lease_note(node, item.message, seconds)
-        outcomes.append("applied" if is_news else "stale")
-        if is_news and isinstance(item.message, wire.Telemetry):
+        outcomes.append("applied" if is_change else "stale")
+        if is_change and isinstance(item.message, wire.Telemetry):
             readings.append((node.id, item.message))
     _write(nodes.values())
     samples_store(readings, now)
     return outcomes, seconds
 
 
-def _note(node: Node, item: _Light, epoch: int, now: datetime) -> bool:
+def _note(node: Node, item: _LightMessage, epoch: int, now: datetime) -> bool:
     """Notes a message on its node, unless one of its kind with its number or a later was heard."""
     message = item.message
     field = "heartbeat_seq" if isinstance(message, wire.Heartbeat) else "telemetry_seq"
@@ -176,12 +180,12 @@ def _note(node: Node, item: _Light, epoch: int, now: datetime) -> bool:
     if isinstance(message, wire.Heartbeat):
         # When it arrived: a reader that was away must not take a node for one that was answered.
         arrived = now - item.waited
-        skew, wrong = clock_read(node, message, arrived)
+        skew, wrong = clock_skew_read(node, message, arrived)
         if wrong != node.clock_wrong:
-            clock_tell(node.name, skew, wrong=wrong)
-        if has_gone_on(message, epoch, node.generation):
+            clock_notify(node.name, skew, wrong=wrong)
+        if follows_newer(message, epoch, node.generation):
             if node.ahead_epoch is None:
-                ahead_tell(node.name)
+                restore_notify(node.name)
             node.ahead_epoch = message.epoch
         node.heartbeat_at, node.clock_skew_seconds, node.clock_wrong = arrived, skew, wrong
     return True

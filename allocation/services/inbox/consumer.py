@@ -15,9 +15,9 @@ from django.db import OperationalError, close_old_connections
 from allocation import wire
 from allocation.models import Node
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
-from allocation.rules.nodes.unreachable import SilenceWatch
+from allocation.rules.nodes.unreachable import AnswerWatch
+from allocation.services.inbox.account_guard import AccountGuard
 from allocation.services.inbox.batch import Said, messages_apply
-from allocation.services.inbox.link_guard import LinkGuard
 from allocation.services.inbox.report_streams import (
     GROUP,
     Entry,
@@ -27,14 +27,14 @@ from allocation.services.inbox.report_streams import (
 )
 from allocation.services.inbox.throttle import Throttle
 from allocation.services.nodes.fleet import node_flooded
-from allocation.services.nodes.leases import beats_of_leased, leases_long, leases_long_end
+from allocation.services.nodes.leases import leased_heartbeats, long_leases, long_leases_end
 from allocation.services.nodes.node_policies import node_policy
-from allocation.services.nodes.redis_accounts import agents_redis, links_ensure
-from allocation.services.nodes.unreachable import signs_read, silence_mark
+from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
+from allocation.services.nodes.unreachable import signs_read, unreachable_mark
 from allocation.services.publish.publish import republish_all
-from allocation.services.record.counters import tally
+from allocation.services.record.counters import counter_add
 from allocation.services.record.liveness import program_seen, reader_lag_seen
-from allocation.services.runs.replace import node_replace
+from allocation.services.runs.lost_runs import node_bookings_requeue
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Reader:
         self._steady = steady
         self._watch: LeaseWatch[UUID] = LeaseWatch()
         self._long: LongLeases[UUID] = LongLeases()
-        self._silence: SilenceWatch[UUID] = SilenceWatch()
+        self._silence: AnswerWatch[UUID] = AnswerWatch()
         self._watched = self._listened = steady()
         self._throttle = Throttle()
         self._stopped = threading.Event()
@@ -82,7 +82,7 @@ class Reader:
 
     def run(self) -> None:
         """Reads until stopped. A store that is down is waited for, and nothing is lost."""
-        guard = LinkGuard(self._clock, self._steady)
+        guard = AccountGuard(self._clock, self._steady)
         watching = threading.Thread(target=guard.run, args=(self._stopped,), name="link-guard")
         watching.start()
         try:
@@ -100,7 +100,7 @@ class Reader:
                 logger.warning("Reports wait: %s", error)
                 self._known.clear()
                 # What could not be read is nobody's silence.
-                self._silence = SilenceWatch()
+                self._silence = AnswerWatch()
                 close_old_connections()
                 self._stopped.wait(PAUSE_SECONDS)
 
@@ -108,16 +108,16 @@ class Reader:
         """Applies one batch; returns how many messages it was."""
         streams = self._list()
         if not streams:
-            links_ensure()
+            agent_accounts_ensure()
             self._stopped.wait(PAUSE_SECONDS)
             return 0
         self._replace_lost()
         done = 0
         if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
-            links_ensure()
+            agent_accounts_ensure()
             done = self._take(streams, TAKEN_OVER_MS)
             self._took_over = time.monotonic()
-        heard = [s for s in streams if self._throttle.may_speak(node_of(s), self._steady())]
+        heard = [s for s in streams if self._throttle.may_send(node_of(s), self._steady())]
         if not heard:
             self._stopped.wait(block_ms / 1000)
             return done
@@ -149,12 +149,12 @@ class Reader:
             return
         self._watched = now
         # Leases that were granted for a planned outage may run on through silence.
-        long = leases_long()
+        long = long_leases()
         over = self._long.over(long, now)
-        leases_long_end(over)
-        for node_id, seq in self._watch.silent(beats_of_leased(), now).items():
+        long_leases_end(over)
+        for node_id, seq in self._watch.silent(leased_heartbeats(), now).items():
             if node_id not in long or node_id in over:
-                node_replace(node_id=node_id, seq=seq, now=self._clock())
+                node_bookings_requeue(node_id=node_id, seq=seq, now=self._clock())
 
     def _mark_silent(self) -> None:
         """Once a second, of what was read: who does not answer gets nothing new."""
@@ -162,7 +162,7 @@ class Reader:
         if now - self._listened >= 1:
             self._listened = now
             self._be_seen()
-            silence_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
+            unreachable_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
 
     def _be_seen(self) -> None:
         """Says that it works, and how late it was at most since it said so last."""
@@ -179,7 +179,7 @@ class Reader:
         streams = [wire.report_stream(name) for name in nodes]
         fresh = [stream for stream in streams if stream not in self._known]
         if fresh:
-            links_ensure()
+            agent_accounts_ensure()
         without = [stream for stream in fresh if not _has_group(stream)]
         if without:
             # A stream without our group is a server that has lost its data, or a new node: either
@@ -256,7 +256,7 @@ def _said(entry: Entry, at: int) -> Said | None:
         return Said(node, envelope, waited)
     except wire.WireError as error:
         logger.warning("A message of %s can't be read: %s", node, error)
-        tally("messages_unreadable")
+        counter_add("messages_unreadable")
         return None
 
 

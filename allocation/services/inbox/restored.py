@@ -15,13 +15,13 @@ from allocation.services.nodes.redis_accounts import agents_redis
 
 logger = logging.getLogger(__name__)
 
-RUN = "runs until its node reads its next document, then it is ended there; book it again"
-CLEARED = "was being given back; its node clears it"
-NOT_ENROLLED = "the restored database does not know its node: enrol the node again"
+FATE_RUN = "runs until its node reads its next document, then it is ended there; book it again"
+FATE_CLEARED = "was being given back; its node clears it"
+FATE_NOT_ENROLLED = "the restored database does not know its node: enrol the node again"
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostBooking:
     """A booking that a node was told of and the database does not know, and its fate."""
 
     booking: str
@@ -33,7 +33,7 @@ class Lost:
     fate: str
 
 
-def accepted_after() -> list[Lost]:
+def bookings_lost() -> list[LostBooking]:
     """Bookings that nodes know by their last signed document and the restored database doesn't.
 
     Before the epoch is raised: then nodes are told anew, by what the database knows.
@@ -42,21 +42,21 @@ def accepted_after() -> list[Lost]:
         redis.RedisError: the agents' server does not answer.
     """
     known = set(Node.objects.values_list("name", flat=True))
-    found: dict[tuple[str, str, str], Lost] = {}
+    found: dict[tuple[str, str, str], LostBooking] = {}
     for desired in _documents():
         told = {a.id: a for gpu in desired.gpus for a in gpu.allocations}
         rows = Allocation.objects.filter(id__in=list(told)).values_list("id", flat=True)
         for name in told.keys() - {row.hex for row in rows}:
             each = told[name]
-            fate = CLEARED if each.state == "release" else RUN
-            found[each.tenant, each.booking, desired.node] = Lost(
+            fate = FATE_CLEARED if each.state == "release" else FATE_RUN
+            found[each.tenant, each.booking, desired.node] = LostBooking(
                 booking=each.booking,
                 tenant=each.tenant,
                 owner=each.owner,
                 node=desired.node,
                 starts=datetime.fromtimestamp(each.starts, UTC),
                 ends=datetime.fromtimestamp(each.ends, UTC),
-                fate=fate if desired.node in known else NOT_ENROLLED,
+                fate=fate if desired.node in known else FATE_NOT_ENROLLED,
             )
     return [found[key] for key in sorted(found)]
 

@@ -21,10 +21,10 @@ class Throttle:
     def said(self, node: str, count: int, size: int, steady_now: float) -> bool:
         """Counts messages and their bytes; returns whether they used up the node's share of this
         second."""
-        could = self.may_speak(node, steady_now)
+        could = self.may_send(node, steady_now)
         self._said[node] += count
         self._bytes[node] += size
-        if could and not self.may_speak(node, steady_now):
+        if could and not self.may_send(node, steady_now):
             self._full[node].add(self._second)
             return True
         return False
@@ -33,7 +33,7 @@ class Throttle:
         """Uses up the node's share of this second."""
         self.said(node, PER_SECOND, 0, steady_now)
 
-    def may_speak(self, node: str, steady_now: float) -> bool:
+    def may_send(self, node: str, steady_now: float) -> bool:
         """Whether more is read from the node in this second."""
         self._turn(steady_now)
         return self._said[node] < PER_SECOND and self._bytes[node] < BYTES_PER_SECOND

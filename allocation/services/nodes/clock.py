@@ -15,14 +15,14 @@ from redis import RedisError
 from allocation.models import MachineClock
 from tenants.audit import platform_record
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 
 logger = logging.getLogger(__name__)
 
 # Smaller steps are what keeping a clock right takes.
 JUMP = timedelta(seconds=30)
-SHOWN = "watch:clock-jump"
+JUMP_KEY = "watch:clock-jump"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,21 @@ class ClockReading:
     machine: str
 
     @property
-    def apart(self) -> timedelta:
+    def clock_offset(self) -> timedelta:
         """How far the two are apart, as a time since 1970."""
         return timedelta(seconds=self.wall.timestamp() - self.steady)
 
 
-def clock_holds(reading: ClockReading) -> bool:
+def clock_in_doubt(reading: ClockReading) -> bool:
     """Whether the clock has jumped, and nobody has said yet that it is right: then whoever asks
     must end and start nothing. It is over, too, when the clock is back where it should be."""
     with transaction.atomic():
         row, _ = MachineClock.objects.select_for_update().get_or_create(
-            machine=reading.machine, defaults={"apart": _apart_by_database(reading)}
+            machine=reading.machine, defaults={"clock_offset": _apart_by_database(reading)}
         )
-        jump = reading.apart - row.apart
+        jump = reading.clock_offset - row.clock_offset
         if abs(jump) <= JUMP:
-            _follow(row, reading.apart)
+            _follow(row, reading.clock_offset)
             return False
         if row.jump is None:
             logger.error("The clock has jumped by %s: nothing ends or starts", jump)
@@ -73,8 +73,8 @@ def clock_accept(*, operator: User, now: datetime) -> timedelta:
             raise Refused("clock_not_in_doubt", "No clock is in doubt: there is nothing to accept.")
         most = max((row.jump or timedelta(0) for row in found), key=abs)
         for row in found:
-            row.apart, row.jump = row.apart + (row.jump or timedelta(0)), None
-            row.save(update_fields=["apart", "jump"])
+            row.clock_offset, row.jump = row.clock_offset + (row.jump or timedelta(0)), None
+            row.save(update_fields=["clock_offset", "jump"])
         platform_record(
             operator_id=operator.id,
             action="clock.accepted",
@@ -85,19 +85,19 @@ def clock_accept(*, operator: User, now: datetime) -> timedelta:
         )
     logger.warning("%s says that the clock is right; it had jumped by %s", operator.username, most)
     _show(0)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return most
 
 
 def _follow(row: MachineClock, apart: timedelta) -> None:
     """Clocks are put right by small steps all the time."""
-    if row.jump is None and abs(apart - row.apart) < timedelta(seconds=1):
+    if row.jump is None and abs(apart - row.clock_offset) < timedelta(seconds=1):
         return
     if row.jump is not None:
         logger.warning("The clock is back where it should be: things end and start again")
         _show(0)
-    row.apart, row.jump = apart, None
-    row.save(update_fields=["apart", "jump"])
+    row.clock_offset, row.jump = apart, None
+    row.save(update_fields=["clock_offset", "jump"])
 
 
 def _apart_by_database(reading: ClockReading) -> timedelta:
@@ -109,6 +109,6 @@ def _apart_by_database(reading: ClockReading) -> timedelta:
 
 def _show(seconds: int) -> None:
     try:
-        cache.set(SHOWN, seconds, timeout=None)
+        cache.set(JUMP_KEY, seconds, timeout=None)
     except RedisError as error:
         logger.warning("The jump of the clock is not shown: %s", error)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from allocation import wire
 from allocation.models import Gpu, GpuEvent, Node
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
@@ -33,4 +33,4 @@ def hangs_apply(node: Node, report: wire.Report, now: datetime) -> None:
     marked += mine.update(health=Gpu.Health.OK, health_reason="")
     if marked:
         logger.warning("%s: driver hangs about %s", node.name, ", ".join(report.hanging) or "none")
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")

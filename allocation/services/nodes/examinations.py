@@ -8,7 +8,7 @@ from allocation import wire
 from allocation.models import Node, NodeExamination
 from allocation.rules.nodes.examination import essential_failed
 from allocation.services.nodes.inventory_differences import differences_add
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def examination_apply(
     before = NodeExamination.objects.filter(node=node).first()
     if before is not None and before.seq >= examination.seq:
         return False
-    told = [dataclasses.asdict(check) for check in examination.checks[: wire.CHECKS_MOST]]
+    told = [dataclasses.asdict(check) for check in examination.checks[: wire.CHECKS_MAX]]
     known = essential_failed(before.checks) if before is not None else {}
     news = [why for name, why in essential_failed(told).items() if name not in known]
     NodeExamination.objects.update_or_create(
@@ -34,6 +34,6 @@ def examination_apply(
     if news:
         logger.warning("%s is not fit for work: %s", node.name, "; ".join(news))
         differences_add(node, news)
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
     node.save(update_fields=["last_seen", "state", "state_reason", "drain_by", "differences"])
     return True

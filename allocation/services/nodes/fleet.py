@@ -15,10 +15,14 @@ from allocation import wire
 from allocation.models import EnrolmentToken, Node, NodeExamination, Rack, SolverState
 from allocation.services.nodes.inventories import inventory_apply, inventory_of
 from allocation.services.nodes.node_policies import node_policy
-from allocation.services.nodes.redis_accounts import link_password, link_replace, link_url
+from allocation.services.nodes.redis_accounts import (
+    account_password,
+    account_url,
+    agent_account_replace,
+)
 from tenants.audit import platform_record
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.wall import operator_tx, require_operators_process
 
@@ -46,21 +50,21 @@ def enrolment_token_create(
     with transaction.atomic():
         rack, _ = Rack.objects.get_or_create(name=rack_name)
         node, _ = Node.objects.get_or_create(
-            name=node_name, defaults={"rack": rack, **_ladder_of_policy()}
+            name=node_name, defaults={"rack": rack, **_escalation_of_policy()}
         )
         EnrolmentToken.objects.create(
             digest=hashlib.sha256(clear.encode()).digest(), node=node, expires=now + TOKEN_LIFETIME
         )
         after = {"rack": node.rack.name, "token_expires": (now + TOKEN_LIFETIME).isoformat()}
-        node_note(operator, node, "node.enrolment_token_made", now, after=after)
+        node_audit(operator, node, "node.enrolment_token_made", now, after=after)
     return clear
 
 
-def _ladder_of_policy() -> dict[str, int | None]:
+def _escalation_of_policy() -> dict[str, int | None]:
     policy = node_policy()
     return {
-        "foreign_warn_after": policy.strangers_warn_after or None,
-        "foreign_end_after": policy.strangers_end_after or None,
+        "unbooked_warn_after": policy.strangers_warn_after or None,
+        "unbooked_end_after": policy.strangers_end_after or None,
     }
 
 
@@ -81,7 +85,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         ) from error
     digest = hashlib.sha256(token.encode()).digest()
     _token_check(digest, now)
-    password, link_digest = link_password()
+    password, link_digest = account_password()
     with operator_tx():
         _token_use(digest, now)
         node = Node.objects.select_for_update().get(enrolmenttoken__digest=digest)
@@ -91,23 +95,23 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         # A fresh agent counts what it says from one again; its new key keeps the old words out.
         node.report_seq = node.heartbeat_seq = node.telemetry_seq = node.inventory_seq = 0
         node.ahead_epoch, node.clock_wrong = None, False
-        node.silent_since, node.long_silent = None, False
+        node.unreachable_since, node.long_unreachable = None, False
         node.published_generation = -1
         node.observed_generation = -1
         # What was found before is judged anew.
         NodeExamination.objects.filter(node=node).delete()
         inventory_apply(node=node, inventory=found, now=now)
-        node_note(None, node, "node.enrolled", now, after={"key_version": node.key_version})
+        node_audit(None, node, "node.enrolled", now, after={"key_version": node.key_version})
         epoch = SolverState.objects.get_or_create(id=1)[0].epoch
-    link_replace(node.name, link_digest)
-    nudge("allocation.publish")
-    nudge("allocation.cycle")
+    agent_account_replace(node.name, link_digest)
+    task_request("allocation.publish")
+    task_request("allocation.cycle")
     return {
         "node": node.name,
         "key": node_key(node).hex(),
         "key_version": node.key_version,
         "epoch": epoch,
-        "redis_url": link_url(node.name, password),
+        "redis_url": account_url(node.name, password),
     }
 
 
@@ -146,7 +150,7 @@ def node_key(node: Node, version: int | None = None) -> bytes:
     return wire.node_key(settings.AGENTS_MASTER_KEY.encode(), node.name, version)
 
 
-def node_ready(*, operator: User, node: Node, now: datetime) -> None:
+def node_approve(*, operator: User, node: Node, now: datetime) -> None:
     """Puts a drained or quarantined node back into planning, as it is made now.
 
     Raises:
@@ -167,10 +171,10 @@ def node_ready(*, operator: User, node: Node, now: datetime) -> None:
         node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC"
     )
     after = {"state": node.state, "differences": []}
-    node_note(operator, node, "node.approved", now, before=before, after=after)
+    node_audit(operator, node, "node.approved", now, before=before, after=after)
 
 
-def node_note(
+def node_audit(
     operator: User | None,
     node: Node,
     action: str,
@@ -194,7 +198,7 @@ def node_state_set(node: Node, state: str, reason: str, drain_by: datetime | Non
     """Says how a node stands and why; with `drain_by`, when work must have left it."""
     node.state, node.state_reason, node.drain_by = state, reason[:200], drain_by
     node.save(update_fields=["state", "state_reason", "drain_by"])
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
 
 
 def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
@@ -213,7 +217,7 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     who = f"was locked out by {operator.username}, {now:%d %b %H:%M} UTC"
     _lock_out(node, f"Its agent {who}; enrol it anew", now)
     after = {"state": node.state, "key_version": node.key_version}
-    node_note(operator, node, "node.locked_out", now, before=before, after=after)
+    node_audit(operator, node, "node.locked_out", now, before=before, after=after)
 
 
 def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:
@@ -238,7 +242,7 @@ def _lock_out(node: Node, why: str, now: datetime) -> None:
     EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
     node_state_set(node, Node.State.QUARANTINED, why)
     name = node.name
-    transaction.on_commit(lambda: link_replace(name, None))
+    transaction.on_commit(lambda: agent_account_replace(name, None))
 
 
 def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
@@ -256,19 +260,20 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
             f"{node.name} was told of its new key and has not signed with it yet. If its agent"
             " never answers again, lock it out and enrol it anew.",
         )
-    if not reads(node, wire.LATER_SINCE):
+    if not agent_supports(node, wire.ADDED_FIELDS_SINCE):
         raise Refused(
             "agent_too_old",
             f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"
-            f" its key. Upgrade it to {'.'.join(map(str, wire.LATER_SINCE))} or later first.",
+            f" its key. Upgrade it to {'.'.join(map(str, wire.ADDED_FIELDS_SINCE))} or later"
+            " first.",
         )
     node.key_version += 1
     node.generation += 1
     node.save(update_fields=["key_version", "generation"])
     before, after = ({"key_version": node.key_version - back} for back in (1, 0))
-    node_note(operator, node, "node.key_rotated", now, before=before, after=after)
+    node_audit(operator, node, "node.key_rotated", now, before=before, after=after)
     logger.warning("%s gives %s its key %d", operator.username, node.name, node.key_version)
-    nudge("allocation.publish")
+    task_request("allocation.publish")
 
 
 def key_confirm(node: Node, version: int) -> None:
@@ -277,10 +282,10 @@ def key_confirm(node: Node, version: int) -> None:
         id=node.id, key_version=version, key_confirmed__lt=version
     ).update(key_confirmed=version, generation=F("generation") + 1)
     if changed:
-        nudge("allocation.publish")
+        task_request("allocation.publish")
 
 
-def reads(node: Node, since: tuple[int, int]) -> bool:
+def agent_supports(node: Node, since: tuple[int, int]) -> bool:
     """Whether the node's agent is of this version or later."""
     said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
     return said is not None and (int(said[1]), int(said[2])) >= since

@@ -14,18 +14,18 @@ from django.db.models import F, Q
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.nodes.fleet import node_note, reads
+from allocation.services.nodes.fleet import agent_supports, node_audit
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 
 logger = logging.getLogger(__name__)
 
 STUCK = "Its mode can't be changed: "
 """How the reason begins for which a GPU is out whose mode does not change."""
-WORDS = {"whole": "whole GPU", "sliced": "slices"}
+MODE_WORDS = {"whole": "whole GPU", "sliced": "slices"}
 # No model takes longer (a constraint says so).
-_LONGEST = timedelta(seconds=600)
+_LONGEST_SWITCH = timedelta(seconds=600)
 _BEGUN = (
     Allocation.State.STARTING,
     Allocation.State.ACTIVE,
@@ -33,7 +33,7 @@ _BEGUN = (
 )
 
 
-def modes_follow(now: datetime) -> int:
+def modes_request(now: datetime) -> int:
     """Tells nodes to change the modes that pins and the next bookings need.
 
     Returns how many GPUs were told. A GPU changes only while it is empty: nothing has begun on it,
@@ -45,7 +45,7 @@ def modes_follow(now: datetime) -> int:
     with transaction.atomic():
         gpus = Gpu.objects.select_for_update(of=("self",)).filter(id__in=wanted)
         gpus = gpus.exclude(id__in=_busy(wanted)).order_by("id")
-        told = [gpu for gpu in gpus if _told(gpu, wanted[gpu.id], now)]
+        told = [gpu for gpu in gpus if _mode_request(gpu, wanted[gpu.id], now)]
         _nodes_bump({gpu.node_id for gpu in told})
     return len(told)
 
@@ -78,7 +78,7 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
     Raises:
         Refused: `mode_unknown`, `mode_impossible` (it has no slices), `agent_too_old`.
     """
-    if mode not in ("", *WORDS):
+    if mode not in ("", *MODE_WORDS):
         raise invalid("mode_unknown", "A GPU is pinned to whole or to sliced.", "mode")
     gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node", "model").get(id=gpu.id)
     if mode == "sliced" and not gpu.model.placements.exists():
@@ -94,7 +94,7 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         return
     was, gpu.mode_pinned = gpu.mode_pinned, mode
     gpu.save(update_fields=["mode_pinned"])
-    said = f"pinned it to {WORDS[mode]}" if mode else "unpinned its mode"
+    said = f"pinned it to {MODE_WORDS[mode]}" if mode else "unpinned its mode"
     why = f": {note.strip()[:120]}" if note.strip() else ""
     GpuEvent.objects.create(
         node=gpu.node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now,
@@ -102,17 +102,17 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
     )  # fmt: skip
     before = {"gpu": gpu.index, "mode": was}
     after = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
-    node_note(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)
+    node_audit(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)
     logger.warning("%s: GPU %d: %s %s", gpu.node.name, gpu.index, operator.username, said)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
 
 
 def changes_modes(node: Node) -> bool:
     """Whether the node's agent changes modes that take a reset."""
-    return not node.agent_version or reads(node, wire.MODES_SINCE)
+    return not node.agent_version or agent_supports(node, wire.MODES_SINCE)
 
 
-def pinned_otherwise() -> Q:
+def pinned_to_other_mode() -> Q:
     """Rows of GPUs that are pinned to the other mode."""
     sliced = Q(gpu__mode_pinned="sliced", profile=None)
     return sliced | Q(gpu__mode_pinned="whole", profile__isnull=False)
@@ -124,7 +124,7 @@ def _next_modes(now: datetime) -> dict[UUID, str]:
         state=Allocation.State.PLANNED,
         gpu__model__mode_switch="reset",
         gpu__mode_pinned="",
-        period__startswith__lte=now + _LONGEST,
+        period__startswith__lte=now + _LONGEST_SWITCH,
     )
     first = rows.order_by("gpu_id", "period", "id").distinct("gpu_id")
     found: dict[UUID, str] = {}
@@ -154,14 +154,15 @@ def _busy(gpus: Iterable[UUID]) -> set[UUID]:
     return {*begun, *open_}
 
 
-def _told(gpu: Gpu, mode: str, now: datetime) -> bool:
+def _mode_request(gpu: Gpu, mode: str, now: datetime) -> bool:
     """Notes the mode that the next document says; back to the one it has, nothing is changing."""
     is_back = mode == gpu.mode
     gpu.mode_wanted, gpu.mode_wanted_at = ("", None) if is_back else (mode, now)
     gpu.save(update_fields=["mode_wanted", "mode_wanted_at"])
     GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.MODE, until=None).update(until=now)
     if not is_back:
-        sentence = f"Changes from {WORDS[gpu.mode]} to {WORDS[mode]} by a reset, while it is empty."
+        change = f"from {MODE_WORDS[gpu.mode]} to {MODE_WORDS[mode]}"
+        sentence = f"Changes {change} by a reset, while it is empty."
         GpuEvent.objects.create(
             node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.MODE, at=now, sentence=sentence
         )

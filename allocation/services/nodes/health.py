@@ -11,17 +11,17 @@ from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.nodes.health import Action, error_name, finding_of
 from allocation.services.nodes.driver_hangs import hangs_apply
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
 RUNNING = (Allocation.State.STARTING, Allocation.State.ACTIVE)
 # A node's clock may be a little ahead of ours; what it dates later than that happened now.
-AHEAD = timedelta(minutes=5)
+CLOCK_TOLERANCE = timedelta(minutes=5)
 # One node can't fill the history: of drift and foreign processes a report may open so many.
-TROUBLES_AT_ONCE = 64
-FOREIGN_REASON = "Processes without a booking are on it."
-Trouble = tuple[UUID | None, str, int | None]
+UNBOOKED_AT_ONCE = 64
+UNBOOKED_REASON = "Processes without a booking are on it."
+UnbookedUse = tuple[UUID | None, str, int | None]
 """A GPU, the kind of event, and the slot."""
 
 
@@ -33,7 +33,7 @@ def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, s
     if not report.errors:
         return {}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=[e.gpu for e in report.errors])}
-    hurt: dict[UUID, str] = {}
+    broken: dict[UUID, str] = {}
     for error in report.errors:
         gpu = gpus.get(error.gpu)
         if gpu is None or not _is_news(node, gpu, error, now):
@@ -42,13 +42,13 @@ def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, s
         why = f"{error_name(error.kind, error.code)}: {finding.words}"
         logger.warning("%s GPU %d: %s (%s)", node.name, gpu.index, why, finding.action)
         if finding.action is Action.INSTANCE:
-            hurt |= dict.fromkeys(_hurt(gpu, error.instance), why)
+            broken |= dict.fromkeys(_runs_hit(gpu, error.instance), why)
         else:
             _mark(node, gpu, finding.action, why, now)
-    return hurt
+    return broken
 
 
-def gone_apply(node: Node, report: wire.Report, now: datetime) -> set[str]:
+def missing_gpus_apply(node: Node, report: wire.Report, now: datetime) -> set[str]:
     """Marks GPUs that an agent failed work on because they are not there any more.
 
     Returns the ids, as agents say them, of allocations whose failure is their hardware's: those
@@ -81,7 +81,7 @@ def gpus_lost(gpus: Iterable[Gpu], now: datetime) -> None:
             node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.LOST, at=now,
             sentence=gpu.health_reason,
         )  # fmt: skip
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
 
 
 def gpu_found(gpu: Gpu) -> None:
@@ -90,16 +90,16 @@ def gpu_found(gpu: Gpu) -> None:
         gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.OK, "", None
 
 
-def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
+def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
     """Keeps the list of slices made by hand and of processes of nobody as long as they are there.
 
     A GPU that did not answer keeps what was known of it.
     """
     answering = {gpu.uuid for gpu in report.gpus}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=answering)}
-    found: dict[Trouble, str] = {
+    found: dict[UnbookedUse, str] = {
         (gpus[uuid].id, kind, slot): sentence
-        for uuid, kind, slot, sentence in _troubles(report)
+        for uuid, kind, slot, sentence in _unbooked_uses(report)
         if uuid in gpus
     }
     known = GpuEvent.objects.filter(
@@ -114,40 +114,40 @@ def troubles_apply(node: Node, report: wire.Report, now: datetime) -> None:
             event.sentence = sentence
             event.save(update_fields=["sentence"])
     if found:
-        _troubles_open(node, found, now)
-    if report.foreign or any(gpu.health_reason == FOREIGN_REASON for gpu in gpus.values()):
-        _foreign_marks(node, answering)
+        _unbooked_use_open(node, found, now)
+    if report.foreign or any(gpu.health_reason == UNBOOKED_REASON for gpu in gpus.values()):
+        _unbooked_use_mark(node, answering)
     hangs_apply(node, report, now)
 
 
-def _troubles_open(node: Node, found: Mapping[Trouble, str], now: datetime) -> None:
+def _unbooked_use_open(node: Node, found: Mapping[UnbookedUse, str], now: datetime) -> None:
     GpuEvent.objects.bulk_create(
         [
             GpuEvent(node=node, gpu_id=gpu, kind=kind, slot=slot, at=now, sentence=sentence)
-            for (gpu, kind, slot), sentence in list(found.items())[:TROUBLES_AT_ONCE]
+            for (gpu, kind, slot), sentence in list(found.items())[:UNBOOKED_AT_ONCE]
         ],
         ignore_conflicts=True,
     )
 
 
-def _foreign_marks(node: Node, answering: set[str]) -> None:
+def _unbooked_use_mark(node: Node, answering: set[str]) -> None:
     """A GPU with processes of nobody takes no new work until they are gone: it would not start."""
     foreign = GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.FOREIGN, until=None)
     used = foreign.values("gpu_id")
     gpus = node.gpus.filter(uuid__in=answering, needs_operator=False, drain_by=None)
     marked = gpus.filter(health=Gpu.Health.OK, id__in=used).update(
-        health=Gpu.Health.DRAINING, health_reason=FOREIGN_REASON
+        health=Gpu.Health.DRAINING, health_reason=UNBOOKED_REASON
     )
     marked += (
-        gpus.filter(health=Gpu.Health.DRAINING, health_reason=FOREIGN_REASON)
+        gpus.filter(health=Gpu.Health.DRAINING, health_reason=UNBOOKED_REASON)
         .exclude(id__in=used)
         .update(health=Gpu.Health.OK, health_reason="")
     )
     if marked:
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
 
 
-def _troubles(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]:
+def _unbooked_uses(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]:
     for gpu in report.gpus:
         for made in gpu.instances:
             if made.allocation is None:
@@ -185,10 +185,10 @@ def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> 
 
 
 def _latest(now: datetime) -> int:
-    return int((now + AHEAD).timestamp())
+    return int((now + CLOCK_TOLERANCE).timestamp())
 
 
-def _hurt(gpu: Gpu, instance: str | None) -> list[UUID]:
+def _runs_hit(gpu: Gpu, instance: str | None) -> list[UUID]:
     """What runs on the slice; when the driver named none, all that runs on the GPU."""
     rows = Allocation.objects.filter(gpu=gpu, state__in=RUNNING)
     if instance is not None:
@@ -211,4 +211,4 @@ def _mark(node: Node, gpu: Gpu, action: Action, why: str, now: datetime) -> None
         if action is not Action.FINISH:
             each.drain_by = min(each.drain_by or now, now)
         each.save(update_fields=["health", "health_reason", "needs_operator", "drain_by"])
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")

@@ -6,17 +6,17 @@ from django.db.models import Max
 
 from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
-from allocation.queries.fleet.reported import fits_slots, inventory_read, model_of
+from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of
 from allocation.services.nodes.health import gpu_found, gpus_lost
 from allocation.services.nodes.inventory_differences import (
     differences_add,
     differences_of,
-    links_tell,
+    nvlinks_reported,
 )
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 
 # Where GPUs are numbered that are no longer there and whose index another one has.
-_NOWHERE = 1 << 14
+_PARKED_INDEX = 1 << 14
 
 
 def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
@@ -25,13 +25,13 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     Geometry of a model is taken from the first node that shows it. The node is saved, and so is
     the inventory: GPUs of unknown models are taken in when an operator adds their model.
     """
-    untold = _untold(node)
+    unreported = _nvlinks_unreported(node)
     NodeInventory.objects.update_or_create(
         node=node, defaults={"document": wire.inventory_to_plain(inventory), "at": now}
     )
     told = _modes(node)
-    changed = differences_of(node, inventory, untold)
-    linked = links_tell(inventory)
+    changed = differences_of(node, inventory, unreported)
+    linked = nvlinks_reported(inventory)
     _indexes_free(node, inventory)
     once = {item.index: item for item in reversed(inventory.gpus)}
     applied = (
@@ -74,15 +74,15 @@ def _indexes_free(node: Node, inventory: wire.Inventory) -> None:
     taken = set(told.values())
     moved = [
         gpu.id
-        for gpu in Gpu.objects.filter(node=node, index__lt=_NOWHERE)
+        for gpu in Gpu.objects.filter(node=node, index__lt=_PARKED_INDEX)
         if gpu.index in taken and told.get(gpu.uuid) != gpu.index
     ]
-    top = Gpu.objects.filter(node=node, index__gte=_NOWHERE).aggregate(top=Max("index"))["top"]
-    for number, each in enumerate(moved, (top or _NOWHERE) + 1):
+    top = Gpu.objects.filter(node=node, index__gte=_PARKED_INDEX).aggregate(top=Max("index"))["top"]
+    for number, each in enumerate(moved, (top or _PARKED_INDEX) + 1):
         Gpu.objects.filter(id=each).update(index=number)
 
 
-def _untold(node: Node) -> set[str]:
+def _nvlinks_unreported(node: Node) -> set[str]:
     """GPUs whose NVLinks the last inventory did not tell."""
     last = NodeInventory.objects.filter(node=node).first()
     told = [] if last is None else last.document.get("gpus", [])
@@ -128,7 +128,7 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
     if not model.gpu_set.exists() and model.memory_mb != item.memory_mb:
         model.memory_mb = item.memory_mb
         model.save(update_fields=["memory_mb"])
-    if model.placements.exists() or not fits_slots(item.placements):
+    if model.placements.exists() or not is_plannable(item.placements):
         return
     model.memory_slots = max(place.start + place.size for place in item.placements)
     model.compute_slices = max(place.compute for place in item.placements)
@@ -158,7 +158,7 @@ def inventory_of(node: Node) -> wire.Inventory | None:
     return inventory_read(stored)
 
 
-def models_follow(now: datetime) -> list[str]:
+def waiting_gpus_add(now: datetime) -> list[str]:
     """Takes in the GPUs of all nodes whose models have been added since they were reported.
 
     Returns the names of the nodes that changed. A quarantined node stays so until it is approved.
@@ -168,15 +168,15 @@ def models_follow(now: datetime) -> list[str]:
     for node in waiting:
         inventory = inventory_of(node)
         known = set(Gpu.objects.filter(node=node).values_list("uuid", flat=True))
-        if inventory is not None and _gpus_follow(node, inventory, known):
+        if inventory is not None and _node_gpus_add(node, inventory, known):
             changed.append(node.name)
     if changed:
-        nudge("allocation.publish")
-        nudge("allocation.cycle")
+        task_request("allocation.publish")
+        task_request("allocation.cycle")
     return changed
 
 
-def _gpus_follow(node: Node, inventory: wire.Inventory, known: set[str]) -> bool:
+def _node_gpus_add(node: Node, inventory: wire.Inventory, known: set[str]) -> bool:
     named = [item for item in inventory.gpus if item.uuid not in known and model_of(item)]
     settled = {unknown_model(item) for item in named}
     problems = [problem for item in named if (problem := _gpu_apply(node, item, linked=True))]

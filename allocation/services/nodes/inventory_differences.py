@@ -17,7 +17,7 @@ def differences_add(node: Node, found: Sequence[str]) -> None:
     node.state_reason = found[0][:200]
 
 
-def links_tell(inventory: wire.Inventory) -> bool:
+def nvlinks_reported(inventory: wire.Inventory) -> bool:
     """Returns whether the inventory tells how the node's GPUs are joined. A GPU in MIG mode has no
     NVLinks, which also changes the groups of the others."""
     return all(item.mode == "whole" for item in inventory.gpus)
@@ -40,7 +40,7 @@ def differences_of(
     links = [
         f"GPU {item.index} was in {_domain(gpu.domain)}, and is in {_domain(item.nvlink_domain)}."
         for item in inventory.gpus
-        if links_tell(inventory)
+        if nvlinks_reported(inventory)
         and (gpu := known.get(item.uuid))
         and gpu.domain != item.nvlink_domain
         and not (gpu.domain is None and item.uuid in before)

@@ -12,20 +12,20 @@ from allocation import wire
 from allocation.models import Allocation, Booking, Node, PortalMode, SolverState
 from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.rules.states import State
-from allocation.services.nodes.fleet import node_key, reads
+from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.redis_accounts import agents_redis
 
 logger = logging.getLogger(__name__)
 
-_MOST_SAID = 2_000_000_000
+_MOST_SECONDS = 2_000_000_000
 # What counts on its node's lease: what runs, and what pauses until it is proven empty.
-HELD = Q(leased=True, left=False) & (
+ON_LEASE = Q(leased=True, left=False) & (
     Q(state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE])
     | Q(state=Allocation.State.RELEASING, booking__state=State.PAUSING)
 )
 
 
-Beat = tuple[Node, int, int]
+AnsweredHeartbeat = tuple[Node, int, int]
 """A node with the number of its heartbeat and the version of the key that signed it."""
 
 
@@ -39,20 +39,20 @@ def lease_note(node: Node, heartbeat: wire.Heartbeat, seconds: int) -> None:
     """Notes on the node, which the caller locks and saves, what its heartbeat says of its lease and
     that the answer is one of so many seconds. A long one is noted before it is granted: work of a
     node whose lease may still run is begun nowhere else."""
-    node.lease_said = max(0, min(heartbeat.lease, _MOST_SAID))
-    if seconds > TTL_SECONDS and reads(node, wire.LEASES_SINCE):
+    node.lease_said = max(0, min(heartbeat.lease, _MOST_SECONDS))
+    if seconds > TTL_SECONDS and agent_supports(node, wire.LEASES_SINCE):
         node.long_lease = max(node.long_lease, seconds)
         node.long_lease_seq = heartbeat.seq
 
 
-def leases_grant(beats: Iterable[Beat], seconds: int = TTL_SECONDS) -> None:
+def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS) -> None:
     """Answers heartbeats, which must be known to the database by now: a lease that we forget would
     be counted from an earlier one. Each is signed with the key that its heartbeat was heard by.
 
     A node whose lease ran out has none until it acts on our newest word: by an older one it could
     begin what has been begun elsewhere.
     """
-    beats = [beat for beat in beats if reads(beat[0], wire.LEASES_SINCE)]
+    beats = [beat for beat in beats if agent_supports(beat[0], wire.LEASES_SINCE)]
     asked = [node.id for node, _, _ in beats]
     cut_off = set(Node.objects.filter(id__in=asked, cut_off=True).values_list("id", flat=True))
     granted = [beat for beat in beats if beat[0].id not in cut_off]
@@ -78,16 +78,16 @@ def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
     if not booking.tier.replace_on_lost:
         return False
     nodes = Node.objects.filter(gpus__in=list(gpus)).distinct()
-    return all(reads(node, wire.LEASES_SINCE) for node in nodes)
+    return all(agent_supports(node, wire.LEASES_SINCE) for node in nodes)
 
 
-def beats_of_leased() -> dict[UUID, int]:
+def leased_heartbeats() -> dict[UUID, int]:
     """The newest heartbeat of each node that holds something on lease."""
-    rows = Allocation.objects.filter(HELD)
+    rows = Allocation.objects.filter(ON_LEASE)
     return dict(rows.values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct())
 
 
-def leases_long() -> dict[UUID, tuple[int, int]]:
+def long_leases() -> dict[UUID, tuple[int, int]]:
     """The nodes with a lease for a planned outage that may still run: the number of the heartbeat
     that the last one answers, and how many seconds the longest lasts."""
     rows = Node.objects.filter(long_lease__gt=0)
@@ -97,7 +97,7 @@ def leases_long() -> dict[UUID, tuple[int, int]]:
     }
 
 
-def leases_long_end(over: Mapping[UUID, int]) -> None:
+def long_leases_end(over: Mapping[UUID, int]) -> None:
     """Forgets the long leases of nodes that the process that watches has seen run out, but for
     those that were granted again since."""
     for node_id, seq in over.items():

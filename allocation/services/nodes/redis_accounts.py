@@ -2,7 +2,8 @@
 
 An account reads its node's document and lease, writes its reports and listens to its wake-ups,
 nothing more. Accounts are no data of Redis: a server that restarts has forgotten them. So the
-database keeps the digest of each password, and `links_ensure` makes the server be what it says.
+database keeps the digest of each password, and `agent_accounts_ensure` makes the server be what it
+says.
 """
 
 import hashlib
@@ -36,44 +37,44 @@ _PLAIN = ("on", "off", "sanitize-payload", "resetchannels")
 def agents_redis() -> "redis.Redis":
     """The connection to the server that agents read from."""
     return redis.Redis.from_url(
-        settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_not_evicted
+        settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_never_evict
     )
 
 
-def _not_evicted(connection: Any) -> None:  # noqa: ANN401 (redis has no types)
+def _never_evict(connection: Any) -> None:  # noqa: ANN401 (redis has no types)
     """The server ends the largest connections when all hold too much: never the portal's own."""
     connection.on_connect()
     connection.send_command("CLIENT", "NO-EVICT", "ON")
     connection.read_response()
 
 
-def link_user(node_name: str) -> str:
+def account_user(node_name: str) -> str:
     """The name of a node's account."""
     return f"{PREFIX}{node_name}"
 
 
-def link_password() -> tuple[str, bytes]:
+def account_password() -> tuple[str, bytes]:
     """A new password of 256 random bits, to be told once, and its SHA-256, to be kept."""
     password = secrets.token_hex(32)
     return password, hashlib.sha256(password.encode()).digest()
 
 
-def link_url(node_name: str, password: str) -> str:
+def account_url(node_name: str, password: str) -> str:
     """The address that an agent is told: the public one, with its own account."""
     parts = urlsplit(settings.AGENTS_REDIS_PUBLIC_URL)
-    account = f"{quote(link_user(node_name))}:{quote(password)}"
+    account = f"{quote(account_user(node_name))}:{quote(password)}"
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{account}@{place}"))
 
 
-def link_open(node_name: str, digest: bytes) -> None:
+def agent_account_open(node_name: str, digest: bytes) -> None:
     """Makes the account, or brings it back as it should be; open connections stay.
 
     Raises redis.RedisError.
     """
-    rights = f"reset on #{digest.hex()} {' '.join(_reach(node_name))} {_COMMANDS}"
+    rights = f"reset on #{digest.hex()} {' '.join(_key_rules(node_name))} {_COMMANDS}"
     server: Any = agents_redis()
-    user = link_user(node_name)
+    user = account_user(node_name)
     try:
         server.execute_command("ACL SETUSER", user, *rights.split(), _INTRODUCTION)
     except redis.ResponseError as error:
@@ -82,7 +83,7 @@ def link_open(node_name: str, digest: bytes) -> None:
         server.execute_command("ACL SETUSER", user, *rights.split())
 
 
-def _reach(node_name: str) -> tuple[str, ...]:
+def _key_rules(node_name: str) -> tuple[str, ...]:
     """The keys and the channel of one node, as rules of its account."""
     return (
         f"%R~{wire.desired_key(node_name)}",
@@ -92,18 +93,18 @@ def _reach(node_name: str) -> tuple[str, ...]:
     )
 
 
-def link_replace(node_name: str, digest: bytes | None) -> None:
+def agent_account_replace(node_name: str, digest: bytes | None) -> None:
     """Ends the node's account with every connection made with it; a `digest` opens it anew.
 
     The lease that the node has there is removed, as its new key can't open it.
 
-    A server that does not answer is left to `links_ensure`.
+    A server that does not answer is left to `agent_accounts_ensure`.
     """
     try:
-        _close(link_user(node_name))
+        _close(account_user(node_name))
         agents_redis().delete(wire.lease_key(node_name))
         if digest is not None:
-            link_open(node_name, digest)
+            agent_account_open(node_name, digest)
     except redis.RedisError as error:
         logger.warning("The account of %s waits until Redis answers: %s", node_name, error)
 
@@ -119,7 +120,7 @@ def _close(user: str) -> None:
         pipe.execute()
 
 
-def links_ensure() -> int:
+def agent_accounts_ensure() -> int:
     """Makes the accounts at the server be those of enrolled nodes; returns how many were changed.
 
     Whatever was lost with a restart comes back, what an older portal made reaches what it should,
@@ -128,7 +129,10 @@ def links_ensure() -> int:
     there = _accounts()
     rows = Node.objects.filter(link_digest__isnull=False)
     wanted = {
-        link_user(name): (identifier, {"on", f"#{bytes(digest or b'').hex()}", *_reach(name)})
+        account_user(name): (
+            identifier,
+            {"on", f"#{bytes(digest or b'').hex()}", *_key_rules(name)},
+        )
         for identifier, name, digest in rows.values_list("id", "name", "link_digest")
     }
     stray = there.keys() - wanted.keys()
@@ -140,7 +144,7 @@ def links_ensure() -> int:
     for user in stray:
         _close(user)
     for identifier in lost:
-        _bring_back(identifier)
+        _account_restore(identifier)
     if stray or lost:
         logger.warning("Accounts of nodes at Redis: %d made, %d ended", len(lost), len(stray))
     return len(stray) + len(lost)
@@ -153,14 +157,14 @@ def _accounts() -> dict[str, set[str]]:
     return {rules[1]: set(rules[2:]) for rules in lines if rules[1].startswith(PREFIX)}
 
 
-def rights_beyond(acl_lines: Sequence[str]) -> dict[str, set[str]]:
+def excess_rights(acl_lines: Sequence[str]) -> dict[str, set[str]]:
     """Of each node's account the rules that its node does not need; the lines are of ACL LIST."""
     beyond = {}
     for line in acl_lines:
         user, *rules = line.split()[1:]
         if user.startswith(PREFIX):
             needed = {
-                *_reach(user.removeprefix(PREFIX)),
+                *_key_rules(user.removeprefix(PREFIX)),
                 *_COMMANDS.split(),
                 _INTRODUCTION,
                 *_PLAIN,
@@ -171,9 +175,9 @@ def rights_beyond(acl_lines: Sequence[str]) -> dict[str, set[str]]:
     return beyond
 
 
-def _bring_back(node_id: UUID) -> None:
+def _account_restore(node_id: UUID) -> None:
     """Locked, so that an account that is being revoked does not come back by an older look."""
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node_id)
         if node.link_digest is not None:
-            link_open(node.name, bytes(node.link_digest))
+            agent_account_open(node.name, bytes(node.link_digest))

@@ -9,7 +9,7 @@ from django.db.models import F, Max
 from allocation.models import Node, SolverState
 from tenants.audit import platform_record
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ def epoch_raise(now: datetime, operator: User | None = None) -> int:
             after={"epoch": fence.epoch},
         )
     logger.warning("The epoch is %d now; every node is told anew", fence.epoch)
-    nudge("allocation.publish")
-    nudge("allocation.invariants")
+    task_request("allocation.publish")
+    task_request("allocation.invariants")
     return fence.epoch
 
 
@@ -46,11 +46,11 @@ def epoch_now() -> int:
     return SolverState.objects.values_list("epoch", flat=True).get(id=1)
 
 
-def ahead_tell(node_name: str) -> None:
+def restore_notify(node_name: str) -> None:
     """A node follows a newer word than any we know: everybody who watches is to know at once."""
     logger.error("%s has heard newer words than this database knows of: restored?", node_name)
-    nudge("allocation.invariants")
-    nudge("allocation.cycle")
+    task_request("allocation.invariants")
+    task_request("allocation.cycle")
 
 
 def nodes_ahead() -> list[str]:

@@ -11,15 +11,15 @@ from django.db.models import F, Max, Min
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Node
 from allocation.queries.fleet.telemetry import (
-    ROW,
+    ROLLUP_STEP,
     SAMPLES_KEPT,
-    columns,
-    rolled_sql,
-    rolled_values,
-    row_of,
+    rollup_bucket_of,
+    rollup_columns,
+    rollup_parameters,
+    rollup_sql,
 )
 from allocation.rules.nodes.plausible import is_implausible
-from allocation.services.record.counters import tally
+from allocation.services.record.counters import counter_add
 
 USE_KEPT = timedelta(days=90)
 # One reading of a device in this time at most, whatever a node says.
@@ -27,7 +27,7 @@ READ_EVERY_S = 5
 # An agent that was cut off sends what it measured meanwhile; its clock is believed this far.
 LATE = timedelta(minutes=15)
 # Rows may still change while readings of their time may come.
-UNSETTLED = LATE + ROW
+UNSETTLED = LATE + ROLLUP_STEP
 _SLOTS = frozenset((None, *range(8)))
 # A long way behind is caught up with in pieces, each a transaction of its own.
 PIECE = timedelta(hours=6)
@@ -54,8 +54,8 @@ def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
     samples = []
     for node_id, telemetry in said:
         at = _moment(telemetry.sent_at, now)
-        too_many += max(0, len(telemetry.samples) - wire.SAMPLES_MOST)
-        for sample in telemetry.samples[: wire.SAMPLES_MOST]:
+        too_many += max(0, len(telemetry.samples) - wire.SAMPLES_MAX)
+        for sample in telemetry.samples[: wire.SAMPLES_MAX]:
             gpu, whose = (node_id, sample.gpu), (node_id, sample.allocation or "")
             if gpu in gpus and sample.slot in _SLOTS:
                 values = _values(sample, absurd)
@@ -73,24 +73,24 @@ def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
     GpuSample.objects.bulk_create(samples, ignore_conflicts=True)
     for node_id, count in sorted((+odd).items()):
         Node.objects.filter(id=node_id).update(implausible=F("implausible") + count)
-    tally("telemetry_too_many", too_many)
-    tally("telemetry_absurd", absurd[0])
+    counter_add("telemetry_too_many", too_many)
+    counter_add("telemetry_absurd", absurd[0])
 
 
-def use_roll(now: datetime) -> int:
+def usage_roll_up(now: datetime) -> int:
     """Writes the five-minute rows of what was read since the last time; returns how many.
 
     Rows follow from readings alone and are written by their key, so that killed anywhere, or run
     twice at once, it leaves the same. Young rows are made again while readings may still come.
     """
-    until = row_of(now)
+    until = rollup_bucket_of(now)
     last = GpuUse.objects.aggregate(last=Max("at"))["last"]
     since = last - UNSETTLED if last else GpuSample.objects.aggregate(at=Min("at"))["at"]
     written = 0
-    while since is not None and row_of(since) < until:
-        first, since = row_of(since), min(until, row_of(since) + PIECE)
+    while since is not None and rollup_bucket_of(since) < until:
+        first, since = rollup_bucket_of(since), min(until, rollup_bucket_of(since) + PIECE)
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_ROLL, rolled_values(ROW, first, since))
+            cursor.execute(_ROLL, rollup_parameters(ROLLUP_STEP, first, since))
             written += cursor.rowcount
     return written
 
@@ -112,7 +112,9 @@ def telemetry_sweep(now: datetime) -> int:
 
 
 _MEASURED = tuple(
-    name for name in columns().split(", ") if name not in ("gpu_id", "slot", "allocation_id", "at")
+    name
+    for name in rollup_columns().split(", ")
+    if name not in ("gpu_id", "slot", "allocation_id", "at")
 )
 _UPDATES = ", ".join(f"{name} = excluded.{name}" for name in _MEASURED)
 # A row that is made again and is the same is not written: each would be a dead one more.
@@ -121,7 +123,7 @@ _IS_OTHER = (
     f" IS DISTINCT FROM ({', '.join(f'excluded.{name}' for name in _MEASURED)})"
 )
 _ROLL = (
-    f"INSERT INTO allocation_gpuuse ({columns()}) {rolled_sql('true')}"
+    f"INSERT INTO allocation_gpuuse ({rollup_columns()}) {rollup_sql('true')}"
     f" ON CONFLICT ON CONSTRAINT use_once DO UPDATE SET {_UPDATES}"
     f" WHERE {_IS_OTHER}"
 )

@@ -7,12 +7,12 @@ from django.db import transaction
 
 from allocation import wire
 from allocation.models import GpuEvent, Node
-from allocation.rules.nodes.node_policy import NodePolicy, is_ladder
-from allocation.services.nodes.fleet import node_note, reads
+from allocation.rules.nodes.node_policy import NodePolicy, is_escalation_valid
+from allocation.services.nodes.fleet import agent_supports, node_audit
 from allocation.services.nodes.node_policies import node_policy
-from allocation.services.record.counters import tally
+from allocation.services.record.counters import counter_add
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 
 logger = logging.getLogger(__name__)
@@ -24,14 +24,14 @@ _WORDS = {
 }
 
 
-def ladder_of(node: Node) -> wire.Ladder | None:
+def escalation_of(node: Node) -> wire.Escalation | None:
     """What the node is told to do besides telling; nothing an agent would not understand."""
-    if node.foreign_warn_after is None or not reads(node, wire.LADDER_SINCE):
+    if node.unbooked_warn_after is None or not agent_supports(node, wire.ESCALATION_SINCE):
         return None
-    return wire.Ladder(warn_after=node.foreign_warn_after, end_after=node.foreign_end_after)
+    return wire.Escalation(warn_after=node.unbooked_warn_after, end_after=node.unbooked_end_after)
 
 
-def ladder_set(
+def escalation_set(
     *, operator: User, node: Node, warn_after: int | None, end_after: int | None, now: datetime
 ) -> None:
     """Says after how many seconds strangers on the node are warned, and ended; None: never. From
@@ -40,7 +40,7 @@ def ladder_set(
     Raises:
         Refused: `ends_without_warning`, `agent_too_old`.
     """
-    if not is_ladder(warn_after, end_after):
+    if not is_escalation_valid(warn_after, end_after):
         raise invalid(
             "ends_without_warning",
             "Programs are ended only after a warning, a minute later at the soonest.",
@@ -48,59 +48,67 @@ def ladder_set(
         )
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node.id)
-        if warn_after is not None and not reads(node, wire.LADDER_SINCE):
+        if warn_after is not None and not agent_supports(node, wire.ESCALATION_SINCE):
             raise Refused(
                 "agent_too_old",
                 f"The agent of {node.name} ({node.agent_version or 'version not known'}) only"
-                f" tells. Upgrade it to {'.'.join(map(str, wire.LADDER_SINCE))} or later first.",
+                f" tells. Upgrade it to {'.'.join(map(str, wire.ESCALATION_SINCE))} or later"
+                " first.",
             )
-        before = _ladder(node)
-        _ladder_write(node, warn_after, end_after, own=True)
-        _note(node, f"{operator.username} set: {ladder_words(warn_after, end_after)}", now)
-        node_note(operator, node, "node.ladder_set", now, before=before, after=_ladder(node))
+        before = _escalation(node)
+        _escalation_write(node, warn_after, end_after, own=True)
+        _note(node, f"{operator.username} set: {escalation_words(warn_after, end_after)}", now)
+        node_audit(operator, node, "node.ladder_set", now, before=before, after=_escalation(node))
     logger.warning("%s changed what %s does about strangers", operator.username, node.name)
-    nudge("allocation.publish")
+    task_request("allocation.publish")
 
 
-def ladder_follow(*, operator: User, node: Node, now: datetime) -> None:
+def escalation_follow_policy(*, operator: User, node: Node, now: datetime) -> None:
     """The node does again what the policy says."""
     policy = node_policy()
     warn_after, end_after = policy.strangers_warn_after or None, policy.strangers_end_after or None
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node.id)
-        before = _ladder(node)
-        _ladder_write(node, warn_after, end_after, own=False)
-        words = ladder_words(warn_after, end_after)
+        before = _escalation(node)
+        _escalation_write(node, warn_after, end_after, own=False)
+        words = escalation_words(warn_after, end_after)
         _note(node, f"{operator.username} set: as the policy says. {words}", now)
-        after = _ladder(node)
-        node_note(operator, node, "node.ladder_follows_policy", now, before=before, after=after)
-    nudge("allocation.publish")
+        after = _escalation(node)
+        node_audit(operator, node, "node.ladder_follows_policy", now, before=before, after=after)
+    task_request("allocation.publish")
 
 
-def ladder_by_policy(policy: NodePolicy, now: datetime) -> None:
+def escalations_from_policy(policy: NodePolicy, now: datetime) -> None:
     """A new policy is told to the nodes that have no ladder of their own and do otherwise."""
     warn_after, end_after = policy.strangers_warn_after or None, policy.strangers_end_after or None
-    nodes = Node.objects.select_for_update().filter(foreign_own=False).order_by("id")
+    nodes = Node.objects.select_for_update().filter(unbooked_override=False).order_by("id")
     for node in nodes:
-        if (node.foreign_warn_after, node.foreign_end_after) != (warn_after, end_after):
-            _ladder_write(node, warn_after, end_after, own=False)
-            _note(node, f"The policy changed. {ladder_words(warn_after, end_after)}", now)
-    nudge("allocation.publish")
+        if (node.unbooked_warn_after, node.unbooked_end_after) != (warn_after, end_after):
+            _escalation_write(node, warn_after, end_after, own=False)
+            _note(node, f"The policy changed. {escalation_words(warn_after, end_after)}", now)
+    task_request("allocation.publish")
 
 
-def _ladder(node: Node) -> dict[str, object]:
+def _escalation(node: Node) -> dict[str, object]:
     return {
-        "warn_after": node.foreign_warn_after,
-        "end_after": node.foreign_end_after,
-        "by": "node" if node.foreign_own else "policy",
+        "warn_after": node.unbooked_warn_after,
+        "end_after": node.unbooked_end_after,
+        "by": "node" if node.unbooked_override else "policy",
     }
 
 
-def _ladder_write(node: Node, warn_after: int | None, end_after: int | None, *, own: bool) -> None:
-    node.foreign_warn_after, node.foreign_end_after = warn_after, end_after
-    node.foreign_own, node.generation = own, node.generation + 1
+def _escalation_write(
+    node: Node, warn_after: int | None, end_after: int | None, *, own: bool
+) -> None:
+    node.unbooked_warn_after, node.unbooked_end_after = warn_after, end_after
+    node.unbooked_override, node.generation = own, node.generation + 1
     node.save(
-        update_fields=["foreign_warn_after", "foreign_end_after", "foreign_own", "generation"]
+        update_fields=[
+            "unbooked_warn_after",
+            "unbooked_end_after",
+            "unbooked_override",
+            "generation",
+        ]
     )
 
 
@@ -108,7 +116,7 @@ def _note(node: Node, sentence: str, now: datetime) -> None:
     GpuEvent.objects.create(node=node, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence)
 
 
-def ladder_words(warn_after: int | None, end_after: int | None) -> str:
+def escalation_words(warn_after: int | None, end_after: int | None) -> str:
     """`Use without a booking is told of, warned after 2 min, ended after 10 min.`"""
     parts = ["told of"]
     if warn_after is not None:
@@ -118,7 +126,7 @@ def ladder_words(warn_after: int | None, end_after: int | None) -> str:
     return f"Use without a booking is {', '.join(parts)}."
 
 
-def deeds_apply(node: Node, report: wire.Report, now: datetime) -> None:
+def enforcement_apply(node: Node, report: wire.Report, now: datetime) -> None:
     """Writes down what the agent has done and was not heard of before."""
     if not report.deeds:
         return
@@ -136,5 +144,5 @@ def deeds_apply(node: Node, report: wire.Report, now: datetime) -> None:
         who = deed.user[:60] or "somebody not known"
         sentence = f"Process {deed.pid} of {who} {_WORDS[deed.step]}."
         GpuEvent.objects.create(node=node, slot=deed.slot, sentence=sentence, **key)
-        tally(f"strangers_{deed.step}")
+        counter_add(f"strangers_{deed.step}")
         logger.warning("%s GPU %d: %s", node.name, gpu.index, sentence)

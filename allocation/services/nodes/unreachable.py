@@ -11,56 +11,60 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import GpuEvent, Node
-from allocation.rules.nodes.unreachable import Sign, Verdict
-from tenants.outbox import nudge
+from allocation.rules.nodes.unreachable import AnswerStates, Beat
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
 
-def signs_read() -> dict[UUID, Sign]:
+def signs_read() -> dict[UUID, Beat]:
     """Of each node whose agent has said something."""
     rows = Node.objects.filter(link_digest__isnull=False, heartbeat_seq__gt=0).values_list(
         "id", "heartbeat_seq", "observed_generation", "published_generation"
     )
-    return {node: Sign(seq, seen, behind=seen < told) for node, seq, seen, told in rows}
+    return {node: Beat(seq, seen, behind=seen < told) for node, seq, seen, told in rows}
 
 
-def silence_mark(verdict: Verdict[UUID], now: datetime) -> None:
+def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
     """Writes down what is new of it."""
-    for node in Node.objects.filter(id__in=verdict.silent, silent_since=None).order_by("id"):
-        _fell_silent(node, now)
-    newly = Node.objects.filter(silent_since__isnull=False, long_silent=False)
-    for node in newly.filter(id__in=verdict.long_silent).order_by("id"):
-        _gives_up(node)
-    for node in Node.objects.filter(id__in=verdict.heard, silent_since__isnull=False):
-        _is_heard(node, now)
+    for node in Node.objects.filter(id__in=verdict.silent, unreachable_since=None).order_by("id"):
+        _unreachable_note(node, now)
+    newly = Node.objects.filter(unreachable_since__isnull=False, long_unreachable=False)
+    for node in newly.filter(id__in=verdict.long_unreachable).order_by("id"):
+        _partition_note(node)
+    for node in Node.objects.filter(id__in=verdict.heard, unreachable_since__isnull=False):
+        _reachable_note(node, now)
 
 
-def _fell_silent(node: Node, now: datetime) -> None:
+def _unreachable_note(node: Node, now: datetime) -> None:
     with transaction.atomic():
         since = node.heartbeat_at or now
-        if not Node.objects.filter(id=node.id, silent_since=None).update(silent_since=since):
+        if not Node.objects.filter(id=node.id, unreachable_since=None).update(
+            unreachable_since=since
+        ):
             return
         GpuEvent.objects.create(
             node=node, kind=GpuEvent.Kind.SILENT, at=since,
             sentence="It does not answer: nothing new is placed there.",
         )  # fmt: skip
     logger.warning("%s does not answer", node.name)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
 
 
-def _gives_up(node: Node) -> None:
+def _partition_note(node: Node) -> None:
     """What is planned there soon is placed elsewhere; what runs there goes on to its end."""
-    if Node.objects.filter(id=node.id, silent_since__isnull=False).update(long_silent=True):
+    if Node.objects.filter(id=node.id, unreachable_since__isnull=False).update(
+        long_unreachable=True
+    ):
         logger.warning("%s has not answered for long", node.name)
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
 
 
-def _is_heard(node: Node, now: datetime) -> None:
+def _reachable_note(node: Node, now: datetime) -> None:
     with transaction.atomic():
-        row = Node.objects.filter(id=node.id, silent_since__isnull=False)
-        if not row.update(silent_since=None, long_silent=False):
+        row = Node.objects.filter(id=node.id, unreachable_since__isnull=False)
+        if not row.update(unreachable_since=None, long_unreachable=False):
             return
         GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.SILENT, until=None).update(until=now)
     logger.warning("%s answers again", node.name)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")

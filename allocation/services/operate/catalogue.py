@@ -10,12 +10,12 @@ from datetime import datetime
 from django.db import transaction
 
 from allocation.models import Gpu, GpuModel, WorkSpeed
-from allocation.services.nodes.inventories import models_follow
+from allocation.services.nodes.inventories import waiting_gpus_add
 from billing.models import Price
 from tenants.audit import platform_record
 from tenants.models import GpuClass, Quota, User
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.services.words import name_read, slug_read
+from tenants.services.input_values import name_read, slug_read
 
 MOST_ORDER = 1000
 MOST_MEMORY_MB = 16 * 1024 * 1024
@@ -139,7 +139,7 @@ def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) ->
             before=before,
             after=values,
         )
-    models_follow(now)
+    waiting_gpus_add(now)
     return model
 
 

@@ -11,11 +11,11 @@ from allocation.models import Booking
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change
 from billing.rules import ledger_amount, money_text
-from billing.services import charge_more, charge_refund
+from billing.services import charge_add, charge_refund
 from tenants.audit import audit_entry, audit_write
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
-from tenants.services.words import name_read
+from tenants.services.input_values import name_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def booking_correct(
         )
     paid = booking.charged + booking.corrected
     _within(booking, paid, amount, more=correction.more)
-    write = charge_more if correction.more else charge_refund
+    write = charge_add if correction.more else charge_refund
     write(
         tenant_id=booking.tenant_id,
         reference=booking.id,

@@ -6,11 +6,11 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.nodes.fleet import node_note, node_state_set
-from allocation.services.runs.healing import Because, leave_by_tell, run_break
-from allocation.services.runs.lifecycle import STARTED, allocation_empty
+from allocation.services.nodes.fleet import node_audit, node_state_set
+from allocation.services.runs.end import STARTED, allocation_empty
+from allocation.services.runs.interrupt import Interruption, drain_notify, run_interrupt
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 
 logger = logging.getLogger(__name__)
@@ -37,10 +37,10 @@ def node_drain(
     }
     reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC{until})"
     node_state_set(node, Node.State.DRAINING, reason, by)
-    node_note(operator, node, "node.drained", now, before=before, after=after)
+    node_audit(operator, node, "node.drained", now, before=before, after=after)
     if by is not None:
         sentence = f"{node.name} is being emptied: {node.state_reason}."
-        leave_by_tell(Q(gpu__node=node), by, Because("R63", sentence), now)
+        drain_notify(Q(gpu__node=node), by, Interruption("R63", sentence), now)
 
 
 def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
@@ -64,8 +64,8 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
         now,
     )
     after = {"gpu": gpu.index, "health": gpu.health, "note": _said(note)}
-    node_note(operator, gpu.node, "gpu.returned", now, before=before, after=after)
-    nudge("allocation.cycle")
+    node_audit(operator, gpu.node, "gpu.returned", now, before=before, after=after)
+    task_request("allocation.cycle")
 
 
 def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, now: datetime) -> int:
@@ -83,12 +83,12 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
     # Bookings before nodes, and always in one order: so does everyone who locks both.
     bookings = Booking.objects.filter(allocations__in=rows).values("id")
     for booking in Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"):
-        run_break(booking.id, Because("R62", f"{node.name} was switched off."), now)
+        run_interrupt(booking.id, Interruption("R62", f"{node.name} was switched off."), now)
     before = _open_places(node)
     for identifier in list(rows.order_by("booking_id", "id").values_list("id", flat=True)):
         allocation_empty(identifier, now)
     closed = before - _open_places(node)
-    node_note(
+    node_audit(
         operator,
         node,
         "node.fenced",
@@ -97,7 +97,7 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
         after={"open_places": before - closed, "note": reason},
     )
     logger.warning("%s fenced %s: %d places closed", operator.username, node.name, closed)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return closed
 
 

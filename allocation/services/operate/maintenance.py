@@ -8,10 +8,10 @@ from django.db.models import Q
 
 from allocation.models import (
     Allocation,
-    Blackout,
     Booking,
     Gpu,
     GpuEvent,
+    Maintenance,
     Node,
     PolicyVersion,
     Rack,
@@ -21,16 +21,16 @@ from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import Recurrence
 from allocation.rules.states import State
 from allocation.services.gc_paused import gc_paused
-from allocation.services.operate.maintenance_dates import dates_laid
+from allocation.services.operate.maintenance_dates import maintenance_dates
 from allocation.services.policy.policies import policy_of
-from allocation.services.runs.healing import RUNNING, Because, leave_by_tell
-from allocation.services.runs.lifecycle import STARTED
-from allocation.services.snapshot.maintenance import blackouts_laid
+from allocation.services.runs.end import STARTED
+from allocation.services.runs.interrupt import RUNNING, Interruption, drain_notify
+from allocation.services.snapshot.maintenance import maintenance_rows
 from allocation.services.snapshot.snapshot import instant, requests_of, seconds, snapshot_read
 from allocation.solver import Plan, Snapshot, solve
 from tenants.audit import platform_record
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid, missing
 
 LONGEST = timedelta(days=90)
@@ -42,7 +42,7 @@ Starts = dict[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class BlackoutWish:
+class MaintenanceTerms:
     """Maintenance as an operator says it: of a rack, or of a node, or of one GPU of that node.
 
     Work that runs at `starts` may go on until `drain_by`; None: until `starts`. With `repeat` it
@@ -93,7 +93,7 @@ class Preview:
         return self.lost + len(self.running)
 
 
-def blackout_plan(*, operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
+def maintenance_plan(*, operator: User, wish: MaintenanceTerms, now: datetime) -> Maintenance:
     """Saves maintenance, all its dates if it repeats, and returns the first. The next decision
     keeps it free; owners in its way are told.
 
@@ -102,8 +102,8 @@ def blackout_plan(*, operator: User, wish: BlackoutWish, now: datetime) -> Black
             `reason_needed`, `not_found`, and for what repeats `no_dates`, `series_too_long`,
             `series_overlap`.
     """
-    blackouts = _blackouts_of(operator, wish, now)
-    Blackout.objects.bulk_create(blackouts)
+    blackouts = _maintenances_of(operator, wish, now)
+    Maintenance.objects.bulk_create(blackouts)
     first = blackouts[0]
     often = f", {recurrence_words(wish.repeat)}" if wish.repeat else ""
     _note(first, f"{operator.username} planned maintenance: {first.reason}{often}.", now)
@@ -121,18 +121,18 @@ def blackout_plan(*, operator: User, wish: BlackoutWish, now: datetime) -> Black
             "dates": len(blackouts),
         },
     )
-    because = Because("R33", f"Maintenance of {first.where}: {first.reason}.")
+    because = Interruption("R33", f"Maintenance of {first.where}: {first.reason}.")
     told = Q(pk=None)
-    for blackout in _while_anything_runs(blackouts):
-        leave_by_tell(_reaching(blackout) & ~told, blackout.drain_by, because, now)
+    for blackout in _before_last_end(blackouts):
+        drain_notify(_overlapping(blackout) & ~told, blackout.drain_by, because, now)
         told |= Q(period__overlap=(blackout.starts, blackout.ends))
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return first
 
 
-def blackout_end(
-    *, operator: User, blackout: Blackout, now: datetime, following: bool = False
-) -> Blackout:
+def maintenance_end(
+    *, operator: User, blackout: Maintenance, now: datetime, following: bool = False
+) -> Maintenance:
     """Ends it now, or calls it off when it has not begun: what it kept free is there again.
 
     With `following` the later dates of what repeats are called off too.
@@ -141,7 +141,7 @@ def blackout_end(
         Refused: `blackout_over`.
     """
     blackout = (
-        Blackout.objects.select_for_update(of=("self",))
+        Maintenance.objects.select_for_update(of=("self",))
         .select_related("rack", "node", "gpu__node")
         .get(id=blackout.id)
     )
@@ -151,7 +151,7 @@ def blackout_end(
     blackout.save(update_fields=["ended_at"])
     more = 0
     if following and blackout.series is not None:
-        rest = Blackout.objects.filter(series=blackout.series, starts__gt=blackout.starts)
+        rest = Maintenance.objects.filter(series=blackout.series, starts__gt=blackout.starts)
         more = rest.filter(ended_at=None, ends__gt=now).update(ended_at=now)
     also = f" and {more} dates that follow" if more else ""
     _note(blackout, f"{operator.username} ended maintenance: {blackout.reason}{also}.", now)
@@ -164,24 +164,24 @@ def blackout_end(
         before={**where, "ends": blackout.ends.isoformat()},
         after={**where, "ends": now.isoformat(), "later_dates_called_off": more},
     )
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return blackout
 
 
-def blackout_preview(*, operator: User, wish: BlackoutWish, now: datetime) -> Preview:
+def maintenance_preview(*, operator: User, wish: MaintenanceTerms, now: datetime) -> Preview:
     """Decides on the calendar as it is now, without the maintenance and with it. Saves nothing.
 
     Raises:
-        Refused: as `blackout_plan`.
+        Refused: as `maintenance_plan`.
     """
-    blackouts = _blackouts_of(operator, wish, now)
+    blackouts = _maintenances_of(operator, wish, now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     without = snapshot_read(now)
     planned = Booking.objects.filter(state=State.SCHEDULED)
     starts = dict(planned.values_list("id", "planned_starts"))
     before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
     with gc_paused():
-        after = {**before, **_starts(solve(_kept_off(without, blackouts, now), policy))}
+        after = {**before, **_starts(solve(_with_maintenance(without, blackouts, now), policy))}
         before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
     rows = Booking.objects.filter(id__in=moved).select_related("tenant")
@@ -207,15 +207,15 @@ def _moved(booking: Booking, before: Starts, after: Starts) -> Moved:
     )
 
 
-def _broken_by(blackouts: Sequence[Blackout]) -> Q:
+def _broken_by(blackouts: Sequence[Maintenance]) -> Q:
     """Allocations that would still be there when work must have left for one of them."""
     found = Q(pk=None)
     for blackout in blackouts:
-        found |= _reaching(blackout) & Q(period__endswith__gt=blackout.drain_by)
+        found |= _overlapping(blackout) & Q(period__endswith__gt=blackout.drain_by)
     return found
 
 
-def _while_anything_runs(blackouts: Sequence[Blackout]) -> Sequence[Blackout]:
+def _before_last_end(blackouts: Sequence[Maintenance]) -> Sequence[Maintenance]:
     """Those that begin before all that runs there now is over."""
     running = Allocation.objects.filter(in_scope(blackouts[0]), state__in=STARTED)
     ends = running.order_by("-period__endswith").values_list("period__endswith", flat=True)
@@ -223,11 +223,13 @@ def _while_anything_runs(blackouts: Sequence[Blackout]) -> Sequence[Blackout]:
     return [each for each in blackouts if last is not None and each.starts < last]
 
 
-def _kept_off(snapshot: Snapshot, blackouts: Sequence[Blackout], now: datetime) -> Snapshot:
+def _with_maintenance(
+    snapshot: Snapshot, blackouts: Sequence[Maintenance], now: datetime
+) -> Snapshot:
     """The snapshot that the next cycle would see: places in the way are given back."""
     reaching = Q(pk=None)
     for blackout in blackouts:
-        reaching |= _reaching(blackout)
+        reaching |= _overlapping(blackout)
     rows = Allocation.objects.filter(reaching, state=Allocation.State.PLANNED)
     waiting = Booking.objects.filter(allocations__in=rows, state=State.SCHEDULED)
     waiting = waiting.select_related("tier").distinct()
@@ -236,7 +238,7 @@ def _kept_off(snapshot: Snapshot, blackouts: Sequence[Blackout], now: datetime) 
         snapshot,
         held=tuple(held for held in snapshot.held if held.booking not in gone),
         requests=(*snapshot.requests, *requests_of(waiting, now)),
-        blackouts=(*snapshot.blackouts, *blackouts_laid(blackouts)),
+        blackouts=(*snapshot.blackouts, *maintenance_rows(blackouts)),
     )
 
 
@@ -246,20 +248,22 @@ def _starts(plan: Plan) -> Starts:
     return found | {row.booking: None for row in plan.refusals}
 
 
-def _reaching(blackout: Blackout) -> Q:
+def _overlapping(blackout: Maintenance) -> Q:
     """Allocations on its hardware that overlap it."""
     return in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
 
 
-def _blackouts_of(operator: User, wish: BlackoutWish, now: datetime) -> tuple[Blackout, ...]:
+def _maintenances_of(
+    operator: User, wish: MaintenanceTerms, now: datetime
+) -> tuple[Maintenance, ...]:
     """The first and, if it repeats, every other date. Not saved."""
-    first = _blackout_of(operator, wish, now)
+    first = _maintenance_of(operator, wish, now)
     if wish.repeat is None:
         return (first,)
-    return dates_laid(first, wish.repeat, wish.zone, now + AHEAD)
+    return maintenance_dates(first, wish.repeat, wish.zone, now + AHEAD)
 
 
-def _blackout_of(operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
+def _maintenance_of(operator: User, wish: MaintenanceTerms, now: datetime) -> Maintenance:
     _window_check(wish, now)
     reason = wish.reason.strip().rstrip(".")
     if not reason:
@@ -269,7 +273,7 @@ def _blackout_of(operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
         sentence = "Work has to leave between the start and the end of the maintenance."
         raise invalid("bad_deadline", sentence, "drain_by")
     rack, node, gpu = _target(wish)
-    return Blackout(
+    return Maintenance(
         rack=rack,
         node=node,
         gpu=gpu,
@@ -282,7 +286,7 @@ def _blackout_of(operator: User, wish: BlackoutWish, now: datetime) -> Blackout:
     )
 
 
-def _window_check(wish: BlackoutWish, now: datetime) -> None:
+def _window_check(wish: MaintenanceTerms, now: datetime) -> None:
     if wish.ends <= wish.starts:
         raise invalid("end_before_start", "The end must be after the start.", "ends")
     if wish.starts < now - JUST_NOW:
@@ -293,7 +297,7 @@ def _window_check(wish: BlackoutWish, now: datetime) -> None:
         raise invalid("too_long", "One maintenance lasts at most 90 days.", "ends")
 
 
-def _target(wish: BlackoutWish) -> tuple[Rack | None, Node | None, Gpu | None]:
+def _target(wish: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | None]:
     if bool(wish.rack) == bool(wish.node):
         raise invalid("one_target", "Name either a rack or a node.", "rack")
     if wish.rack:
@@ -312,7 +316,7 @@ def _target(wish: BlackoutWish) -> tuple[Rack | None, Node | None, Gpu | None]:
     return None, None, gpu
 
 
-def _note(blackout: Blackout, sentence: str, now: datetime) -> None:
+def _note(blackout: Maintenance, sentence: str, now: datetime) -> None:
     """A line in the history of each node that it covers."""
     gpu = blackout.gpu
     nodes = Node.objects.filter(Q(id=blackout.node_id) | Q(rack=blackout.rack_id))

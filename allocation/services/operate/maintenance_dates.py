@@ -6,16 +6,16 @@ from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
-from allocation.models import Blackout
-from allocation.rules.recurrence import Recurrence, dates_of, overlaps
+from allocation.models import Maintenance
+from allocation.rules.recurrence import Recurrence, dates_of, dates_overlap
 from tenants.platform.errors import invalid
 
-MOST_DATES = 60
+MAX_DATES = 60
 
 
-def dates_laid(
-    first: Blackout, rule: Recurrence, zone: str, latest: datetime
-) -> tuple[Blackout, ...]:
+def maintenance_dates(
+    first: Maintenance, rule: Recurrence, zone: str, latest: datetime
+) -> tuple[Maintenance, ...]:
     """The blackout at every date of the rule, each as long as the first. Not saved.
 
     Raises:
@@ -25,10 +25,10 @@ def dates_laid(
         dates = dates_of(rule, first.starts, ZoneInfo(zone), "repeat")
     except AskError as error:
         raise invalid(error.code, error.sentence, "repeat") from error
-    if len(dates.starts) > MOST_DATES:
-        sentence = f"Maintenance repeats {MOST_DATES} times at most. Say an earlier last day."
+    if len(dates.starts) > MAX_DATES:
+        sentence = f"Maintenance repeats {MAX_DATES} times at most. Say an earlier last day."
         raise invalid("series_too_long", sentence, "repeat")
-    if overlaps(dates.starts, int((first.ends - first.starts).total_seconds())):
+    if dates_overlap(dates.starts, int((first.ends - first.starts).total_seconds())):
         sentence = "A date would begin before the one before it is over. Make them shorter."
         raise invalid("series_overlap", sentence, "repeat")
     if dates.starts[-1] > latest:
@@ -37,7 +37,7 @@ def dates_laid(
     return tuple(_dated(first, starts, rule.text, zone, series) for starts in dates.starts)
 
 
-def _dated(first: Blackout, starts: datetime, rule: str, zone: str, series: UUID) -> Blackout:
+def _dated(first: Maintenance, starts: datetime, rule: str, zone: str, series: UUID) -> Maintenance:
     later, found = starts - first.starts, copy(first)
     found.id, found.series = uuid4(), series
     found.rule, found.zone = rule, zone

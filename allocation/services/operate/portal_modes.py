@@ -14,14 +14,14 @@ from django.db import transaction
 
 from allocation import wire
 from allocation.models import Allocation, Node, PortalMode
-from allocation.queries.fleet.portal_modes import mode_open
+from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.nodes.leases import LONGEST_OUTAGE, MARGIN_SECONDS
-from allocation.services.nodes.fleet import reads
-from allocation.services.nodes.leases import HELD
+from allocation.services.nodes.fleet import agent_supports
+from allocation.services.nodes.leases import ON_LEASE
 from tenants.audit import platform_record
 from tenants.models import User
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 
 logger = logging.getLogger(__name__)
@@ -31,10 +31,10 @@ LONGEST_FREEZE = timedelta(days=30)
 OUTAGE, FREEZE = PortalMode.Kind.OUTAGE, PortalMode.Kind.FREEZE
 WORDS = {OUTAGE.value: "planned outage", FREEZE.value: "freeze of decisions"}
 # Heartbeats come every five seconds.
-HEARD = timedelta(seconds=15)
+HEARTBEAT_WITHIN = timedelta(seconds=15)
 
 LeaseState = Literal["confirmed", "waiting", "not_heard", "too_old", "cut_off"]
-MEANS: dict[LeaseState, str] = {
+LEASE_SENTENCES: dict[LeaseState, str] = {
     "confirmed": "Its agent holds a lease to the end of the outage.",
     "waiting": "Its agent has not confirmed the longer lease yet: that takes about ten seconds.",
     "not_heard": "Its agent is not heard. Work on lease there has ended or will end by itself, and "
@@ -57,7 +57,7 @@ class NodeLease:
     @property
     def means(self) -> str:
         """What the state means, as a sentence."""
-        return MEANS[self.state]
+        return LEASE_SENTENCES[self.state]
 
     @property
     def is_safe(self) -> bool:
@@ -131,14 +131,16 @@ def mode_end(*, kind: str, operator: User, now: datetime) -> PortalMode:
         before, mode.ended_at = _values(mode), now
         mode.save(update_fields=["ended_at"])
         _audit(mode, operator, "ended", now, before)
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return mode
 
 
 def leases_of_nodes(mode: PortalMode, now: datetime) -> list[NodeLease]:
     """The nodes that are let in, by name, each with whether its lease lasts until the outage is
     over."""
-    leased = set(Allocation.objects.filter(HELD).values_list("gpu__node_id", flat=True).distinct())
+    leased = set(
+        Allocation.objects.filter(ON_LEASE).values_list("gpu__node_id", flat=True).distinct()
+    )
     nodes = Node.objects.filter(link_digest__isnull=False).order_by("name")
     return [NodeLease(n.name, _lease_state(n, mode, now), n.id in leased) for n in nodes]
 
@@ -146,12 +148,12 @@ def leases_of_nodes(mode: PortalMode, now: datetime) -> list[NodeLease]:
 def _lease_state(node: Node, mode: PortalMode, now: datetime) -> LeaseState:
     if node.cut_off:
         return "cut_off"
-    if node.heartbeat_at is None or node.heartbeat_at < now - HEARD:
+    if node.heartbeat_at is None or node.heartbeat_at < now - HEARTBEAT_WITHIN:
         return "not_heard"
     lasts = node.heartbeat_at + timedelta(seconds=node.lease_said - MARGIN_SECONDS)
     if mode.until is not None and lasts >= mode.until:
         return "confirmed"
-    return "waiting" if reads(node, wire.LEASE_SAID_SINCE) else "too_old"
+    return "waiting" if agent_supports(node, wire.LEASE_REPORTED_SINCE) else "too_old"
 
 
 def _begin(
@@ -170,12 +172,12 @@ def _begin(
             kind=kind, since=now, until=until, reason=reason[:120], begun_by=operator
         )
         _audit(mode, operator, "begun", now, _values(before) if before else {})
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
     return mode
 
 
 def _open_locked(kind: PortalMode.Kind, now: datetime) -> PortalMode:
-    mode = mode_open(kind, now, locked=True)
+    mode = mode_in_force(kind, now, locked=True)
     if mode is None:
         raise Refused(f"no_{kind}", f"There is no {WORDS[kind]} to end.")
     return mode

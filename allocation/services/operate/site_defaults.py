@@ -10,7 +10,7 @@ from allocation.models import GpuModel
 from allocation.queries.fleet.catalogue import work_speeds
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from allocation.services.operate.catalogue import ModelTerms, class_set, model_set
-from allocation.services.record.work import speeds_set
+from allocation.services.record.workloads import speeds_set
 from billing.models import PriceBook
 from billing.queries import prices_of
 from tenants.models import GpuClass, Tier, User
@@ -41,7 +41,7 @@ def known_model_add(*, operator: User, slug: str, now: datetime) -> GpuModel:
 
 
 @transaction.atomic
-def usual_tiers_add(*, operator: User, now: datetime) -> list[Tier]:
+def default_tiers_add(*, operator: User, now: datetime) -> list[Tier]:
     """The shipped tiers that the site does not have; returns those that were made."""
     there = set(Tier.objects.values_list("slug", flat=True))
     return [

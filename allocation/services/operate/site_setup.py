@@ -15,17 +15,17 @@ from allocation.models import GpuModel, Node
 from allocation.queries.fleet.catalogue import work_speeds
 from allocation.rules.site.known_models import known_catalogue
 from allocation.rules.site.site_file import Key, SiteFaults, SiteFile
-from allocation.services.nodes.fleet import node_ready
+from allocation.services.nodes.fleet import node_approve
 from allocation.services.operate.catalogue import ModelTerms, class_set, model_set
 from allocation.services.operate.site_defaults import (
+    default_tiers_add,
     known_model_add,
     prices_proposed,
     speeds_fill,
-    usual_tiers_add,
 )
-from allocation.services.record.work import speeds_set
+from allocation.services.record.workloads import speeds_set
 from billing.models import Budget, PriceBook
-from billing.queries import budget_effect, prices_of
+from billing.queries import budget_figures, prices_of
 from billing.rules import Period, month_of
 from billing.services import budget_set, price_book_publish
 from tenants.access import Actor
@@ -198,7 +198,7 @@ class _Run:
     def tiers(self) -> None:
         if "tier" not in self.values:
             if not Tier.objects.exists():
-                for tier in usual_tiers_add(operator=self.by, now=self.now):
+                for tier in default_tiers_add(operator=self.by, now=self.now):
                     self.outcome.note(f"tier {tier.slug}", is_new=True)
             return
         for number, row in enumerate(self.values["tier"]):
@@ -366,7 +366,7 @@ class _Run:
                     amount=amount,
                     now=self.now,
                 )
-        effect = budget_effect(project_id=project.id, at=self.now)
+        effect = budget_figures(project_id=project.id, at=self.now)
         here = effect.amount if effect else amount
         differences = [] if here == amount else [f"{here:f} here, {amount:f} in the file"]
         self.outcome.note(what, is_new=found is None, differences=differences)
@@ -392,7 +392,7 @@ class _Run:
             waits = node.state == Node.State.QUARANTINED
             if waits:
                 with self.at("approve", number):
-                    node_ready(operator=self.by, node=node, now=self.now)
+                    node_approve(operator=self.by, node=node, now=self.now)
             self.outcome.note(f"node {name}", is_new=waits)
 
 

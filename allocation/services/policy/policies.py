@@ -7,10 +7,10 @@ from typing import Any
 from django.db import transaction
 
 from allocation.models import PolicyVersion
-from allocation.rules.nodes.no_shows import PRESENCE_MOST, presence_policy_of
-from allocation.rules.nodes.node_policy import NODE_MOST, node_policy_of
+from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX, presence_policy_of
+from allocation.rules.nodes.node_policy import NODE_POLICY_MAX, node_policy_of
 from allocation.services.gc_paused import gc_paused
-from allocation.services.nodes.unbooked_use import ladder_by_policy
+from allocation.services.nodes.unbooked_use import escalations_from_policy
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
 from tenants.audit import platform_record
@@ -34,7 +34,7 @@ MOST = {
     "mode_patience": _DAY,
 }
 # The least; what is not named is above zero.
-LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_MOST, 0)}
+LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_POLICY_MAX, 0)}
 # What a mistake in pure code raises.
 SOLVER_FAULTS = (
     ArithmeticError,
@@ -60,7 +60,7 @@ def policy_read(document: object, number: int) -> Policy:
     """The policy of a document. Raises ValueError, which names the entry."""
     if not isinstance(document, dict):
         document = {"": document}
-    known = MOST | NODE_MOST | PRESENCE_MOST
+    known = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
     for name, value in document.items():
         if name not in known:
             raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(known)}.")
@@ -71,7 +71,7 @@ def policy_read(document: object, number: int) -> Policy:
     policy = Policy(version=number, **solvers)
     if policy.grid > policy.horizon:
         raise ValueError("grid must not be longer than horizon.")
-    if not node_policy_of(document).is_ladder:
+    if not node_policy_of(document).is_escalation_valid:
         raise ValueError(
             "strangers_end_after needs strangers_warn_after, at least a minute before it."
         )
@@ -162,5 +162,5 @@ def policy_publish(
             now=now,
             **policy_changes(live.document, version.document),
         )
-        ladder_by_policy(node_policy_of(version.document), now)
+        escalations_from_policy(node_policy_of(version.document), now)
     return version

@@ -11,10 +11,16 @@ from django.db.models import Count
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node, Pause
-from allocation.services.nodes.fleet import node_key, reads
-from allocation.services.nodes.unbooked_use import ladder_of
+from allocation.services.nodes.fleet import agent_supports, node_key
+from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
-from allocation.services.runs.suspended_work import BEGUN, NOTHING, TOLD, Frozen, frozen_on
+from allocation.services.runs.resume import (
+    EVER_STARTED,
+    NOTHING,
+    ON_NODE,
+    SuspendedWork,
+    suspended_work_on,
+)
 
 _METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 _ROW = (
@@ -34,12 +40,12 @@ class _Site:
     gpus: Mapping[UUID, Sequence[Gpu]]
     told: Mapping[UUID, Sequence[Allocation]]
     pauses: Mapping[UUID, Pause]
-    frozen: Mapping[UUID, Frozen]
+    frozen: Mapping[UUID, SuspendedWork]
     gangs: Mapping[UUID, tuple[wire.Gang, ...]]
     profiles: Mapping[tuple[str, str], int]
 
 
-def documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
+def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
     """The newest document of each node, in their order.
 
     Callers hold the nodes locked, so that one generation always has the same document.
@@ -54,7 +60,7 @@ def _read(nodes: Sequence[Node]) -> _Site:
     for gpu in Gpu.objects.filter(node__in=nodes).order_by("index"):
         gpus[gpu.node_id].append(gpu)
     node_of = {gpu.id: node for node, found in gpus.items() for gpu in found}
-    rows = Allocation.objects.filter(gpu__node__in=nodes, state__in=TOLD)
+    rows = Allocation.objects.filter(gpu__node__in=nodes, state__in=ON_NODE)
     rows = rows.select_related("booking__owner", "tenant").only(*_ROW)
     for row in rows.order_by("start", "id"):
         told[node_of[row.gpu_id]].append(row)
@@ -65,21 +71,21 @@ def _read(nodes: Sequence[Node]) -> _Site:
         gpus=gpus,
         told=told,
         pauses={pause.booking_id: pause for pause in pauses},
-        frozen=frozen_on(nodes),
+        frozen=suspended_work_on(nodes),
         gangs=gangs_on(told),
         profiles={(model, profile): number for model, profile, number in profiles},
     )
 
 
 def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
-    knows_pauses = reads(node, wire.PAUSES_SINCE)
+    knows_pauses = agent_supports(node, wire.PAUSES_SINCE)
     frozen = site.frozen.get(node.id, NOTHING) if knows_pauses else NOTHING
     told: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
     for row in site.told.get(node.id, ()):
         # To older agents the end in the document alone says to give the place back in time.
         pause = site.pauses.get(row.booking_id) if knows_pauses else None
         wanted = _allocation(row, pause, frozen.resumes.get(row.id), site)
-        if reads(node, wire.HOST_SINCE):
+        if agent_supports(node, wire.HOST_SINCE):
             ask = row.booking.ask
             cores, memory_mb = ask.get("cores", 0), ask.get("memory", 0) * 1_024
             wanted = replace(wanted, cores=cores, memory_mb=memory_mb)
@@ -92,10 +98,10 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
             _desired_gpu(gpu.uuid, gpu.mode_wanted or gpu.mode, told[gpu.id])
             for gpu in site.gpus.get(node.id, ())
         ),
-        gangs=site.gangs.get(node.id, ()) if reads(node, wire.LATER_SINCE) else (),
+        gangs=site.gangs.get(node.id, ()) if agent_supports(node, wire.ADDED_FIELDS_SINCE) else (),
         rotation=_rotation(node),
         suspended=frozen.kept if knows_pauses else None,
-        ladder=ladder_of(node),
+        ladder=escalation_of(node),
     )
 
 
@@ -112,7 +118,7 @@ def gangs_on(told: Mapping[UUID, Iterable[Allocation]]) -> dict[UUID, tuple[wire
     devices: dict[_Run, dict[tuple[str, int, str], int]] = defaultdict(dict)
     begun = Allocation.objects.filter(
         booking__in={booking for found in runs.values() for booking, _ in found},
-        state__in=BEGUN, left=False,
+        state__in=EVER_STARTED, left=False,
     )  # fmt: skip
     for booking, begins, tenant, number, name, count in begun.values_list(
         "booking_id", "period__startswith", "tenant__slug", "booking__number", "gpu__node__name"
@@ -142,7 +148,7 @@ def _rotation(node: Node) -> wire.Rotation | None:
     if node.key_confirmed == node.key_version:
         return None
     old, new, version = node_key(node, node.key_confirmed), node_key(node), node.key_version
-    hidden = wire.key_hide(old=old, new=new, node=node.name, version=version)
+    hidden = wire.key_wrap(old=old, new=new, node=node.name, version=version)
     return wire.Rotation(version=version, hidden=hidden)
 
 

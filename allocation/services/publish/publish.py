@@ -14,8 +14,8 @@ from allocation import wire
 from allocation.models import Node, SolverState
 from allocation.services.nodes.fleet import node_key
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.publish.desired import documents
-from allocation.services.runs.suspended_work import frozen_forget
+from allocation.services.publish.desired import desired_documents
+from allocation.services.runs.resume import suspended_work_forget
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def publish_due(now: datetime) -> int:
     Needs no outbox: whoever finds `published_generation < generation` writes the whole document.
     A server that is down loses nothing; the next call writes it. Returns how many were written.
     """
-    frozen_forget(now)
+    suspended_work_forget(now)
     waiting = Node.objects.filter(
         published_generation__lt=F("generation"), link_digest__isnull=False
     )
@@ -83,7 +83,7 @@ def _publish_watched(ids: Sequence[UUID], keys: Sequence[str], epoch: int) -> No
         with transaction.atomic():
             nodes = list(Node.objects.select_for_update().filter(id__in=ids).order_by("id"))
             pipe.multi()
-            for node, desired in zip(nodes, documents(nodes, epoch), strict=True):
+            for node, desired in zip(nodes, desired_documents(nodes, epoch), strict=True):
                 signs = node.key_confirmed
                 envelope = wire.seal(desired, key=node_key(node, signs), key_version=signs)
                 pipe.set(wire.desired_key(node.name), envelope.to_json())

@@ -10,15 +10,15 @@ from allocation.models import Booking
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import Wish, booking_cancel, booking_request
-from allocation.services.bookings.price_lock import PRICE_LOCKED
+from allocation.services.bookings.bookings import BookingRequest, booking_cancel, booking_request
+from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.history import event_add
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 
-MOST = 3
+MAX_OPTIONS = 3
 CHANGEABLE = (State.QUEUED, State.SCHEDULED)
 
 
@@ -35,7 +35,7 @@ class Change:
     priced_at: datetime | None = None
 
 
-def sooner_options(
+def earlier_options(
     *, actor: Actor, booking: Booking, now: datetime
 ) -> tuple[tuple[QuoteOption, ...], str]:
     """At most three ways to start before the promised time, the earliest first, with the text
@@ -57,7 +57,7 @@ def sooner_options(
         if option.starts < promised and (option.kind, option.tier) != ("as_asked", booking.tier_id)
     ]
     sooner.sort(key=lambda option: (option.starts, option.price, option.tier, option.request))
-    return tuple(sooner[:MOST]), quote.lock
+    return tuple(sooner[:MAX_OPTIONS]), quote.lock
 
 
 def booking_change(*, actor: Actor, booking: Booking, change: Change, now: datetime) -> Booking:
@@ -86,7 +86,7 @@ def booking_change(*, actor: Actor, booking: Booking, change: Change, now: datet
                 f"{old.label} is {old.get_state_display().lower()}; only a booking that waits "
                 "for its start can be changed.",
             )
-        option = _still_there(actor, old, change, now)
+        option = _option_check(actor, old, change, now)
         booking_cancel(actor=actor, booking=old, now=now)
         wish = _wish(old, option, change.priced_at)
         new = booking_request(actor=actor, wish=wish, now=now, booking_id=instead)
@@ -98,11 +98,11 @@ def booking_change(*, actor: Actor, booking: Booking, change: Change, now: datet
     return new
 
 
-def _still_there(actor: Actor, booking: Booking, change: Change, now: datetime) -> QuoteOption:
-    options, _ = sooner_options(actor=actor, booking=booking, now=now)
+def _option_check(actor: Actor, booking: Booking, change: Change, now: datetime) -> QuoteOption:
+    options, _ = earlier_options(actor=actor, booking=booking, now=now)
     for option in options:
         is_same = (option.tier, option.request) == (change.tier, change.request)
-        if is_same and option.starts <= change.starts + PRICE_LOCKED:
+        if is_same and option.starts <= change.starts + PRICE_LOCK_TIME:
             return option
     rule = BY_CODE["change_gone"]
     promised = booking.planned_starts
@@ -122,9 +122,9 @@ def _still_there(actor: Actor, booking: Booking, change: Change, now: datetime) 
 
 def _wish(
     booking: Booking, option: QuoteOption | None = None, priced_at: datetime | None = None
-) -> Wish:
+) -> BookingRequest:
     """The booking as it was asked for, or as the option has it."""
-    return Wish(
+    return BookingRequest(
         project=booking.project.slug,
         tier=option.tier if option else booking.tier_id,
         ask=option.ask if option else AskDocument.from_json(booking.ask),

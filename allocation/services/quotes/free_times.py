@@ -17,7 +17,7 @@ from allocation.services.snapshot.snapshot import instant, seconds, snapshot_rea
 from allocation.solver import Availability
 
 Stretch = tuple[datetime, datetime]
-LEAST = timedelta(hours=1)
+MIN_FREE_TIME = timedelta(hours=1)
 """What pages call free without naming a time is free for so long."""
 
 
@@ -39,7 +39,9 @@ class FreeTimes:
         )
 
 
-def free_read(*, is_operator: bool, since: datetime, until: datetime, now: datetime) -> FreeTimes:
+def free_times_read(
+    *, is_operator: bool, since: datetime, until: datetime, now: datetime
+) -> FreeTimes:
     """Free times of [since, until), none of them before now.
 
     Inside a tenant's transaction, or an operator's, who sees every tenant.
@@ -48,7 +50,7 @@ def free_read(*, is_operator: bool, since: datetime, until: datetime, now: datet
     if is_operator:
         snapshot = snapshot_read(now)
     else:
-        snapshot = published_snapshot(now, policy, until=until + LEAST)
+        snapshot = published_snapshot(now, policy, until=until + MIN_FREE_TIME)
     since = max(since, instant(snapshot.now))
     if until <= since:
         return FreeTimes(since, since, {})

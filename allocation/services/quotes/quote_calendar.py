@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from django.db import connection
 
 from allocation.models import Booking
-from allocation.services.snapshot.maintenance import blackouts_read
+from allocation.services.snapshot.maintenance import maintenance_read
 from allocation.services.snapshot.quota_rows import caps_read, limits_read, tiers_read, used_read
 from allocation.services.snapshot.snapshot import (
+    expected_clear,
     gpus_read,
     held_read,
     hosts_read,
     models_read,
-    out_by,
     requests_read,
     seconds,
 )
@@ -59,7 +59,7 @@ def published_snapshot(
         caps=caps_read(now, used),
         used=used,
         hosts=hosts_read(),
-        blackouts=blackouts_read(now),
+        blackouts=maintenance_read(now),
     )
 
 
@@ -85,7 +85,7 @@ def _occupied(now: datetime, until: datetime) -> Iterator[Held]:
             project=_OTHERS,
             place=Place(str(gpu), _SLICE if sliced else None, start, size, share),
             starts=seconds(starts),
-            ends=out_by(seconds(ends), seconds(now)) if has_begun else seconds(ends),
+            ends=expected_clear(seconds(ends), seconds(now)) if has_begun else seconds(ends),
             started=has_begun,
             tier="",
             cores=cores * 1_000,

@@ -10,19 +10,19 @@ from allocation.queries.bookings.outcomes import pause_record
 from allocation.queries.fleet.catalogue import ask_units, class_gigabytes
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import document_text
-from allocation.rules.nodes.suspending import not_suspended
+from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.services.quotes.quote_losses import losses
 from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.solver import QUARTER, UNITS_PER_GPU, Option
-from billing.queries import PriceNow, prices_now
+from billing.queries import CurrentPrice, current_prices
 from billing.rules import LEDGER_STEP, cost_of
 from tenants.models import Tier
 
 DAY = 86_400
 QUARTERS = range(DAY // QUARTER)
-PLAIN_SPEED = 1000
-SAYINGS = {
+REFERENCE_SPEED = 1000
+KIND_NOTES = {
     "without_nvlink": "without NVLink between its GPUs",
     "unpinned": "anywhere, without the pin",
     "split": "apart: its GPUs need not lie together",
@@ -30,7 +30,7 @@ SAYINGS = {
 }
 
 
-INSIDE = "within your guarantee: may start sooner, if others give back what they borrow"
+WITHIN_GUARANTEE = "within your guarantee: may start sooner, if others give back what they borrow"
 """Follows from the own organisation's quota alone: whether anybody borrows is not known here."""
 
 
@@ -69,14 +69,14 @@ class Market:
     organisation's earlier bookings, and the memory of a GPU of each class in GB."""
 
     now: datetime
-    prices: dict[tuple[str, str], PriceNow]
+    prices: dict[tuple[str, str], CurrentPrice]
     record: PauseRecord = field(repr=False)
     sizes: dict[str, int]
 
     @classmethod
     def read(cls, now: datetime) -> "Market":
         """As things are at `now`."""
-        return cls(now, prices_now(now), pause_record(), class_gigabytes())
+        return cls(now, current_prices(now), pause_record(), class_gigabytes())
 
     def rates(self, tier: str) -> dict[str, int]:
         """Per GPU-hour by class, in steps of the ledger."""
@@ -110,7 +110,7 @@ class Market:
         )
 
 
-def option_told(
+def quote_option(
     option: Option,
     tiers: tuple[Tier, Tier],
     asked: AskDocument,
@@ -126,7 +126,7 @@ def option_told(
     if price is None or units is None:
         return None
     risk = market.risk_of(option, tier)
-    wished = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
+    requested_start = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
     return QuoteOption(
         kind=option.kind,
         tier=tier.slug,
@@ -147,7 +147,7 @@ def option_told(
         pauses=sum(count for _, count in option.pauses),
         notes=(
             *losses(option, asked, tiers, market.sizes),
-            *_notes(option, tier, is_late=option.starts > wished),
+            *_notes(option, tier, is_late=option.starts > requested_start),
             *_pause_notes(option, tier),
         ),
     )
@@ -158,21 +158,21 @@ def _pause_notes(option: Option, tier: Tier) -> Iterator[str]:
     if not tier.pausable or tier.pause_method != Tier.PauseMethod.SUSPEND:
         return
     is_divided = option.profile is not None or option.share is not None
-    why = not_suspended(devices=option.count, is_divided=is_divided)
+    why = why_not_suspendable(devices=option.count, is_divided=is_divided)
     if why is not None:
         yield f"stopped, not suspended, if it is paused: {why}"
 
 
 def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
     """`is_late`: it starts after the wish."""
-    yield from map(_leave_words, option.pauses)
+    yield from map(_pauses_text, option.pauses)
     if option.share is not None:
         yield "Shared with others, not isolated"
-    if option.kind in SAYINGS:
-        yield SAYINGS[option.kind]
+    if option.kind in KIND_NOTES:
+        yield KIND_NOTES[option.kind]
     if option.speed is None:
         yield "speed not compared"
-    elif option.speed != PLAIN_SPEED:
+    elif option.speed != REFERENCE_SPEED:
         yield f"{option.speed / 1000:.2g}× as fast"
     if option.borrowed:
         own, borrowed = (
@@ -181,12 +181,12 @@ def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
         )
         yield f"{own} own + {borrowed} borrowed"
     elif is_late and tier.counts_against_guarantee:
-        yield INSIDE
+        yield WITHIN_GUARANTEE
     if tier.description:
         yield tier.description
 
 
-def _leave_words(leave: tuple[str, int]) -> str:
+def _pauses_text(leave: tuple[str, int]) -> str:
     """Only the own organisation's work is known to a quote, so only that is asked to leave."""
     rule, count = leave
     bookings = f"{count} running booking{'s' * (count != 1)} of your organisation"

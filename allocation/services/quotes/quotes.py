@@ -9,25 +9,25 @@ from zoneinfo import ZoneInfo
 from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.admission import Terms, terms_check
-from allocation.services.bookings.bookings import Wish
-from allocation.services.bookings.price_lock import PRICE_LOCKED, price_lock
+from allocation.services.bookings.admission import Admission, admission_check
+from allocation.services.bookings.bookings import BookingRequest
+from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
-from allocation.services.quotes.quote_options import Market, QuoteOption, option_told
-from allocation.services.record.work import by_cost, is_by_cost
+from allocation.services.quotes.quote_options import Market, QuoteOption, quote_option
+from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
 from allocation.services.snapshot.snapshot import seconds, solver_ask
 from allocation.solver import (
     Availability,
-    Question,
-    worth_showing,
+    QuoteRequest,
+    best_options,
 )
 from allocation.words.reasons import sentence
-from billing.queries import BudgetEffect, budget_effect, prices_now
+from billing.queries import BudgetFigures, budget_figures, current_prices
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
 
-MOST_OPTIONS = 8
+MAX_OPTIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,15 @@ class Quote:
 
     options: tuple[QuoteOption, ...]
     blocking: str | None
-    effect: BudgetEffect | None
+    effect: BudgetFigures | None
     expires: datetime
     lock: str
     waits: bool = False
 
 
-def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | None = None) -> Quote:
+def quote_make(
+    *, actor: Actor, wish: BookingRequest, now: datetime, without: Booking | None = None
+) -> Quote:
     """What the wish could be in its tier, and as asked in the other tiers.
 
     As asked comes first, then the earliest; what is no better in start, price, risk of a pause or
@@ -57,15 +59,15 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
         Refused: what the portal refuses at once; see `services.admission`.
     """
     project = access_project_to_book(actor, wish.project, "project")
-    terms = terms_check(project=project, wish_tier=wish.tier, ask=wish.ask, now=now)
-    wish = replace(wish, ask=terms.ask)
+    admission = admission_check(project=project, tier_slug=wish.tier, ask=wish.ask, now=now)
+    wish = replace(wish, ask=admission.ask)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy)
     # Of its own tier all ways to have it, of the others as it was asked.
     answers = [
         (question, site.quote(question, only_as_asked=number > 0))
-        for number, question in enumerate(_questions(actor, terms, wish, project, market))
+        for number, question in enumerate(_questions(actor, admission, wish, project, market))
     ]
     own = answers[0][1]
     found = [
@@ -77,16 +79,16 @@ def quote_make(*, actor: Actor, wish: Wish, now: datetime, without: Booking | No
     tiers = {tier.slug: tier for tier in Tier.objects.all()}
     zone = ZoneInfo(wish.zone)
     made = (
-        option_told(option, (tiers[option.tier], terms.tier), wish.ask, zone, market)
-        for option in worth_showing(found, MOST_OPTIONS)
+        quote_option(option, (tiers[option.tier], admission.tier), wish.ask, zone, market)
+        for option in best_options(found, MAX_OPTIONS)
     )
     options = tuple(option for option in made if option is not None)
-    starts = options[0].starts if options else terms.not_before
+    starts = options[0].starts if options else admission.not_before
     return Quote(
         options=options,
         blocking=sentence(own.blocked) if own.blocked else None,
-        effect=budget_effect(project_id=project.id, at=starts),
-        expires=now + PRICE_LOCKED,
+        effect=budget_figures(project_id=project.id, at=starts),
+        expires=now + PRICE_LOCK_TIME,
         lock=price_lock(now),
         waits=own.blocked is not None and own.blocked.code == "none_in_service",
     )
@@ -96,7 +98,7 @@ def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
     """The ask on that of its classes which costs least, in whichever tier; the first of equals."""
     units = ask_units(ask)
     costs: dict[str, Decimal] = {}
-    for (gpu_class, _), price in prices_now(now).items():
+    for (gpu_class, _), price in current_prices(now).items():
         if gpu_class in units:
             cost = price.per_gpu_hour * units[gpu_class]
             costs[gpu_class] = min(cost, costs.get(gpu_class, cost))
@@ -105,35 +107,35 @@ def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
 
 
 def _questions(
-    actor: Actor, terms: Terms, wish: Wish, project: Project, market: Market
-) -> Iterator[Question]:
+    actor: Actor, admission: Admission, wish: BookingRequest, project: Project, market: Market
+) -> Iterator[QuoteRequest]:
     """The ask in its own tier first, then in each other that takes bookings of its length."""
     ask = solver_ask(wish.ask)
     known = {
-        name: market.prices[name, terms.tier.slug].per_gpu_hour * units
-        for name, units in terms.units.items()
-        if (name, terms.tier.slug) in market.prices
+        name: market.prices[name, admission.tier.slug].per_gpu_hour * units
+        for name, units in admission.units.items()
+        if (name, admission.tier.slug) in market.prices
     }
-    if is_by_cost(wish.ask) and known:
-        ask = replace(ask, classes=by_cost(wish.ask, terms.lengths, known))
+    if is_cheapest_first(wish.ask) and known:
+        ask = replace(ask, classes=classes_by_cost(wish.ask, admission.lengths, known))
     elif wish.ask.workload is not None:
-        ask = replace(ask, classes=tuple(terms.units))
-    question = Question(
+        ask = replace(ask, classes=tuple(admission.units))
+    question = QuoteRequest(
         ask=ask,
-        duration=min(map(terms.seconds_on, terms.units)),
-        earliest=seconds(terms.not_before),
+        duration=min(map(admission.seconds_on, admission.units)),
+        earliest=seconds(admission.not_before),
         latest=seconds(wish.ask.deadline) if wish.ask.deadline else None,
         fixed=wish.ask.starts is not None,
         tenant=str(project.tenant_id),
         project=str(project.id),
-        lengths=terms.lengths,
+        lengths=admission.lengths,
         reference=wish.ask.classes[0],
         owner=str(actor.user_id),
-        cheapest=is_by_cost(wish.ask) and wish.ask.deadline is not None,
+        cheapest=is_cheapest_first(wish.ask) and wish.ask.deadline is not None,
     )
-    others = Tier.objects.exclude(slug=terms.tier.slug)
+    others = Tier.objects.exclude(slug=admission.tier.slug)
     for tier in (
-        terms.tier,
+        admission.tier,
         *others.filter(max_duration_seconds__gte=question.duration).order_by("-priority", "slug"),
     ):
         yield replace(

@@ -1,6 +1,6 @@
 """What nodes say against the portal's own record of a run, written down for operators.
 
-The record decides what is charged; see `replace.run_conflict`. A node whose owner would gain by
+The record decides what is charged; see `replace.run_disputed`. A node whose owner would gain by
 such words shows here, and its GPU takes no new work before an operator has looked.
 """
 
@@ -12,8 +12,8 @@ from django.db.models import F
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
 from allocation.reasons.catalogue import BY_CODE
-from allocation.services.record.counters import tally
-from tenants.outbox import nudge
+from allocation.services.record.counters import counter_add
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ RULE = BY_CODE["node_conflict"]
 MOST = 3
 WITHIN = timedelta(days=1)
 # Devices that were not handed over in this time are a contradiction when their booking is over.
-NEVER_READY = timedelta(minutes=10)
+READY_WITHIN = timedelta(minutes=10)
 
 
 def conflict_note(row: Allocation, sentence: str, now: datetime) -> None:
@@ -33,7 +33,7 @@ def conflict_note(row: Allocation, sentence: str, now: datetime) -> None:
         instance=row.id.hex, sentence=sentence[:300],
     )  # fmt: skip
     Node.objects.filter(id=gpu.node_id).update(conflicts=F("conflicts") + 1)
-    tally("node_conflicts")
+    counter_add("node_conflicts")
     logger.warning("%s contradicts the portal (%s): %s", gpu.node.name, RULE.id, sentence)
     late = GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at__gt=now - WITHIN)
     times = late.count()
@@ -43,17 +43,17 @@ def conflict_note(row: Allocation, sentence: str, now: datetime) -> None:
             health_reason=f"Its node contradicted the portal {times} times in a day.",
             needs_operator=True,
         )
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")
 
 
-def never_ready_note(booking: Booking, now: datetime) -> None:
+def unready_note(booking: Booking, now: datetime) -> None:
     """A booking is over and was never handed over, though its nodes answer and were told long ago:
     nothing is charged, and whether nothing was had is the nodes' word alone."""
     told = Allocation.objects.filter(
         booking=booking,
         state=Allocation.State.STARTING,
-        occupancy__opened__lte=now - NEVER_READY,
-        gpu__node__silent_since=None,
+        occupancy__opened__lte=now - READY_WITHIN,
+        gpu__node__unreachable_since=None,
     )
     for row in told.select_related("gpu__node").order_by("id"):
         said = f"{booking.label} ended without a word that its devices were ready; it paid nothing."

@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Booking, Pause
-from allocation.rules.charging import Before, Run, end_seconds
+from allocation.rules.charging import EarlierRuns, Run, end_seconds
 from allocation.services.record.open_pauses import pause_open
 from billing.rules import UNITS_PER_GPU, cost_of
 from billing.services import hold_settle
@@ -15,7 +15,7 @@ def booking_cost(booking: Booking, seconds: int) -> Decimal:
     return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
 
 
-def run_of(booking: Booking, pause: Pause | None) -> Run | None:
+def charged_run(booking: Booking, pause: Pause | None) -> Run | None:
     """The present run as it is charged; None before it is ready. `pause` is the open one."""
     if booking.ready_at is None:
         return None
@@ -33,7 +33,7 @@ def run_seconds(booking: Booking, until: datetime) -> int:
     pause for its own people's claim is charged to its end. Of a run that its hardware broke what
     is saved."""
     pause = pause_open(booking) if booking.noticed_at is not None else None
-    run = run_of(booking, pause)
+    run = charged_run(booking, pause)
     if run is None:
         return 0
     if pause is not None:
@@ -60,7 +60,7 @@ def run_is_broken(booking: Booking) -> bool:
     return lost >= noticed
 
 
-def run_kept_seconds(booking: Booking) -> int:
+def run_saved_seconds(booking: Booking) -> int:
     """Seconds of the run whose results are saved: charged, and not done again."""
     return run_seconds(booking, booking.saved_at) if booking.saved_at else 0
 
@@ -71,27 +71,29 @@ def booking_spent(booking: Booking, until: datetime) -> Decimal:
     return min(booking.held, booking.settled + booking_cost(booking, used))
 
 
-def given_up_cost(booking: Booking, now: datetime) -> Decimal:
+def cancellation_cost(booking: Booking, now: datetime) -> Decimal:
     """What it costs in all if its owner gives it up now: credited work that is not done again is
     paid for."""
     if booking.charged is not None:
         return booking.charged
     at = booking.released_at or min(now, booking.planned_ends or now)
-    rest = given_up_seconds(booking, at) if booking.redo_seconds else 0
-    seconds = end_seconds(run_seconds(booking, at), before_of(booking), rest)
+    rest = unused_seconds(booking, at) if booking.redo_seconds else 0
+    seconds = end_seconds(run_seconds(booking, at), earlier_charges(booking), rest)
     return min(booking.held, booking.settled + booking_cost(booking, seconds))
 
 
-def earlier_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
+def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
     """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
     for one that never ran. Returns what it was charged in all, for paused runs too.
 
     `rest` is the time that its owner gives up, zero where somebody else ends it.
     """
-    return booking.settled + last_settle(booking, end_seconds(0, before_of(booking), rest), now)
+    return booking.settled + final_settle(
+        booking, end_seconds(0, earlier_charges(booking), rest), now
+    )
 
 
-def last_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
+def final_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
     """Charges so many seconds out of what is still held, and ends the hold; returns the charge."""
     return hold_settle(
         tenant_id=booking.tenant_id,
@@ -101,12 +103,12 @@ def last_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
     )
 
 
-def before_of(booking: Booking) -> Before:
+def earlier_charges(booking: Booking) -> EarlierRuns:
     """What earlier runs left to be charged, or to be done again."""
-    return Before(booking.used_seconds, booking.redo_seconds, booking.credited_seconds)
+    return EarlierRuns(booking.used_seconds, booking.redo_seconds, booking.credited_seconds)
 
 
-def given_up_seconds(booking: Booking, at: datetime) -> int:
+def unused_seconds(booking: Booking, at: datetime) -> int:
     """The time that its owner still had at `at`; a fixed window has what is left of it."""
     pause = pause_open(booking)
     if pause is not None:

@@ -24,8 +24,8 @@ class Event:
     actor_id: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
-    def line(self, booking: Booking, now: datetime) -> BookingEvent:
-        """Returns the row, for those who write many at once by `lines_add`."""
+    def row(self, booking: Booking, now: datetime) -> BookingEvent:
+        """Returns the row, for those who write many at once by `events_add`."""
         return BookingEvent(
             tenant_id=booking.tenant_id,
             booking=booking,
@@ -48,10 +48,10 @@ def event_add(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes an `Event` and one outbox message, in the caller's transaction."""
-    lines_add([Event(kind, sentence, actor_id, detail or {}).line(booking, now)])
+    events_add([Event(kind, sentence, actor_id, detail or {}).row(booking, now)])
 
 
-def lines_add(lines: Sequence[BookingEvent]) -> None:
+def events_add(lines: Sequence[BookingEvent]) -> None:
     """Writes lines and their messages in their order, in two statements."""
     BookingEvent.objects.bulk_create(lines)
     outbox_put([_message(line) for line in lines])

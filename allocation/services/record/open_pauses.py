@@ -10,7 +10,7 @@ from allocation.services.record.history import event_add
 
 OPEN = Q(resumed_at=None, ended_at=None)
 # A node hears of it within seconds; one that did not would act on the deadline that it knows.
-TELLING = timedelta(seconds=15)
+NOTIFY_MARGIN = timedelta(seconds=15)
 
 
 def pause_open(booking: Booking) -> Pause | None:
@@ -18,13 +18,13 @@ def pause_open(booking: Booking) -> Pause | None:
     return Pause.objects.filter(OPEN, booking=booking).first()
 
 
-def pauses_out(now: datetime) -> QuerySet[Pause]:
+def pauses_due(now: datetime) -> QuerySet[Pause]:
     """Open pauses whose places are to be given back by now: the grace is over, or all is saved."""
     grace_over = Q(deadline__lte=now) | Q(acknowledged_at__isnull=False)
     return Pause.objects.filter(OPEN, grace_over, emptied_at=None)
 
 
-def pauses_put_off() -> QuerySet[Pause]:
+def pauses_to_extend() -> QuerySet[Pause]:
     """Open pauses whose owners asked for more time and have no answer yet."""
     return Pause.objects.filter(OPEN, more_asked_at__isnull=False, acknowledged_at=None)
 
@@ -43,7 +43,8 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
     )
     going = Allocation.objects.filter(booking=OuterRef("booking")).filter(
         Q(state=Allocation.State.RELEASING)
-        | Q(state__in=Allocation.LIVE) & (Q(left=True) | Q(gpu__node__silent_since__isnull=False))
+        | Q(state__in=Allocation.LIVE)
+        & (Q(left=True) | Q(gpu__node__unreachable_since__isnull=False))
     )
     gone = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
     return Pause.objects.filter(
@@ -53,29 +54,29 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
         booking__state=State.PAUSING,
         acknowledged_at=None,
         emptied_at=None,
-        deadline__gt=now + TELLING,
+        deadline__gt=now + NOTIFY_MARGIN,
     )
 
 
-def pauses_too_late(now: datetime) -> QuerySet[Pause]:
+def pauses_expired(now: datetime) -> QuerySet[Pause]:
     """Open pauses of fixed windows that are over: nothing is left to resume."""
     return Pause.objects.filter(
         OPEN, emptied_at__isnull=False, ends_before__lte=now, booking__starts__isnull=False
     )
 
 
-def pause_over(booking: Booking, now: datetime) -> None:
+def pause_end(booking: Booking, now: datetime) -> None:
     """The booking ends before it could go on."""
     Pause.objects.filter(OPEN, booking=booking).update(ended_at=now)
 
 
-def pause_resumed(booking: Booking, now: datetime) -> bool:
+def pause_resume(booking: Booking, now: datetime) -> bool:
     """The booking is on its devices again; False when no pause was open."""
     found = Pause.objects.filter(OPEN, booking=booking, emptied_at__isnull=False)
     return bool(found.update(resumed_at=now))
 
 
-def pause_acknowledged(
+def pause_acknowledge(
     booking: Booking, saved: datetime, now: datetime, *, actor_id: int | None = None
 ) -> bool:
     """Everything was saved at `saved`, which ends a grace that began before; twice is once."""

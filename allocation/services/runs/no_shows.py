@@ -19,22 +19,22 @@ from allocation.models import Allocation, Booking, GpuSample, PolicyVersion
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.charging import no_show_after, no_show_fee
-from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_due
+from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_expected
 from allocation.rules.states import State
-from allocation.services.record.counters import tally
+from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change, booking_move
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
-RULE = BY_CODE["no_show"]
+NO_SHOW = BY_CODE["no_show"]
 # What one look adds at most: a look that comes late proves nothing of the time between.
-STEP = timedelta(seconds=60)
+MAX_STEP = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Presence:
     """What nodes measured of one allocation since the last look."""
 
     first_process: datetime | None
@@ -71,10 +71,10 @@ def presence_watch(now: datetime) -> int:
         state=State.ACTIVE, checked_in_at=None, ready_at__isnull=False, planned_ends__gt=now
     )
     bookings = list(rows.order_by("id"))
-    seen = _seen(bookings, now)
+    seen = _presence_of(bookings, now)
     ended = sum(_look(booking.id, seen.get(booking.id, []), policy, now) for booking in bookings)
     if ended:
-        nudge("allocation.cycle")
+        task_request("allocation.cycle")
     return ended
 
 
@@ -86,7 +86,7 @@ def no_show_limit(booking: Booking, policy: PresencePolicy) -> int | None:
     return no_show_after(length, policy.no_show_after)
 
 
-def _seen(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[_Seen]]:
+def _presence_of(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[_Presence]]:
     """By booking, one for each of its devices; in two statements."""
     since = {each.id: each.absent_until or each.ready_at for each in bookings}
     rows = dict(
@@ -96,12 +96,12 @@ def _seen(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[_Seen]]
     )
     first = min((each.ready_at for each in bookings if each.ready_at), default=now)
     measured = _measured(list(rows), first, now)
-    found: dict[UUID, list[_Seen]] = {booking.id: [] for booking in bookings}
+    found: dict[UUID, list[_Presence]] = {booking.id: [] for booking in bookings}
     for row, key in rows.items():
         process, clear, unknown = measured.get(row, (None, None, None))
         begin = since[key] or now
         is_reported = clear is not None and clear > begin and (unknown or begin) <= begin
-        found[key].append(_Seen(process, is_reported))
+        found[key].append(_Presence(process, is_reported))
     return found
 
 
@@ -124,7 +124,9 @@ def _measured(
     }
 
 
-def _look(booking_id: UUID, seen: Sequence[_Seen], policy: PresencePolicy, now: datetime) -> bool:
+def _look(
+    booking_id: UUID, seen: Sequence[_Presence], policy: PresencePolicy, now: datetime
+) -> bool:
     """Counts one booking on; True when it was ended."""
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
@@ -133,7 +135,7 @@ def _look(booking_id: UUID, seen: Sequence[_Seen], policy: PresencePolicy, now: 
             return False
         first = min((each.first_process for each in seen if each.first_process), default=None)
         if first is not None or booking.saved_at is not None:
-            _is_there(booking, min(now, first or now), now)
+            _presence_note(booking, min(now, first or now), now)
             return False
         absence = _absence(booking, seen, now)
         if limit is not None and absence.seconds >= limit:
@@ -145,23 +147,23 @@ def _look(booking_id: UUID, seen: Sequence[_Seen], policy: PresencePolicy, now: 
         return False
 
 
-def _absence(booking: Booking, seen: Sequence[_Seen], now: datetime) -> _Absence:
+def _absence(booking: Booking, seen: Sequence[_Presence], now: datetime) -> _Absence:
     """Counts the time since the last look, where every node has reported."""
     since = booking.absent_until or booking.ready_at or now
     more = 0
     if seen and all(each.is_reported for each in seen):
-        more = max(0, int(min(now - since, STEP).total_seconds()))
+        more = max(0, int(min(now - since, MAX_STEP).total_seconds()))
     return _Absence(booking.absent_seconds + more, max(since, now))
 
 
-def _is_there(booking: Booking, at: datetime, now: datetime) -> None:
+def _presence_note(booking: Booking, at: datetime, now: datetime) -> None:
     event = Event("checked_in", "A process was seen on its devices.")
     booking_change(booking, event=event, now=now, checked_in_at=at)
 
 
 def _warn(booking: Booking, absence: _Absence, limit: int, now: datetime) -> bool:
     """True when the owner is warned now."""
-    due = warnings_due(absence.seconds, limit)
+    due = warnings_expected(absence.seconds, limit)
     if due <= booking.absence_warnings:
         return False
     absent, left = absence.seconds // 60, -(-(limit - absence.seconds) // 60)
@@ -170,7 +172,7 @@ def _warn(booking: Booking, absence: _Absence, limit: int, now: datetime) -> boo
         "no_show_warned",
         f"Nobody was seen in it for {absent} min. Start a program, check in, or give it "
         f"back: in {left} min it ends as a no-show.",
-        detail={"rule": RULE.id, "until": ends.isoformat()},
+        detail={"rule": NO_SHOW.id, "until": ends.isoformat()},
     )
     booking_change(booking, event=event, now=now, absence_warnings=due, **absence.facts())
     return True
@@ -186,7 +188,7 @@ def _end(
     event = Event(
         "no_show",
         f"Nobody used it for {limit // 60} min; being cleared. {share}".strip(),
-        detail={"rule": RULE.id, "absent": absence.seconds, "fee": fee},
+        detail={"rule": NO_SHOW.id, "absent": absence.seconds, "fee": fee},
     )
     booking_move(
         booking,
@@ -198,5 +200,5 @@ def _end(
         fee_seconds=fee,
         **absence.facts(),
     )
-    tally("no_shows")
+    counter_add("no_shows")
     logger.info("%s of tenant %s is a no-show", booking.label, booking.tenant_id)

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from allocation.models import Allocation, Booking
 from allocation.services.record.history import Event
-from allocation.services.runs.lifecycle import run_break_off, run_complete
+from allocation.services.runs.end import run_abandon, run_complete
 from allocation.services.runs.transition import booking_change
 
 
-def pause_break(
+def pausing_run_interrupt(
     booking: Booking, rule: str, sentence: str, now: datetime, *, is_hardware: bool
 ) -> bool:
     """It is told to pause anyway: its places are left behind, and it is paused when its grace is
@@ -20,7 +20,7 @@ def pause_break(
     mine = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
     if not mine.exists():
         return False
-    run_break_off(booking, now)
+    run_abandon(booking, now)
     booking.allocations.filter(suspended=True).update(suspended=False)
     charged = "what was not saved by its notice is not charged, and is done again"
     if not is_hardware:

@@ -6,12 +6,12 @@ from django.db import transaction
 
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
-from allocation.services.record.open_pauses import pause_acknowledged, pause_open
+from allocation.services.record.open_pauses import pause_acknowledge, pause_open
 from allocation.services.runs.transition import booking_change
 from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.models import Tier
-from tenants.outbox import nudge
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 
 
@@ -28,12 +28,12 @@ def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
         if booking.state not in (State.ACTIVE, State.PAUSING):
             raise Refused("not_active", f"{booking.label} is not on its device now.")
         booking_change(booking, now=now, saved_at=now)
-        if pause_acknowledged(booking, now, now, actor_id=actor.user_id):
-            _told(actor, "booking.saved", booking, now)
+        if pause_acknowledge(booking, now, now, actor_id=actor.user_id):
+            _record(actor, "booking.saved", booking, now)
     return booking
 
 
-def more_time_ask(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
+def more_time_request(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
     """Asks to put the pause off by what the tier grants. The next cycle answers, for only it may
     move the stronger claim.
 
@@ -53,7 +53,7 @@ def more_time_ask(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
             raise refusal
         pause.more_asked_at = now
         pause.save(update_fields=["more_asked_at"])
-        _told(actor, "booking.more_time", booking, now)
+        _record(actor, "booking.more_time", booking, now)
     return booking
 
 
@@ -94,7 +94,7 @@ def _locked(booking: Booking) -> Booking:
     return rows.select_related("project", "tier", "owner").get(id=booking.id)
 
 
-def _told(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
+def _record(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
     audit_record(
         tenant_id=booking.tenant_id,
         actor_id=actor.user_id,
@@ -103,4 +103,4 @@ def _told(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
         now=now,
         detail={"label": booking.label, "state": booking.state},
     )
-    nudge("allocation.cycle")
+    task_request("allocation.cycle")

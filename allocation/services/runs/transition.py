@@ -12,8 +12,8 @@ from datetime import datetime
 from django.db import IntegrityError, connection, models, transaction
 
 from allocation.models import Booking
-from allocation.rules.states import State, cleared, may_become
-from allocation.services.record.history import Event, lines_add
+from allocation.rules.states import State, fields_cleared, is_transition_allowed
+from allocation.services.record.history import Event, events_add
 
 
 class TransitionRefused(IntegrityError):
@@ -69,15 +69,15 @@ def bookings_change(changes: Sequence[Change], *, now: datetime) -> None:
         fields.update(dict.fromkeys(names))
     with transaction.atomic(savepoint=False):
         _write([each.booking for each in changes], list(fields))
-        lines_add([each.event.line(each.booking, now) for each in changes])
+        events_add([each.event.row(each.booking, now) for each in changes])
 
 
 def _moved(booking: Booking, to: State, facts: Mapping[str, object]) -> list[str]:
     """Sets the state and its facts on the object; the names of the fields that are to be saved."""
     old = State(booking.state)
-    if not may_become(old, to):
+    if not is_transition_allowed(old, to):
         raise TransitionRefused(f"{booking.label} can't go from {old} to {to}")
-    empty = {name: _field(name).get_default() for name in cleared(old, to)}
+    empty = {name: _field(name).get_default() for name in fields_cleared(old, to)}
     return ["state", *_changed(booking, {**empty, **facts, "state": to})]
 
 
@@ -93,7 +93,7 @@ def _store(booking: Booking, fields: list[str], event: Event | None, now: dateti
     with transaction.atomic(savepoint=False):
         booking.save(update_fields=fields)
         if event is not None:
-            lines_add([event.line(booking, now)])
+            events_add([event.row(booking, now)])
 
 
 def _write(bookings: Sequence[Booking], names: Sequence[str]) -> None:

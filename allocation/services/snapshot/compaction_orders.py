@@ -5,7 +5,7 @@ from typing import Any
 
 from allocation.models import CompactionOrder, Decision
 from allocation.services.record.places import place_data, place_of
-from allocation.solver import Carried, Order, Relocation
+from allocation.solver import Order, OrderAnswer, Relocation
 from allocation.solver.cycle.compaction import Proposal
 from allocation.words.reasons import sentence
 
@@ -17,14 +17,14 @@ def orders_read() -> tuple[Order, ...]:
     )
 
 
-def order_answer(carried: Carried, decision: Decision, now: datetime) -> bool:
+def order_answer(carried: OrderAnswer, decision: Decision, now: datetime) -> bool:
     """Writes the decision's answer; False when the order has one already."""
     declined = " ".join(map(sentence, carried.reasons))[:300]
     waiting = CompactionOrder.objects.filter(id=carried.order, decided_at=None)
     return bool(waiting.update(decided_at=now, decision=decision, declined=declined))
 
 
-def document_of(proposal: Proposal) -> dict[str, Any]:
+def order_document(proposal: Proposal) -> dict[str, Any]:
     """What of a proposal is ordered: who gets what, and who goes where. Not what time changes."""
     return {
         "gpu_class": proposal.gpu_class,

@@ -10,7 +10,7 @@ from allocation.models import Booking
 from allocation.rules.states import OPEN, State
 
 
-def left_for_later(most: int) -> frozenset[UUID]:
+def deferred_bookings(most: int) -> frozenset[UUID]:
     """New bookings beyond the `most` of a turn: the tenants' oldest in the highest tiers, tenant by
     tenant in turns. The dates of a series stay together."""
     rows = Booking.objects.filter(state=State.REQUESTED)
@@ -38,7 +38,7 @@ def left_for_later(most: int) -> frozenset[UUID]:
     return frozenset(booking for line in lines for together in line for booking in together)
 
 
-def bookings_hold(patience_ms: int) -> None:
+def open_bookings_lock(patience_ms: int) -> None:
     """Locks every open booking until the end of the transaction, in the order of all who lock
     several. Raises OperationalError when that takes longer than `patience_ms`."""
     with connection.cursor() as cursor:

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from allocation.models import Blackout, Gpu
-from allocation.queries.fleet.maintenance import blackouts_by_gpu, blackouts_open
-from allocation.solver import Blackout as SolverBlackout
+from allocation.models import Gpu, Maintenance
+from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
+from allocation.solver import Maintenance as SolverBlackout
 
 
-def blackouts_read(now: datetime) -> tuple[SolverBlackout, ...]:
+def maintenance_read(now: datetime) -> tuple[SolverBlackout, ...]:
     """Maintenance that runs or is planned; everybody may know of it."""
-    return blackouts_laid(blackouts_open(now))
+    return maintenance_rows(maintenance_open(now))
 
 
-def blackouts_laid(blackouts: Sequence[Blackout]) -> tuple[SolverBlackout, ...]:
+def maintenance_rows(blackouts: Sequence[Maintenance]) -> tuple[SolverBlackout, ...]:
     """The same for blackouts that need not be saved."""
     gpus = Gpu.objects.select_related("node").only("node__rack") if blackouts else ()
     return tuple(
@@ -22,5 +22,5 @@ def blackouts_laid(blackouts: Sequence[Blackout]) -> tuple[SolverBlackout, ...]:
             starts=int(blackout.starts.timestamp()),
             ends=int(blackout.ends.timestamp()),
         )
-        for gpu, blackout in blackouts_by_gpu(blackouts, gpus)
+        for gpu, blackout in maintenance_by_gpu(blackouts, gpus)
     )

@@ -40,11 +40,11 @@ FROM (
     AND a.period && tstzrange(%(since)s, %(now)s)
   UNION ALL
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
-         greatest(upper(a.period) - make_interval(secs => a.kept_seconds), %(since)s) AS since,
+         greatest(upper(a.period) - make_interval(secs => a.counted_seconds), %(since)s) AS since,
          least(upper(a.period), %(now)s) AS until
   FROM allocation_allocation a
     JOIN allocation_gpu g ON g.id = a.gpu_id
-  WHERE a."left" AND a.kept_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
+  WHERE a."left" AND a.counted_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
 ) u CROSS JOIN LATERAL generate_series(
   date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
 ) AS d(day)
@@ -121,7 +121,7 @@ def caps_read(now: datetime, used: tuple[Used, ...]) -> tuple[Cap, ...]:
     return tuple(cap for row in rows for cap in _caps(row, used, now))
 
 
-def caps_rolling_of(rows: Iterable[Quota]) -> tuple[Cap, ...]:
+def rolling_caps_of(rows: Iterable[Quota]) -> tuple[Cap, ...]:
     """Only the caps over so many days in a row: what is more than one never fits."""
     return tuple(
         Cap(

@@ -12,19 +12,19 @@ from django.db.models import Q
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuModel, MigPlacement, Node, Pause
-from allocation.rules.ask import SHORTEST_SECONDS, AskDocument
+from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
-from allocation.services.nodes.fleet import reads
+from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.gpu_modes import changes_modes
 from allocation.services.record.open_pauses import OPEN, pauses_unneeded
 from allocation.services.record.places import place_of, place_of_row
-from allocation.services.record.work import has_run
-from allocation.services.runs.replace import is_rest, time_left
+from allocation.services.record.workloads import has_run
+from allocation.services.runs.lost_runs import has_earlier_run, time_remaining
 from allocation.services.snapshot.compaction_orders import orders_read
-from allocation.services.snapshot.intake import left_for_later
-from allocation.services.snapshot.maintenance import blackouts_read
+from allocation.services.snapshot.intake import deferred_bookings
+from allocation.services.snapshot.maintenance import maintenance_read
+from allocation.services.snapshot.original_gpus import paused_on, running_on, with_original_gpus
 from allocation.services.snapshot.quota_rows import caps_read, limits_read, tiers_read, used_read
-from allocation.services.snapshot.suspended_homes import at_home, homes_paused, homes_running
 from allocation.solver import (
     Ask,
     Extension,
@@ -32,7 +32,7 @@ from allocation.solver import (
     Host,
     Model,
     Placement,
-    Promise,
+    PlannedStart,
     Request,
     Snapshot,
 )
@@ -44,14 +44,14 @@ EVERYWHERE = Q()
 # long again as it has taken already: nobody is promised the room of a device that hangs.
 CLEARING_SECONDS = 5
 # The columns that say what is held: there are many rows, and most columns of theirs are wide.
-_OF_HELD = (
+_HELD_COLUMNS = (
     *("booking", "tenant", "project", "gpu", "profile", "start", "size", "share", "period"),
     *("state", "left", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
     *("booking__ready_at", "booking__saved_at", "booking__pause_count"),
     "booking__extension_until",
 )
 # What is paused for somebody is given so long before that holds of it too.
-HANDING_OVER = timedelta(minutes=1)
+HANDOVER = timedelta(minutes=1)
 
 
 def snapshot_take(now: datetime, most_new: int | None = None) -> Snapshot:
@@ -70,7 +70,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
     """The same within a transaction that is there: for looking ahead, or while all that is to be
     decided is locked."""
     used = used_read(now)
-    later = frozenset() if most_new is None else left_for_later(most_new)
+    later = frozenset() if most_new is None else deferred_bookings(most_new)
     return Snapshot(
         now=seconds(now),
         models=models_read(),
@@ -83,7 +83,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
         caps=caps_read(now, used),
         used=used,
         hosts=hosts_read(),
-        blackouts=blackouts_read(now),
+        blackouts=maintenance_read(now),
         running=running_read(now),
         unneeded=_unneeded(now),
         orders=orders_read(),
@@ -122,7 +122,7 @@ def models_read() -> tuple[Model, ...]:
 
 def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
     """GPUs; usable when they are healthy and their node takes work."""
-    nodes = {node.id: _SeenNode.of(node) for node in Node.objects.select_related("rack")}
+    nodes = {node.id: _NodeFacts.of(node) for node in Node.objects.select_related("rack")}
     rows = Gpu.objects.filter(where).values_list(
         *("id", "number", "node_id", "index", "gpu_class_id", "model_id", "domain", "health"),
         *("mode", "mode_pinned", "model__mode_switch"),
@@ -132,26 +132,26 @@ def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _SeenNode:
+class _NodeFacts:
     """What a node says for all of its GPUs."""
 
     name: str
     rack: str
-    keeps_work: bool
+    keeps_planned_work: bool
     shares: bool
     silent: bool
     changes_modes: bool
 
     @classmethod
-    def of(cls, node: Node) -> "_SeenNode":
+    def of(cls, node: Node) -> "_NodeFacts":
         # An agent that is too old would refuse its whole document for one share in it.
-        shares = not node.agent_version or reads(node, wire.SHARES_SINCE)
-        silent = node.silent_since is not None
+        shares = not node.agent_version or agent_supports(node, wire.SHARES_SINCE)
+        silent = node.unreachable_since is not None
         changes = changes_modes(node)
-        return cls(node.name, node.rack.name, node.keeps_work, shares, silent, changes)
+        return cls(node.name, node.rack.name, node.keeps_planned_work, shares, silent, changes)
 
 
-def _gpu_of(row: Any, node: _SeenNode) -> SolverGpu:  # noqa: ANN401 (a row of values)
+def _gpu_of(row: Any, node: _NodeFacts) -> SolverGpu:  # noqa: ANN401 (a row of values)
     takes_reset = row.model__mode_switch == "reset"
     fixed = row.mode_pinned or (row.mode if takes_reset and not node.changes_modes else "")
     return SolverGpu(
@@ -163,7 +163,7 @@ def _gpu_of(row: Any, node: _SeenNode) -> SolverGpu:  # noqa: ANN401 (a row of v
         gpu_class=row.gpu_class_id,
         model=row.model_id,
         domain=row.domain,
-        usable=row.health == Gpu.Health.OK and node.keeps_work,
+        usable=row.health == Gpu.Health.OK and node.keeps_planned_work,
         mode=_hardware_mode(fixed) if fixed else None,
         shares=node.shares,
         silent=node.silent,
@@ -187,7 +187,7 @@ def solver_ask(document: AskDocument) -> Ask:
     )
 
 
-def of_host(booking: Booking) -> tuple[int, int]:
+def host_resources(booking: Booking) -> tuple[int, int]:
     """Cores (thousandths) and memory (MiB) that come with each of a booking's places."""
     return booking.ask.get("cores", 0) * 1_000, booking.ask.get("memory", 0) * 1_024
 
@@ -207,19 +207,19 @@ def _hardware_mode(mode: str) -> Mode:
 def held_read(now: datetime) -> tuple[Held, ...]:
     """Every live allocation; under the wall, of one tenant."""
     rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
-    rows = rows.only(*_OF_HELD).order_by("id")
+    rows = rows.only(*_HELD_COLUMNS).order_by("id")
     return tuple(
         _held_of(row, seconds(now))
         for row in rows
-        if not is_handing_over(row.period.upper, now, is_pausing=row.booking.state == State.PAUSING)
+        if not is_handover(row.period.upper, now, is_pausing=row.booking.state == State.PAUSING)
     )
 
 
-def is_handing_over(ends: datetime, now: datetime, *, is_pausing: bool) -> bool:
+def is_handover(ends: datetime, now: datetime, *, is_pausing: bool) -> bool:
     """Paused for somebody, and its time has just come: the room is theirs in the calendar, so that
     nobody's start moves for the seconds that clearing takes. On the hardware it is theirs on the
     proof of empty."""
-    return is_pausing and timedelta(0) <= now - ends < HANDING_OVER
+    return is_pausing and timedelta(0) <= now - ends < HANDOVER
 
 
 def _held_of(row: Allocation, now: int) -> Held:
@@ -229,7 +229,7 @@ def _held_of(row: Allocation, now: int) -> Held:
     # What ends gives its room back by itself; what was left behind is not the run that is on.
     is_had = booking.state in (State.ACTIVE, State.PAUSING) and not row.left
     ends = seconds(row.period.upper)
-    cores, memory = of_host(booking)
+    cores, memory = host_resources(booking)
     return Held(
         id=str(row.id),
         booking=f"left {row.id}" if row.left else str(row.booking_id),
@@ -237,7 +237,7 @@ def _held_of(row: Allocation, now: int) -> Held:
         project="" if row.left else str(row.project_id),
         place=place_of_row(row),
         starts=seconds(row.period.lower),
-        ends=out_by(ends, now) if started else ends,
+        ends=expected_clear(ends, now) if started else ends,
         started=started,
         tier=booking.tier_id,
         since=seconds(booking.ready_at) if booking.ready_at and is_had else None,
@@ -263,7 +263,7 @@ def _level(row: Allocation) -> Together | None:
     return together if ask["required"] and ask["count"] > 1 else "any"
 
 
-def out_by(ends: int, now: int) -> int:
+def expected_clear(ends: int, now: int) -> int:
     """When what should be out at `ends` is expected to be: a device may take long to be cleared."""
     return max(ends, now + max(CLEARING_SECONDS, now - ends))
 
@@ -294,10 +294,10 @@ def _request_of(row: Booking, now: datetime) -> Request:
         duration = min((length for _, length in order), default=duration)
     if order:
         ask = replace(ask, classes=tuple(name for name, _ in order))
-    if is_rest(row):
+    if has_earlier_run(row):
         # What is left of a fixed window is taken where it fits, if it is worth a start at all.
-        duration, latest = time_left(row, now)
-        duration = max(SHORTEST_SECONDS, duration)
+        duration, latest = time_remaining(row, now)
+        duration = max(MIN_DURATION_SECONDS, duration)
     return Request(
         booking=str(row.id),
         tenant=str(row.tenant_id),
@@ -309,7 +309,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         duration=duration,
         earliest=seconds(row.not_before),
         latest=seconds(latest) if latest else None,
-        fixed=row.starts is not None and not is_rest(row),
+        fixed=row.starts is not None and not has_earlier_run(row),
         promise=_promise_of(row),
         owner=str(row.owner_id),
         durations=order if ask.workload is not None and len(order) > 1 else (),
@@ -330,16 +330,16 @@ def running_read(now: datetime) -> tuple[Request, ...]:
     """What each running booking that may be paused would still want if it were paused now."""
     rows = Booking.objects.filter(state=State.ACTIVE, tier__pausable=True).select_related("tier")
     found = []
-    homes = homes_running()
+    original_gpus = running_on()
     for row in rows.order_by("id"):
         left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
         if left > 0:
-            wish = _going_on(row, now, left, seconds(now) + left)
-            found.append(at_home(wish, homes.get(row.id), now))
+            request = _resume_request(row, now, left, seconds(now) + left)
+            found.append(with_original_gpus(request, original_gpus.get(row.id), now))
     return tuple(found)
 
 
-def _going_on(row: Booking, now: datetime, left: int, ends: int) -> Request:
+def _resume_request(row: Booking, now: datetime, left: int, ends: int) -> Request:
     """The wish for the time that is left of a booking; a fixed window never goes past `ends`."""
     latest = seconds(row.deadline) if row.deadline else None
     return replace(
@@ -363,8 +363,11 @@ def pauses_requested(now: datetime) -> list[Request]:
     open_pauses = Pause.objects.filter(OPEN).select_related("booking__tier").order_by("id")
     rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
     pauses = list(rows.exclude(booking__in=placed))
-    homes = homes_paused(pauses)
-    found = (at_home(_paused(row, now), homes.get(row.booking_id), now) for row in pauses)
+    original_gpus = paused_on(pauses)
+    found = (
+        with_original_gpus(_paused(row, now), original_gpus.get(row.booking_id), now)
+        for row in pauses
+    )
     return [request for request in found if request.duration > 0]
 
 
@@ -373,22 +376,22 @@ def _paused(pause: Pause, now: datetime) -> Request:
     is_out, ends = pause.remaining_seconds is not None, seconds(pause.ends_before)
     out = seconds(now)
     if not is_out:
-        out = out_by(seconds(pause.acknowledged_at or pause.deadline), out)
+        out = expected_clear(seconds(pause.acknowledged_at or pause.deadline), out)
     left = ends - seconds(pause.deadline)
     if pause.remaining_seconds is not None:
         left = pause.remaining_seconds
     if booking.starts is not None:
         left = min(left, ends - out)
-    wish = _going_on(booking, now, left, ends)
-    return replace(wish, earliest=out, paused=True, promise=_promise_of(booking))
+    request = _resume_request(booking, now, left, ends)
+    return replace(request, earliest=out, paused=True, promise=_promise_of(booking))
 
 
-def _promise_of(row: Booking) -> Promise | None:
+def _promise_of(row: Booking) -> PlannedStart | None:
     """What it was promised; without places a start that nothing proves, for flexible ones only."""
     is_one = bool(row.planned_places) or row.starts is None
     if not is_one or row.planned_starts is None or row.planned_ends is None:
         return None
-    return Promise(
+    return PlannedStart(
         starts=seconds(row.planned_starts),
         ends=seconds(row.planned_ends),
         places=tuple(place_of(place) for place in row.planned_places),

@@ -16,8 +16,8 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Held, Place, Policy, Request, Snapshot
 from allocation.solver.model.plan import Assign, Plan, Waiting
 from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
-from allocation.solver.placement.gang import Want, wants_of
-from allocation.solver.state.working import Found, Working
+from allocation.solver.placement.gang import Demand, demands_of
+from allocation.solver.state.working import Fit, Working
 
 RESUME_SECONDS = 120
 """What a pause and a resume take even when nothing is lost."""
@@ -92,22 +92,24 @@ def _proposal(
     snapshot: Snapshot, plan: Plan, policy: Policy, request: Request, wait: Waiting
 ) -> Proposal | None:
     working = _after(snapshot, plan, policy, wait.booking)
-    want = next(want for want in wants_of(request) if want.gpu_class == wait.gpu_class)
-    told = {pause.booking for pause in plan.pauses}
+    demand = next(demand for demand in demands_of(request) if demand.gpu_class == wait.gpu_class)
+    notified = {pause.booking for pause in plan.pauses}
     movable = [
-        each for each in _movable(snapshot, working, want.gpu_class) if each[0].booking not in told
+        each
+        for each in _movable(snapshot, working, demand.gpu_class)
+        if each[0].booking not in notified
     ]
     notices = {held.place: working.running[held.booking].tier.grace for held, _ in movable}
     # Whichever of them move: all of it begins within the longest of their notices.
     longest = max(notices.values(), default=0)
-    whole = replace(want, duration=want.duration + longest)
+    whole = replace(demand, duration=demand.duration + longest)
     if working.over(whole, working.now) is not None:
         return None
-    pool = working.pools[want.gpu_class]
-    calendar, now = working.calendars[want.gpu_class], working.now
+    pool = working.pools[demand.gpu_class]
+    calendar, now = working.calendars[demand.gpu_class], working.now
     busy = calendar.busy(np.array([now], dtype=np.int64), whole.duration)[0]
     for held, _ in movable:
-        calendar.drop((held.place,), now, working.end_of(held))
+        calendar.remove((held.place,), now, working.end_of(held))
 
     def is_free(place: Place, window: Window) -> bool:
         since, until = window[0], window[1] + longest
@@ -115,10 +117,10 @@ def _proposal(
         return is_cut_so and calendar.is_free((place,), since, until)
 
     best: Rearranged | None = None
-    for group in _groups(pool, want):
-        columns = _neighbourhood(pool, want, busy, movable, group)
+    for group in _groups(pool, demand):
+        columns = _neighbourhood(pool, demand, busy, movable, group)
         here = [item for _, item in movable if pool.column[item.place.gpu] in columns]
-        found = rearrange(Neighbourhood(pool, tuple(columns), is_free), want, now, here)
+        found = rearrange(Neighbourhood(pool, tuple(columns), is_free), demand, now, here)
         if found is not None and (best is None or found.cost < best.cost):
             best = found
     if best is None or not best.moves:
@@ -137,12 +139,14 @@ def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Work
     for answer in answers:
         if answer.booking == booking or not answer.places:
             continue
-        want = next(
-            want for want in wants_of(wishes[answer.booking]) if want.gpu_class == answer.gpu_class
+        demand = next(
+            demand
+            for demand in demands_of(wishes[answer.booking])
+            if demand.gpu_class == answer.gpu_class
         )
-        want = replace(want, duration=answer.ends - answer.starts)
-        found = Found(want, answer.places, answer.starts)
-        if working.calendars[want.gpu_class].is_free(found.places, *found.window):
+        demand = replace(demand, duration=answer.ends - answer.starts)
+        found = Fit(demand, answer.places, answer.starts)
+        if working.calendars[demand.gpu_class].is_free(found.places, *found.window):
             working.reserve(found)
     return working
 
@@ -167,15 +171,15 @@ def _movable(snapshot: Snapshot, working: Working, gpu_class: str) -> list[tuple
     return found
 
 
-def _groups(pool: Pool, want: Want) -> Iterable[range]:
+def _groups(pool: Pool, demand: Demand) -> Iterable[range]:
     """Where all of the ask has to lie: each group of its level."""
-    for number in range(len(pool.bounds[want.level])):
-        yield pool.members(want.level, number)
+    for number in range(len(pool.bounds[demand.level])):
+        yield pool.members(demand.level, number)
 
 
 def _neighbourhood(
     pool: Pool,
-    want: Want,
+    demand: Demand,
     busy: Masks,
     movable: Sequence[tuple[Held, Movable]],
     group: range,
@@ -188,10 +192,10 @@ def _neighbourhood(
         if column in cost:
             cost[column] += item.cost
             fixed[column] &= ~pool.mask_of(item.place)
-    able = [column for column in group if pool.eligible(want.profile)[column]]
+    able = [column for column in group if pool.eligible(demand.profile)[column]]
     clear = sorted(able, key=lambda c: (fixed[c].bit_count(), cost[c], c))[: _WIDTH // 2]
     roomy = sorted(group, key=lambda c: (int(busy[c] & WHOLE_MASK).bit_count(), c))
-    wide = max(_WIDTH, want.count + _WIDTH // 2)
+    wide = max(_WIDTH, demand.count + _WIDTH // 2)
     return sorted(list(dict.fromkeys([*clear, *roomy]))[:wide])
 
 

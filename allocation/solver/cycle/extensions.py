@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
-from allocation.solver.model.demand import want_of_held
+from allocation.solver.model.demand import demand_of_held
 from allocation.solver.model.inputs import Extension, Held, Place, Snapshot
 from allocation.solver.model.plan import Extend
 from allocation.solver.reasons.explain import maintenance, why_quota
-from allocation.solver.state.working import Found, Working
+from allocation.solver.state.working import Fit, Working
 
 
 def extension_decide(
-    working: Working, extension: Extension, held: tuple[Held, ...], kept: dict[str, Found]
+    working: Working, extension: Extension, held: tuple[Held, ...], kept: dict[str, Fit]
 ) -> Extend:
     """Grant or refuse; what is granted is reserved. `kept` promises may change their places.
 
@@ -42,7 +42,7 @@ def why_not_longer(working: Working, held: tuple[Held, ...], until: int) -> Reas
 
 
 def extensions_decide(
-    working: Working, snapshot: Snapshot, kept: dict[str, Found]
+    working: Working, snapshot: Snapshot, kept: dict[str, Fit]
 ) -> tuple[Extend, ...]:
     """All of them in order; nothing new may stand on what was just given more."""
     held = _held_by(snapshot, snapshot.extensions)
@@ -54,7 +54,7 @@ def extensions_decide(
     return answers
 
 
-def withdrawals(working: Working, snapshot: Snapshot, kept: dict[str, Found]) -> tuple[str, ...]:
+def withdrawals(working: Working, snapshot: Snapshot, kept: dict[str, Fit]) -> tuple[str, ...]:
     """Who was told to leave for what needs it no more, and can keep all of its room to its end.
 
     Its own promise to go on goes with the pause. Everything else that was given or promised since
@@ -84,7 +84,7 @@ def _held_by(snapshot: Snapshot, asked: Iterable[Extension]) -> dict[str, list[H
 
 
 def _extend(
-    working: Working, held: tuple[Held, ...], until: int, kept: dict[str, Found]
+    working: Working, held: tuple[Held, ...], until: int, kept: dict[str, Fit]
 ) -> Reason | None:
     """Reserves what is missing until then; else why not, with nothing changed."""
     wanted = _rest(working, held, until)
@@ -100,28 +100,28 @@ def _extend(
     return blocked
 
 
-def _rest(working: Working, held: tuple[Held, ...], until: int) -> tuple[Found, ...]:
+def _rest(working: Working, held: tuple[Held, ...], until: int) -> tuple[Fit, ...]:
     """The stretches that the extension adds, those that begin together as one."""
-    places: dict[Found, list[Place]] = {}
+    places: dict[Fit, list[Place]] = {}
     for row in held:
         starts = working.end_of(row)
         if starts < until:
             places.setdefault(_stretch(working, row, starts, until), []).append(row.place)
     return tuple(
-        replace(found, want=replace(found.want, count=len(rows)), places=tuple(rows))
+        replace(found, demand=replace(found.demand, count=len(rows)), places=tuple(rows))
         for found, rows in places.items()
     )
 
 
-def _stretch(working: Working, row: Held, starts: int, until: int) -> Found:
+def _stretch(working: Working, row: Held, starts: int, until: int) -> Fit:
     """What the extension adds to one allocation, its place left out."""
     gpu_class = working.class_of(row.place.gpu) or ""
-    return Found(want_of_held(row, gpu_class, until - starts), (), starts)
+    return Fit(demand_of_held(row, gpu_class, until - starts), (), starts)
 
 
 def _pause_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
     """Whose room somebody else has been promised gives it back, when it is told to."""
-    if any(row.pausing or working.running.is_promised(row.booking) for row in held):
+    if any(row.pausing or working.running.has_preemptor(row.booking) for row in held):
         return reason("room_promised")
     return None
 
@@ -132,38 +132,36 @@ def _hardware_blocks(working: Working, held: tuple[Held, ...]) -> Reason | None:
     return reason("hardware_out", out=len(lost)) if lost else None
 
 
-def _maintenance_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
+def _maintenance_blocks(working: Working, wanted: tuple[Fit, ...]) -> Reason | None:
     """Maintenance that the added stretches would reach into."""
     for found in wanted:
         gpus = [place.gpu for place in found.places]
-        away, back = working.upkeep.away(found.want.gpu_class, found.window, gpus)
+        away, back = working.maintenance.away(found.demand.gpu_class, found.window, gpus)
         if away:
             return maintenance(away, "booking", back)
     return None
 
 
-def _quota_blocks(working: Working, wanted: tuple[Found, ...]) -> Reason | None:
+def _quota_blocks(working: Working, wanted: tuple[Fit, ...]) -> Reason | None:
     """The limit that the added stretches break together; they differ only by their begin."""
-    for gpu_class in sorted({found.want.gpu_class for found in wanted}):
-        rows = [found for found in wanted if found.want.gpu_class == gpu_class]
+    for gpu_class in sorted({found.demand.gpu_class for found in wanted}):
+        rows = [found for found in wanted if found.demand.gpu_class == gpu_class]
         first = min(rows, key=lambda found: found.starts)
-        want = replace(first.want, count=sum(found.want.count for found in rows))
-        blocked = why_quota(working, want, first.starts)
+        demand = replace(first.demand, count=sum(found.demand.count for found in rows))
+        blocked = why_quota(working, demand, first.starts)
         if blocked is not None:
             return blocked
     return None
 
 
-def _room_blocks(
-    working: Working, wanted: tuple[Found, ...], kept: dict[str, Found]
-) -> Reason | None:
+def _room_blocks(working: Working, wanted: tuple[Fit, ...], kept: dict[str, Fit]) -> Reason | None:
     """None when the room is free, after moving promises to other places at their same start."""
     if all(working.is_free(found) for found in wanted):
         return None
     moved = {booking: found for booking, found in kept.items() if _overlaps(found, wanted)}
     for found in moved.values():
         working.free(found)
-    again = _lay_again(working, wanted, moved)
+    again = _reserve_again(working, wanted, moved)
     if again is not None:
         kept.update(again)
         return None
@@ -172,21 +170,21 @@ def _room_blocks(
     return _place_taken(working, wanted)
 
 
-def _place_taken(working: Working, wanted: tuple[Found, ...]) -> Reason:
+def _place_taken(working: Working, wanted: tuple[Fit, ...]) -> Reason:
     return reason("extension_busy", possible_until=_free_until(working, wanted))
 
 
-def _lay_again(
-    working: Working, wanted: tuple[Found, ...], moved: dict[str, Found]
-) -> dict[str, Found] | None:
+def _reserve_again(
+    working: Working, wanted: tuple[Fit, ...], moved: dict[str, Fit]
+) -> dict[str, Fit] | None:
     """New places for the promises beside the extension, or None with nothing changed."""
     if not all(working.is_free(found) for found in wanted):
         return None
     for found in wanted:
         working.reserve(found)
-    again: dict[str, Found] = {}
+    again: dict[str, Fit] = {}
     for booking, found in moved.items():
-        other = working.at(found.want, found.starts)
+        other = working.at(found.demand, found.starts)
         if other is None:
             break
         working.reserve(other)
@@ -200,7 +198,7 @@ def _lay_again(
     return None
 
 
-def _overlaps(found: Found, wanted: tuple[Found, ...]) -> bool:
+def _overlaps(found: Fit, wanted: tuple[Fit, ...]) -> bool:
     return any(
         found.starts < other.ends
         and other.starts < found.ends
@@ -219,10 +217,10 @@ def _share(ones: tuple[Place, ...], others: tuple[Place, ...]) -> bool:
     )
 
 
-def _free_until(working: Working, wanted: tuple[Found, ...]) -> int:
+def _free_until(working: Working, wanted: tuple[Fit, ...]) -> int:
     """The latest end, Unix seconds, that all of them could have had."""
     return min(
-        working.free_until(found.want.gpu_class, place, found.window)
+        working.free_until(found.demand.gpu_class, place, found.window)
         for found in wanted
         for place in found.places
     )

@@ -12,7 +12,7 @@ _BITS = 4
 """Weights are rounded to so many leading bits: one booking more seldom means new tables."""
 
 
-Line = tuple[Shape, int, int]
+DemandKind = tuple[Shape, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Mix:
     total: int = 0
 
 
-EVEN = Mix()
+EVEN_MIX = Mix()
 """Nothing known: every shape as likely as any other."""
 
 
@@ -36,7 +36,7 @@ def mixes_of(
 ) -> dict[str, Mix]:
     """The mix of each class: bookings that wait and those that are held, one each."""
     classes = {gpu.id: gpu.gpu_class for gpu in gpus}
-    asked: defaultdict[str, Counter[Line]] = defaultdict(Counter)
+    asked: defaultdict[str, Counter[DemandKind]] = defaultdict(Counter)
     asks: Counter[tuple[frozenset[str], bool]] = Counter()
     for (names, is_any, line), weight in Counter(map(_asked, requests)).items():
         for gpu_class in names:
@@ -49,7 +49,7 @@ def mixes_of(
     return {name: _mix(lines, _total(asks, markets.get(name))) for name, lines in asked.items()}
 
 
-def _asked(request: Request) -> tuple[tuple[str, ...], bool, Line]:
+def _asked(request: Request) -> tuple[tuple[str, ...], bool, DemandKind]:
     ask = request.ask
     return ask.classes, ask.any_class, (ask.shape, ask.count, ask.count * ask.cores)
 
@@ -70,7 +70,7 @@ def _total(asks: Counter[tuple[frozenset[str], bool]], market: frozenset[str] | 
     return sum(weight for (names, _), weight in asks.items() if names & market)
 
 
-def _live(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[tuple[str, Line]]:
+def _live(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[tuple[str, DemandKind]]:
     """Class and line of each booking that has something of the class."""
     found: dict[tuple[str, str, Shape], tuple[int, int]] = {}
     for row in held:
@@ -83,7 +83,7 @@ def _live(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[tuple[st
         yield gpu_class, (shape, count, cores)
 
 
-def _mix(lines: Counter[Line], of_all: int) -> Mix:
+def _mix(lines: Counter[DemandKind], of_all: int) -> Mix:
     total = of_all or sum(lines.values())
     rows = ((*line, _rounded(-(-weight * _PARTS // total))) for line, weight in lines.items())
     ordered = sorted(rows, key=lambda row: (str(row[0] or ""), *row[1:]))

@@ -6,7 +6,7 @@ The states of a GPU are its busy masks, and after them the hundredths that are t
 import numpy as np
 
 from allocation.solver.fleet.demand_mix import Mix
-from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, Offer
+from allocation.solver.fleet.fragmentation import ILLEGAL, DemandTable, Ints
 from allocation.solver.fleet.mig_geometry import (
     PER_STATE,
     SHARE_STATES,
@@ -21,7 +21,7 @@ _SHARED: Ints = np.arange(SHARE_STATES + 1, dtype=np.int64)
 """Hundredths taken of a shared GPU."""
 
 
-def offers_of(geometry: Geometry, mix: Mix, mode: Mode | None = None) -> list[Offer]:
+def demand_tables_of(geometry: Geometry, mix: Mix, mode: Mode | None = None) -> list[DemandTable]:
     """What the mix asks of one GPU of the model, which may be fixed to a mode.
 
     Each shape counts once more than it was asked for: what was not, may still be.
@@ -50,7 +50,7 @@ def units_left(geometry: Geometry) -> Ints:
     return np.concatenate([masks, (SHARE_STATES - _SHARED) * PER_STATE * UNITS_PER_SHARE])
 
 
-def _offer(geometry: Geometry, line: tuple[Shape, int, int], weight: int) -> Offer:
+def _offer(geometry: Geometry, line: tuple[Shape, int, int], weight: int) -> DemandTable:
     shape, count, cores = line
     units = geometry.units(shape)
     # What others leave of a shared GPU is of use to somebody, whatever this one needs of it.
@@ -61,7 +61,7 @@ def _offer(geometry: Geometry, line: tuple[Shape, int, int], weight: int) -> Off
     else:
         after = _after_mask(geometry.masks, geometry.masks_of(shape))
         masks = geometry.capacity_beside(shape) * units
-    return Offer(weight, count, cores, units, after, np.append(masks, shared))
+    return DemandTable(weight, count, cores, units, after, np.append(masks, shared))
 
 
 def _after_mask(masks: int, places: tuple[int, ...]) -> Ints:

@@ -32,7 +32,7 @@ _CORES_OFF_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class DemandTable:
     """Asks of one shape as one kind of GPU sees them: `weight` of them, for `count` each.
 
     `after` (places × states) is the GPU's state with one more, ILLEGAL where it does not fit;
@@ -49,7 +49,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class NodeState:
     """The node of each candidate, as arrays of one length: kind of its GPUs, sum of `useful` over
     them, how many are idle, and free host cores in thousandths."""
 
@@ -58,15 +58,15 @@ class Beside:
     idle: Ints
     cores: Ints
 
-    def less(self, useful: "Ints | int", idle: "Ints | int", cores: int) -> "Beside":
+    def less(self, useful: "Ints | int", idle: "Ints | int", cores: int) -> "NodeState":
         """The same nodes with so much taken from each."""
-        return Beside(self.kind, self.useful - useful, self.idle - idle, self.cores - cores)
+        return NodeState(self.kind, self.useful - useful, self.idle - idle, self.cores - cores)
 
 
-class Values:
+class ScoreTables:
     """Worth under a mix, as tables: `sale` and `useful` are (kinds × states)."""
 
-    def __init__(self, kinds: Sequence[Sequence[Offer]], demand: int) -> None:
+    def __init__(self, kinds: Sequence[Sequence[DemandTable]], demand: int) -> None:
         """What each kind is asked for; `demand` is the weight of all asks, served or not."""
         states = max((offer.after.shape[1] for offers in kinds for offer in offers), default=1)
         shape = (len(kinds), states)
@@ -85,28 +85,28 @@ class Values:
                 width = singles[0][0].after.shape[1]
                 self.sale[kind, :width] = _sale(singles)
                 self.useful[kind, :width] = _useful(singles)
-            self._lay_cores(kind, singles)
-            self._lay_gangs(kind, [each for each in parts if each[0].count > 1])
+            self._add_cores(kind, singles)
+            self._add_gangs(kind, [each for each in parts if each[0].count > 1])
 
-    def around(self, nodes: Beside) -> Ints:
+    def around(self, nodes: NodeState) -> Ints:
         """Units at each node that asks could use at once: single ones, and gangs of idle GPUs."""
         step = self._steps.searchsorted(nodes.cores, side="right") - 1
         gangs = self._gangs[nodes.kind, np.minimum(nodes.idle, _MOST_IDLE), step]
         found: Ints = self._served[nodes.kind, step] * nodes.useful // _SCALE + gangs
         return found
 
-    def loss(self, sale_lost: "Ints | int", before: Beside, after: Beside) -> Ints:
+    def loss(self, sale_lost: "Ints | int", before: NodeState, after: NodeState) -> Ints:
         """Worth that each candidate takes; the least is the best place."""
         found: Ints = SALE * sale_lost + self.around(before) - self.around(after)
         return found
 
-    def _lay_cores(self, kind: int, singles: Sequence[tuple[Offer, int]]) -> None:
+    def _add_cores(self, kind: int, singles: Sequence[tuple[DemandTable, int]]) -> None:
         total = max(sum(part for _, part in singles), 1)
         for offer, part in singles:
             self._served[kind, self._steps >= offer.cores] += part
         self._served[kind] = self._served[kind] * _SCALE // total
 
-    def _lay_gangs(self, kind: int, gangs: Sequence[tuple[Offer, int]]) -> None:
+    def _add_gangs(self, kind: int, gangs: Sequence[tuple[DemandTable, int]]) -> None:
         for offer, part in gangs:
             for idle in range(offer.count, _MOST_IDLE + 1):
                 units = part * idle * UNITS_PER_GPU // _SCALE
@@ -121,7 +121,7 @@ def mismatch(cores: Ints, units: Ints, wanted_cores: int, wanted_units: int) -> 
     return cost
 
 
-def _sale(singles: Sequence[tuple[Offer, int]]) -> Ints:
+def _sale(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
     """Units that the next asks take of a GPU when each is let in only if that pays.
 
     The asks come by chance, so each step is the mean over the mix; floors keep it an integer.
@@ -137,7 +137,7 @@ def _sale(singles: Sequence[tuple[Offer, int]]) -> Ints:
     return worth[:-1]
 
 
-def _useful(singles: Sequence[tuple[Offer, int]]) -> Ints:
+def _useful(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
     """Mean over the mix of the units that are open to each ask."""
     total: Ints = np.zeros(singles[0][0].after.shape[1], dtype=np.int64)
     for offer, part in singles:

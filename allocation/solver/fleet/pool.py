@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.solver.fleet.columns import Bools, Columns, Index
-from allocation.solver.fleet.demand_mix import EVEN, Mix
-from allocation.solver.fleet.demand_tables import offers_of, units_left
-from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, Values
+from allocation.solver.fleet.demand_mix import EVEN_MIX, Mix
+from allocation.solver.fleet.demand_tables import demand_tables_of, units_left
+from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, ScoreTables
 from allocation.solver.fleet.mig_geometry import (
     SHARED,
     WHOLE_MASK,
@@ -33,7 +33,7 @@ class Pool(Columns):
         gpu_class: str,
         gpus: Iterable[Gpu],
         models: Mapping[str, Model],
-        mix: Mix = EVEN,
+        mix: Mix = EVEN_MIX,
     ) -> None:
         """Lay out the columns; KeyError when a GPU names a model that is not there.
 
@@ -95,10 +95,10 @@ class Pool(Columns):
         if shape not in self._suits:
             modes = modes_for(shape)
             cut_so = np.array([gpu.mode in modes for gpu in self.gpus], dtype=np.bool_)
-            self._suits[shape] = cut_so & self.made_for(shape)
+            self._suits[shape] = cut_so & self.supports(shape)
         return self._suits[shape]
 
-    def made_for(self, shape: Shape) -> Bools:
+    def supports(self, shape: Shape) -> Bools:
         """The same, whatever mode they are fixed to."""
         able = [
             (gpu.shares or not isinstance(shape, int)) and geometry.serves(shape)
@@ -193,16 +193,17 @@ def pools_of(
         members.setdefault(gpu.gpu_class, []).append(gpu)
     known = mixes or {}
     return {
-        name: Pool(name, members[name], by_slug, known.get(name, EVEN)) for name in sorted(members)
+        name: Pool(name, members[name], by_slug, known.get(name, EVEN_MIX))
+        for name in sorted(members)
     }
 
 
 @lru_cache(maxsize=512)
-def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> Values:
+def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> ScoreTables:
     """Worth of the states of each kind: a model and what it is fixed to."""
-    offers = [offers_of(geometry, mix, mode) for geometry, mode in kinds]
+    offers = [demand_tables_of(geometry, mix, mode) for geometry, mode in kinds]
     demand = max(sum(offer.weight for offer in each) for each in offers)
-    return Values(offers, max(demand, mix.total))
+    return ScoreTables(offers, max(demand, mix.total))
 
 
 @lru_cache(maxsize=512)

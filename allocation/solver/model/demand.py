@@ -6,12 +6,12 @@ from allocation.solver.model.inputs import Ask, Held, Request, Shape, Together
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class Demand:
     """An ask brought down to one class. `level` is what `required` demands, else "any".
 
     `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go. Each
     of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node. `owner` is whose
-    work it is. With a `pin` it lies on these nodes and GPUs alone. A `still` one makes no GPU
+    work it is. With a `pin` it lies on these nodes and GPUs alone. A `keeps_modes` one makes no GPU
     change its mode.
     """
 
@@ -28,7 +28,7 @@ class Want:
     any_class: bool = False
     owner: str = ""
     pin: tuple[str, ...] = ()
-    still: bool = False
+    keeps_modes: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -50,16 +50,16 @@ class Want:
         return (self.cores, self.memory)
 
 
-def want_of(
+def demand_of(
     ask: Ask,
     gpu_class: str,
     duration: int,
     owners: tuple[str, ...],
     tier: str = "",
     owner: str = "",
-) -> Want:
+) -> Demand:
     """The ask on one of its classes."""
-    return Want(
+    return Demand(
         gpu_class,
         ask.profile,
         ask.count,
@@ -76,11 +76,11 @@ def want_of(
     )
 
 
-def want_of_held(
+def demand_of_held(
     row: Held, gpu_class: str, duration: int, count: int = 1, level: Together = "any"
-) -> Want:
+) -> Demand:
     """What a row has, so many of it side by side, for another stretch of time."""
-    return Want(
+    return Demand(
         gpu_class,
         row.place.profile,
         count,
@@ -95,10 +95,10 @@ def want_of_held(
     )
 
 
-def wants_of(request: Request) -> tuple[Want, ...]:
+def demands_of(request: Request) -> tuple[Demand, ...]:
     """The booking on each of its classes, in order of taste."""
     owners = (request.tenant, request.project)
     return tuple(
-        want_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)
+        demand_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)
         for name in dict.fromkeys(request.ask.classes)
     )

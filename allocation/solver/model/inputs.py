@@ -10,7 +10,7 @@ from typing import Any, Literal
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
 
-SAID: dict[str, Any] = {"said": True}
+OMITTED_WHEN_EMPTY: dict[str, Any] = {"said": True}
 """Metadata of a field that is written only where it says something: documents from before it was
 there keep their bytes."""
 
@@ -48,7 +48,7 @@ class Model:
     compute_slices: int
     mode_switch: Literal["online", "reset"]
     placements: tuple[Placement, ...]
-    switch_seconds: int = field(default=0, metadata=SAID)
+    switch_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class Gpu:
     mode: Mode | None
     shares: bool = True
     silent: bool = False
-    stands: Mode | None = field(default=None, metadata=SAID)
-    pinned: bool = field(default=False, metadata=SAID)
+    stands: Mode | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    pinned: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class Held:
     cores: int = 0
     memory: int = 0
     owner: str = ""
-    pinned: bool = field(default=False, metadata=SAID)
-    level: Together | None = field(default=None, metadata=SAID)
+    pinned: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    level: Together | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Ask:
     cores: int = 0
     memory: int = 0
     any_class: bool = False
-    pin: tuple[str, ...] = field(default=(), metadata=SAID)
+    pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def shape(self) -> Shape:
@@ -168,7 +168,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class PlannedStart:
     """The planned start an earlier cycle gave, with the places that prove it fits."""
 
     starts: int
@@ -203,7 +203,7 @@ class Request:
     earliest: int
     latest: int | None
     fixed: bool
-    promise: Promise | None
+    promise: PlannedStart | None
     paused: bool = False
     pauses: int = 0
     owner: str = ""
@@ -292,7 +292,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Blackout:
+class Maintenance:
     """A GPU is kept free in [starts, ends) for maintenance; what runs on it may reach into that."""
 
     gpu: str
@@ -372,6 +372,6 @@ class Snapshot:
     used: tuple[Used, ...] = ()
     running: tuple[Request, ...] = ()
     hosts: tuple[Host, ...] = ()
-    blackouts: tuple[Blackout, ...] = ()
-    unneeded: tuple[Extension, ...] = field(default=(), metadata=SAID)
-    orders: tuple[Order, ...] = field(default=(), metadata=SAID)
+    blackouts: tuple[Maintenance, ...] = ()
+    unneeded: tuple[Extension, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    orders: tuple[Order, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

@@ -7,19 +7,19 @@ from operator import attrgetter
 from typing import TypeVar
 
 from allocation.solver.model.inputs import (
-    Blackout,
     Cap,
     Extension,
     Gpu,
     Held,
     Host,
     Limit,
+    Maintenance,
     Model,
     Order,
     Place,
     Placement,
+    PlannedStart,
     Policy,
-    Promise,
     Request,
     Snapshot,
     Tier,
@@ -29,19 +29,19 @@ from allocation.solver.model.inputs import (
 T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Order, Tier)
 
 
-def has_promise(request: Request) -> bool:
+def has_planned_start(request: Request) -> bool:
     """True for a booking with a planned start; a fixed window has one while others must leave."""
     return request.promise is not None
 
 
-def promise_order(request: Request) -> tuple[int, int, int, str]:
+def planned_start_order(request: Request) -> tuple[int, int, int, str]:
     """Promised bookings: promised start, higher priority, submitted earlier, id."""
     starts = request.promise.starts if request.promise else 0
     return (starts, -request.priority, request.submitted, request.booking)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueuePosition:
     """Where a booking without a promise stands in line. Shares in steps of the policy's.
 
     `borrowing`: it would not be within guarantee; `over_share`: its tenant or project would then
@@ -59,7 +59,7 @@ class Standing:
 Key = tuple[int, bool, bool, int, int, int, int, str]
 
 
-def line_order(standing: Standing) -> Key:
+def queue_order(standing: QueuePosition) -> Key:
     """Bookings without a promise, the first placed first:
 
     1. the tier's priority, higher first;
@@ -72,11 +72,11 @@ def line_order(standing: Standing) -> Key:
     """
     request = standing.request
     shares = (standing.tenant_share, standing.project_share)
-    rest = queue_order(request, standing.policy)
+    rest = age_order(request, standing.policy)
     return (-request.priority, standing.borrowing, standing.over_share, *shares, *rest)
 
 
-def queue_order(request: Request, policy: Policy) -> tuple[int, int, str]:
+def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
     """Bookings of one project and priority: the last three criteria of the line.
 
     Age begins when it was submitted or could first start, whichever is later; as all have the
@@ -111,7 +111,7 @@ def used_order(used: Used) -> tuple[str, str, int, str]:
     return (used.project, used.gpu_class, used.day, used.tenant)
 
 
-def blackout_order(blackout: Blackout) -> tuple[str, int, int]:
+def blackout_order(blackout: Maintenance) -> tuple[str, int, int]:
     """Maintenance: GPU, start, end."""
     return (blackout.gpu, blackout.starts, blackout.ends)
 
@@ -140,16 +140,16 @@ def in_order(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def promise_in_order(promise: Promise) -> Promise:
+def planned_start_sorted(promise: PlannedStart) -> PlannedStart:
     """The same promise with its places sorted."""
     places = tuple(sorted(promise.places, key=place_order))
-    return Promise(promise.starts, promise.ends, places)
+    return PlannedStart(promise.starts, promise.ends, places)
 
 
 def _request_in_order(request: Request) -> Request:
     if request.promise is None or len(request.promise.places) < 2:
         return request
-    promise = promise_in_order(request.promise)
+    promise = planned_start_sorted(request.promise)
     # Most have been ordered before, and to look is cheaper than to write them anew.
     return request if promise == request.promise else replace(request, promise=promise)
 

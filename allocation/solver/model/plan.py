@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import SAID, Place
+from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Place
 
 PLAN_FORMAT = 2
 """The version of the format in which plans are written."""
@@ -69,7 +69,7 @@ class Alternative:
     starts: int
     ends: int
     share: int | None = None
-    pin: tuple[str, ...] = field(default=(), metadata=SAID)
+    pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class OrderAnswer:
     """Answer to an operator's order: carried out in this plan when `reasons` is empty."""
 
     order: str
@@ -149,7 +149,7 @@ class Plan:
     borrows: tuple[Borrow, ...] = ()
     claims: tuple[Claim, ...] = ()
     pauses: tuple[Pause, ...] = ()
-    moves: tuple[Move, ...] = field(default=(), metadata=SAID)
-    withdrawn: tuple[str, ...] = field(default=(), metadata=SAID)
-    orders: tuple[Carried, ...] = field(default=(), metadata=SAID)
+    moves: tuple[Move, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    withdrawn: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    orders: tuple[OrderAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     format: int = PLAN_FORMAT

@@ -152,19 +152,21 @@ class Parts:
 def narrowed(plan: Plan, parts: Collection[Part]) -> Plan:
     """Only these parts of the plan."""
 
-    def told(kind: Kind, name: str) -> bool:
+    def is_included(kind: Kind, name: str) -> bool:
         return (kind, name) in parts
 
     return replace(
         plan,
-        assigns=tuple(each for each in plan.assigns if told("answer", each.booking)),
-        waits=tuple(each for each in plan.waits if told("answer", each.booking)),
-        refusals=tuple(each for each in plan.refusals if told("answer", each.booking)),
-        extensions=tuple(each for each in plan.extensions if told("extension", each.booking)),
-        pauses=tuple(each for each in plan.pauses if told("pause", each.booking)),
-        moves=tuple(each for each in plan.moves if told("move", each.booking)),
-        withdrawn=tuple(each for each in plan.withdrawn if told("withdrawal", each)),
-        orders=tuple(each for each in plan.orders if told("order", each.order)),
+        assigns=tuple(each for each in plan.assigns if is_included("answer", each.booking)),
+        waits=tuple(each for each in plan.waits if is_included("answer", each.booking)),
+        refusals=tuple(each for each in plan.refusals if is_included("answer", each.booking)),
+        extensions=tuple(
+            each for each in plan.extensions if is_included("extension", each.booking)
+        ),
+        pauses=tuple(each for each in plan.pauses if is_included("pause", each.booking)),
+        moves=tuple(each for each in plan.moves if is_included("move", each.booking)),
+        withdrawn=tuple(each for each in plan.withdrawn if is_included("withdrawal", each)),
+        orders=tuple(each for each in plan.orders if is_included("order", each.order)),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import SLOTS_PER_GPU, Place, Together
 from allocation.solver.model.ordering import place_order
-from allocation.solver.placement.gang import Want
+from allocation.solver.placement.gang import Demand
 from allocation.solver.timeline.host_calendar import Free
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Rearranged:
 
 
 def rearrange(
-    near: Neighbourhood, want: Want, starts: int, movable: Sequence[Movable], work: float = WORK
+    near: Neighbourhood, demand: Demand, starts: int, movable: Sequence[Movable], work: float = WORK
 ) -> Rearranged | None:
     """The cheapest rearrangement after which the want fits from `starts` on; None: none was found.
 
@@ -88,16 +88,16 @@ def rearrange(
     items = sorted(movable, key=lambda each: (place_order(each.place), each.window))
     if any(near.pool.column[item.place.gpu] not in near.columns for item in items):
         raise ValueError("what is movable lies outside the neighbourhood")
-    window = (starts, starts + want.duration)
-    nowhere = Place("", want.profile, 0, 0)
-    asked = Movable(nowhere, 0, window, _ASK, want.level, want.of_host)
+    window = (starts, starts + demand.duration)
+    nowhere = Place("", demand.profile, 0, 0)
+    asked = Movable(nowhere, 0, window, _ASK, demand.level, demand.of_host)
     pieces = [_Piece(item, _choice(model, near, item, item.place)) for item in items]
-    goes = [_Piece(asked, _choice(model, near, asked, None)) for _ in range(want.count)]
+    goes = [_Piece(asked, _choice(model, near, asked, None)) for _ in range(demand.count)]
     _disjoint(model, near.pool, [*pieces, *goes])
     _within_hosts(model, near, [*pieces, *goes])
     _together(model, near.pool, [*pieces, *goes])
     _in_order(model, goes)
-    model.minimize(sum(piece.item.cost * (1 - piece.at_home) for piece in pieces))
+    model.minimize(sum(piece.item.cost * (1 - piece.stays) for piece in pieces))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 7
@@ -125,7 +125,7 @@ class _Piece:
     choice: "list[tuple[Place, cp_model.IntVar]]"
 
     @property
-    def at_home(self) -> Any:  # noqa: ANN401  an expression of CP-SAT
+    def stays(self) -> Any:  # noqa: ANN401  an expression of CP-SAT
         return sum(chosen for place, chosen in self.choice if place == self.item.place)
 
     def chosen(self, solver: "cp_model.CpSolver") -> Place:

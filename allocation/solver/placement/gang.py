@@ -10,22 +10,22 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.groups import Counts, fullest, sums_within, whole_columns
 from allocation.solver.fleet.mig_geometry import Masks
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Want, want_of, wants_of
+from allocation.solver.model.demand import Demand, demand_of, demands_of
 from allocation.solver.model.inputs import Place, Together
 from allocation.solver.model.ordering import place_order
-from allocation.solver.placement.scoring import Ground
+from allocation.solver.placement.scoring import PoolState
 from allocation.solver.timeline.host_calendar import Free
 
 __all__ = [
     "Choice",
-    "Ground",
-    "Want",
+    "Demand",
+    "PoolState",
     "choose",
+    "demand_of",
+    "demands_of",
     "fits",
     "most_together",
     "place",
-    "want_of",
-    "wants_of",
 ]
 
 
@@ -38,73 +38,73 @@ class Choice:
     loss: int
 
 
-def fits(pool: Pool, want: Want, busy: Masks, free: Free | None = None) -> Bools:
+def fits(pool: Pool, demand: Demand, busy: Masks, free: Free | None = None) -> Bools:
     """For each row of busy masks (windows × columns): does the whole gang fit?
 
     `free` is what the nodes have beside GPUs in the same windows; None: it does not matter.
     """
-    capacity = pool.capacity(want.shape, busy)
-    sums = sums_within(pool, want.level, capacity, _devices(want, free))
-    found: Bools = np.any(sums >= want.count, axis=-1)
+    capacity = pool.capacity(demand.shape, busy)
+    sums = sums_within(pool, demand.level, capacity, _devices(demand, free))
+    found: Bools = np.any(sums >= demand.count, axis=-1)
     return found
 
 
-def most_together(pool: Pool, want: Want, busy: Masks, free: Free | None = None) -> int:
+def most_together(pool: Pool, demand: Demand, busy: Masks, free: Free | None = None) -> int:
     """How many of the shape fit in the best group that the ask accepts."""
-    capacity = pool.capacity(want.shape, busy)
-    return int(sums_within(pool, want.level, capacity, _devices(want, free)).max())
+    capacity = pool.capacity(demand.shape, busy)
+    return int(sums_within(pool, demand.level, capacity, _devices(demand, free)).max())
 
 
 def place(
-    pool: Pool, want: Want, busy: Masks, free: Free | None = None
+    pool: Pool, demand: Demand, busy: Masks, free: Free | None = None
 ) -> tuple[Place, ...] | None:
     """Places for the gang beside one row of busy masks; None when it does not fit whole."""
-    choice = choose(Ground(pool, busy, free), want)
+    choice = choose(PoolState(pool, busy, free), demand)
     return None if choice is None else choice.places
 
 
-def choose(ground: Ground, want: Want) -> Choice | None:
+def choose(pool_state: PoolState, demand: Demand) -> Choice | None:
     """The same with what it costs, to be compared with another class.
 
     No GPU changes its mode where that is not needed.
     """
-    if ground.turns is None:
-        return _choose(ground, want)
-    return _choose(ground.still(), want) or _choose(ground, want)
+    if pool_state.switches is None:
+        return _choose(pool_state, demand)
+    return _choose(pool_state.still(), demand) or _choose(pool_state, demand)
 
 
-def _choose(ground: Ground, want: Want) -> Choice | None:
-    pool = ground.pool
-    capacity, most = pool.capacity(want.shape, ground.busy), _devices(want, ground.free)
-    tightest = _tightest(pool, want, capacity, most)
+def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:
+    pool = pool_state.pool
+    capacity, most = pool.capacity(demand.shape, pool_state.busy), _devices(demand, pool_state.free)
+    tightest = _tightest(pool, demand, capacity, most)
     if tightest is None:
         return None
     level, sums = tightest
-    if want.share is not None:
+    if demand.share is not None:
         able = capacity.nonzero()[0]
         if most is not None:
             able = able[most[pool.groups("node")[able]] > 0]
-        places, loss = ground.share(want, able)
-    elif want.profile is None:
-        places, loss = _whole(ground, want, (level, sums), capacity, most)
+        places, loss = pool_state.share(demand, able)
+    elif demand.profile is None:
+        places, loss = _whole(pool_state, demand, (level, sums), capacity, most)
     else:
-        group = fullest(pool, level, sums, capacity, np.flatnonzero(sums >= want.count))
-        places, loss = ground.slices(want, pool.members(level, group), most)
+        group = fullest(pool, level, sums, capacity, np.flatnonzero(sums >= demand.count))
+        places, loss = pool_state.slices(demand, pool.members(level, group), most)
     return Choice(tuple(sorted(places, key=place_order)), LEVELS.index(level), loss)
 
 
-def _devices(want: Want, free: Free | None) -> Counts | None:
+def _devices(demand: Demand, free: Free | None) -> Counts | None:
     """How many devices of the want each node can serve; None: as many as it has."""
-    return free.devices(*want.of_host) if free is not None and any(want.of_host) else None
+    return free.devices(*demand.of_host) if free is not None and any(demand.of_host) else None
 
 
 def _tightest(
-    pool: Pool, want: Want, capacity: Counts, most: Counts | None
+    pool: Pool, demand: Demand, capacity: Counts, most: Counts | None
 ) -> tuple[Together, Ints] | None:
     """The tightest level with a group that holds the gang, and how many each of its groups does."""
-    is_whole = want.shape is None
-    for level in levels_within(want.level):
-        if want.count == 1 and level != "any" and not is_whole:
+    is_whole = demand.shape is None
+    for level in levels_within(demand.level):
+        if demand.count == 1 and level != "any" and not is_whole:
             continue
         # Whole GPUs begin at the domain even one by one, to break the fewest idle groups; slices
         # know no NVLink.
@@ -113,28 +113,32 @@ def _tightest(
         ):
             continue
         sums = sums_within(pool, level, capacity, most)
-        if int(sums.max()) >= want.count:
+        if int(sums.max()) >= demand.count:
             return level, sums
     return None
 
 
 def _whole(
-    ground: Ground, want: Want, held: tuple[Together, Ints], capacity: Counts, most: Counts | None
+    pool_state: PoolState,
+    demand: Demand,
+    held: tuple[Together, Ints],
+    capacity: Counts,
+    most: Counts | None,
 ) -> tuple[list[Place], int]:
     """Whole GPUs of one group: of equal worth the fullest, in the fullest surroundings."""
-    pool, (level, sums) = ground.pool, held
-    groups, loss = np.flatnonzero(sums >= want.count), 0
-    still = capacity if ground.turns is None else np.where(ground.turns, 0, capacity)
-    if ground.turns is not None:
+    pool, (level, sums) = pool_state.pool, held
+    groups, loss = np.flatnonzero(sums >= demand.count), 0
+    still = capacity if pool_state.switches is None else np.where(pool_state.switches, 0, capacity)
+    if pool_state.switches is not None:
         # The fewest GPUs change their mode.
-        most_still = np.minimum(sums_within(pool, level, still, most)[groups], want.count)
+        most_still = np.minimum(sums_within(pool, level, still, most)[groups], demand.count)
         groups = groups[most_still == most_still.max()]
     if level in ("domain", "node"):
-        losses = ground.whole_losses(want, _first_columns(pool, level, capacity, groups))
+        losses = pool_state.whole_losses(demand, _first_columns(pool, level, capacity, groups))
         loss = int(losses.min())
         groups = groups[losses == loss]
     group = fullest(pool, level, sums, capacity, groups)
-    columns = _columns(pool, (level, group), want.count, (still, capacity), most)
+    columns = _columns(pool, (level, group), demand.count, (still, capacity), most)
     return [Place(pool.gpus[column].id, None, 0, 8) for column in columns], loss
 
 

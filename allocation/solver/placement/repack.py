@@ -11,11 +11,11 @@ from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import SLOTS_PER_GPU, Place
 from allocation.solver.model.ordering import place_order
-from allocation.solver.placement.gang import Want, place
+from allocation.solver.placement.gang import Demand, place
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RepackPlan:
     """Where the ask goes once each of the moves (from, to) is made, in this order."""
 
     place: Place
@@ -23,22 +23,22 @@ class Room:
 
 
 def make_room(
-    pool: Pool, want: Want, busy: Masks, movable: Sequence[Place], most: int
-) -> Room | None:
+    pool: Pool, demand: Demand, busy: Masks, movable: Sequence[Place], most: int
+) -> RepackPlan | None:
     """The fewest moves, at most `most`, after which one slice of the want fits; None: no such plan.
 
     `busy` holds what is taken, the `movable` slices among it. It is not changed.
     """
-    if want.profile is None or want.count != 1 or want.share is not None:
+    if demand.profile is None or demand.count != 1 or demand.share is not None:
         raise ValueError("room is made for one slice")
-    fitting = place(pool, want, busy)
+    fitting = place(pool, demand, busy)
     if fitting is not None:
-        return Room(fitting[0], ())
-    candidates = sorted(_candidates(pool, want.profile, busy, movable, most), key=_cheapest)
+        return RepackPlan(fitting[0], ())
+    candidates = sorted(_candidates(pool, demand.profile, busy, movable, most), key=_cheapest)
     for target, blockers in candidates:
-        moves = _moves(pool, want, busy, target, blockers)
+        moves = _moves(pool, demand, busy, target, blockers)
         if moves is not None:
-            return Room(target, moves)
+            return RepackPlan(target, moves)
     return None
 
 
@@ -79,7 +79,7 @@ def _packed(
     for begin, profile in enumerate(order):
         later = Mix(tuple(sorted((each, 1, 0, wanted[each]) for each in order[begin:])))
         toward = pool.with_mix(later)
-        found = place(toward, Want(pool.gpu_class, profile, wanted[profile], "any", 1, ()), busy)
+        found = place(toward, Demand(pool.gpu_class, profile, wanted[profile], "any", 1, ()), busy)
         if found is None:
             return None
         for spot in found:
@@ -119,7 +119,7 @@ def _cheapest(candidate: tuple[Place, tuple[Place, ...]]) -> tuple[int, int, str
 
 
 def _moves(
-    pool: Pool, want: Want, busy: Masks, target: Place, blockers: tuple[Place, ...]
+    pool: Pool, demand: Demand, busy: Masks, target: Place, blockers: tuple[Place, ...]
 ) -> tuple[tuple[Place, Place], ...] | None:
     now = busy.copy()
     column = pool.column[target.gpu]
@@ -130,7 +130,7 @@ def _moves(
     for each in sorted(blockers, key=lambda place: (-place.size, place_order(place))):
         if not pool.serves(each.profile):
             return None
-        found = place(pool, replace(want, profile=each.profile), now)
+        found = place(pool, replace(demand, profile=each.profile), now)
         if found is None:
             return None
         now[pool.column[found[0].gpu]] |= pool.mask_of(found[0])

@@ -6,20 +6,20 @@ from functools import cached_property
 import numpy as np
 
 from allocation.solver.fleet.columns import Bools, Index
-from allocation.solver.fleet.fragmentation import ILLEGAL, Beside, Ints, mismatch
+from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, NodeState, mismatch
 from allocation.solver.fleet.groups import Counts
 from allocation.solver.fleet.mig_geometry import SHARE_STATES, WHOLE_MASK, WHOLE_SHARE, Masks
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Want
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.host_calendar import Free
 
-TURN = 1 << 40
+SWITCH_COST = 1 << 40
 """Loss of a GPU that changes its mode: more than any place is worth."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CandidateCost:
     """What each candidate would take: of its GPUs `sale` and `useful`, and idle GPUs of its node.
 
     `columns` are the candidates, `cores` and `units` what is asked of each.
@@ -33,26 +33,26 @@ class Taken:
     units: int
 
 
-class Ground:
+class PoolState:
     """A pool beside one row of busy masks, as the measure sees it; sums are made once."""
 
     def __init__(
-        self, pool: Pool, busy: Masks, free: Free | None, turns: Bools | None = None
+        self, pool: Pool, busy: Masks, free: Free | None, switches: Bools | None = None
     ) -> None:
-        """`free` is one row of what the nodes have; None: it does not matter. `turns` are the
+        """`free` is one row of what the nodes have; None: it does not matter. `switches` are the
         columns that would have to change their mode first, if any may."""
         self.pool = pool
         self.busy = busy
         self.free = free
-        self.turns = turns
+        self.switches = switches
         self._node = pool.groups("node")
         self._bounds = pool.bounds["node"]
 
-    def still(self) -> "Ground":
+    def still(self) -> "PoolState":
         """The same without what would have to change its mode."""
         busy = self.busy.copy()
-        busy[self.turns] = WHOLE_MASK
-        return Ground(self.pool, busy, self.free)
+        busy[self.switches] = WHOLE_MASK
+        return PoolState(self.pool, busy, self.free)
 
     @cached_property
     def states(self) -> Ints:
@@ -83,19 +83,19 @@ class Ground:
         found: Ints = np.add.reduceat(self.pool.useful(self.states), self._bounds)
         return found
 
-    def whole_losses(self, want: Want, columns: Index) -> Ints:
+    def whole_losses(self, demand: Demand, columns: Index) -> Ints:
         """Worth that `count` whole GPUs take from the groups of these idle columns."""
         kinds, values = self.pool.value_kind[columns], self.pool.values
-        sale = want.count * (values.sale[:, 0] - values.sale[:, WHOLE_MASK])
-        useful = want.count * (values.useful[:, 0] - values.useful[:, WHOLE_MASK])
-        count = np.full(len(columns), want.count)
-        units = want.count * self.pool.units(None)
-        cores = want.count * want.cores
-        return self._losses(Taken(columns, sale[kinds], useful[kinds], count, cores, units))
+        sale = demand.count * (values.sale[:, 0] - values.sale[:, WHOLE_MASK])
+        useful = demand.count * (values.useful[:, 0] - values.useful[:, WHOLE_MASK])
+        count = np.full(len(columns), demand.count)
+        units = demand.count * self.pool.units(None)
+        cores = demand.count * demand.cores
+        return self._losses(CandidateCost(columns, sale[kinds], useful[kinds], count, cores, units))
 
-    def share(self, want: Want, able: Index) -> tuple[list[Place], int]:
+    def share(self, demand: Demand, able: Index) -> tuple[list[Place], int]:
         """The place that costs least for a share, of the columns that have the room."""
-        columns, share = self._openings(able), want.share or 0
+        columns, share = self._openings(able), demand.share or 0
         states = self.states[columns]
         kinds, values = self.pool.value_kind[columns], self.pool.values
         more = -(-share * SHARE_STATES // WHOLE_SHARE)
@@ -104,49 +104,51 @@ class Ground:
         useful = values.useful[kinds, states] - values.useful[kinds, after]
         breaks = (states == 0).astype(np.int64)
         units = self.pool.units(share)
-        losses = self._losses(Taken(columns, sale, useful, breaks, want.cores, units))
+        losses = self._losses(CandidateCost(columns, sale, useful, breaks, demand.cores, units))
         losses += self._turning(columns)
         best = int(losses.argmin())
         gpu = self.pool.gpus[int(columns[best])]
         return [Place(gpu.id, None, 0, 8, share)], int(losses[best])
 
-    def slices(self, want: Want, members: range, most: Counts | None) -> tuple[list[Place], int]:
+    def slices(
+        self, demand: Demand, members: range, most: Counts | None
+    ) -> tuple[list[Place], int]:
         """`count` slices in a group, each where it takes least worth from later asks.
 
         ValueError when they do not all fit.
         """
         columns = np.arange(members.start, members.stop)
-        columns = columns[self.pool.eligible(want.profile)[columns]]
+        columns = columns[self.pool.eligible(demand.profile)[columns]]
         most = None if most is None else most.copy()
         now, places, losses = self, [], 0
-        for _ in range(want.count):
+        for _ in range(demand.count):
             if most is not None:
                 columns = columns[most[self._node[columns]] > 0]
-            place, loss = now._slice(want, columns)
+            place, loss = now._slice(demand, columns)
             places.append(place)
             losses += loss
-            if len(places) < want.count:
-                now = now._with(place, want)
+            if len(places) < demand.count:
+                now = now._with(place, demand)
                 if most is not None:
                     most[self._node[self.pool.column[place.gpu]]] -= 1
         return places, losses
 
-    def _with(self, place: Place, want: Want) -> "Ground":
+    def _with(self, place: Place, demand: Demand) -> "PoolState":
         """The same with one slice more."""
         column, busy, free = self.pool.column[place.gpu], self.busy.copy(), self.free
         busy[column] |= self.pool.mask_of(place)
         if free is not None:
-            free = free.less(int(self._node[column]), *want.of_host)
-        turns = None if self.turns is None else self.turns.copy()
-        if turns is not None:
-            turns[column] = False
-        return Ground(self.pool, busy, free, turns)
+            free = free.less(int(self._node[column]), *demand.of_host)
+        switches = None if self.switches is None else self.switches.copy()
+        if switches is not None:
+            switches[column] = False
+        return PoolState(self.pool, busy, free, switches)
 
     def _turning(self, columns: Index) -> Ints:
         """What changes of modes count as: a place without one is better than any with one."""
-        if self.turns is None:
+        if self.switches is None:
             return np.zeros(len(columns), dtype=np.int64)
-        return np.where(self.turns[columns], TURN, 0)
+        return np.where(self.switches[columns], SWITCH_COST, 0)
 
     def _openings(self, able: Index) -> Index:
         """Columns to look at for a share: of a node's idle GPUs one is as good as the other."""
@@ -160,8 +162,8 @@ class Ground:
         found: Index = able[keep]
         return found
 
-    def _slice(self, want: Want, columns: Index) -> tuple[Place, int]:
-        pool, profile = self.pool, want.profile or ""
+    def _slice(self, demand: Demand, columns: Index) -> tuple[Place, int]:
+        pool, profile = self.pool, demand.profile or ""
         tables = pool.best_tables(profile)
         kinds, states = pool.value_kind[columns], self.states[columns]
         at = np.flatnonzero(tables.number[kinds, states] != ILLEGAL)
@@ -171,7 +173,7 @@ class Ground:
         sale, useful = tables.sale[kinds, states], tables.useful[kinds, states]
         breaks = ((states == 0) & pool.eligible(None)[columns]).astype(np.int64)
         units = pool.units(profile)
-        losses = self._losses(Taken(columns, sale, useful, breaks, want.cores, units))
+        losses = self._losses(CandidateCost(columns, sale, useful, breaks, demand.cores, units))
         losses += self._turning(columns)
         best = int(losses.argmin())
         column = int(columns[best])
@@ -180,13 +182,13 @@ class Ground:
         place = Place(pool.gpus[column].id, profile, spot.start, spot.size)
         return place, int(losses[best])
 
-    def _losses(self, taken: Taken) -> Ints:
+    def _losses(self, taken: CandidateCost) -> Ints:
         values, nodes = self.pool.values, self._node[taken.columns]
         kinds, idle = self.pool.value_kind[taken.columns], self._idle[nodes]
         if self.cores is None:
-            before = Beside(kinds, taken.useful, idle, np.zeros_like(kinds))
+            before = NodeState(kinds, taken.useful, idle, np.zeros_like(kinds))
             return values.loss(taken.sale, before, before.less(taken.useful, taken.breaks, 0))
-        before = Beside(kinds, self._useful[nodes], idle, self.cores[nodes])
+        before = NodeState(kinds, self._useful[nodes], idle, self.cores[nodes])
         after = before.less(taken.useful, taken.breaks, taken.cores)
         found = values.loss(taken.sale, before, after)
         found += mismatch(before.cores, self.units_left[nodes], taken.cores, taken.units)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Assign, Borrow, Claim, Waiting
-from allocation.solver.placement.gang import wants_of
+from allocation.solver.placement.gang import demands_of
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.state.working import Working
 
@@ -48,9 +48,9 @@ def borrows_of(
     instants: dict[str, list[int]] = {}
     for row in rows:
         instants.setdefault(row.use.gpu_class, []).extend(row.window)
-    fresh.prime(instants)
+    fresh.preallocate(instants)
     borrowed: list[tuple[Row, int]] = []
-    for row in sorted(rows, key=lambda each: rank(working.quota, each)):
+    for row in sorted(rows, key=lambda each: guarantee_order(working.quota, each)):
         if _whose(row) in touched:
             above = fresh.borrowed(row.use, row.window)
             fresh.add(row.use, row.window)
@@ -82,7 +82,7 @@ def at_risk_from(use: Use, window: tuple[int, int], claims: Iterable[Claim]) -> 
     )
 
 
-def said(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
+def with_borrowed_reason(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
     """The answer, saying what of it is borrowed."""
     borrow = borrows.get(answer.booking)
     if borrow is None:
@@ -92,10 +92,10 @@ def said(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
 
 def _may_borrow(quota: Quota, use: Use) -> bool:
     tier = quota.tier(use.tier)
-    return (tier.pausable or not tier.counts) and quota.follows(use)
+    return (tier.pausable or not tier.counts) and quota.has_limit(use)
 
 
-def rank(quota: Quota, row: Row) -> tuple[bool, bool, int, str]:
+def guarantee_order(quota: Quota, row: Row) -> tuple[bool, bool, int, str]:
     """Whom the guarantee goes to first: what can't be paused, then who has it earliest."""
     tier = quota.tier(row.use.tier)
     return (not tier.counts, tier.pausable, row.window[0], row.booking)
@@ -119,13 +119,20 @@ def _claims(
         first = working.first_start(request.earliest)
         if wait.starts <= first and wait.booking not in standing:
             continue
-        want = next(want for want in wants_of(request) if want.gpu_class == wait.gpu_class)
-        use, window = working.use(want), (first, first + want.duration)
+        demand = next(
+            demand for demand in demands_of(request) if demand.gpu_class == wait.gpu_class
+        )
+        use, window = working.use(demand), (first, first + demand.duration)
         working.quota.add(use, (wait.starts, wait.ends), -1)
-        if working.quota.is_sure(use, window) and working.quota.over(use, window) is None:
+        if (
+            working.quota.is_within_guarantee(use, window)
+            and working.quota.over(use, window) is None
+        ):
             # Since its own wish, not since now: what is known must not change with each look.
             since = min(first, request.earliest)
-            claims.append(Claim(request.booking, request.tenant, want.gpu_class, since, window[1]))
+            claims.append(
+                Claim(request.booking, request.tenant, demand.gpu_class, since, window[1])
+            )
         working.quota.add(use, (wait.starts, wait.ends))
     return tuple(sorted(claims, key=lambda each: each.booking))
 
@@ -152,8 +159,10 @@ def _given_rows(
     rows = []
     for answer in given:
         request = wishes[answer.booking]
-        want = next(want for want in wants_of(request) if want.gpu_class == answer.gpu_class)
-        rows.append(Row(answer.booking, working.use(want), (answer.starts, answer.ends)))
+        demand = next(
+            demand for demand in demands_of(request) if demand.gpu_class == answer.gpu_class
+        )
+        rows.append(Row(answer.booking, working.use(demand), (answer.starts, answer.ends)))
     return rows
 
 

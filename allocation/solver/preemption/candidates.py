@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from allocation.solver.model.inputs import Snapshot
-from allocation.solver.placement.gang import Want
-from allocation.solver.preemption.borrowing import Row, held_rows, rank
+from allocation.solver.placement.gang import Demand
+from allocation.solver.preemption.borrowing import Row, guarantee_order, held_rows
 from allocation.solver.quota.fair_share import MILLION
 from allocation.solver.quota.quota import Use
-from allocation.solver.quota.tree import fits_on
-from allocation.solver.state.running import Runner
+from allocation.solver.quota.tree import adds_within_caps
+from allocation.solver.state.running import RunningBooking
 from allocation.solver.state.working import Working
 
 Rule = Literal["taken_back", "higher_tier", "fairer_share"]
@@ -28,7 +28,7 @@ _BY_WEIGHT = 1_000
 class Candidate:
     """Somebody who may be paused, by which rule; lower `group`s are paused first."""
 
-    runner: Runner
+    runner: RunningBooking
     rule: Rule
     group: Group
 
@@ -37,7 +37,7 @@ Ranked = tuple[tuple[Group, int, int, str], Candidate]
 """With its place in the order: the group, what loses least, who began last, id."""
 
 
-class Reclaim:
+class VictimRules:
     """Answers for one cycle; what has been decided in it counts."""
 
     def __init__(self, working: Working, snapshot: Snapshot) -> None:
@@ -49,30 +49,30 @@ class Reclaim:
         self._rows: dict[tuple[str, str], list[Row]] = {}
         if working.running.classes:
             for row in sorted(
-                held_rows(working, snapshot), key=lambda each: rank(working.quota, each)
+                held_rows(working, snapshot), key=lambda each: guarantee_order(working.quota, each)
             ):
                 self._rows.setdefault((row.use.owners[0], row.use.gpu_class), []).append(row)
         self._known: dict[tuple[str, str, int], tuple[int, list[Ranked]]] = {}
 
-    def candidates(self, want: Want, starts: int) -> tuple[Candidate, ...]:
+    def candidates(self, demand: Demand, starts: int) -> tuple[Candidate, ...]:
         """Everybody who may be paused so that the want starts then, first victims first.
 
         Nobody for a tier that does not count. Within guarantee: what others borrow of the class.
         Else, if it starts as soon as it can: what those who borrow more have. In any case: lower
         tiers of its own tenant.
         """
-        quota, use = self._working.quota, self._working.use(want)
-        if not quota.tier(want.tier).counts:
+        quota, use = self._working.quota, self._working.use(demand)
+        if not quota.tier(demand.tier).counts:
             return ()
-        window = (starts, starts + want.duration)
-        is_sure = quota.follows(use) and quota.is_sure(use, window)
-        if is_sure:
-            rows = [*self._lower(want, starts), *self._lent(want, starts)]
+        window = (starts, starts + demand.duration)
+        is_within_guarantee = quota.has_limit(use) and quota.is_within_guarantee(use, window)
+        if is_within_guarantee:
+            rows = [*self._lower(demand, starts), *self._lent(demand, starts)]
         else:
-            rows = [*self._lower(want, starts), *self._fairer(want, starts)]
+            rows = [*self._lower(demand, starts), *self._fairer(demand, starts)]
         return tuple(each for _, each in sorted(rows))
 
-    def all_borrow(self, chosen: Sequence[Candidate], instant: int) -> bool:
+    def all_above_guarantee(self, chosen: Sequence[Candidate], instant: int) -> bool:
         """False when one of another tenant would lie inside its guarantee once the rest have left.
 
         Guarantees go by rank: a large booking that is partly inside leaves all of it to the next.
@@ -84,24 +84,24 @@ class Reclaim:
             for one in borrowers
         )
 
-    def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[Runner]:
+    def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[RunningBooking]:
         """Who of a tenant can be out by then and would otherwise be there."""
         for runner in self._working.running.of(gpu_class, tenant):
             if runner.out <= starts < runner.ends:
                 yield runner
 
-    def _lower(self, want: Want, starts: int) -> list[Ranked]:
-        tenant, priority = want.owners[0], self._working.quota.tier(want.tier).priority
+    def _lower(self, demand: Demand, starts: int) -> list[Ranked]:
+        tenant, priority = demand.owners[0], self._working.quota.tier(demand.tier).priority
         return [
             _ranked(runner, "higher_tier", (True, 0, runner.tier.priority))
-            for runner in self._able(want.gpu_class, tenant, starts)
+            for runner in self._able(demand.gpu_class, tenant, starts)
             if runner.tier.priority < priority
         ]
 
-    def _lent(self, want: Want, starts: int) -> Iterator[Ranked]:
-        for tenant in self._working.running.tenants(want.gpu_class):
-            if tenant != want.owners[0]:
-                yield from self._lent_by(tenant, want.gpu_class, starts)
+    def _lent(self, demand: Demand, starts: int) -> Iterator[Ranked]:
+        for tenant in self._working.running.tenants(demand.gpu_class):
+            if tenant != demand.owners[0]:
+                yield from self._lent_by(tenant, demand.gpu_class, starts)
 
     def _lent_by(self, tenant: str, gpu_class: str, starts: int) -> list[Ranked]:
         """What one tenant borrows; many ask for the same instant, and seldom has it changed."""
@@ -117,26 +117,26 @@ class Reclaim:
             self._known[tenant, gpu_class, starts] = (state, found)
         return found
 
-    def _fairer(self, want: Want, starts: int) -> list[Ranked]:
+    def _fairer(self, demand: Demand, starts: int) -> list[Ranked]:
         """Of each tenant, as long as it borrows more than the one that asks would then.
 
         Only for a start as soon as notices allow: what will be fair later is not known yet.
         """
         working, window = self._working, (starts, starts + 1)
-        use = working.use(want)
-        soonest = working.now + max(working.running.graces(want.gpu_class), default=0)
-        if starts > soonest or not working.quota.follows(use):
+        use = working.use(demand)
+        soonest = working.now + max(working.running.graces(demand.gpu_class), default=0)
+        if starts > soonest or not working.quota.has_limit(use):
             return []
         working.quota.add(use, window)
-        most = self._share(want.owners[0], starts)
+        most = self._share(demand.owners[0], starts)
         working.quota.add(use, window, -1)
         found: list[Ranked] = []
-        for tenant in working.running.tenants(want.gpu_class):
+        for tenant in working.running.tenants(demand.gpu_class):
             before = self._share(tenant, starts)
-            if tenant == want.owners[0] or before <= most:
+            if tenant == demand.owners[0] or before <= most:
                 continue
             over = before // working.policy.share_step
-            lent = sorted(self._lent_by(tenant, want.gpu_class, starts))
+            lent = sorted(self._lent_by(tenant, demand.gpu_class, starts))
             small = [each.runner for _, each in lent if each.runner.use.units <= use.units]
             found += [
                 _ranked(each, "fairer_share", (False, -over, each.tier.priority))
@@ -145,11 +145,11 @@ class Reclaim:
         return found
 
     def _above_share(
-        self, tenant: str, runners: list[Runner], most: int, instant: int
-    ) -> list[Runner]:
+        self, tenant: str, runners: list[RunningBooking], most: int, instant: int
+    ) -> list[RunningBooking]:
         """Those of the tenant, in order, without which the larger of both shares goes down."""
         quota, window = self._working.quota, (instant, instant + 1)
-        gone: list[Runner] = []
+        gone: list[RunningBooking] = []
         before, is_fairer = self._share(tenant, instant), True
         for runner in runners:
             quota.add(runner.use, window, -1)
@@ -163,7 +163,7 @@ class Reclaim:
             quota.add(runner.use, window)
         return gone if is_fairer else gone[:-1]
 
-    def _borrowers(self, tenant: str, gpu_class: str, starts: int) -> list[Runner]:
+    def _borrowers(self, tenant: str, gpu_class: str, starts: int) -> list[RunningBooking]:
         """Runners of the tenant that lie above its guarantee then."""
         able = list(self._able(gpu_class, tenant, starts))
         above = self._above(tenant, gpu_class, starts) if able else frozenset()
@@ -173,15 +173,15 @@ class Reclaim:
         self, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
     ) -> frozenset[str]:
         """Bookings of the tenant that borrow then: the guarantee goes by rank, and to the first."""
-        tree, tier_of = self._working.quota.sure(gpu_class), self._working.quota.tier
+        tree, tier_of = self._working.quota.guarantee(gpu_class), self._working.quota.tier
         usage: dict[str, int] = {}
         found = set()
         for row in self._there(tenant, gpu_class, instant):
             if row.booking in gone:
                 continue
-            way = tree.way_up(row.use.owners) if tree else ()
+            path = tree.path_up(row.use.owners) if tree else ()
             counts = tier_of(row.use.tier).counts
-            if not counts or not fits_on(way, usage, row.use.units):
+            if not counts or not adds_within_caps(path, usage, row.use.units):
                 found.add(row.booking)
         return frozenset(found)
 
@@ -215,6 +215,6 @@ def is_even(chosen: Iterable[Candidate], use: Use) -> bool:
     return sum(fairer) <= use.units
 
 
-def _ranked(runner: Runner, rule: Rule, group: Group) -> Ranked:
+def _ranked(runner: RunningBooking, rule: Rule, group: Group) -> Ranked:
     key = (group, runner.lost, -runner.since, runner.booking)
     return (key, Candidate(runner, rule, group))

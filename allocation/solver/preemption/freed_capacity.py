@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, Masks
-from allocation.solver.placement.gang import Want
-from allocation.solver.state.running import Runner
-from allocation.solver.state.working import Found, Working
+from allocation.solver.placement.gang import Demand
+from allocation.solver.state.running import RunningBooking
+from allocation.solver.state.working import Fit, Working
 from allocation.solver.timeline.host_calendar import Free
 
 
@@ -26,20 +26,20 @@ class _Row(NamedTuple):
     ends: int
 
 
-class Beside:
+class FreedHostResources:
     """What the nodes of a class can have free in a window."""
 
-    def __init__(self, working: Working, want: Want, starts: int, firm: Free) -> None:
+    def __init__(self, working: Working, demand: Demand, starts: int, firm: Free) -> None:
         """`firm` is what is free in the window if everybody who may be paused leaves."""
         self._working, self._starts, self._firm = working, starts, firm
-        self._nodes = working.pools[want.gpu_class].nodes
+        self._nodes = working.pools[demand.gpu_class].nodes
         self._least: dict[tuple[int, int], tuple[int, int]] = {}
         self._rows: dict[int, list[_Row]] = {}
         number = {node: at for at, node in enumerate(self._nodes)}
         running = working.running
         for name in running.classes:
             for runner in running.there(name):
-                ends = min(running.ends(runner), starts + want.duration)
+                ends = min(running.ends(runner), starts + demand.duration)
                 if ends <= starts or not any(runner.of_host):
                     continue
                 for node in map(working.hosts.node_of, runner.places):
@@ -68,35 +68,39 @@ class Beside:
         return self._least[node, until]
 
 
-def beside_of(working: Working, want: Want, starts: int) -> Beside | None:
+def freed_host_resources(
+    working: Working, demand: Demand, starts: int
+) -> FreedHostResources | None:
     """None: it asks for nothing of its nodes."""
-    firm = working.free_of_firm(want, starts)
-    return None if firm is None else Beside(working, want, starts, firm)
+    firm = working.free_of_firm(demand, starts)
+    return None if firm is None else FreedHostResources(working, demand, starts, firm)
 
 
-def has_beside(working: Working, found: Found, gone: Container[str]) -> bool:
+def has_host_resources(working: Working, found: Fit, gone: Container[str]) -> bool:
     """True when the places' nodes have the cores and memory once these have left."""
-    beside = beside_of(working, found.want, found.starts)
+    beside = freed_host_resources(working, found.demand, found.starts)
     if beside is None:
         return True
-    pool = working.pools[found.want.gpu_class]
+    pool = working.pools[found.demand.gpu_class]
     nodes = pool.groups("node")[[pool.column[place.gpu] for place in found.places]]
-    most = beside.without(gone).devices(*found.want.of_host)
+    most = beside.without(gone).devices(*found.demand.of_host)
     return all(int((nodes == node).sum()) <= most[node] for node in nodes.tolist())
 
 
-def taken_without(working: Working, want: Want, starts: int, able: Sequence[Runner]) -> Masks:
+def taken_after_leaving(
+    working: Working, demand: Demand, starts: int, able: Sequence[RunningBooking]
+) -> Masks:
     """Bits of each column that can't come free for the window."""
-    running, name = working.running, want.gpu_class
+    running, name = working.running, demand.gpu_class
     at = np.array([starts], dtype=np.int64)
-    taken: Masks = working.firm[name].busy(at, want.duration)[0].copy()
+    taken: Masks = working.firm[name].busy(at, demand.duration)[0].copy()
     # What is shared is not free for slices and whole GPUs.
     taken[taken >= SHARED] = WHOLE_MASK
-    if want.pin:
-        taken[~working.pools[name].within(want.pin)] = WHOLE_MASK
-    if working.modes.matters(name):
+    if demand.pin:
+        taken[~working.pools[name].within(demand.pin)] = WHOLE_MASK
+    if working.modes.may_switch(name):
         # Nobody is paused so that a GPU changes its mode: only empty ones change.
-        others = working.modes.others(working.pools[name], want.shape, (at, want.duration))
+        others = working.modes.others(working.pools[name], demand.shape, (at, demand.duration))
         taken[others[0]] = WHOLE_MASK
     leaving = {runner.booking for runner in able}
     for runner in running.there(name):
@@ -106,16 +110,16 @@ def taken_without(working: Working, want: Want, starts: int, able: Sequence[Runn
     return taken
 
 
-def in_the_way(working: Working, found: Found) -> set[str]:
+def occupants_of(working: Working, found: Fit) -> set[str]:
     """Bookings that may be paused and have something of its places when it starts."""
-    running, pool = working.running, working.pools[found.want.gpu_class]
+    running, pool = working.running, working.pools[found.demand.gpu_class]
     bits: dict[int, int] = {}
     for each in found.places:
         column = pool.column[each.gpu]
         bits[column] = bits.get(column, 0) | pool.mask_of(each)
     return {
         runner.booking
-        for runner in running.on(found.want.gpu_class, bits).values()
+        for runner in running.on(found.demand.gpu_class, bits).values()
         if running.ends(runner) > found.starts
         and any(mask & bits.get(column, 0) for column, mask in runner.rows)
     }

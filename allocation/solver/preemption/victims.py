@@ -13,8 +13,8 @@ from allocation.solver.fleet.columns import Bools, Index
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.placement.gang import Want, fits
-from allocation.solver.state.running import Runner
+from allocation.solver.placement.gang import Demand, fits
+from allocation.solver.state.running import RunningBooking
 from allocation.solver.timeline.host_calendar import Free
 
 _NEVER = np.iinfo(np.int64).max
@@ -29,14 +29,14 @@ class Room:
     def __init__(
         self,
         pool: Pool,
-        want: Want,
+        demand: Demand,
         taken: Masks,
-        runners: Sequence[Runner],
+        runners: Sequence[RunningBooking],
         free: Callable[[set[str]], Free] | None = None,
     ) -> None:
         """`taken` are the bits of each column without the runners; `free` says what nodes have
         once these bookings have left, None: nobody asks."""
-        self._pool, self._want, self._taken = pool, want, taken
+        self._pool, self._want, self._taken = pool, demand, taken
         self._free, self._runners = free, runners
         rows = [row for runner in runners for row in runner.rows]
         spread = np.array([len(runner.rows) for runner in runners], dtype=np.intp)
@@ -46,7 +46,7 @@ class Room:
         lost = np.array([runner.lost for runner in runners], dtype=np.int64)
         self.weight: Ints = lost * _LOST + spread
         self._shared: Ints = self.weight // np.maximum(spread, 1)
-        self._spots = _spots(pool, want.profile)
+        self._spots = _spots(pool, demand.profile)
 
     def busy(self, gone: Bools) -> Masks:
         """Bits taken of each column when some have left."""
@@ -77,16 +77,16 @@ class Room:
 
     def _groups(self, able: Bools, score: Ints) -> list[slice]:
         """Columns of the groups that could hold the gang, the cheapest few as it seems."""
-        pool, want = self._pool, self._want
-        if want.level == "any":
+        pool, demand = self._pool, self._want
+        if demand.level == "any":
             return [slice(0, len(pool))]
         taken = self.busy(able)
         costs = self._costs(taken, able, score).min(axis=0)
         found = []
-        room = pool.sums(want.level, pool.capacity(want.profile, taken))
-        for group in np.flatnonzero(room >= want.count).tolist():
-            run = pool.members(want.level, group)
-            inside = np.sort(costs[run.start : run.stop])[: want.count]
+        room = pool.sums(demand.level, pool.capacity(demand.profile, taken))
+        for group in np.flatnonzero(room >= demand.count).tolist():
+            run = pool.members(demand.level, group)
+            inside = np.sort(costs[run.start : run.stop])[: demand.count]
             found.append((int(inside[inside < _NEVER].sum()), run.start, run.stop))
         return [slice(*run) for _, *run in sorted(found)[:_GROUPS_TRIED]]
 

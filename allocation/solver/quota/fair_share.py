@@ -60,7 +60,9 @@ def split(total: int, claimants: Iterable[Claimant]) -> dict[str, int]:
     return shares
 
 
-def split_down(limits: Iterable[Limit], demand: Mapping[str, int], capacity: int) -> dict[str, int]:
+def split_to_projects(
+    limits: Iterable[Limit], demand: Mapping[str, int], capacity: int
+) -> dict[str, int]:
     """Shares of one class for tenants, and of each tenant's share for its projects.
 
     `demand` is units by owner, a tenant's with its projects'.
@@ -73,7 +75,7 @@ def split_down(limits: Iterable[Limit], demand: Mapping[str, int], capacity: int
     return shares
 
 
-class Shares:
+class DominantShares:
     """Each owner's dominant share: the largest it has of any class, lately and from now on.
 
     What is booked ahead counts at once, at most a half-life of it: the entry penalty, so that a

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 Window = tuple[int, int]
 
 
-class Hours:
+class GpuHourCaps:
     """Unit-seconds of each (owner, class) that has a cap."""
 
     def __init__(self, caps: Iterable[Cap], used: Iterable[Used]) -> None:

@@ -17,14 +17,14 @@ import numpy as np
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.inputs import Cap, Limit, Snapshot, Tier
-from allocation.solver.quota.gpu_hour_caps import Hours, Window
+from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.tree import (
     PLATFORM,
+    OwnerPath,
     Tree,
-    Way,
+    guarantee_tree,
     lending_tree,
     profile_of,
-    sure_tree,
 )
 
 
@@ -32,8 +32,8 @@ class Trees(NamedTuple):
     """Of one class: within guarantee, the same among what is never paused, lending among what
     counts, lending among everything. Those that always agree are one."""
 
-    sure: Tree
-    fixed: Tree
+    guarantee: Tree
+    non_preemptible: Tree
     lending: Tree
     total: Tree
 
@@ -66,16 +66,16 @@ _Kind = tuple[tuple[str, ...], str, str]
 class _Route(NamedTuple):
     """What one kind of use is held against: `guaranteed` is the tree of the guarantees that its
     tier competes for (they go first to what stays), `measured` the one whose use binds the tier:
-    what counts does not see what does not. `own_way` is `way` without the platform.
+    what counts does not see what does not. `own_path` is `path` without the platform.
     """
 
     tier: Tier
     guaranteed: Tree
-    sure_way: Way
+    guarantee_path: OwnerPath
     measured: Tree
-    way: Way
-    own_way: Way
-    written: tuple[tuple[Tree, Way], ...]
+    path: OwnerPath
+    own_path: OwnerPath
+    written: tuple[tuple[Tree, OwnerPath], ...]
 
 
 class Quota:
@@ -84,7 +84,7 @@ class Quota:
     def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int]) -> None:
         """Nobody uses anything from now on. `capacity`: units of each class in the fleet."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
-        self._hours = Hours(snapshot.caps, snapshot.used)
+        self._hours = GpuHourCaps(snapshot.caps, snapshot.used)
         self._origin = snapshot.now
         self._routes: dict[_Kind, _Route | None] = {}
         by_class: dict[str, list[Limit]] = {}
@@ -94,11 +94,11 @@ class Quota:
             name: _trees(rows, capacity.get(name, 0), snapshot) for name, rows in by_class.items()
         }
 
-    def prime(self, instants: Mapping[str, list[int]]) -> None:
+    def preallocate(self, instants: Mapping[str, list[int]]) -> None:
         """Prepare for these starts and ends by class; before anything is added."""
         for name, trees in self._classes.items():
             for tree in {id(tree): tree for tree in trees}.values():
-                tree.prime(instants.get(name, ()))
+                tree.preallocate(instants.get(name, ()))
 
     def tier(self, slug: str) -> Tier:
         """The tier's rules; one that nobody described counts and is not paused."""
@@ -106,7 +106,7 @@ class Quota:
             self._tiers[slug] = Tier(slug, pausable=False, counts=True)
         return self._tiers[slug]
 
-    def follows(self, use: Use) -> bool:
+    def has_limit(self, use: Use) -> bool:
         """True when some owner has a limit for the class."""
         route = self._route(use)
         return route is not None and any(owner in route.guaranteed.nodes for owner in use.owners)
@@ -116,8 +116,8 @@ class Quota:
         units = sign * use.units
         self._hours.add(use.owners, use.gpu_class, units, window)
         route = self._route(use)
-        for tree, way in route.written if route else ():
-            tree.add(way, units, window)
+        for tree, path in route.written if route else ():
+            tree.add(path, units, window)
 
     def add_all(self, rows: Iterable[tuple[Use, Window]]) -> None:
         """`add` for many at once."""
@@ -125,15 +125,15 @@ class Quota:
         for use, window in rows:
             self._hours.add(use.owners, use.gpu_class, use.units, window)
             kinds.setdefault(use[:3], []).append((use.units, window))
-        written: dict[tuple[tuple[Tree, Way], ...], list[tuple[int, Window]]] = {}
+        written: dict[tuple[tuple[Tree, OwnerPath], ...], list[tuple[int, Window]]] = {}
         for key, amounts in kinds.items():
             route = self._route(Use(*key, 0))
             if route is not None:
                 written.setdefault(route.written, []).extend(amounts)
         for ways, amounts in written.items():
             profile = profile_of(amounts, self._origin)
-            for tree, way in ways:
-                tree.add_all(way, *profile)
+            for tree, path in ways:
+                tree.add_all(path, *profile)
 
     def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
         """True when nothing forbids any of these (owners, tier, class) what it has, for certain.
@@ -151,9 +151,9 @@ class Quota:
         route = self._route(use)
         if route is None:
             return True
-        if not route.tier.counts or not route.measured.is_within(route.way, use.units):
+        if not route.tier.counts or not route.measured.is_within(route.path, use.units):
             return False
-        return route.tier.pausable or route.guaranteed.is_within(route.sure_way, use.units)
+        return route.tier.pausable or route.guaranteed.is_within(route.guarantee_path, use.units)
 
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
@@ -163,12 +163,12 @@ class Quota:
         route = self._route(use)
         return None if route is None else self._over_trees(route, use, window)
 
-    def is_sure(self, use: Use, window: Window) -> bool:
+    def is_within_guarantee(self, use: Use, window: Window) -> bool:
         """True when all that its owners then have lies within guarantees in [starts, ends)."""
         if not self.tier(use.tier).counts:
-            return not self.follows(use)
-        tree = self.sure(use.gpu_class)
-        return tree is None or tree.over(tree.way_up(use.owners), use.units, window) is None
+            return not self.has_limit(use)
+        tree = self.guarantee(use.gpu_class)
+        return tree is None or tree.over(tree.path_up(use.owners), use.units, window) is None
 
     def never(self, use: Use, seconds: int) -> Block | None:
         """What forbids the use even if nobody used anything."""
@@ -178,15 +178,15 @@ class Quota:
         trees = self._classes.get(use.gpu_class)
         if trees is None:
             return None
-        sure, lending = trees.sure, trees.lending
-        node = lending.never(lending.way_up(use.owners), use.units)
+        guarantee, lending = trees.guarantee, trees.lending
+        node = lending.never(lending.path_up(use.owners), use.units)
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, 0, node.cap)
         tier = self.tier(use.tier)
-        if tier.counts and sure.never(sure.way_up(use.owners), use.units) is None:
+        if tier.counts and guarantee.never(guarantee.path_up(use.owners), use.units) is None:
             return None
         if not tier.pausable:
-            return Block("guarantee", use.owners[0], 0, self.most_sure(use))
+            return Block("guarantee", use.owners[0], 0, self.most_guaranteed(use))
         return Block("lent", PLATFORM, 0, node.cap) if node else None
 
     def allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
@@ -199,39 +199,39 @@ class Quota:
 
     def borrowed(self, use: Use, window: Window) -> int:
         """How much of it would be borrowed at some instant of [starts, ends), before `add`."""
-        if not self.follows(use):
+        if not self.has_limit(use):
             return 0
         route = self._route(use)
         if route is None or not route.tier.counts:
             return use.units
-        return max(0, use.units - route.guaranteed.room(route.sure_way, window))
+        return max(0, use.units - route.guaranteed.room(route.guarantee_path, window))
 
-    def sure(self, gpu_class: str) -> Tree | None:
+    def guarantee(self, gpu_class: str) -> Tree | None:
         """The tree of what is within guarantee; None when nobody has a limit for the class."""
         trees = self._classes.get(gpu_class)
-        return trees and trees.sure
+        return trees and trees.guarantee
 
     def above(self, tenant: str, gpu_class: str, instant: int) -> int:
         """Units that a tenant has above its guarantee at an instant, and all that don't count."""
         trees = self._classes.get(gpu_class)
-        if trees is None or tenant not in trees.sure.nodes:
+        if trees is None or tenant not in trees.guarantee.nodes:
             return 0
         uncounted = trees.total.at(tenant, instant) - trees.lending.at(tenant, instant)
-        most = trees.sure.nodes[tenant].cap
-        return max(0, trees.sure.at(tenant, instant) - most) + uncounted
+        most = trees.guarantee.nodes[tenant].cap
+        return max(0, trees.guarantee.at(tenant, instant) - most) + uncounted
 
-    def most_sure(self, use: Use) -> int:
+    def most_guaranteed(self, use: Use) -> int:
         """Units that the owners are guaranteed in all."""
-        sure = self._classes[use.gpu_class].sure
-        way = sure.way_up(use.owners)
-        return min(way[0].cap, sum(node.local if node.parent else node.cap for node in way))
+        guarantee = self._classes[use.gpu_class].guarantee
+        path = guarantee.path_up(use.owners)
+        return min(path[0].cap, sum(node.local if node.parent else node.cap for node in path))
 
     def frees_at(self, use: Use, window: Window) -> int | None:
         """Earliest start from the window's on at which nothing forbids the use."""
         starts, ends = window
         times = [self.instants(use), np.array([starts], dtype=np.int64)]
         for tree in self._classes.get(use.gpu_class, ()):
-            times += [tree.changes(node.owner) for node in tree.way_up(use.owners)]
+            times += [tree.changes(node.owner) for node in tree.path_up(use.owners)]
         tried = np.unique(np.concatenate(times))
         tried = tried[tried >= starts]
         allowed = self.allows(use, tried, ends - starts)
@@ -245,10 +245,10 @@ class Quota:
 
     def _over_trees(self, route: _Route, use: Use, window: Window) -> Block | None:
         tree, tier = route.measured, route.tier
-        node = tree.over(route.way, use.units, window)
+        node = tree.over(route.path, use.units, window)
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, tree.peak(node.owner, window), node.cap)
-        if (tier.counts or not self.follows(use)) and _is_within(route, use.units, window):
+        if (tier.counts or not self.has_limit(use)) and _is_within(route, use.units, window):
             return None
         if not tier.pausable:
             return self._past_guarantee(use, window)
@@ -265,7 +265,7 @@ class Quota:
         return self._routes[key]
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
-        most = self.most_sure(use)
+        most = self.most_guaranteed(use)
         left = use.units - self.borrowed(use, window)
         return Block("guarantee", use.owners[0], max(0, most - left), most)
 
@@ -273,41 +273,41 @@ class Quota:
 def _trees(rows: list[Limit], capacity: int, snapshot: Snapshot) -> Trees:
     counted = [tier for tier in snapshot.tiers if tier.counts]
     lending = Tree(lending_tree(rows, capacity), snapshot.now)
-    sure = Tree(sure_tree(rows), snapshot.now)
+    guarantee = Tree(guarantee_tree(rows), snapshot.now)
     none_paused = not any(tier.pausable for tier in counted)
     all_count = len(counted) == len(snapshot.tiers)
     return Trees(
-        sure,
-        sure if none_paused else Tree(sure.nodes, snapshot.now),
+        guarantee,
+        guarantee if none_paused else Tree(guarantee.nodes, snapshot.now),
         lending,
         lending if all_count else Tree(lending.nodes, snapshot.now),
     )
 
 
 def _route_of(trees: Trees, tier: Tier, owners: tuple[str, ...]) -> _Route:
-    sure_way, way = trees.sure.way_up(owners), trees.lending.way_up(owners)
-    written: list[tuple[Tree, Way]] = []
+    guarantee_path, path = trees.guarantee.path_up(owners), trees.lending.path_up(owners)
+    written: list[tuple[Tree, OwnerPath]] = []
     if tier.counts:
-        written += [(trees.sure, sure_way), (trees.lending, way)]
-    if trees.fixed is not trees.sure and tier.counts and not tier.pausable:
-        written.append((trees.fixed, sure_way))
+        written += [(trees.guarantee, guarantee_path), (trees.lending, path)]
+    if trees.non_preemptible is not trees.guarantee and tier.counts and not tier.pausable:
+        written.append((trees.non_preemptible, guarantee_path))
     if trees.total is not trees.lending:
-        written.append((trees.total, way))
-    guaranteed = trees.sure if tier.pausable else trees.fixed
+        written.append((trees.total, path))
+    guaranteed = trees.guarantee if tier.pausable else trees.non_preemptible
     measured = trees.lending if tier.counts else trees.total
-    own_way = tuple(node for node in way if node.owner != PLATFORM)
-    return _Route(tier, guaranteed, sure_way, measured, way, own_way, tuple(written))
+    own_path = tuple(node for node in path if node.owner != PLATFORM)
+    return _Route(tier, guaranteed, guarantee_path, measured, path, own_path, tuple(written))
 
 
 def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bools | None:
     tier, tree = route.tier, route.measured
     lent = None
     if tier.pausable or not tier.counts:
-        lent = tree.allows(route.way, units, starts, duration)
+        lent = tree.allows(route.path, units, starts, duration)
         if lent is None or not tier.counts:
             return lent
-    own = tree.allows(route.own_way, units, starts, duration)
-    safe = route.guaranteed.allows(route.sure_way, units, starts, duration)
+    own = tree.allows(route.own_path, units, starts, duration)
+    safe = route.guaranteed.allows(route.guarantee_path, units, starts, duration)
     within = _both(own, safe)
     if within is None or lent is None:
         return within
@@ -316,7 +316,7 @@ def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bool
 
 
 def _is_within(route: _Route, units: int, window: Window) -> bool:
-    return route.guaranteed.over(route.sure_way, units, window) is None
+    return route.guaranteed.over(route.guarantee_path, units, window) is None
 
 
 def _both(one: Bools | None, other: Bools | None) -> Bools | None:

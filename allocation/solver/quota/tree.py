@@ -14,7 +14,7 @@ import numpy as np
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.inputs import Limit
-from allocation.solver.timeline.step_function import Steps
+from allocation.solver.timeline.step_function import StepFunction
 
 PLATFORM = "*"
 """The root above all tenants; no owner has this id."""
@@ -36,7 +36,7 @@ class Node:
     cap: int
 
 
-Way = tuple[Node, ...]
+OwnerPath = tuple[Node, ...]
 """From an owner up, as far as there are limits."""
 
 
@@ -67,7 +67,7 @@ def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
     return nodes
 
 
-def sure_tree(limits: Iterable[Limit]) -> dict[str, Node]:
+def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
     """The tree in which nobody lends: a project has its guarantee and, up to its borrow limit,
     what its tenant has not split among projects. What fits here is within guarantee."""
     rows = list(limits)
@@ -96,10 +96,10 @@ def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
     return max(0, node.local - used) + min(above, through)
 
 
-def fits_on(way: Way, usage: dict[str, int], units: int) -> bool:
+def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool:
     """Adds the units to an instant's `usage`; True when no node is above its cap by them."""
     fits = True
-    for node in way:
+    for node in path:
         used = usage.get(node.owner, 0)
         usage[node.owner] = used + units
         fits = fits and (units <= 0 or used + units <= node.cap)
@@ -113,44 +113,44 @@ class Tree:
     def __init__(self, nodes: dict[str, Node], origin: int) -> None:
         """Nobody uses anything from `origin` on."""
         self.nodes = nodes
-        self._usage = {owner: Steps(origin, None, np.int64) for owner in nodes}
-        self._ways: dict[tuple[str, ...], Way] = {}
+        self._usage = {owner: StepFunction(origin, None, np.int64) for owner in nodes}
+        self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
 
-    def prime(self, instants: Iterable[int]) -> None:
+    def preallocate(self, instants: Iterable[int]) -> None:
         """Prepare for these starts and ends; before anything is added."""
         instants = list(instants)
         for usage in self._usage.values():
-            usage.prime(instants)
+            usage.preallocate(instants)
 
-    def way_up(self, owners: tuple[str, ...]) -> Way:
+    def path_up(self, owners: tuple[str, ...]) -> OwnerPath:
         """From the project to the platform; owners (tenant, project) without quota left out."""
-        way = self._ways.get(owners)
-        if way is None:
+        path = self._ways.get(owners)
+        if path is None:
             nodes = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
             if nodes and nodes[-1].parent == PLATFORM:
                 nodes.append(self.nodes[PLATFORM])
-            way = self._ways[owners] = tuple(nodes)
-        return way
+            path = self._ways[owners] = tuple(nodes)
+        return path
 
-    def add(self, way: Way, units: int, window: tuple[int, int]) -> None:
+    def add(self, path: OwnerPath, units: int, window: tuple[int, int]) -> None:
         """`units` more (fewer when negative) in [starts, ends), as far up as they are seen."""
-        self._pour(way, units, _NO_TIMES, window)
+        self._add_up(path, units, _NO_TIMES, window)
 
-    def add_all(self, way: Way, times: Ints, units: Ints) -> None:
+    def add_all(self, path: OwnerPath, times: Ints, units: Ints) -> None:
         """So many units more from each of `times` on, the first of which is the origin.
 
         What a parent sees of a child depends on the child's use alone, not on the order in which
         it came: it is the same as adding window by window.
         """
-        for node in way:
+        for node in path:
             self._usage[node.owner].cut_at(times.tolist())
-        self._pour(way, units, times, None)
+        self._add_up(path, units, times, None)
 
-    def _pour(
-        self, way: Way, more: int | Ints, times: Ints, window: tuple[int, int] | None
+    def _add_up(
+        self, path: OwnerPath, more: int | Ints, times: Ints, window: tuple[int, int] | None
     ) -> None:
-        for node in way:
+        for node in path:
             usage = self._usage[node.owner]
             rows = usage.cut(*window) if window else _ALL_ROWS
             used = usage.values[rows]
@@ -161,11 +161,11 @@ class Tree:
             used += arriving
             self._most.pop(node.owner, None)
 
-    def over(self, way: Way, units: int, window: tuple[int, int]) -> Node | None:
+    def over(self, path: OwnerPath, units: int, window: tuple[int, int]) -> Node | None:
         """The first node that `units` more would push above its cap in [starts, ends)."""
         more: int | Ints = units
         times = _NO_TIMES
-        for node in way:
+        for node in path:
             usage = self._usage[node.owner]
             rows = usage.rows(*window)
             used = usage.values[rows]
@@ -177,12 +177,12 @@ class Tree:
                 times = usage.times[rows]
         return None
 
-    def allows(self, way: Way, units: int, starts: Ints, duration: int) -> Bools | None:
+    def allows(self, path: OwnerPath, units: int, starts: Ints, duration: int) -> Bools | None:
         """Which windows [start, start + duration) no node forbids; None: all of them."""
         allowed: Bools | None = None
         more: int | Ints = units
         times = _NO_TIMES
-        for node in way:
+        for node in path:
             usage = self._usage[node.owner]
             arriving = _at(more, times, usage, _ALL_ROWS)
             full = _too_much(node, usage.values, arriving)
@@ -194,13 +194,13 @@ class Tree:
                 times = usage.times
         return allowed
 
-    def is_within(self, way: Way, units: int = 0) -> bool:
+    def is_within(self, path: OwnerPath, units: int = 0) -> bool:
         """True when no node of it is used above its cap, now or later, with `units` more."""
-        return all(self._peak_ever(node.owner) + units <= node.cap for node in way)
+        return all(self._peak_ever(node.owner) + units <= node.cap for node in path)
 
-    def never(self, way: Way, units: int) -> Node | None:
+    def never(self, path: OwnerPath, units: int) -> Node | None:
         """The first node that `units` would push above its cap if nobody used anything."""
-        for node in way:
+        for node in path:
             if units > max(node.cap, 0):
                 return node
             units = max(0, units - node.local)
@@ -216,16 +216,16 @@ class Tree:
         usage = self._usage[owner]
         return int(usage.values[usage.rows(*window)].max(initial=0))
 
-    def room(self, way: Way, window: tuple[int, int]) -> int:
+    def room(self, path: OwnerPath, window: tuple[int, int]) -> int:
         """The most units that fit in all of [starts, ends); never negative."""
-        if not way:
+        if not path:
             return _UNBOUNDED
-        most = max(0, min(way[0].cap, way[-1].cap + sum(node.local for node in way)))
+        most = max(0, min(path[0].cap, path[-1].cap + sum(node.local for node in path)))
         # A parent changes whenever a child does, so its instants are enough for all.
-        top = self._usage[way[-1].owner]
+        top = self._usage[path[-1].owner]
         times = top.times[top.rows(*window)]
         left: Ints | None = None
-        for node in reversed(way):
+        for node in reversed(path):
             usage = self._usage[node.owner]
             used = usage.values[usage.times.searchsorted(times, side="right") - 1]
             own = np.maximum(0, node.cap - used)
@@ -280,7 +280,7 @@ def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
     return seen
 
 
-def _at(more: int | Ints, times: Ints, parent: Steps, rows: slice) -> int | Ints:
+def _at(more: int | Ints, times: Ints, parent: StepFunction, rows: slice) -> int | Ints:
     """A child's values at its parent's instants, which are at least as many."""
     if isinstance(more, int):
         return more

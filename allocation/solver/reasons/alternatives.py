@@ -6,8 +6,8 @@ from typing import Literal
 
 from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.solver.model.plan import Alternative
-from allocation.solver.placement.gang import Want
-from allocation.solver.state.working import Found, Working
+from allocation.solver.placement.gang import Demand
+from allocation.solver.state.working import Fit, Working
 
 Kind = Literal[
     "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
@@ -24,51 +24,51 @@ class Variant:
     """One way, not yet looked for on the calendar."""
 
     kind: Kind
-    want: Want
+    demand: Demand
 
 
 def variants(
-    working: Working, wants: tuple[Want, ...], lengths: Lengths | None = None
+    working: Working, demands: tuple[Demand, ...], lengths: Lengths | None = None
 ) -> Iterator[Variant]:
     """Ways that differ from the ask in one thing, nearest first; only what could ever fit.
 
     Work goes on until it is done, so fewer or slower GPUs have it for longer.
     """
     lengths = lengths or {}
-    for want in wants:
-        yield from _apart(want)
-    for want in wants[:1]:
-        if lengths and want.count > 1:
-            yield Variant("fewer", fewer(want))
-        for name in sorted(set(working.pools) - {want.gpu_class for want in wants}):
-            profile = _same_profile(working, want, name)
+    for demand in demands:
+        yield from _apart(demand)
+    for demand in demands[:1]:
+        if lengths and demand.count > 1:
+            yield Variant("fewer", fewer(demand))
+        for name in sorted(set(working.pools) - {demand.gpu_class for demand in demands}):
+            profile = _same_profile(working, demand, name)
             known = not lengths or name in lengths
-            if known and (want.profile is None or profile is not None):
-                seconds = lengths.get(name, want.duration)
-                other = replace(want, gpu_class=name, profile=profile, duration=seconds)
+            if known and (demand.profile is None or profile is not None):
+                seconds = lengths.get(name, demand.duration)
+                other = replace(demand, gpu_class=name, profile=profile, duration=seconds)
                 yield Variant("other_class", other)
-    for want in wants:
-        for profile in _smaller(working, want):
-            smaller = replace(want, profile=profile, share=None, level=_slice_level(want))
-            seconds = _stretched(working, want, smaller) if lengths else want.duration
+    for demand in demands:
+        for profile in _smaller(working, demand):
+            smaller = replace(demand, profile=profile, share=None, level=_slice_level(demand))
+            seconds = _stretched(working, demand, smaller) if lengths else demand.duration
             yield Variant("slice", replace(smaller, duration=seconds))
 
 
-def fewer(want: Want) -> Want:
+def fewer(demand: Demand) -> Demand:
     """Half of the gang for twice as long, as if work were shared evenly."""
-    count = want.count // 2
-    return replace(want, count=count, duration=_minutes(want.duration * want.count, count))
+    count = demand.count // 2
+    return replace(demand, count=count, duration=_minutes(demand.duration * demand.count, count))
 
 
-def next_free(working: Working, able: tuple[Want, ...], starts: int) -> Found | None:
+def next_free(working: Working, able: tuple[Demand, ...], starts: int) -> Fit | None:
     """The first window from `starts` on in which one of the wants fits, within the horizon."""
     return working.earliest(able, starts, working.now + working.policy.horizon)
 
 
 def alternatives(
     working: Working,
-    asked: tuple[Want, ...],
-    later: Found | None,
+    asked: tuple[Demand, ...],
+    later: Fit | None,
     starts: int,
     lengths: Lengths | None = None,
 ) -> tuple[Alternative, ...]:
@@ -77,57 +77,63 @@ def alternatives(
     for variant in variants(working, in_fleet(working, asked), lengths):
         if len(found) == _ALTERNATIVES:
             break
-        if _exists(working, variant.want):
-            other = working.at(variant.want, starts)
+        if _exists(working, variant.demand):
+            other = working.at(variant.demand, starts)
             found += [other] if other else []
     return tuple(alternative_of(each) for each in found)
 
 
-def in_fleet(working: Working, wants: tuple[Want, ...]) -> tuple[Want, ...]:
+def in_fleet(working: Working, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
     """Those whose class the fleet has."""
-    return tuple(want for want in wants if want.gpu_class in working.pools)
+    return tuple(demand for demand in demands if demand.gpu_class in working.pools)
 
 
-def alternative_of(found: Found) -> Alternative:
+def alternative_of(found: Fit) -> Alternative:
     """A found window as the plan says it."""
-    want = found.want
+    demand = found.demand
     return Alternative(
-        want.gpu_class, want.profile, want.count, found.starts, found.ends, want.share, want.pin
+        demand.gpu_class,
+        demand.profile,
+        demand.count,
+        found.starts,
+        found.ends,
+        demand.share,
+        demand.pin,
     )
 
 
-def compute_of(working: Working, want: Want) -> int:
+def compute_of(working: Working, demand: Demand) -> int:
     """Thousandths of compute slices that one of the shape has.
 
     KeyError: the class makes no such slice.
     """
-    for geometry, _ in working.pools[want.gpu_class].kinds:
-        if geometry.serves(want.profile):
+    for geometry, _ in working.pools[demand.gpu_class].kinds:
+        if geometry.serves(demand.profile):
             whole = geometry.model.compute_slices
             slices = {place.profile: place.compute for place in geometry.model.placements}
-            each = whole if want.profile is None else slices[want.profile]
-            return each * (1000 if want.share is None else want.share)
-    raise KeyError(want.profile)
+            each = whole if demand.profile is None else slices[demand.profile]
+            return each * (1000 if demand.share is None else demand.share)
+    raise KeyError(demand.profile)
 
 
-def _apart(want: Want) -> Iterator[Variant]:
+def _apart(demand: Demand) -> Iterator[Variant]:
     """The gang less close together, or not where it is pinned to."""
-    if want.pin:
-        yield Variant("unpinned", replace(want, pin=()))
-    if want.level == "domain":
-        yield Variant("without_nvlink", replace(want, level="node"))
-    if want.level != "any":
-        yield Variant("split", replace(want, level="any"))
+    if demand.pin:
+        yield Variant("unpinned", replace(demand, pin=()))
+    if demand.level == "domain":
+        yield Variant("without_nvlink", replace(demand, level="node"))
+    if demand.level != "any":
+        yield Variant("split", replace(demand, level="any"))
 
 
-def _stretched(working: Working, want: Want, smaller: Want) -> int:
+def _stretched(working: Working, demand: Demand, smaller: Demand) -> int:
     """Seconds on a slice with a part of the compute."""
     share = compute_of(working, smaller)
     try:
-        asked = compute_of(working, want)
+        asked = compute_of(working, demand)
     except KeyError:
-        return want.duration
-    return _minutes(want.duration * asked, share)
+        return demand.duration
+    return _minutes(demand.duration * asked, share)
 
 
 def _minutes(seconds: int, part: int) -> int:
@@ -135,26 +141,26 @@ def _minutes(seconds: int, part: int) -> int:
     return -(-seconds // (part * 60)) * 60
 
 
-def _exists(working: Working, want: Want) -> bool:
-    pool = working.pools[want.gpu_class]
-    return pool.serves(want.shape) and pool.most(want.shape, want.level) >= want.count
+def _exists(working: Working, demand: Demand) -> bool:
+    pool = working.pools[demand.gpu_class]
+    return pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count
 
 
-def _same_profile(working: Working, want: Want, gpu_class: str) -> str | None:
+def _same_profile(working: Working, demand: Demand, gpu_class: str) -> str | None:
     """The other class's profile of the same hardware id: names differ by the memory."""
-    if want.profile is None:
+    if demand.profile is None:
         return None
-    for geometry, _ in working.pools[want.gpu_class].kinds:
-        if geometry.serves(want.profile):
-            number = geometry.profile_id(want.profile)
+    for geometry, _ in working.pools[demand.gpu_class].kinds:
+        if geometry.serves(demand.profile):
+            number = geometry.profile_id(demand.profile)
             return working.pools[gpu_class].kinds[0][0].profile_with_id(number)
     return None
 
 
-def _smaller(working: Working, want: Want) -> list[str]:
+def _smaller(working: Working, demand: Demand) -> list[str]:
     """The largest slices smaller than what is asked for, of those without extras of their own."""
-    pool = working.pools[want.gpu_class]
-    most = pool.units(want.shape) or UNITS_PER_GPU
+    pool = working.pools[demand.gpu_class]
+    most = pool.units(demand.shape) or UNITS_PER_GPU
     found: list[str] = []
     sizes: set[int] = set()
     for profile in pool.kinds[0][0].common_profiles:
@@ -165,6 +171,6 @@ def _smaller(working: Working, want: Want) -> list[str]:
     return found[:_SLICES_OFFERED]
 
 
-def _slice_level(want: Want) -> Literal["gpu", "node", "rack", "any"]:
+def _slice_level(demand: Demand) -> Literal["gpu", "node", "rack", "any"]:
     """Slices have no NVLink: a wish for it becomes the node."""
-    return "node" if want.level == "domain" else want.level
+    return "node" if demand.level == "domain" else demand.level

@@ -12,9 +12,9 @@ import numpy as np
 from allocation.reasons.reason import Fact, Reason, reason, with_facts
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import UNITS_PER_GPU, Shape
-from allocation.solver.placement.gang import Want
+from allocation.solver.placement.gang import Demand
 from allocation.solver.quota.quota import Block
-from allocation.solver.state.working import Found, Working
+from allocation.solver.state.working import Fit, Working
 
 Which = Literal["class", "booking", "planned"]
 """Whose GPUs are in maintenance: of a class, of the booking, or those it was planned on."""
@@ -23,93 +23,97 @@ _NODES_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QueueAhead:
     """Who is ahead in a class: bookings and quota units."""
 
     bookings: int = 0
     units: int = 0
 
-    def longer(self, units: int) -> "Line":
+    def longer(self, units: int) -> "QueueAhead":
         """With one more booking."""
-        return Line(self.bookings + 1, self.units + units)
+        return QueueAhead(self.bookings + 1, self.units + units)
 
 
-def shape(want: Want) -> dict[str, Fact | None]:
+def shape(demand: Demand) -> dict[str, Fact | None]:
     """The facts that name a shape: class, profile, share."""
-    return {"gpu_class": want.gpu_class, "profile": want.profile, "share": want.share}
+    return {"gpu_class": demand.gpu_class, "profile": demand.profile, "share": demand.share}
 
 
-def placed(working: Working, found: Found) -> Reason:
+def placed(working: Working, found: Fit) -> Reason:
     """Why a winner got what it got."""
-    pool = working.pools[found.want.gpu_class]
+    pool = working.pools[found.demand.gpu_class]
     nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
     return reason(
         "placed",
-        asked=found.want.count,
+        asked=found.demand.count,
         nodes=len(nodes),
         on=",".join(nodes[:_NODES_NAMED]),
         gpus=len({place.gpu for place in found.places}),
-        **shape(found.want),
+        **shape(found.demand),
     )
 
 
-def why_never(working: Working, want: Want) -> Reason | None:
+def why_never(working: Working, demand: Demand) -> Reason | None:
     """Why a class can never serve the want, whatever else ends; None when it can."""
-    pool = working.pools.get(want.gpu_class)
+    pool = working.pools.get(demand.gpu_class)
     if pool is None:
-        return reason("unknown_class", gpu_class=want.gpu_class)
-    if want.share is not None and (want.count, want.profile) != (1, None):
-        return reason("share_of_one", asked=want.count)
-    if not any(geometry.serves(want.shape) for geometry, _ in pool.kinds):
-        return reason("impossible_profile", gpu_class=want.gpu_class, profile=want.profile)
+        return reason("unknown_class", gpu_class=demand.gpu_class)
+    if demand.share is not None and (demand.count, demand.profile) != (1, None):
+        return reason("share_of_one", asked=demand.count)
+    if not any(geometry.serves(demand.shape) for geometry, _ in pool.kinds):
+        return reason("impossible_profile", gpu_class=demand.gpu_class, profile=demand.profile)
     return (
-        _why_never_cut_so(pool, want)
-        or _why_never_pinned(working, want)
-        or _why_never_so_many(working, want)
-        or _why_never_beside(working, want)
-        or _why_never_within_quota(working, want)
+        _why_never_in_mode(pool, demand)
+        or _why_never_pinned(working, demand)
+        or _why_never_so_many(working, demand)
+        or _why_never_on_hosts(working, demand)
+        or _why_never_within_quota(working, demand)
     )
 
 
-def possible_wants(
-    working: Working, wants: Iterable[Want]
-) -> tuple[tuple[Want, ...], tuple[Reason, ...]]:
+def possible_demands(
+    working: Working, demands: Iterable[Demand]
+) -> tuple[tuple[Demand, ...], tuple[Reason, ...]]:
     """The classes that could serve the ask one day, and why the others never can."""
-    able: list[Want] = []
+    able: list[Demand] = []
     never: list[Reason] = []
-    for want in wants:
-        why = why_never(working, want)
+    for demand in demands:
+        why = why_never(working, demand)
         if why is None:
-            able.append(want)
+            able.append(demand)
         else:
             never.append(why)
     return tuple(able), tuple(never)
 
 
-def _why_never_pinned(working: Working, want: Want) -> Reason | None:
+def _why_never_pinned(working: Working, demand: Demand) -> Reason | None:
     """Nodes and GPUs that are named and are not of the class, or too few."""
-    if not want.pin:
+    if not demand.pin:
         return None
-    if not working.pools[want.gpu_class].within(want.pin).any():
-        return reason("pin_elsewhere", gpu_class=want.gpu_class, pin=",".join(want.pin))
-    most = working.most_pinned(want)
-    if most >= want.count:
+    if not working.pools[demand.gpu_class].within(demand.pin).any():
+        return reason("pin_elsewhere", gpu_class=demand.gpu_class, pin=",".join(demand.pin))
+    most = working.most_pinned(demand)
+    if most >= demand.count:
         return None
-    pin = ",".join(want.pin)
+    pin = ",".join(demand.pin)
     return reason(
-        "pin_too_small", asked=want.count, most=most, pin=pin, level=want.level, **shape(want)
+        "pin_too_small", asked=demand.count, most=most, pin=pin, level=demand.level, **shape(demand)
     )
 
 
-def _why_never_cut_so(pool: Pool, want: Want) -> Reason | None:
+def _why_never_in_mode(pool: Pool, demand: Demand) -> Reason | None:
     """GPUs that there are enough of, were they not kept in the other mode."""
-    made = pool.made_for(want.shape)
-    other = made & ~pool.suits(want.shape)
-    is_short = pool.most(want.shape, want.level) < want.count or not pool.serves(want.shape)
-    if not is_short or not other.any() or pool.most_of(made, want.shape, want.level) < want.count:
+    made = pool.supports(demand.shape)
+    other = made & ~pool.suits(demand.shape)
+    is_short = pool.most(demand.shape, demand.level) < demand.count or not pool.serves(demand.shape)
+    if (
+        not is_short
+        or not other.any()
+        or pool.most_of(made, demand.shape, demand.level) < demand.count
+    ):
         return None
-    facts: dict[str, Fact | None] = {"gpu_class": want.gpu_class, "gpus": len(pool)}
-    mode = "whole" if want.profile else "sliced"
+    facts: dict[str, Fact | None] = {"gpu_class": demand.gpu_class, "gpus": len(pool)}
+    mode = "whole" if demand.profile else "sliced"
     pinned = sum(pool.gpus[column].pinned for column in np.flatnonzero(other).tolist())
     if pinned:
         return reason("mode_pinned", pinned=pinned, mode=mode, **facts)
@@ -122,45 +126,45 @@ def mode_change(gpu_class: str, count: int, seconds: int, shape: Shape) -> Reaso
     return reason("mode_change", gpu_class=gpu_class, gpus=count, mode=mode, seconds=seconds)
 
 
-def _why_never_so_many(working: Working, want: Want) -> Reason | None:
-    pool = working.pools[want.gpu_class]
-    if want.profile is not None and want.level == "domain":
-        return _impossible_together(want, 0)
-    most = pool.most(want.shape, "any")
-    if most < want.count:
-        kind = {"gpu_class": want.gpu_class, "profile": want.profile}
-        return reason("not_enough_gpus", asked=want.count, most=most, **kind)
-    most = pool.most(want.shape, want.level)
-    return _impossible_together(want, most) if most < want.count else None
+def _why_never_so_many(working: Working, demand: Demand) -> Reason | None:
+    pool = working.pools[demand.gpu_class]
+    if demand.profile is not None and demand.level == "domain":
+        return _impossible_together(demand, 0)
+    most = pool.most(demand.shape, "any")
+    if most < demand.count:
+        kind = {"gpu_class": demand.gpu_class, "profile": demand.profile}
+        return reason("not_enough_gpus", asked=demand.count, most=most, **kind)
+    most = pool.most(demand.shape, demand.level)
+    return _impossible_together(demand, most) if most < demand.count else None
 
 
-def _impossible_together(want: Want, most: int) -> Reason:
+def _impossible_together(demand: Demand, most: int) -> Reason:
     return reason(
-        "impossible_together", asked=want.count, level=want.level, most=most, **shape(want)
+        "impossible_together", asked=demand.count, level=demand.level, most=most, **shape(demand)
     )
 
 
-def _why_never_beside(working: Working, want: Want) -> Reason | None:
+def _why_never_on_hosts(working: Working, demand: Demand) -> Reason | None:
     """Nodes too small for the host cores or the memory that is asked for."""
-    if not any(want.of_host):
+    if not any(demand.of_host):
         return None
-    most = working.most_beside(want)
-    if most >= want.count:
+    most = working.most_on_hosts(demand)
+    if most >= demand.count:
         return None
     return reason(
-        "host_too_small", cores=want.cores, memory=want.memory, most=most, asked=want.count,
-        gpu_class=want.gpu_class, level=want.level,
+        "host_too_small", cores=demand.cores, memory=demand.memory, most=most, asked=demand.count,
+        gpu_class=demand.gpu_class, level=demand.level,
     )  # fmt: skip
 
 
-def _why_never_within_quota(working: Working, want: Want) -> Reason | None:
-    use = working.use(want)
-    block = working.quota.never(use, want.duration)
+def _why_never_within_quota(working: Working, demand: Demand) -> Reason | None:
+    use = working.use(demand)
+    block = working.quota.never(use, demand.duration)
     if block is None:
         return None
     if block.kind == "limit":
-        return _limit_reason(want, block, use.units)
-    return _quota_reason(working, want, block, want.duration)
+        return _limit_reason(demand, block, use.units)
+    return _quota_reason(working, demand, block, demand.duration)
 
 
 def maintenance(away: int, which: Which, back: int, gpu_class: str | None = None) -> Reason:
@@ -168,45 +172,45 @@ def maintenance(away: int, which: Which, back: int, gpu_class: str | None = None
     return reason("maintenance", back, gpus=away, which=which, gpu_class=gpu_class)
 
 
-def why_quota(working: Working, want: Want, starts: int) -> Reason | None:
+def why_quota(working: Working, demand: Demand, starts: int) -> Reason | None:
     """The limit that forbids the window which begins at `starts`, with when it frees."""
-    block = working.over(want, starts)
+    block = working.over(demand, starts)
     if block is None:
         return None
-    frees = working.quota.frees_at(working.use(want), (starts, starts + want.duration))
-    found = _quota_reason(working, want, block, want.duration, starts)
+    frees = working.quota.frees_at(working.use(demand), (starts, starts + demand.duration))
+    found = _quota_reason(working, demand, block, demand.duration, starts)
     return replace(found, frees_at=frees)
 
 
 def _quota_reason(
-    working: Working, want: Want, block: Block, seconds: int, starts: int | None = None
+    working: Working, demand: Demand, block: Block, seconds: int, starts: int | None = None
 ) -> Reason:
     """What the block says; without `starts` it holds for ever."""
-    asked, most, used, name = working.use(want).units, block.most, block.used, want.gpu_class
+    asked, most, used, name = working.use(demand).units, block.most, block.used, demand.gpu_class
     if block.kind == "limit":
-        return _limit_reason(want, block, asked, used)
+        return _limit_reason(demand, block, asked, used)
     if block.kind == "guarantee":
         return reason("guarantee_only", used=used, guaranteed=most, asked=asked, gpu_class=name)
     if block.kind == "hours":
         counted = seconds if starts is None else _counted(block, (starts, starts + seconds))
-        return _hours_reason(want, asked * counted, block)
+        return _hours_reason(demand, asked * counted, block)
     own = 0
     if starts is not None:
-        window = (starts, starts + want.duration)
-        own = asked - working.quota.borrowed(working.use(want), window)
+        window = (starts, starts + demand.duration)
+        own = asked - working.quota.borrowed(working.use(demand), window)
     return reason("lent_out", own=own, borrowed=asked - own, asked=asked, gpu_class=name)
 
 
-def _limit_reason(want: Want, block: Block, asked: int, used: int | None = None) -> Reason:
+def _limit_reason(demand: Demand, block: Block, asked: int, used: int | None = None) -> Reason:
     """`used` is what the owner has in the window; None: the limit is too low for the ask alone."""
-    code = "tenant_quota" if _whose(want, block.owner) == "tenant" else "project_quota"
+    code = "tenant_quota" if _whose(demand, block.owner) == "tenant" else "project_quota"
     facts: dict[str, Fact | None] = {
         "owner": block.owner,
         "limit": block.most,
         "asked": asked,
         "used": used,
     }
-    return reason(code, gpu_class=want.gpu_class, **facts)
+    return reason(code, gpu_class=demand.gpu_class, **facts)
 
 
 def _counted(block: Block, window: tuple[int, int]) -> int:
@@ -217,22 +221,22 @@ def _counted(block: Block, window: tuple[int, int]) -> int:
     return min(window[1], cap.ends) - max(window[0], cap.starts)
 
 
-def _hours_reason(want: Want, asked: int, block: Block) -> Reason:
+def _hours_reason(demand: Demand, asked: int, block: Block) -> Reason:
     hours = UNITS_PER_GPU * 3_600
     days = block.cap.rolling_days if block.cap else None
     most, used, needs = block.most // hours, -(-block.used // hours), -(-asked // hours)
     return reason(
         "gpu_hours", owner=block.owner, limit=most, used=used, asked=needs,
-        whose=_whose(want, block.owner), days=days or None,
+        whose=_whose(demand, block.owner), days=days or None,
     )  # fmt: skip
 
 
-def _whose(want: Want, owner: str) -> Literal["tenant", "project"]:
+def _whose(demand: Demand, owner: str) -> Literal["tenant", "project"]:
     """Which of the want's owners it is."""
-    return "tenant" if want.owners and owner == want.owners[0] else "project"
+    return "tenant" if demand.owners and owner == demand.owners[0] else "project"
 
 
-def freed_by(reasons: tuple[Reason, ...], later: Found | None) -> tuple[Reason, ...]:
+def freed_by(reasons: tuple[Reason, ...], later: Fit | None) -> tuple[Reason, ...]:
     """The same reasons; room that is in the way is out of it when the next window begins."""
     if later is None:
         return reasons

@@ -7,50 +7,50 @@ first that meets the deadline is taken. Without one, the earliest end; ties to t
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.inputs import Request
-from allocation.solver.placement.gang import Want
-from allocation.solver.state.working import Found, Working
+from allocation.solver.placement.gang import Demand
+from allocation.solver.state.working import Fit, Working
 
-Wants = tuple[Want, ...]
+Wants = tuple[Demand, ...]
 Bounds = tuple[int, int, int | None]
 """First start, last start, and the last second at which it may end (None: no deadline)."""
 
 
 def best_window(
-    working: Working, wants: Wants, bounds: Bounds, *, cheapest: bool = False
-) -> Found | None:
+    working: Working, demands: Wants, bounds: Bounds, *, cheapest: bool = False
+) -> Fit | None:
     """The window that the rule above chooses."""
     if not cheapest:
-        return working.earliest(wants, *bounds)
-    each = (working.earliest((want,), *bounds) for want in wants)
+        return working.earliest(demands, *bounds)
+    each = (working.earliest((demand,), *bounds) for demand in demands)
     return next((found for found in each if found), None)
 
 
-def in_time(working: Working, request: Request, wants: Wants) -> tuple[Wants, tuple[Reason, ...]]:
+def in_time(working: Working, request: Request, demands: Wants) -> tuple[Wants, tuple[Reason, ...]]:
     """The classes on which it could end before its deadline, and why not on the others.
 
     Of classes that take equally long none is left out: what is too late then is the booking.
     """
     if request.latest is None or request.fixed or not request.durations:
-        return wants, ()
+        return demands, ()
     left = request.latest - working.first_start(request.earliest)
-    slow = tuple(want for want in wants if want.duration > left)
-    if len(slow) == len(wants):
-        return wants, ()
-    able = tuple(want for want in wants if want.duration <= left)
-    return able, tuple(_too_slow(want, request.latest) for want in slow)
+    slow = tuple(demand for demand in demands if demand.duration > left)
+    if len(slow) == len(demands):
+        return demands, ()
+    able = tuple(demand for demand in demands if demand.duration <= left)
+    return able, tuple(_too_slow(demand, request.latest) for demand in slow)
 
 
-def not_dearer(request: Request, wants: Wants, kept: Found) -> Wants:
+def not_dearer(request: Request, demands: Wants, kept: Fit) -> Wants:
     """The classes that a promise may move to: where cost decides, none that costs more."""
     if not request.cheapest:
-        return wants
-    names = [want.gpu_class for want in wants]
-    if kept.want.gpu_class not in names:
+        return demands
+    names = [demand.gpu_class for demand in demands]
+    if kept.demand.gpu_class not in names:
         return ()
-    return wants[: names.index(kept.want.gpu_class) + 1]
+    return demands[: names.index(kept.demand.gpu_class) + 1]
 
 
-def _too_slow(want: Want, latest: int) -> Reason:
+def _too_slow(demand: Demand, latest: int) -> Reason:
     # Nothing here may change with time alone: a new reason is a new decision.
-    facts = {"deadline": latest, "duration": want.duration}
-    return reason("class_too_slow", gpu_class=want.gpu_class, **facts)
+    facts = {"deadline": latest, "duration": demand.duration}
+    return reason("class_too_slow", gpu_class=demand.gpu_class, **facts)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.solver.model.inputs import Request
-from allocation.solver.placement.gang import Want
+from allocation.solver.placement.gang import Demand
 from allocation.solver.reasons.matching import best_window
-from allocation.solver.state.working import Found, Working
+from allocation.solver.state.working import Fit, Working
 
 
 def length_from(request: Request, gpu_class: str, starts: int) -> int:
@@ -29,18 +29,20 @@ def last_start(working: Working, request: Request) -> int:
 
 
 def earliest_free(
-    working: Working, request: Request, wants: Iterable[Want], first: int, last: int
-) -> Found | None:
+    working: Working, request: Request, demands: Iterable[Demand], first: int, last: int
+) -> Fit | None:
     """The best start in [first, last] over the classes, pausing nobody."""
-    wants = tuple(wants)
+    demands = tuple(demands)
     until = _until(request, request.duration)
     if until is None:
         bounds = (first, last, request.latest)
-        return best_window(working, wants, bounds, cheapest=request.cheapest)
-    found = working.earliest(wants, first, min(last, until - request.duration))
+        return best_window(working, demands, bounds, cheapest=request.cheapest)
+    found = working.earliest(demands, first, min(last, until - request.duration))
     if found is not None:
         return found
-    rest = (_earliest_rest(working, _end(request, want), want, (first, last)) for want in wants)
+    rest = (
+        _earliest_rest(working, _end(request, demand), demand, (first, last)) for demand in demands
+    )
     return min(filter(None, rest), key=lambda each: each.starts, default=None)
 
 
@@ -51,23 +53,23 @@ def _until(request: Request, length: int) -> int | None:
     return request.latest if request.paused else None
 
 
-def _end(request: Request, want: Want) -> int:
-    until = _until(request, request.length_on(want.gpu_class))
+def _end(request: Request, demand: Demand) -> int:
+    until = _until(request, request.length_on(demand.gpu_class))
     return 0 if until is None else until
 
 
 def _earliest_rest(
-    working: Working, until: int, want: Want, between: tuple[int, int]
-) -> Found | None:
+    working: Working, until: int, demand: Demand, between: tuple[int, int]
+) -> Fit | None:
     """The earliest start at which it can run until then. What is free stays so for less."""
     first, last = between
     if first > last:
         return None
-    tried = working.starts_between(want, first, last).tolist()
+    tried = working.starts_between(demand, first, last).tolist()
     low, high, best = 0, len(tried), None
     while low < high:
         middle = (low + high) // 2
-        rest = replace(want, duration=min(want.duration, until - tried[middle]))
+        rest = replace(demand, duration=min(demand.duration, until - tried[middle]))
         found = working.at(rest, tried[middle])
         if found is None:
             low = middle + 1

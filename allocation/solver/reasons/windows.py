@@ -5,7 +5,7 @@ from allocation.solver.model.inputs import Request
 from allocation.solver.state.working import Working
 
 
-def why_untimely(working: Working, request: Request) -> Reason | None:
+def why_window_impossible(working: Working, request: Request) -> Reason | None:
     """The rule against it; None: it lies ahead, is near enough, and holds its own length."""
     now, ends = working.now, request.earliest + request.duration
     if request.duration <= 0:

@@ -8,10 +8,10 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.groups import Counts
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place, Together
-from allocation.solver.placement.gang import Want
-from allocation.solver.state.working import Found, Working
+from allocation.solver.placement.gang import Demand
+from allocation.solver.state.working import Fit, Working
 
-Reserved = Mapping[str, Found]
+Reserved = Mapping[str, Fit]
 
 _MOST_MOVED = 16
 """No more bookings are laid anew for one newcomer,"""
@@ -19,70 +19,70 @@ _MOST_SETS = 3
 """on one of no more sets of nodes, one after the other."""
 
 
-def level_of(want: Want) -> Together:
+def level_of(demand: Demand) -> Together:
     """Where its nodes have to be looked for: a gang that needs no more than one is on one."""
-    return want.level if want.level in ("rack", "any") else "node"
+    return demand.level if demand.level in ("rack", "any") else "node"
 
 
 def neighbourhoods(
-    working: Working, want: Want, starts: int, near: Reserved, room: Counts
-) -> list[dict[str, Found]]:
+    working: Working, demand: Demand, starts: int, near: Reserved, room: Counts
+) -> list[dict[str, Fit]]:
     """Those of `near` on sets of nodes that hold the want without them.
 
     `room`: how many of the want each column holds if all that may move were elsewhere.
     """
-    pool = working.pools[want.gpu_class]
+    pool = working.pools[demand.gpu_class]
     node_of = pool.groups("node").tolist()
-    here: dict[int, dict[str, Found]] = {}
+    here: dict[int, dict[str, Fit]] = {}
     for booking, found in near.items():
         for place in found.places:
             here.setdefault(node_of[pool.column[place.gpu]], {})[booking] = found
     rooms = pool.sums("node", room)
-    free = _free(working, want, starts)
-    sets: list[tuple[int, list[int], dict[str, Found]]] = []
-    for nodes in _groups(pool, level_of(want), here):
-        for chosen in _chosen(nodes, here, want.count, (free, rooms)):
+    free = _free(working, demand, starts)
+    sets: list[tuple[int, list[int], dict[str, Fit]]] = []
+    for nodes in _groups(pool, level_of(demand), here):
+        for chosen in _chosen(nodes, here, demand.count, (free, rooms)):
             rows = {name: found for node in chosen for name, found in here.get(node, {}).items()}
             if 0 < len(rows) <= _MOST_MOVED:
                 sets.append((len(rows), chosen, rows))
     return [rows for _, _, rows in sorted(sets, key=lambda each: each[:2])[:_MOST_SETS]]
 
 
-def joined(sets: Iterable[Reserved]) -> dict[str, Found]:
+def joined(sets: Iterable[Reserved]) -> dict[str, Fit]:
     """As many of the neighbourhoods as are few together."""
-    found: dict[str, Found] = {}
+    found: dict[str, Fit] = {}
     for rows in sets:
         if len(found.keys() | rows.keys()) <= _MOST_MOVED:
             found |= rows
     return found
 
 
-def at_one_place(near: Reserved, most: int) -> dict[Place, dict[str, Found]]:
+def at_one_place(near: Reserved, most: int) -> dict[Place, dict[str, Fit]]:
     """Single slices by the place that they have, one after the other, of the first so many."""
-    found: dict[Place, dict[str, Found]] = {}
+    found: dict[Place, dict[str, Fit]] = {}
     for booking, each in sorted(near.items()):
-        if each.want.profile is not None and each.want.count == 1 and len(found) < most:
+        if each.demand.profile is not None and each.demand.count == 1 and len(found) < most:
             found.setdefault(each.places[0], {})[booking] = each
     return found
 
 
-def slices(near: Reserved, most: int) -> dict[str, Found]:
+def slices(near: Reserved, most: int) -> dict[str, Fit]:
     """Slices that may lie anywhere, the first so many in the order of their starts."""
     able = [
         (found.starts, booking)
         for booking, found in near.items()
-        if found.want.profile is not None and found.want.level == "any"
+        if found.demand.profile is not None and found.demand.level == "any"
     ]
     return {booking: near[booking] for _, booking in sorted(able)[:most]}
 
 
-def _free(working: Working, want: Want, starts: int) -> Ints:
+def _free(working: Working, demand: Demand, starts: int) -> Ints:
     """How many of the want each node holds as it is."""
-    pool = working.pools[want.gpu_class]
-    masks, beside = working.busy(want, np.array([starts], dtype=np.int64))
-    sums = pool.sums("node", pool.capacity(want.shape, masks[0]))
-    if beside is not None and any(want.of_host):
-        sums = np.minimum(sums, beside.row(0).devices(*want.of_host))
+    pool = working.pools[demand.gpu_class]
+    masks, beside = working.busy(demand, np.array([starts], dtype=np.int64))
+    sums = pool.sums("node", pool.capacity(demand.shape, masks[0]))
+    if beside is not None and any(demand.of_host):
+        sums = np.minimum(sums, beside.row(0).devices(*demand.of_host))
     return sums
 
 
@@ -101,7 +101,7 @@ def _groups(pool: Pool, level: Together, here: Mapping[int, object]) -> Iterator
 
 def _chosen(
     nodes: Sequence[int],
-    here: Mapping[int, Mapping[str, Found]],
+    here: Mapping[int, Mapping[str, Fit]],
     count: int,
     capacities: tuple[Ints, Ints],
 ) -> Iterator[list[int]]:

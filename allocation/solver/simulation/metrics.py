@@ -79,7 +79,7 @@ class Result:
     tenants: tuple[TenantResult, ...]
 
 
-class Tally:
+class SimulationMetrics:
     """Counts while a simulation runs."""
 
     def __init__(self, site: Snapshot, rates: Rates) -> None:
@@ -98,11 +98,11 @@ class Tally:
         self.finished = 0
         self.cycles = 0
 
-    def arrived(self, request: Request) -> None:
+    def record_arrival(self, request: Request) -> None:
         """Somebody asks."""
         self._asks[request.booking] = request
 
-    def decided(self, plan: Plan) -> None:
+    def record_plan(self, plan: Plan) -> None:
         """A cycle has been."""
         self.cycles += 1
         for given in plan.assigns:
@@ -113,7 +113,7 @@ class Tally:
             self._pauses[pause.booking] += 1
             self._lost += pause.lost
 
-    def ran(self, held: Iterable[Held], since: int, until: int) -> None:
+    def record_use(self, held: Iterable[Held], since: int, until: int) -> None:
         """These were there in [since, until), if they had begun."""
         for row in held:
             starts, ends = max(row.starts, since), min(row.ends, until)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from allocation.solver.cycle.solve import solve
-from allocation.solver.model.inputs import Held, Policy, Promise, Request, Snapshot
+from allocation.solver.model.inputs import Held, PlannedStart, Policy, Request, Snapshot
 from allocation.solver.model.plan import Assign, Move, Pause, Plan, Waiting
-from allocation.solver.placement.gang import wants_of
-from allocation.solver.simulation.metrics import Rates, Result, Tally
+from allocation.solver.placement.gang import demands_of
+from allocation.solver.simulation.metrics import Rates, Result, SimulationMetrics
 
 _AGAIN = 3_600
 """Who has no start that is proven asks again so many seconds later, if nothing happens before."""
@@ -40,7 +40,7 @@ class Simulation:
 
         What was promised happens on its second.
         """
-        self.tally = Tally(site, rates or {})
+        self.metrics = SimulationMetrics(site, rates or {})
         self.now = site.now
         self._site, self._policy, self._every = site, policy, every
         self._arrivals = sorted(arrivals, key=lambda each: (each.submitted, each.booking))
@@ -51,7 +51,7 @@ class Simulation:
         for row in site.held:
             self._jobs.setdefault(row.booking, _Job([], asks.get(row.booking))).rows.append(row)
         for request in site.requests:
-            self.tally.arrived(request)
+            self.metrics.record_arrival(request)
         graces = {tier.grace for tier in site.tiers if tier.pausable}
         self._notices = tuple(sorted(grace + policy.notice_margin for grace in graces))
         self._pausable = {tier.slug for tier in site.tiers if tier.pausable}
@@ -64,7 +64,7 @@ class Simulation:
             return None
         self._pass(now)
         plan = solve(self._snapshot(), self._policy)
-        self._make_true(plan)
+        self._apply(plan)
         return plan
 
     @property
@@ -74,7 +74,7 @@ class Simulation:
 
     def _next(self) -> int:
         """The next event after the last cycle; far ahead when there is none."""
-        soonest = self.now + (self.tally.cycles > 0)
+        soonest = self.now + (self.metrics.cycles > 0)
         later = [time for time in self._events(soonest) if time >= soonest]
         return min(later, default=1 << 62)
 
@@ -98,7 +98,9 @@ class Simulation:
 
     def _pass(self, now: int) -> None:
         """Time passes: what is due starts or ends, who has asked by then waits."""
-        self.tally.ran((row for job in self._jobs.values() for row in job.rows), self.now, now)
+        self.metrics.record_use(
+            (row for job in self._jobs.values() for row in job.rows), self.now, now
+        )
         self.now = now
         for booking, job in tuple(self._jobs.items()):
             left = [_begun(row, now) for row in job.rows if row.ends > now]
@@ -106,12 +108,12 @@ class Simulation:
                 job.rows = left
                 continue
             del self._jobs[booking]
-            self.tally.finished += booking not in self._waiting
+            self.metrics.finished += booking not in self._waiting
         while self._arrived < len(self._arrivals):
             request = self._arrivals[self._arrived]
             if request.submitted > now:
                 break
-            self.tally.arrived(request)
+            self.metrics.record_arrival(request)
             self._waiting[request.booking] = request
             self._arrived += 1
 
@@ -121,7 +123,7 @@ class Simulation:
             if rest is None:
                 # Of the window that it named nothing is left.
                 del self._waiting[booking]
-                self.tally.finished += 1
+                self.metrics.finished += 1
             elif rest is not request:
                 self._waiting[booking] = rest
         remembered = self.now - 10 * self._policy.half_life
@@ -131,7 +133,7 @@ class Simulation:
             held=tuple(row for job in self._jobs.values() for row in job.rows),
             requests=tuple(self._waiting.values()),
             extensions=(),
-            used=(*self._site.used, *self.tally.used(remembered)),
+            used=(*self._site.used, *self.metrics.used(remembered)),
             running=tuple(self._running()),
         )
 
@@ -143,8 +145,8 @@ class Simulation:
                 continue
             yield replace(ask, duration=row.ends - self.now, promise=None, pauses=row.pauses)
 
-    def _make_true(self, plan: Plan) -> None:
-        self.tally.decided(plan)
+    def _apply(self, plan: Plan) -> None:
+        self.metrics.record_plan(plan)
         for refusal in plan.refusals:
             del self._waiting[refusal.booking]
         for move in plan.moves:
@@ -202,7 +204,7 @@ def simulate(
     until = site.now + seconds
     while simulation.step(until) is not None:
         pass
-    return simulation.tally.result(until)
+    return simulation.metrics.result(until)
 
 
 def _begun(row: Held, now: int) -> Held:
@@ -221,9 +223,9 @@ def _rest(request: Request, now: int) -> Request | None:
     return request if left >= request.duration else replace(request, duration=left)
 
 
-def _promise(wait: Waiting) -> Promise | None:
+def _promise(wait: Waiting) -> PlannedStart | None:
     """Without places nothing proves it."""
-    return Promise(wait.starts, wait.ends, wait.places) if wait.places else None
+    return PlannedStart(wait.starts, wait.ends, wait.places) if wait.places else None
 
 
 def _row(ask: Request, given: Assign, number: int, now: int) -> Held:
@@ -244,5 +246,5 @@ def _row(ask: Request, given: Assign, number: int, now: int) -> Held:
         cores=ask.ask.cores,
         memory=ask.ask.memory,
         owner=ask.owner,
-        level=None if is_there or ask.paused else wants_of(ask)[0].level,
+        level=None if is_there or ask.paused else demands_of(ask)[0].level,
     )

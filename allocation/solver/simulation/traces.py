@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from allocation.solver.model.inputs import Ask, Request, Snapshot
-from allocation.solver.simulation.workload import HOUR, ONLY_TIER, Dice, tier_weight
+from allocation.solver.simulation.workload import HOUR, ONLY_TIER, RandomSource, tier_weight
 
 _WHOLE_SHARE = 1_000
 
@@ -31,7 +31,7 @@ def philly_arrivals(
     found = []
     for number, row in enumerate(rows):
         application = row["application"]
-        length = Dice(sum(application.encode())).below(2 * hours * HOUR - 1) + 1
+        length = RandomSource(sum(application.encode())).below(2 * hours * HOUR - 1) + 1
         count = int(float(row["num_replicas"]))
         ask = _any_ask(site, count, None, (0, 0))
         at = int(float(row["time"]))
@@ -54,10 +54,10 @@ def openb_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[R
         if count < 1 or ends <= at:
             continue
         share = milli if count == 1 and milli < _WHOLE_SHARE else None
-        beside = (int(row["cpu_milli"]) // count, int(row["memory_mib"]) // count)
-        beside = beside if site.hosts else (0, 0)
+        host_resources = (int(row["cpu_milli"]) // count, int(row["memory_mib"]) // count)
+        host_resources = host_resources if site.hosts else (0, 0)
         named = tuple(filter(None, row["gpu_spec"].lower().split("|")))
-        ask = _any_ask(site, count, share, beside, named)
+        ask = _any_ask(site, count, share, host_resources, named)
         found.append(_from_trace(site, row["name"], row["qos"].lower(), (at, ends - at, ask)))
     return _in_time(site, found)
 
@@ -66,12 +66,12 @@ def _any_ask(
     site: Snapshot,
     count: int,
     share: int | None,
-    beside: tuple[int, int],
+    host_resources: tuple[int, int],
     named: tuple[str, ...] = (),
 ) -> Ask:
     there = tuple(sorted({gpu.gpu_class for gpu in site.gpus}))
     classes = tuple(name for name in there if name in named) if named else there
-    return Ask(count, classes or named, None, "any", False, share, *beside, any_class=True)  # noqa: FBT003  in the order of the fields
+    return Ask(count, classes or named, None, "any", False, share, *host_resources, any_class=True)  # noqa: FBT003  in the order of the fields
 
 
 def _from_trace(site: Snapshot, name: str, tenant: str, job: tuple[int, int, Ask]) -> Request:

@@ -33,7 +33,7 @@ _NEAR: Weighed[Together] = (("any", 2), ("node", 1), ("domain", 1))
 _HOUR_OF_DAY: Weighed[int] = tuple((hour, 3 if 7 <= hour < 19 else 1) for hour in range(24))
 
 
-class Dice:
+class RandomSource:
     """SplitMix64."""
 
     def __init__(self, seed: int) -> None:
@@ -63,7 +63,7 @@ class Dice:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Workload:
     """How much is asked for, and of what kind. All but `tenants` and `days` in percent.
 
     `load`: of the fleet's GPU time over the days. `slices` and `gangs`: of the bookings that could
@@ -78,7 +78,7 @@ class Demand:
     fixed: int = 10
 
 
-def demand_arrivals(demand: Demand, site: Snapshot, seed: int) -> tuple[Request, ...]:
+def workload_arrivals(workload: Workload, site: Snapshot, seed: int) -> tuple[Request, ...]:
     """Bookings that arrive at `submitted` within the days, as many as make up the load.
 
     Owners are those of the site's limits, else `t0`, `t1` … with one project each; the first ask
@@ -86,9 +86,9 @@ def demand_arrivals(demand: Demand, site: Snapshot, seed: int) -> tuple[Request,
     """
     if not any(gpu.usable for gpu in site.gpus):
         return ()
-    maker = _Maker(demand, site, Dice(seed))
-    whole = sum(gpu.usable for gpu in site.gpus) * UNITS_PER_GPU * demand.days * DAY
-    missing = whole * demand.load // 100
+    maker = _Maker(workload, site, RandomSource(seed))
+    whole = sum(gpu.usable for gpu in site.gpus) * UNITS_PER_GPU * workload.days * DAY
+    missing = whole * workload.load // 100
     found: list[Request] = []
     while missing > 0:
         request, amount = maker.request(len(found))
@@ -100,8 +100,8 @@ def demand_arrivals(demand: Demand, site: Snapshot, seed: int) -> tuple[Request,
 class _Maker:
     """Draws one booking after the other."""
 
-    def __init__(self, demand: Demand, site: Snapshot, dice: Dice) -> None:
-        self._demand, self._dice, self._now = demand, dice, site.now
+    def __init__(self, workload: Workload, site: Snapshot, random_source: RandomSource) -> None:
+        self._demand, self._random_source, self._now = workload, random_source, site.now
         models = {model.slug: model for model in site.models}
         fleet: dict[str, int] = {}
         self._model: dict[str, Model] = {}
@@ -110,23 +110,27 @@ class _Maker:
                 fleet[gpu.gpu_class] = fleet.get(gpu.gpu_class, 0) + 1
                 self._model.setdefault(gpu.gpu_class, models[gpu.model])
         self._classes = tuple(sorted(fleet.items()))
-        owners = sorted(_owners(site)) or [(f"t{n}", f"t{n}-p") for n in range(demand.tenants)]
+        owners = sorted(_owners(site)) or [(f"t{n}", f"t{n}-p") for n in range(workload.tenants)]
         self._owners = tuple((owner, len(owners) - at) for at, owner in enumerate(owners))
         tiers = sorted(site.tiers, key=lambda each: each.slug) or [ONLY_TIER]
         self._tiers = tuple((tier, tier_weight(tier)) for tier in tiers)
 
     def request(self, number: int) -> tuple[Request, int]:
         """A booking, and the unit-seconds that it asks for."""
-        dice, demand = self._dice, self._demand
-        gpu_class = dice.pick(self._classes)
+        random_source, workload = self._random_source, self._demand
+        gpu_class = random_source.pick(self._classes)
         ask, units = self._ask(gpu_class)
-        tenant, project = dice.pick(self._owners)
-        tier = dice.pick(self._tiers)
-        at = dice.below(demand.days) * DAY + dice.pick(_HOUR_OF_DAY) * HOUR + dice.below(HOUR)
-        submitted, duration = self._now + at, dice.pick(_HOURS) * HOUR
+        tenant, project = random_source.pick(self._owners)
+        tier = random_source.pick(self._tiers)
+        at = (
+            random_source.below(workload.days) * DAY
+            + random_source.pick(_HOUR_OF_DAY) * HOUR
+            + random_source.below(HOUR)
+        )
+        submitted, duration = self._now + at, random_source.pick(_HOURS) * HOUR
         # What can be paused has no window of its own.
-        fixed = not tier.pausable and dice.is_lucky(demand.fixed)
-        ahead = (submitted // HOUR + 1 + dice.below(7 * 24)) * HOUR
+        fixed = not tier.pausable and random_source.is_lucky(workload.fixed)
+        ahead = (submitted // HOUR + 1 + random_source.below(7 * 24)) * HOUR
         request = Request(
             booking=f"s{number:06}",
             tenant=tenant,
@@ -145,15 +149,15 @@ class _Maker:
         return request, units * duration
 
     def _ask(self, gpu_class: str) -> tuple[Ask, int]:
-        dice, demand, model = self._dice, self._demand, self._model[gpu_class]
+        random_source, workload, model = self._random_source, self._demand, self._model[gpu_class]
         profiles = sorted({each.profile for each in model.placements if each.size < 8})
-        if profiles and dice.is_lucky(demand.slices):
-            profile = profiles[dice.below(len(profiles))]
+        if profiles and random_source.is_lucky(workload.slices):
+            profile = profiles[random_source.below(len(profiles))]
             ask = Ask(1, (gpu_class,), profile, "any", required=False)
             return ask, units_of(model, profile)
-        if not dice.is_lucky(demand.gangs):
+        if not random_source.is_lucky(workload.gangs):
             return Ask(1, (gpu_class,), None, "any", required=False), UNITS_PER_GPU
-        count, together = dice.pick(_GANGS), dice.pick(_NEAR)
+        count, together = random_source.pick(_GANGS), random_source.pick(_NEAR)
         return Ask(count, (gpu_class,), None, together, required=False), UNITS_PER_GPU * count
 
 

@@ -12,49 +12,49 @@ import numpy as np
 
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.placement.gang import Want, fits
-from allocation.solver.timeline.gpu_calendar import Calendar
+from allocation.solver.placement.gang import Demand, fits
+from allocation.solver.timeline.gpu_calendar import GpuCalendar
 
 
-class Outlook:
+class NoRoomCache:
     """What of a class is full when, for each kind of ask, read from now on as far as needed.
 
-    What was full stays so while room only gets less; `freed` says from when on that is not so.
+    What was full stays so while room only gets less; `forget` says from when on that is not so.
     """
 
-    def __init__(self, calendars: dict[str, Calendar]) -> None:
+    def __init__(self, calendars: dict[str, GpuCalendar]) -> None:
         """Nothing has been looked at yet."""
         self._calendars = calendars
         self._kinds: dict[str, dict[tuple[object, ...], _Kind]] = {}
         self._none_before: dict[str, dict[tuple[object, ...], dict[int, int]]] = {}
 
-    def freed(self, gpu_class: str, since: int) -> None:
+    def forget(self, gpu_class: str, since: int) -> None:
         """Something of the class may have come free from then on."""
         for kind in self._kinds.get(gpu_class, {}).values():
             kind.forget(since)
         self._none_before.pop(gpu_class, None)
 
-    def none_before(self, want: Want) -> int:
+    def first_possible(self, demand: Demand) -> int:
         """No window of the want that begins before this second has room, by an earlier search.
 
         It was for the same or for less time.
         """
-        known = self._none_before.get(want.gpu_class, {}).get(_what(want), {})
-        return max((at for seconds, at in known.items() if seconds <= want.duration), default=0)
+        known = self._none_before.get(demand.gpu_class, {}).get(_what(demand), {})
+        return max((at for seconds, at in known.items() if seconds <= demand.duration), default=0)
 
-    def searched(self, want: Want, starts: int) -> None:
+    def record_search(self, demand: Demand, starts: int) -> None:
         """Every window of the want from now on that begins before `starts` was tried in vain.
 
         Cores and memory of a node may come free on another class, and others are not pinned: what
         asks for either says nothing.
         """
-        if want.share is None and not want.pin and not any(want.of_host):
-            kinds = self._none_before.setdefault(want.gpu_class, {})
-            known = kinds.setdefault(_what(want), {})
-            known[want.duration] = max(starts, known.get(want.duration, 0))
+        if demand.share is None and not demand.pin and not any(demand.of_host):
+            kinds = self._none_before.setdefault(demand.gpu_class, {})
+            known = kinds.setdefault(_what(demand), {})
+            known[demand.duration] = max(starts, known.get(demand.duration, 0))
 
     @contextmanager
-    def on_trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
+    def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
         """What is freed inside, and not kept by a call of what this gives, has been taken again
         at the end: all is known that was known before."""
         kept: list[bool] = []
@@ -63,7 +63,7 @@ class Outlook:
         if known is not None and not kept:
             self._none_before[gpu_class] = known
 
-    def is_full_until(self, want: Want, starts: int) -> bool:
+    def is_full_until(self, demand: Demand, starts: int) -> bool:
         """True when no window of the want that begins before `starts` has room for certain.
 
         A window that begins before `starts` either ends by then, so that the whole of it lies in
@@ -72,24 +72,24 @@ class Outlook:
         has reserved from then on need not be taken away. Only GPUs are looked at: nodes, owners
         and quota only ever keep more out.
         """
-        if want.share is not None or want.pin:
+        if demand.share is not None or demand.pin:
             return False
-        kinds = self._kinds.setdefault(want.gpu_class, {})
-        what = _what(want)
+        kinds = self._kinds.setdefault(demand.gpu_class, {})
+        what = _what(demand)
         if what not in kinds:
-            kinds[what] = _Kind(self._calendars[want.gpu_class], want)
-        return kinds[what].is_full_until(starts, want.duration)
+            kinds[what] = _Kind(self._calendars[demand.gpu_class], demand)
+        return kinds[what].is_full_until(starts, demand.duration)
 
 
-def _what(want: Want) -> tuple[object, ...]:
-    return (want.shape, want.count, want.level)
+def _what(demand: Demand) -> tuple[object, ...]:
+    return (demand.shape, demand.count, demand.level)
 
 
 class _Kind:
     """One shape, count and nearness on one class."""
 
-    def __init__(self, calendar: Calendar, want: Want) -> None:
-        self._calendar, self._want = calendar, want
+    def __init__(self, calendar: GpuCalendar, demand: Demand) -> None:
+        self._calendar, self._want = calendar, demand
         self._until = 0
         self._ends: Ints = np.zeros(0, dtype=np.int64)
         self._full: Bools = np.zeros(0, dtype=np.bool_)
@@ -100,7 +100,7 @@ class _Kind:
         self._until = min(self._until, since)
 
     def is_full_until(self, starts: int, duration: int) -> bool:
-        """See `Outlook`."""
+        """See `NoRoomCache`."""
         if starts > self._until:
             self._look(starts)
         at = int(self._ends.searchsorted(starts))

@@ -59,7 +59,7 @@ def instants_of(
     return found
 
 
-def lay_held(
+def load_held_rows(
     space: Space, gangs: Gangs, free_from: End, may_leave: Callable[[str], bool]
 ) -> list[tuple[Use, Window]]:
     """Take room, and what comes with it, for what is held; it is true, asked or not.
@@ -81,11 +81,11 @@ def lay_held(
 
 def _take(space: Space, gang: Gang, places: list[Place], window: Window, *, is_firm: bool) -> None:
     name, of_host = gang.gpu_class, (gang.cores, gang.memory)
-    space.calendars[name].lay(places, *window)
-    space.hosts.lay(places, of_host, window)
-    space.sharers.lay(places, gang.owner, window)
-    space.modes.lay(space.pools[name], places, window)
+    space.calendars[name].add(places, *window)
+    space.hosts.add(places, of_host, window)
+    space.sharers.add(places, gang.owner, window)
+    space.modes.add(space.pools[name], places, window)
     if is_firm and space.firm_hosts is not None:
-        space.firm_hosts.lay(places, of_host, window)
+        space.firm_hosts.add(places, of_host, window)
     if is_firm and name in space.firm:
-        space.firm[name].lay(places, *window)
+        space.firm[name].add(places, *window)

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.state.working import Found, Working
+from allocation.solver.state.working import Fit, Working
 
-Rows = dict[str, Found]
+Rows = dict[str, Fit]
 
 
-class Lying:
+class MovableReservations:
     """By class and booking: what is reserved there and may move, each at its own time."""
 
     def __init__(self, working: Working) -> None:
@@ -18,19 +18,19 @@ class Lying:
         self._working = working
         self._rows: dict[str, Rows] = {}
         self._windows: dict[str, _Windows] = {}
-        self._moved: list[tuple[str, Found]] = []
+        self._moved: list[tuple[str, Fit]] = []
 
-    def add(self, booking: str, found: Found) -> None:
+    def add(self, booking: str, found: Fit) -> None:
         """It is reserved there, and may move."""
-        self._rows.setdefault(found.want.gpu_class, {})[booking] = found
-        self._windows.pop(found.want.gpu_class, None)
+        self._rows.setdefault(found.demand.gpu_class, {})[booking] = found
+        self._windows.pop(found.demand.gpu_class, None)
 
-    def take(self, booking: str, gpu_class: str) -> Found | None:
+    def take(self, booking: str, gpu_class: str) -> Fit | None:
         """Where it lies; it moves no more. None: it did not."""
         self._windows.pop(gpu_class, None)
         return self._rows.get(gpu_class, {}).pop(booking, None)
 
-    def found(self, booking: str, gpu_class: str) -> Found | None:
+    def found(self, booking: str, gpu_class: str) -> Fit | None:
         """Where it lies; None: it does not move."""
         return self._rows.get(gpu_class, {}).get(booking)
 
@@ -42,7 +42,7 @@ class Lying:
             known = self._windows[gpu_class] = _Windows(rows)
         return {booking: rows[booking] for booking in known.meeting(window)}
 
-    def move(self, gpu_class: str, ends: Mapping[str, Found]) -> None:
+    def move(self, gpu_class: str, ends: Mapping[str, Fit]) -> None:
         """They lie elsewhere now, and are reserved there."""
         rows = self._rows[gpu_class]
         self._moved += [(booking, rows[booking]) for booking in ends]
@@ -66,13 +66,13 @@ class Lying:
             self._working.reserve(found)
             rows[booking] = found
 
-    def _before(self, mark: int) -> Iterator[tuple[str, Found, Rows]]:
+    def _before(self, mark: int) -> Iterator[tuple[str, Fit, Rows]]:
         """Where who has been moved since then lay, and among whom it lies now."""
         first: Rows = {}
         for booking, found in self._moved[mark:]:
             first.setdefault(booking, found)
         for booking, found in first.items():
-            rows = self._rows[found.want.gpu_class]
+            rows = self._rows[found.demand.gpu_class]
             if booking in rows:
                 yield booking, found, rows
 

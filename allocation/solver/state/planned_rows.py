@@ -10,12 +10,12 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Masks
-from allocation.solver.model.demand import want_of_held
+from allocation.solver.model.demand import demand_of_held
 from allocation.solver.model.inputs import Held, Snapshot
-from allocation.solver.state.working import Found, Working
+from allocation.solver.state.working import Fit, Working
 
 
-def written_of(working: Working, snapshot: Snapshot) -> dict[str, Found]:
+def planned_rows_of(working: Working, snapshot: Snapshot) -> dict[str, Fit]:
     """What may be laid anew, as it lies on the calendar now, by booking in the order of the rows.
 
     `Working.free` and `Working.reserve` take it off and put it back.
@@ -44,7 +44,7 @@ def written_of(working: Working, snapshot: Snapshot) -> dict[str, Found]:
     }
 
 
-def _found(working: Working, rows: Sequence[Held]) -> Found | None:
+def _found(working: Working, rows: Sequence[Held]) -> Fit | None:
     """The rows of one booking as one; None: they are not alike, or count otherwise elsewhere."""
     first = rows[0]
     gpu_class = working.class_of(first.place.gpu)
@@ -56,19 +56,19 @@ def _found(working: Working, rows: Sequence[Held]) -> Found | None:
     if len(alike) > 1:
         return None
     level = first.level if len(rows) > 1 else "any"
-    want = want_of_held(first, gpu_class, first.ends - first.starts, len(rows), level)
+    demand = demand_of_held(first, gpu_class, first.ends - first.starts, len(rows), level)
     places = tuple(row.place for row in rows)
     # Models of one class may count a slice differently: there it stays where it is counted.
-    is_counted_so = working.units(gpu_class, places) == working.use(want).units
-    return Found(want, places, first.starts) if is_counted_so else None
+    is_counted_so = working.units(gpu_class, places) == working.use(demand).units
+    return Fit(demand, places, first.starts) if is_counted_so else None
 
 
-def _is_reached_into(working: Working, found: Found, there: Mapping[str, Sequence[Held]]) -> bool:
+def _is_reached_into(working: Working, found: Fit, there: Mapping[str, Sequence[Held]]) -> bool:
     starts, ends = found.window
     gpus = [place.gpu for place in found.places]
-    if working.upkeep.away(found.want.gpu_class, found.window, gpus)[0]:
+    if working.maintenance.away(found.demand.gpu_class, found.window, gpus)[0]:
         return True
-    pool = working.pools[found.want.gpu_class]
+    pool = working.pools[found.demand.gpu_class]
     return any(
         row.starts < ends
         and starts < working.end_of(row)
@@ -79,12 +79,12 @@ def _is_reached_into(working: Working, found: Found, there: Mapping[str, Sequenc
     )
 
 
-class Bits:
+class RowMasks:
     """What written rows of one class take, to be taken away from masks at once."""
 
-    def __init__(self, working: Working, rows: Sequence[Found]) -> None:
+    def __init__(self, working: Working, rows: Sequence[Fit]) -> None:
         """Where they lie when the cycle begins."""
-        pool = working.pools[rows[0].want.gpu_class]
+        pool = working.pools[rows[0].demand.gpu_class]
         pieces = [(place, found) for found in rows for place in found.places]
         self._columns = np.array([pool.column[place.gpu] for place, _ in pieces], dtype=np.intp)
         # Of a shared GPU it is not known what is left: as if nothing were.

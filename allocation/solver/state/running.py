@@ -10,7 +10,7 @@ from allocation.solver.quota.quota import Use
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class RunningBooking:
     """A running booking, whole. `rows` are columns of its class and the bits it has of each.
 
     `out` is the first second at which its room can be free: told as soon as it may be, and its
@@ -31,21 +31,21 @@ class Runner:
     of_host: tuple[int, int] = (0, 0)
 
 
-class Running:
+class RunningBookings:
     """Who may be paused at all, and from when on somebody else is to have the room.
 
     A booking stands on a runner's room when it is promised it but the runner is not told yet.
     """
 
-    def __init__(self, runners: Iterable[Runner]) -> None:
+    def __init__(self, runners: Iterable[RunningBooking]) -> None:
         """Nobody has been promised anything."""
-        self.told: dict[str, int] = {}
+        self.notified: dict[str, int] = {}
         self.kept: set[str] = set()
         self._versions: dict[str, int] = {}
         self._promised: dict[str, list[int]] = {}
-        self._all: dict[str, Runner] = {}
-        self._of: dict[str, dict[str, list[Runner]]] = {}
-        self._on: dict[tuple[str, int], list[Runner]] = {}
+        self._all: dict[str, RunningBooking] = {}
+        self._of: dict[str, dict[str, list[RunningBooking]]] = {}
+        self._on: dict[tuple[str, int], list[RunningBooking]] = {}
         for runner in sorted(runners, key=lambda each: each.booking):
             name = runner.use.gpu_class
             self._all[runner.booking] = runner
@@ -61,7 +61,7 @@ class Running:
         """True for a booking that may be paused."""
         return booking in self._all
 
-    def __getitem__(self, booking: str) -> Runner:
+    def __getitem__(self, booking: str) -> RunningBooking:
         """KeyError: not running, or never paused."""
         return self._all[booking]
 
@@ -74,13 +74,13 @@ class Running:
         """Who has something on a class that may be paused."""
         return self._of.get(gpu_class, {})
 
-    def of(self, gpu_class: str, tenant: str) -> Iterator[Runner]:
+    def of(self, gpu_class: str, tenant: str) -> Iterator[RunningBooking]:
         """Those of a tenant on a class that are neither told to leave nor kept."""
         for runner in self._of.get(gpu_class, {}).get(tenant, ()):
-            if runner.booking not in self.told and runner.booking not in self.kept:
+            if runner.booking not in self.notified and runner.booking not in self.kept:
                 yield runner
 
-    def there(self, gpu_class: str) -> Iterator[Runner]:
+    def there(self, gpu_class: str) -> Iterator[RunningBooking]:
         """All of a class, told or not."""
         return chain.from_iterable(self._of.get(gpu_class, {}).values())
 
@@ -92,7 +92,7 @@ class Running:
         """The notices that runners of the class are owed, shortest first."""
         return self._graces.get(gpu_class, ())
 
-    def on(self, gpu_class: str, columns: Iterable[int]) -> dict[str, Runner]:
+    def on(self, gpu_class: str, columns: Iterable[int]) -> dict[str, RunningBooking]:
         """Those, told or not, that have something of these columns; by booking."""
         return {
             runner.booking: runner
@@ -100,15 +100,15 @@ class Running:
             for runner in self._on.get((gpu_class, column), ())
         }
 
-    def ends(self, runner: Runner) -> int:
+    def ends(self, runner: RunningBooking) -> int:
         """When its room is free whatever becomes of those that only stand on it."""
-        return self.told.get(runner.booking, runner.ends)
+        return self.notified.get(runner.booking, runner.ends)
 
-    def leaves(self, runner: Runner) -> int:
+    def leaves(self, runner: RunningBooking) -> int:
         """When somebody else is to have its room."""
         return min(self._promised.get(runner.booking, ()), default=runner.ends)
 
-    def is_promised(self, booking: str) -> bool:
+    def has_preemptor(self, booking: str) -> bool:
         """True when somebody stands on its room."""
         return bool(self._promised.get(booking))
 
@@ -129,9 +129,9 @@ class Running:
                 self.kept.add(booking)
                 self._touch(booking)
 
-    def tell(self, booking: str, instant: int) -> None:
+    def notify(self, booking: str, instant: int) -> None:
         """It is told to leave by then."""
-        self.told[booking] = instant
+        self.notified[booking] = instant
         self.promise(booking, instant)
 
     def _touch(self, booking: str) -> None:
@@ -139,9 +139,9 @@ class Running:
         self._versions[tenant] = self.version(tenant) + 1
 
 
-def runners_of(
+def running_bookings_of(
     snapshot: Snapshot, policy: Policy, pools: Mapping[str, Pool], tier_of: Callable[[str], Tier]
-) -> list[Runner]:
+) -> list[RunningBooking]:
     """Bookings that run as a whole, on one class, in a tier that may be paused once more."""
     pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
     gangs: dict[str, list[Held]] = {}
@@ -166,7 +166,7 @@ def _may_leave(row: Held, tier: Tier, now: int) -> bool:
     return is_there and not row.pausing and not often and row.ends > now
 
 
-def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) -> Runner:
+def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) -> RunningBooking:
     first = rows[0]
     places = tuple(row.place for row in rows)
     bits: dict[int, int] = {}
@@ -177,7 +177,7 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) 
     since = max(row.since or 0 for row in rows)
     rest = max(tier.protected, policy.cool_down if first.pauses else 0)
     safe = max(since, *(row.saved or 0 for row in rows))
-    return Runner(
+    return RunningBooking(
         booking=first.booking,
         tenant=first.tenant,
         tier=tier,

@@ -9,10 +9,10 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, WHOLE_SHARE, Masks
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
-from allocation.solver.timeline.step_function import Steps
+from allocation.solver.timeline.step_function import StepFunction
 
 
-class Calendar:
+class GpuCalendar:
     """Who has which slots of a class when, as masks; shares are counted beside them."""
 
     def __init__(self, pool: Pool, origin: int) -> None:
@@ -20,14 +20,14 @@ class Calendar:
         self.pool = pool
         self.origin = origin
         self._instants: tuple[int, ...] = ()
-        self._steps = Steps(origin, len(pool), np.uint16)
-        self._shares: Steps | None = None
+        self._steps = StepFunction(origin, len(pool), np.uint16)
+        self._shares: StepFunction | None = None
         self.version = 0
         """How often something was laid or dropped."""
 
-    def copy(self) -> "Calendar":
+    def copy(self) -> "GpuCalendar":
         """The same calendar, apart from this one."""
-        twin = Calendar.__new__(Calendar)
+        twin = GpuCalendar.__new__(GpuCalendar)
         twin.pool, twin.origin, twin._instants = self.pool, self.origin, self._instants
         twin._steps = self._steps.copy()
         twin._shares = self._shares and self._shares.copy()
@@ -39,10 +39,10 @@ class Calendar:
         """True when something is shared, now or later."""
         return self._shares is not None
 
-    def prime(self, instants: Iterable[int]) -> None:
+    def preallocate(self, instants: Iterable[int]) -> None:
         """Prepare for these starts and ends; before anything is put."""
         self._instants = tuple(instants)
-        self._steps.prime(self._instants)
+        self._steps.preallocate(self._instants)
 
     def is_free(self, places: Sequence[Place], starts: int, ends: int) -> bool:
         """True when none of the places is taken at any instant of [starts, ends)."""
@@ -75,14 +75,14 @@ class Calendar:
     def put(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Take the places for [starts, ends). ValueError when one of them is not free."""
         self.must_be_free(places, starts, ends)
-        self.lay(places, starts, ends)
+        self.add(places, starts, ends)
 
     def must_be_free(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """ValueError when one of the places is taken at some instant of [starts, ends)."""
         if not self.is_free(places, starts, ends):
             raise ValueError(f"not free from {starts} to {ends}: {places}")
 
-    def lay(self, places: Sequence[Place], starts: int, ends: int) -> None:
+    def add(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Take the places without asking: running work is true whether or not it fits."""
         self.version += 1
         within = self._steps.cut(starts, ends)
@@ -99,7 +99,7 @@ class Calendar:
             else:
                 self._share(column, place.share, starts, ends)
 
-    def drop(self, places: Sequence[Place], starts: int, ends: int) -> None:
+    def remove(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Undo of `put` with the same arguments."""
         self.version += 1
         within = self._steps.cut(starts, ends)
@@ -112,7 +112,7 @@ class Calendar:
             else:
                 self._share(column, -place.share, starts, ends)
 
-    def redraw(self, columns: list[int], other: "Calendar") -> None:
+    def copy_columns(self, columns: list[int], other: "GpuCalendar") -> None:
         """Make these columns what they are in `other`, which changes at no other instants.
 
         Shares are the same in both.
@@ -204,8 +204,8 @@ class Calendar:
 
     def _share(self, column: int, share: int, starts: int, ends: int) -> None:
         if self._shares is None:
-            self._shares = Steps(self.origin, len(self.pool), np.int16)
-            self._shares.prime(self._instants)
+            self._shares = StepFunction(self.origin, len(self.pool), np.int16)
+            self._shares.preallocate(self._instants)
         rows = self._shares.cut(starts, ends)
         self._shares.values[rows, column] += share
 

@@ -10,7 +10,7 @@ from allocation.solver.fleet.columns import Index
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Host, Place
-from allocation.solver.timeline.step_function import Steps
+from allocation.solver.timeline.step_function import StepFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Free:
         return by_memory if by_cores is None else np.minimum(by_cores, by_memory)
 
 
-class Hosts:
+class HostCalendar:
     """The nodes' cores and memory, and what is taken of them when.
 
     A node that has not said what it has serves no ask for cores or memory.
@@ -61,7 +61,7 @@ class Hosts:
         # The last column stands for nodes that nobody described.
         self._cores: Ints = np.array([*(host.cores for host in rows), 0], dtype=np.int64)
         self._memory: Ints = np.array([*(host.memory for host in rows), 0], dtype=np.int64)
-        self._taken: Steps | None = None
+        self._taken: StepFunction | None = None
         self._instants: tuple[int, ...] = ()
         self._at: dict[str, Index] = {
             pool.gpu_class: np.array([self._column(node) for node in pool.nodes], dtype=np.intp)
@@ -84,19 +84,19 @@ class Hosts:
         """The node that a place is on."""
         return self._node[place.gpu]
 
-    def copy(self) -> "Hosts":
+    def copy(self) -> "HostCalendar":
         """The same, apart from this one."""
-        twin = Hosts.__new__(Hosts)
+        twin = HostCalendar.__new__(HostCalendar)
         twin.__dict__.update(self.__dict__)
         twin._taken = self._taken and self._taken.copy()
         twin.version = self.version.copy()
         return twin
 
-    def prime(self, instants: Iterable[int]) -> None:
+    def preallocate(self, instants: Iterable[int]) -> None:
         """Prepare for these starts and ends; before anything is laid."""
         self._instants = tuple(instants)
 
-    def lay(
+    def add(
         self, places: Iterable[Place], each: tuple[int, int], window: tuple[int, int], sign: int = 1
     ) -> None:
         """Take so many cores and so much memory for each place; with `sign` -1 give them back."""
@@ -110,8 +110,8 @@ class Hosts:
     ) -> None:
         """Take cores and memory of a node, asked or not: running work is true."""
         if self._taken is None:
-            self._taken = Steps(self._origin, 2 * len(self._cores), np.int64)
-            self._taken.prime(self._instants)
+            self._taken = StepFunction(self._origin, 2 * len(self._cores), np.int64)
+            self._taken.preallocate(self._instants)
         self.version.update(self._pools_of.get(node, ()))
         rows = self._taken.cut(*window)
         column = self._column(node)

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.inputs import SLOTS_PER_GPU, Blackout, Place, Shape
-from allocation.solver.timeline.gpu_calendar import Calendar
+from allocation.solver.model.inputs import SLOTS_PER_GPU, Maintenance, Place, Shape
+from allocation.solver.timeline.gpu_calendar import GpuCalendar
 
 Window = tuple[int, int]
 
 
-class Upkeep:
+class MaintenanceCalendar:
     """Blackouts by class. GPUs that the fleet does not have are left out."""
 
-    def __init__(self, blackouts: Iterable[Blackout], class_of: Mapping[str, str]) -> None:
-        self._by_class: dict[str, list[Blackout]] = {}
+    def __init__(self, blackouts: Iterable[Maintenance], class_of: Mapping[str, str]) -> None:
+        self._by_class: dict[str, list[Maintenance]] = {}
         for blackout in blackouts:
             name = class_of.get(blackout.gpu)
             if name is not None:
@@ -24,11 +24,11 @@ class Upkeep:
         found = self._by_class.get(gpu_class, ())
         return [moment for blackout in found for moment in (blackout.starts, blackout.ends)]
 
-    def lay(self, gpu_class: str, calendar: Calendar) -> None:
+    def add(self, gpu_class: str, calendar: GpuCalendar) -> None:
         """Take the whole GPUs, beside what runs on them."""
         for blackout in self._by_class.get(gpu_class, ()):
             whole = Place(blackout.gpu, None, 0, SLOTS_PER_GPU)
-            calendar.lay((whole,), blackout.starts, blackout.ends)
+            calendar.add((whole,), blackout.starts, blackout.ends)
 
     def outlasting(self, gpu_class: str, begun: int, until: int) -> dict[str, int]:
         """GPUs that are away from before `begun` until after `until`, and when each is back."""

@@ -14,7 +14,7 @@ from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Gpu, Held, Place, Policy, Shape, Snapshot
-from allocation.solver.timeline.share_calendar import Rows
+from allocation.solver.timeline.share_calendar import IntervalTable
 
 Window = tuple[int, int]
 
@@ -22,36 +22,36 @@ _EVER = -(1 << 40)
 _WHOLE, _SLICED = 0, 1
 
 
-def under_policy(snapshot: Snapshot, policy: Policy) -> Snapshot:
+def apply_mode_policy(snapshot: Snapshot, policy: Policy) -> Snapshot:
     """The snapshot as it is to be planned; without mode changes every GPU keeps its mode."""
     if policy.mode_changes or not any(gpu.stands for gpu in snapshot.gpus):
         return snapshot
-    return replace(snapshot, gpus=tuple(map(_as_it_stands, snapshot.gpus)))
+    return replace(snapshot, gpus=tuple(map(_with_current_mode, snapshot.gpus)))
 
 
-def _as_it_stands(gpu: Gpu) -> Gpu:
+def _with_current_mode(gpu: Gpu) -> Gpu:
     return gpu if gpu.stands is None else replace(gpu, mode=gpu.stands, pinned=False)
 
 
-def cut_of(shape: Shape) -> int:
+def hardware_mode_of(shape: Shape) -> int:
     """The mode of the hardware that a shape needs: shares need that of whole GPUs."""
     return _SLICED if isinstance(shape, str) else _WHOLE
 
 
-class Modes:
+class ModeCalendar:
     """Rows by GPU and mode, each longer by the seconds that a change takes before and after it."""
 
     def __init__(self, pools: Collection[Pool], held: Iterable[Held], now: int) -> None:
         """As the hardware stands, or as what has started on it needs it."""
-        begun = {row.place.gpu: cut_of(row.place.shape) for row in held if row.started}
+        begun = {row.place.gpu: hardware_mode_of(row.place.shape) for row in held if row.started}
         self._seconds: dict[str, Ints] = {}
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, IntervalTable] = {}
         for pool in pools:
             columns = [column for column, gpu in enumerate(pool.gpus) if _may_change(pool, gpu)]
             if not columns:
                 continue
             seconds = np.zeros(len(pool), dtype=np.int64)
-            rows = self._rows[pool.gpu_class] = Rows()
+            rows = self._rows[pool.gpu_class] = IntervalTable()
             for column in columns:
                 gpu = pool.gpus[column]
                 seconds[column] = pool.geometries[column].model.switch_seconds
@@ -59,14 +59,14 @@ class Modes:
                 rows.add((column, stands, _EVER, now + int(seconds[column])))
             self._seconds[pool.gpu_class] = seconds
 
-    def copy(self) -> "Modes":
+    def copy(self) -> "ModeCalendar":
         """The same, apart from this one."""
-        twin = Modes.__new__(Modes)
+        twin = ModeCalendar.__new__(ModeCalendar)
         twin._seconds = self._seconds
         twin._rows = {name: rows.copy() for name, rows in self._rows.items()}
         return twin
 
-    def matters(self, gpu_class: str) -> bool:
+    def may_switch(self, gpu_class: str) -> bool:
         """True when some GPU of the class may change its mode by a reset."""
         return gpu_class in self._rows
 
@@ -75,32 +75,32 @@ class Modes:
         seconds = self._seconds.get(gpu_class)
         return 0 if seconds is None else int(seconds.max())
 
-    def lay(self, pool: Pool, places: Iterable[Place], window: Window, sign: int = 1) -> None:
+    def add(self, pool: Pool, places: Iterable[Place], window: Window, sign: int = 1) -> None:
         """The places are had in the window; with `sign` -1 no longer."""
-        if not self.matters(pool.gpu_class):
+        if not self.may_switch(pool.gpu_class):
             return
         rows, seconds = self._rows[pool.gpu_class], self._seconds[pool.gpu_class]
         for place in places:
             column = pool.column[place.gpu]
             gap = int(seconds[column])
             if gap:
-                row = (column, cut_of(place.shape), window[0] - gap, window[1] + gap)
-                (rows.add if sign > 0 else rows.drop)(row)
+                row = (column, hardware_mode_of(place.shape), window[0] - gap, window[1] + gap)
+                (rows.add if sign > 0 else rows.remove)(row)
 
     def is_free(self, pool: Pool, places: Collection[Place], window: Window) -> bool:
         """True when the GPUs of the places can be in their mode for all of the window."""
-        if not self.matters(pool.gpu_class):
+        if not self.may_switch(pool.gpu_class):
             return True
         at = (np.array([window[0]], dtype=np.int64), window[1] - window[0])
-        for cut in {cut_of(place.shape) for place in places}:
-            columns = [pool.column[p.gpu] for p in places if cut_of(p.shape) == cut]
+        for cut in {hardware_mode_of(place.shape) for place in places}:
+            columns = [pool.column[p.gpu] for p in places if hardware_mode_of(p.shape) == cut]
             if self._others(pool, cut, at)[0, columns].any():
                 return False
         return True
 
     def others(self, pool: Pool, shape: Shape, windows: tuple[Ints, int]) -> Bools:
         """Columns that can't be in the mode for the shape at some instant of each window."""
-        return self._others(pool, cut_of(shape), windows)
+        return self._others(pool, hardware_mode_of(shape), windows)
 
     def _others(self, pool: Pool, cut: int, windows: tuple[Ints, int]) -> Bools:
         found: Bools = np.zeros((len(windows[0]), len(pool)), dtype=np.bool_)
@@ -109,33 +109,35 @@ class Modes:
         found[which, columns[at]] = True
         return found
 
-    def turning(self, pool: Pool, shape: Shape, starts: int) -> Bools:
+    def switching(self, pool: Pool, shape: Shape, starts: int) -> Bools:
         """Columns that have the other mode until shortly before `starts`, and change for it."""
         columns, cuts, since, until = self._rows[pool.gpu_class].table
         at = np.flatnonzero(since + self._seconds[pool.gpu_class][columns] < starts)
         at = at[np.lexsort((cuts[at], until[at]))]
         found: Bools = np.zeros(len(pool), dtype=np.bool_)
         # Of several rows of a GPU the last one counts.
-        found[columns[at]] = cuts[at] != cut_of(shape)
+        found[columns[at]] = cuts[at] != hardware_mode_of(shape)
         return found
 
     def instants(self, pool: Pool, shape: Shape, first: int, last: int) -> Ints:
         """When in (first, last] a GPU can first be in the mode for the shape again."""
         _, cuts, _, until = self._rows[pool.gpu_class].table
-        return np.unique(until[(cuts != cut_of(shape)) & (until > first) & (until <= last)])
+        return np.unique(
+            until[(cuts != hardware_mode_of(shape)) & (until > first) & (until <= last)]
+        )
 
     def edges(self, pool: Pool, shape: Shape, first: int, last: int) -> Ints:
         """The same, and when in (first, last] it has to begin its change to the other mode."""
         _, cuts, since, until = self._rows[pool.gpu_class].table
-        both = np.concatenate([edge[cuts != cut_of(shape)] for edge in (since, until)])
+        both = np.concatenate([edge[cuts != hardware_mode_of(shape)] for edge in (since, until)])
         return np.unique(both[(both > first) & (both <= last)])
 
     def free_until(self, pool: Pool, place: Place, starts: int, ends: int) -> int:
         """The end of the time from `starts` on, at most `ends`, in which no change is due."""
-        if not self.matters(pool.gpu_class):
+        if not self.may_switch(pool.gpu_class):
             return ends
         columns, cuts, since, until = self._rows[pool.gpu_class].table
-        in_the_way = (columns == pool.column[place.gpu]) & (cuts != cut_of(place.shape))
+        in_the_way = (columns == pool.column[place.gpu]) & (cuts != hardware_mode_of(place.shape))
         later = since[in_the_way & (until > starts) & (since < ends)]
         return max(starts, int(later.min())) if len(later) else ends
 

@@ -13,7 +13,7 @@ Window = tuple[int, int]
 _Row = tuple[int, int, int, int]
 
 
-class Rows:
+class IntervalTable:
     """Rows of one class as a table: column of the GPU, number of the owner, begin and end."""
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class Rows:
         self._at: dict[_Row, int] = {}
         self._times: dict[_Row, int] = {}
 
-    def copy(self) -> "Rows":
+    def copy(self) -> "IntervalTable":
         """The same, apart from this one."""
-        twin = Rows()
+        twin = IntervalTable()
         twin._values, twin._keys = self._values.copy(), self._keys.copy()
         twin._at, twin._times = self._at.copy(), self._times.copy()
         return twin
@@ -41,7 +41,7 @@ class Rows:
             self._values = np.concatenate([self._values, self._values], axis=1)
         self._values[:, size] = row
 
-    def drop(self, row: _Row) -> None:
+    def remove(self, row: _Row) -> None:
         """Count the row once less. KeyError: it is not there."""
         self._times[row] -= 1
         if self._times[row]:
@@ -65,31 +65,31 @@ class Rows:
         return columns[at], early & (starts[:, None] < until[at])
 
 
-class Sharers:
+class ShareCalendar:
     """Shares by GPU. Without `alone` anybody shares with anybody, and nothing is kept."""
 
     def __init__(self, pools: Collection[Pool], *, alone: bool) -> None:
         """Nobody shares."""
         self._alone = alone
         self._pool_of = {gpu.id: pool for pool in pools for gpu in pool.gpus}
-        self._rows = {pool.gpu_class: Rows() for pool in pools}
+        self._rows = {pool.gpu_class: IntervalTable() for pool in pools}
         self._numbers: dict[str, int] = {}
 
-    def copy(self) -> "Sharers":
+    def copy(self) -> "ShareCalendar":
         """The same, apart from this one."""
-        twin = Sharers((), alone=self._alone)
+        twin = ShareCalendar((), alone=self._alone)
         twin._pool_of, twin._numbers = self._pool_of, self._numbers
         twin._rows = {name: rows.copy() for name, rows in self._rows.items()}
         return twin
 
-    def lay(self, places: Iterable[Place], owner: str, window: Window, sign: int = 1) -> None:
+    def add(self, places: Iterable[Place], owner: str, window: Window, sign: int = 1) -> None:
         """The owner has these places, as far as they are shares; with `sign` -1 no longer."""
         for place in places if self._alone else ():
             if place.share is not None:
                 pool = self._pool_of[place.gpu]
                 rows = self._rows[pool.gpu_class]
                 row = (pool.column[place.gpu], self._number(owner), *window)
-                (rows.add if sign > 0 else rows.drop)(row)
+                (rows.add if sign > 0 else rows.remove)(row)
 
     def is_free(self, places: Iterable[Place], owner: str, window: Window) -> bool:
         """True when nobody else has a share of the same GPUs at any instant of the window."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from allocation.solver.fleet.fragmentation import Ints
 
 
-class Steps:
+class StepFunction:
     """A step function: row i holds from times[i] until times[i + 1], the last one for ever."""
 
     times: Ints
@@ -29,15 +29,15 @@ class Steps:
         self._begins = [origin]  # `times` again: a bisection of a list takes a fifth of the time
         self._show()
 
-    def copy(self) -> "Steps":
+    def copy(self) -> "StepFunction":
         """The same function, apart from this one."""
-        twin = Steps.__new__(Steps)
+        twin = StepFunction.__new__(StepFunction)
         twin._times, twin._values = self._times.copy(), self._values.copy()
         twin._begins = self._begins.copy()
         twin._show()
         return twin
 
-    def prime(self, instants: Iterable[int]) -> None:
+    def preallocate(self, instants: Iterable[int]) -> None:
         """Make rows begin at all these instants at once; only on a function that is still zero."""
         origin = self._begins[0]
         self._begins = sorted({origin, *(t for t in instants if t > origin)})

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from allocation.access import access_booking, access_booking_to_change, may_change
 from allocation.models import Booking
-from allocation.queries.bookings.bookings import history_of, places_of
+from allocation.queries.bookings.bookings import history_of, node_places_of
 from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
@@ -25,21 +25,21 @@ from allocation.services.bookings.bookings import (
     booking_check_in,
     booking_extend,
     booking_release,
-    ends_of,
+    planned_end_of,
 )
 from allocation.services.quotes.extensions import later_ends
-from allocation.services.runs.pause_choices import booking_saved, more_time_ask
+from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.web.bookings.cards import place_cards, titles_of, where_words
-from allocation.web.bookings.earlier import change_from, outlook_of
+from allocation.web.bookings.confirmations import cancel_question, release_question
+from allocation.web.bookings.earlier_options import booking_replace, outlook_of
+from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pauses import pause_context
-from allocation.web.bookings.questions import cancel_question, release_question
-from allocation.web.bookings.scene import Scene
-from allocation.web.bookings.story import (
+from allocation.web.bookings.summary import (
     ExtendChoice,
+    booking_summary,
     commands_of,
     spent_so_far,
     state_words,
-    story_of,
     what_words,
 )
 from allocation.web.parts.times import moment_words
@@ -47,19 +47,19 @@ from allocation.web.parts.use_chart import use_card
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass
-from tenants.platform.confirm import Question, confirm_page
+from tenants.platform.confirm import Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import refused_page, tenant_page, zone_of
 
 LONGEST_EXTENSION = 90 * 86_400
 
 Act = Callable[[HttpRequest, Actor, Booking, datetime], str]
-Ask = Callable[[Booking, Scene], Question]
+Ask = Callable[[Booking, PageContext], Confirmation]
 
 
-def scene_of(actor: Actor, now: datetime) -> Scene:
+def page_context(actor: Actor, now: datetime) -> PageContext:
     """What all pages of bookings need to put things into words."""
-    return Scene(
+    return PageContext(
         now=now,
         zone=zone_of(actor.time_zone),
         base=f"/t/{actor.tenant_slug}/",
@@ -67,7 +67,7 @@ def scene_of(actor: Actor, now: datetime) -> Scene:
     )
 
 
-def booking_line(booking: Booking, scene: Scene) -> dict[str, Any]:
+def booking_row(booking: Booking, scene: PageContext) -> dict[str, Any]:
     """One booking as a line of a list."""
     return {
         "booking": booking,
@@ -92,7 +92,7 @@ def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
     """
     booking = access_booking(actor, label)
     if request.GET.get("part") == "use":
-        use = _use(request, booking, scene_of(actor, timezone.now()))
+        use = _use(request, booking, page_context(actor, timezone.now()))
         return render(request, "allocation/use.html", {"booking": booking, "use": use})
     return _booking_answer(request, actor, booking)
 
@@ -100,23 +100,23 @@ def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
 def _booking_answer(
     request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
 ) -> HttpResponse:
-    scene = scene_of(actor, timezone.now())
+    scene = page_context(actor, timezone.now())
     scene = replace(
         scene,
         units=_units(booking),
         pauses=tuple(pauses_of(booking)),
         frozen=freeze_reason(booking, scene.now),
     )
-    places = places_of(booking)
+    places = node_places_of(booking)
     may = may_change(actor, booking)
     if may:
         later = later_ends(actor=actor, booking=booking, now=scene.now)
         scene = replace(scene, ends=later.ends, no_later=later.limit)
-    story = story_of(booking, scene, may_change=may)
+    summary = booking_summary(booking, scene, may_change=may)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
-        "story": story,
+        "summary": summary,
         "places": place_cards(places, booking.ask),
         "where": where_words(places),
         "titles": titles_of(State(booking.state)),
@@ -136,13 +136,13 @@ def _booking_answer(
     )
 
 
-def _use(request: HttpRequest, booking: Booking, scene: Scene) -> dict[str, Any] | None:
+def _use(request: HttpRequest, booking: Booking, scene: PageContext) -> dict[str, Any] | None:
     base = f"{scene.base}bookings/{booking.label}"
     span = request.GET.get("use", "")
     return use_card(booking, span=span, now=scene.now, zone=scene.zone, base=base)
 
 
-def _possible(booking: Booking, refusal: Refused | None, scene: Scene) -> ExtendChoice | None:
+def _possible(booking: Booking, refusal: Refused | None, scene: PageContext) -> ExtendChoice | None:
     """The longest extension that a refused one would have worked as."""
     untils = [each["until"] for each in refusal.alternatives if "until" in each] if refusal else []
     if not untils or booking.planned_ends is None:
@@ -164,7 +164,7 @@ def _action(act: Act, ask: Ask | None = None) -> Callable[..., HttpResponse]:
     def view(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
         booking = access_booking_to_change(actor, label)
         if ask is not None and request.method != "POST":
-            return confirm_page(request, ask(booking, scene_of(actor, timezone.now())))
+            return confirm_page(request, ask(booking, page_context(actor, timezone.now())))
         try:
             said = act(request, actor, booking, timezone.now())
         except Refused as refusal:
@@ -193,7 +193,7 @@ def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime)
     text = request.POST.get("seconds", "")
     if not (text.isascii() and text.isdigit() and 60 <= int(text[:9]) <= LONGEST_EXTENSION):
         raise invalid("not_a_length", "Say how much longer, from the list.", "seconds")
-    until = ends_of(booking) + timedelta(seconds=int(text))
+    until = planned_end_of(booking) + timedelta(seconds=int(text))
     booking_extend(actor=actor, booking=booking, until=until, now=now)
     return f"Asked to extend {booking.label}; the answer comes in a few seconds."
 
@@ -204,7 +204,7 @@ def _saved(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) 
 
 
 def _more_time(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    more_time_ask(actor=actor, booking=booking, now=now)
+    more_time_request(actor=actor, booking=booking, now=now)
     return "Asked for more time; the answer comes in a few seconds."
 
 
@@ -219,7 +219,7 @@ def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpR
     """Gives the booking up for what starts sooner, and shows the new one."""
     booking = access_booking_to_change(actor, label)
     try:
-        made = change_from(request, actor, booking, timezone.now())
+        made = booking_replace(request, actor, booking, timezone.now())
     except Refused as refusal:
         return _booking_answer(request, actor, access_booking(actor, label), refusal)
     messages.success(request, f"Booked as {made} instead of {booking.label}.")

@@ -56,7 +56,7 @@ def place_cards(places: Iterable[NodePlace], ask: Mapping[str, Any]) -> list[Pla
         PlaceCard(
             place,
             f"On {place.name}: {'; '.join(_gpu_words(gpu) for gpu in place.gpus)}",
-            _beside(ask.get("cores", 0), ask.get("memory", 0), place.limits),
+            _host_resources(ask.get("cores", 0), ask.get("memory", 0), place.limits),
         )
         for place in places
     ]
@@ -71,6 +71,6 @@ def _gpu_words(gpu: Slots) -> str:
     return f"GPU {gpu.index}" if gpu.whole else f"GPU {gpu.index}, slice {gpu.profile}"
 
 
-def _beside(cores: int, memory: int, limits: str) -> str:
+def _host_resources(cores: int, memory: int, limits: str) -> str:
     parts = [f"{cores} host cores"] * bool(cores) + [f"{memory} GiB of memory"] * bool(memory)
     return f"With each {' and '.join(parts)}: {limits}." if parts else ""

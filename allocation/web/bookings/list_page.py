@@ -18,15 +18,15 @@ from allocation.queries.bookings.booking_list import (
     GROUPS,
     NEWEST,
     SORTS,
-    BookingsWanted,
+    BookingFilter,
     bookings_export,
     bookings_page,
 )
 from allocation.rules.ask import AskDocument
-from allocation.web.bookings.booking_pages import booking_line, scene_of
+from allocation.web.bookings.booking_pages import booking_row, page_context
+from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pauses import notices_context
-from allocation.web.bookings.scene import Scene
-from allocation.web.bookings.story import spent_so_far, what_words
+from allocation.web.bookings.summary import spent_so_far, what_words
 from tenants.access import Actor
 from tenants.platform.csv_text import plain
 from tenants.web.frame import tenant_page
@@ -61,13 +61,13 @@ ORDERS = (
     ("project", "Project"),
     ("owner", "Person"),
 )
-FIRST_DOWN = ("cost", "start")
+DESCENDING_FIRST = ("cost", "start")
 """Columns of which the first press shows the largest, or the latest, first."""
 EXPORTED = (
     *("number", "name", "state", "starts", "ends", "what"),
     *("tier", "project", "owner", "cost", "currency", "cost_is"),
 )
-LONGEST_TEXT = 200
+MAX_TEXT_LENGTH = 200
 MOST_EXPORTED = 10_000
 
 
@@ -75,13 +75,13 @@ MOST_EXPORTED = 10_000
 @tenant_page
 def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
     """`?state=&project=<slug>&mine=1&q=&sort=[-]column&after=|before=<cursor>`."""
-    wanted = wanted_read(request)
-    scene = scene_of(actor, timezone.now())
+    wanted = filter_read(request)
+    scene = page_context(actor, timezone.now())
     page = bookings_page(actor, wanted)
     first = replace(wanted, after="", before="")
     context = {
         "page": page,
-        "rows": [booking_line(row, scene) for row in page.rows],
+        "rows": [booking_row(row, scene) for row in page.rows],
         "notices": notices_context(actor, scene),
         "wanted": wanted,
         "groups": [
@@ -105,8 +105,8 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
 @tenant_page
 def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     """The list with the same query as CSV, at most MOST_EXPORTED rows."""
-    scene = scene_of(actor, timezone.now())
-    rows = bookings_export(actor, wanted_read(request), most=MOST_EXPORTED)
+    scene = page_context(actor, timezone.now())
+    rows = bookings_export(actor, filter_read(request), most=MOST_EXPORTED)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(
@@ -131,7 +131,7 @@ def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     return response
 
 
-def _cells(row: Booking, scene: Scene) -> Iterator[str]:
+def _cells(row: Booking, scene: PageContext) -> Iterator[str]:
     cost = row.held if row.charged is None else spent_so_far(row, scene.now)
     yield from (row.label, row.name, row.state)
     for moment in (row.planned_starts, row.planned_ends):
@@ -141,11 +141,11 @@ def _cells(row: Booking, scene: Scene) -> Iterator[str]:
     yield from (str(cost), row.currency, "held" if row.charged is None else "charged")
 
 
-def wanted_read(request: HttpRequest) -> BookingsWanted:
+def filter_read(request: HttpRequest) -> BookingFilter:
     """What the address asks for; what makes no sense is left out."""
     asked = request.GET
     group, sort = asked.get("state", ""), asked.get("sort", NEWEST)
-    return BookingsWanted(
+    return BookingFilter(
         group=group if group in GROUPS else "",
         project=_clean(asked.get("project", "")),
         mine=asked.get("mine") == "1",
@@ -157,16 +157,16 @@ def wanted_read(request: HttpRequest) -> BookingsWanted:
 
 
 def _clean(text: str) -> str:
-    return text[:LONGEST_TEXT].replace("\x00", "").strip()
+    return text[:MAX_TEXT_LENGTH].replace("\x00", "").strip()
 
 
-def _column(wanted: BookingsWanted, key: str, label: str) -> dict[str, Any]:
+def _column(wanted: BookingFilter, key: str, label: str) -> dict[str, Any]:
     """A heading: where a press leads, and which way it is sorted now."""
     if not key:
         return {"label": label}
     is_on = wanted.column == key
     turned = key if is_on and wanted.is_descending else f"-{key}"
-    first = f"-{key}" if key in FIRST_DOWN else key
+    first = f"-{key}" if key in DESCENDING_FIRST else key
     return {
         "label": label,
         "url": _link(replace(wanted, sort=turned if is_on else first)),
@@ -175,7 +175,7 @@ def _column(wanted: BookingsWanted, key: str, label: str) -> dict[str, Any]:
     }
 
 
-def _link(wanted: BookingsWanted) -> str:
+def _link(wanted: BookingFilter) -> str:
     values = {
         "state": wanted.group,
         "project": wanted.project,

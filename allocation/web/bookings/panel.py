@@ -24,40 +24,40 @@ from allocation.errors import AskError
 from allocation.models import Booking, Series
 from allocation.queries.bookings.bookings import quota_at
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
-from allocation.rules.ask import LONGEST_TEXT, AskDocument, Catalogue, Parsed, parse_ask
+from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
-from allocation.services.bookings.bookings import Wish, booking_request
+from allocation.services.bookings.bookings import BookingRequest, booking_request
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import Quote, cheapest_class, quote_make
-from allocation.web.bookings.ask_form import (
+from allocation.web.bookings.ask_words import understood_words
+from allocation.web.bookings.earlier_options import percent_words
+from allocation.web.bookings.request_form import (
     SHARE,
     SHARES,
-    Fields,
+    RequestFields,
     ask_of_fields,
-    echo_of,
     fields_of,
+    highlights_of,
     text_as_chosen,
 )
-from allocation.web.bookings.ask_words import understood_words
-from allocation.web.bookings.earlier import percent_words
 from allocation.web.bookings.series_form import (
     repeat_of_fields,
     repeat_shown,
     repeat_typed,
-    series_line,
     series_options,
-    series_seen,
+    series_preview,
+    series_text,
 )
-from allocation.web.bookings.story import shape_words
+from allocation.web.bookings.summary import shape_words
 from allocation.web.parts.times import length_words, moment_words, window_words
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid
-from tenants.services.calls import call_count
+from tenants.services.rate_limits import call_limit_check
 from tenants.web.frame import STATUS, tenant_page, zone_of
 
 EXAMPLES = ("2 h100 6h", "1g.10gb 2h now", "1 h100 tomorrow 9:00 for 8h")
@@ -92,7 +92,7 @@ def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str, Any]:
     """All that the panel shows for the text and fields of a GET."""
-    fields = fields_of(request.GET, LONGEST_TEXT)
+    fields = fields_of(request.GET, MAX_TEXT_LENGTH)
     projects, tiers = _choices(actor)
     project, tier = _defaults(actor, fields, projects, tiers)
     context: dict[str, Any] = {
@@ -152,14 +152,14 @@ def _priced(
     ask, rule = context["ask"], context["rule"]
     if context["said"].cheapest:
         ask = cheapest_class(ask, now)
-    wish = Wish(project.slug, tier.slug, ask, zone=actor.time_zone)
+    wish = BookingRequest(project.slug, tier.slug, ask, zone=actor.time_zone)
     found: dict[str, Any] = {"wait_text": document_text(ask, zone_of(actor.time_zone))}
     dates = 1
     if rule is not None:
-        wish, found["series"] = series_seen(wish, Repeat(rule))
+        wish, found["series"] = series_preview(wish, Repeat(rule))
         dates = found["series"].count
     # The same share as the quotes of REST: a person has one, in whichever way they ask.
-    call_count("quotes", str(actor.user_id), now)
+    call_limit_check("quotes", str(actor.user_id), now)
     quote = quote_make(actor=actor, wish=wish, now=now)
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
@@ -174,7 +174,7 @@ def _by_slug(rows: Sequence[Named], slug: str | None) -> Named | None:
 
 
 def _understood(
-    actor: Actor, fields: Fields, projects: list[Project], now: datetime
+    actor: Actor, fields: RequestFields, projects: list[Project], now: datetime
 ) -> dict[str, Any]:
     """The parsed text, or the ask that the fields make, with the text that means the same."""
     zone = zone_of(actor.time_zone)
@@ -190,7 +190,7 @@ def _understood(
         text = document_text(ask, zone)
         try:
             today = now.astimezone(zone).date()
-            text = series_line(text, repeat_of_fields(fields, parsed.repeat, today))
+            text = series_text(text, repeat_of_fields(fields, parsed.repeat, today))
         except AskError as error:
             wrong = {"trouble": error.sentence, "trouble_param": error.param}
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
@@ -199,7 +199,7 @@ def _understood(
         ask = _ask_or_none(parsed)
     found: dict[str, Any] = {
         "text": text,
-        "echo": echo_of(text, parsed),
+        "echo": highlights_of(text, parsed),
         "said": parsed,
         "problems": parsed.problems,
         "missing": parsed.missing,
@@ -362,9 +362,9 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
     if made is not None:
         return made
     zone = zone_of(actor.time_zone)
-    parsed = parse_ask(text[:LONGEST_TEXT], catalogue=ask_catalogue(), now=now, zone=zone)
+    parsed = parse_ask(text[:MAX_TEXT_LENGTH], catalogue=ask_catalogue(), now=now, zone=zone)
     shown = request.POST.get("quote", "")
-    wish = Wish(
+    wish = BookingRequest(
         project=request.POST.get("project", ""),
         tier=tier,
         ask=parsed.document(first=True),
@@ -418,7 +418,7 @@ def _choices(actor: Actor) -> tuple[list[Project], list[Tier]]:
 
 
 def _defaults(
-    actor: Actor, fields: Fields, projects: list[Project], tiers: list[Tier]
+    actor: Actor, fields: RequestFields, projects: list[Project], tiers: list[Tier]
 ) -> tuple[Project | None, Tier | None]:
     """What was chosen, else what this person booked last, else the first project and Standard."""
     last = (

@@ -12,12 +12,12 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.access import access_series, access_series_to_change, may_change_series
 from allocation.models import Series
-from allocation.queries.bookings.series import conflicts_of, local_start, series_shown
+from allocation.queries.bookings.series import failed_dates_of, local_start, series_shown
 from allocation.services.bookings.series import BEFORE_START, series_cancel
-from allocation.web.bookings.booking_pages import booking_line, scene_of
+from allocation.web.bookings.booking_pages import booking_row, page_context
 from billing.rules import money_text
 from tenants.access import Actor
-from tenants.platform.confirm import Question, confirm_page
+from tenants.platform.confirm import Confirmation, confirm_page
 from tenants.platform.errors import Refused
 from tenants.web.frame import refused_page, tenant_page
 
@@ -28,8 +28,8 @@ def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespo
     """All dates of a series."""
     series = access_series(actor, reference)
     shown = series_shown(series)
-    conflicts = conflicts_of(shown)
-    scene = scene_of(actor, timezone.now())
+    conflicts = failed_dates_of(shown)
+    scene = page_context(actor, timezone.now())
     context = {
         "series": series,
         "shown": shown,
@@ -37,7 +37,7 @@ def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespo
         "dates": [
             {
                 "starts": _words(series, each.starts),
-                "line": booking_line(each.booking, scene) if each.booking else None,
+                "line": booking_row(each.booking, scene) if each.booking else None,
                 "sentence": each.sentence,
             }
             for each in shown.dates
@@ -72,7 +72,7 @@ def series_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> Ht
     return HttpResponseRedirect(f"/t/{actor.tenant_slug}/series/{reference}")
 
 
-def _question(actor: Actor, series: Series, reference: str) -> Question:
+def _question(actor: Actor, series: Series, reference: str) -> Confirmation:
     """Which dates are lost, and the money that is free again."""
     coming = list(series.bookings.filter(state__in=BEFORE_START).order_by("starts", "id"))
     back = sum((each.held for each in coming), Decimal())
@@ -80,7 +80,7 @@ def _question(actor: Actor, series: Series, reference: str) -> Question:
     owner = series.owner.get_full_name() or series.owner.username
     first = coming[0].planned_starts or coming[0].not_before if coming else None
     free = money_text(back, coming[0].currency) if coming else ""
-    return Question(
+    return Confirmation(
         title=f"Cancel {dates} of this series?",
         lost=(
             f"It is the series of {owner} in {series.project.name}.",

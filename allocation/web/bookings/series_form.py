@@ -16,13 +16,13 @@ from allocation.rules.ask.when.recurrence_words import (
     recurrence_words,
 )
 from allocation.rules.recurrence import Recurrence, recurrence_check
-from allocation.services.bookings.bookings import Wish
+from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.series import Repeat, series_dates
-from allocation.web.bookings.ask_form import Fields
+from allocation.web.bookings.request_form import RequestFields
 from billing.rules import money_text
 
 FORTNIGHT = timedelta(days=14)
-OFTEN: dict[str, Recurrence] = {
+REPEATS: dict[str, Recurrence] = {
     "daily": Recurrence("DAILY"),
     "weekdays": Recurrence("WEEKLY", days=WORKDAYS),
     "weekly": Recurrence("WEEKLY"),
@@ -39,7 +39,7 @@ CHOICES = (
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesSeen:
+class SeriesPreview:
     """All dates in words, before they are booked."""
 
     words: str
@@ -49,21 +49,23 @@ class SeriesSeen:
     skipped: str
 
 
-def often_rule(often: str, days: str, param: str) -> Recurrence | None:
+def repeat_rule(often: str, days: str, param: str) -> Recurrence | None:
     """The rule of a choice and of its days of the month, without an end; None for once.
 
     AskError: `days` are no days of a month.
     """
-    return month_rule(days, param) if often == "days" else OFTEN.get(often)
+    return month_rule(days, param) if often == "days" else REPEATS.get(often)
 
 
-def repeat_of_fields(fields: Fields, said: Recurrence | None, today: date) -> Recurrence | None:
+def repeat_of_fields(
+    fields: RequestFields, said: Recurrence | None, today: date
+) -> Recurrence | None:
     """The rule that the fields make, or the one that the line `said`; None for once. Without a
     last day it repeats for two weeks.
 
     AskError: a last day that there is not, or no days of a month.
     """
-    rule = often_rule(fields.often, fields.days, "days")
+    rule = repeat_rule(fields.often, fields.days, "days")
     if rule is None:
         return said if fields.often == "text" else None
     try:
@@ -76,7 +78,7 @@ def repeat_of_fields(fields: Fields, said: Recurrence | None, today: date) -> Re
 def repeat_shown(rule: Recurrence | None) -> dict[str, Any]:
     """What the fields show for a rule that came from the text."""
     plain = replace(rule, until=None, times=None) if rule else None
-    often = next((name for name, each in OFTEN.items() if each == plain), "")
+    often = next((name for name, each in REPEATS.items() if each == plain), "")
     days = month_line(rule) if rule and rule.interval == 1 and not often else ""
     often = often or ("days" if days else "text" if rule else "")
     choices = (*CHOICES, ("text", "As the line says")) if often == "text" else CHOICES
@@ -88,22 +90,22 @@ def repeat_shown(rule: Recurrence | None) -> dict[str, Any]:
     }
 
 
-def repeat_typed(fields: Fields) -> dict[str, Any]:
+def repeat_typed(fields: RequestFields) -> dict[str, Any]:
     """The fields as they were typed, where they make no rule."""
     typed = {"often": fields.often, "until": fields.until, "days": fields.days}
     return {"choices": CHOICES, **typed}
 
 
-def series_line(text: str, rule: Recurrence | None) -> str:
+def series_text(text: str, rule: Recurrence | None) -> str:
     """The line with its repetition."""
     return f"{text} {recurrence_line(rule)}" if rule else text
 
 
-def series_seen(wish: Wish, repeat: Repeat) -> tuple[Wish, SeriesSeen]:
+def series_preview(wish: BookingRequest, repeat: Repeat) -> tuple[BookingRequest, SeriesPreview]:
     """The wish for the first date, and all of them in words. Raises Refused."""
     dates = series_dates(wish, repeat)
     zone, words = ZoneInfo(wish.zone), recurrence_words(repeat.rule)
-    seen = SeriesSeen(
+    seen = SeriesPreview(
         words=words[0].upper() + words[1:],
         count=len(dates.starts),
         first=_day(dates.starts[0], zone),
@@ -114,7 +116,7 @@ def series_seen(wish: Wish, repeat: Repeat) -> tuple[Wish, SeriesSeen]:
 
 
 def series_options(
-    options: Iterable[dict[str, Any]], wish: Wish, context: dict[str, Any]
+    options: Iterable[dict[str, Any]], wish: BookingRequest, context: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """The options that keep the time of day, priced for every date, each as a line that repeats."""
     count, rule = context["series"].count, context["rule"]
@@ -129,7 +131,7 @@ def series_options(
             | {
                 "price": total,
                 "button": f"Book {count} dates for {total}",
-                "value": series_line(each["value"], rule),
+                "value": series_text(each["value"], rule),
             }
         )
     return found

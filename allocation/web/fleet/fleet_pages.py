@@ -14,37 +14,37 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from allocation.models import Blackout, Decision, Node
-from allocation.queries.fleet.examinations import examined_of
+from allocation.models import Decision, Maintenance, Node
+from allocation.queries.fleet.examinations import examination_of
 from allocation.queries.fleet.fleet import (
     Block,
     GpuNow,
     GpuReading,
     NodeNow,
-    Trace,
+    UtilisationTrace,
     fleet_now,
     gpu_readings,
     totals_of,
-    traces,
+    utilisation_traces,
 )
-from allocation.queries.fleet.maintenance import away_now, node_events
-from allocation.queries.fleet.node_links import arrival_of, hearing_of
-from allocation.queries.fleet.topology import joins_of
-from allocation.services.decide.self_check import watch_read
+from allocation.queries.fleet.maintenance import maintenance_of_node, node_events
+from allocation.queries.fleet.node_links import agent_status_of, enrolment_progress
+from allocation.queries.fleet.topology import gpu_links_of
+from allocation.services.decide.self_check import self_check_read
 from allocation.services.nodes.clock import clock_accept
 from allocation.services.nodes.fleet import (
     TOKEN_LIFETIME,
     enrolment_token_create,
+    node_approve,
     node_key_rotate,
-    node_ready,
     node_revoke,
 )
 from allocation.services.operate.drain import node_drain
-from allocation.services.operate.operator_losses import clock_losses, drain_losses
-from allocation.services.quotes.free_times import LEAST, free_read
+from allocation.services.operate.impact import clock_impact, drain_impact
+from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
 from allocation.solver.model.codec import decode
 from allocation.solver.model.plan import Plan
-from allocation.web.fleet.operator_questions import (
+from allocation.web.fleet.confirmations import (
     clock_question,
     drain_question,
     revoke_question,
@@ -60,7 +60,7 @@ from allocation.web.fleet.tiles import (
 from allocation.web.site.site_setup import site_steps
 from tenants.access import Actor
 from tenants.models import User
-from tenants.platform.confirm import SURE, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import invalid, missing
 from tenants.web.frame import operator_page, tenant_page
 
@@ -101,7 +101,7 @@ class GpuCard:
     geometry: Geometry | None
     rows: Sequence[BlockRow]
     reading: GpuReading | None
-    away: Sequence[Blackout] = ()
+    away: Sequence[Maintenance] = ()
 
     @property
     def model(self) -> str:
@@ -192,8 +192,8 @@ def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
         raise invalid("bad_time", "Write the deadline as a date and a time.", "by")
     reason, by = form.cleaned_data["reason"] or "Maintenance", form.cleaned_data["by"]
     node, now = _find(name), timezone.now()
-    if SURE not in request.POST:
-        losses = drain_losses(operator=operator, node=node, by=by, now=now)
+    if CONFIRMED_FIELD not in request.POST:
+        losses = drain_impact(operator=operator, node=node, by=by, now=now)
         if losses.is_any:
             return confirm_page(request, drain_question(node, losses, by, now))
     node_drain(operator=operator, node=node, reason=reason, now=now, by=by)
@@ -205,7 +205,7 @@ def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 @operator_page
 def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Puts a drained node back, or approves a quarantined one."""
-    node_ready(operator=operator, node=_find(name), now=timezone.now())
+    node_approve(operator=operator, node=_find(name), now=timezone.now())
     messages.success(request, f"{name} takes bookings again.")
     return redirect("ops-fleet")
 
@@ -215,8 +215,8 @@ def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Locks a node's agent out, after a question."""
     node, now = _find(name), timezone.now()
-    if SURE not in request.POST and node.link_digest is not None:
-        losses = drain_losses(operator=operator, node=node, by=None, now=now)
+    if CONFIRMED_FIELD not in request.POST and node.link_digest is not None:
+        losses = drain_impact(operator=operator, node=node, by=None, now=now)
         return confirm_page(request, revoke_question(node, losses, now))
     node_revoke(operator=operator, node=node, now=now)
     messages.success(request, f"The agent of {name} is locked out. It can only be enrolled anew.")
@@ -246,7 +246,7 @@ def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
             context |= {
                 "node": name,
                 "command": _command(request, name, token),
-                "arrival": arrival_of(name, now),
+                "arrival": enrolment_progress(name, now),
                 "seconds": int(TOKEN_LIFETIME.total_seconds()),
             }
         else:
@@ -258,7 +258,7 @@ def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
 @operator_page
 def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """The part of the page above that says whether the agent has come."""
-    arrival = arrival_of(name, timezone.now())
+    arrival = enrolment_progress(name, timezone.now())
     if arrival is None:
         raise missing("node")
     return render(request, "allocation/fleet/arrival.html", {"arrival": arrival})
@@ -269,7 +269,7 @@ def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse
 def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
     """The operator has looked: the portal's clock is right as it is. Asks when runs end by it."""
     now = timezone.now()
-    if SURE not in request.POST and (runs := clock_losses(now)):
+    if CONFIRMED_FIELD not in request.POST and (runs := clock_impact(now)):
         return confirm_page(request, clock_question(runs))
     jump = clock_accept(operator=operator, now=now)
     seconds = round(jump.total_seconds())
@@ -290,8 +290,8 @@ def _fleet(
     request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
 ) -> HttpResponse:
     tiles = [node_tile(each, now) for each in nodes]
-    free = free_read(is_operator=operator, since=now, until=now + LEAST, now=now)
-    totals = totals_of(nodes, free.during(now, now + LEAST))
+    free = free_times_read(is_operator=operator, since=now, until=now + MIN_FREE_TIME, now=now)
+    totals = totals_of(nodes, free.during(now, now + MIN_FREE_TIME))
     racks: dict[str, list[NodeTile]] = {}
     for tile in tiles:
         racks.setdefault(tile.node.rack, []).append(tile)
@@ -300,21 +300,21 @@ def _fleet(
         "tiles": tiles,
         "totals": totals,
         "sliced": sum(gpu.sliced for each in nodes for gpu in each.gpus),
-        "dark": [
+        "unused": [
             (each, gpu, block)
             for each in nodes
             for gpu in each.gpus
             for block in gpu.blocks
-            if block.dark
+            if block.unused
         ],
         "dark_count": sum(
-            block.dark for each in nodes for gpu in each.gpus for block in gpu.blocks
+            block.unused for each in nodes for gpu in each.gpus for block in gpu.blocks
         ),
         "trouble": [tile for tile in tiles if tile.tone in ("risk", "wait")],
         "as_table": request.GET.get("view") == "table",
         "operator": operator,
         "base": base,
-        "watch": watch_read(now) if operator else None,
+        "watch": self_check_read(now) if operator else None,
         "site_steps": site_steps() if operator else (),
     }
     return render(request, "allocation/fleet.html", context)
@@ -329,11 +329,11 @@ def _node(
     allocations = [
         block.allocation for gpu in found.gpus for block in gpu.blocks if block.allocation
     ]
-    lines = traces(allocations=allocations, now=now, span=TRACE_SPAN, step=TRACE_STEP)
+    lines = utilisation_traces(allocations=allocations, now=now, span=TRACE_SPAN, step=TRACE_STEP)
     readings = (
         gpu_readings(gpus=[gpu.id for gpu in found.gpus], now=now) if operator else {}
     )  # fmt: skip
-    away = away_now(node=found.id, now=now)
+    away = maintenance_of_node(node=found.id, now=now)
     context = {
         "tile": node_tile(found, now),
         "away": [each for each in away if each.gpu_id is None],
@@ -351,9 +351,9 @@ def _node(
         ],
         "operator": operator,
         "base": base,
-        "hearing": hearing_of(found.id) if operator else None,
-        "examined": examined_of(found.id) if operator else None,
-        "joins": joins_of(found.id),
+        "agent_status": agent_status_of(found.id) if operator else None,
+        "examined": examination_of(found.id) if operator else None,
+        "joins": gpu_links_of(found.id),
     }
     return render(request, "allocation/node.html", context)
 
@@ -386,7 +386,7 @@ def _outcome(decision: Decision) -> str:
     return f"{said}; {len(decision.withheld)} of it withheld" if decision.withheld else said
 
 
-def _row(block: Block, lines: dict[Any, Trace]) -> BlockRow:
+def _row(block: Block, lines: dict[Any, UtilisationTrace]) -> BlockRow:
     trace = lines.get(block.allocation)
     return BlockRow(
         block=block,

@@ -14,25 +14,25 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from allocation.errors import AskError
-from allocation.models import Blackout, Gpu, Node, Rack
+from allocation.models import Gpu, Maintenance, Node, Rack
 from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import recurrence_read
 from allocation.services.operate.drain import gpu_return, hardware_fence
+from allocation.services.operate.impact import fence_impact, maintenance_end_impact
 from allocation.services.operate.maintenance import (
-    BlackoutWish,
+    MaintenanceTerms,
     Preview,
-    blackout_end,
-    blackout_plan,
-    blackout_preview,
+    maintenance_end,
+    maintenance_plan,
+    maintenance_preview,
 )
-from allocation.services.operate.operator_losses import end_losses, fence_losses
-from allocation.web.bookings.series_form import CHOICES, often_rule
+from allocation.web.bookings.series_form import CHOICES, repeat_rule
+from allocation.web.fleet.confirmations import end_question, fence_question
 from allocation.web.fleet.maintenance_words import preview_words
-from allocation.web.fleet.operator_questions import end_question, fence_question
 from tenants.models import User
-from tenants.platform.acts import SHOWN_ON_PAGE
-from tenants.platform.confirm import SURE, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import Refused, missing
+from tenants.platform.form_actions import SHOWN_ON_PAGE
 from tenants.web.frame import operator_page
 
 OVER_SHOWN = timedelta(days=30)
@@ -45,11 +45,11 @@ STAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class BlackoutRow:
+class MaintenanceRow:
     """A blackout in the table; `is_open`: it can be ended. Of what repeats `often` says how, and
     `more` dates follow this one, which is the next."""
 
-    blackout: Blackout
+    blackout: Maintenance
     icon: str
     tone: str
     stage: str
@@ -75,7 +75,7 @@ class _Local(forms.DateTimeInput):
         super().__init__(format="%Y-%m-%dT%H:%M")
 
 
-class BlackoutForm(forms.Form):
+class MaintenanceForm(forms.Form):
     """What, from when to when, and why. `where` is `rack:NAME` or `node:NAME`."""
 
     where = forms.CharField(max_length=80, label="Rack or node")
@@ -92,7 +92,7 @@ class BlackoutForm(forms.Form):
         """Days of a month where they are chosen by name."""
         days: str = self.cleaned_data["days"]
         try:
-            often_rule(self.cleaned_data.get("often", ""), days, "days")
+            repeat_rule(self.cleaned_data.get("often", ""), days, "days")
         except AskError as error:
             raise forms.ValidationError(error.sentence) from error
         return days
@@ -104,12 +104,12 @@ class BlackoutForm(forms.Form):
             raise forms.ValidationError("Say the last day on which it repeats.")
         return day
 
-    def wish(self, zone: str) -> BlackoutWish:
+    def wish(self, zone: str) -> MaintenanceTerms:
         """What was said, on the wall clock of `zone`; only of a valid form."""
         said = self.cleaned_data
-        rule = often_rule(said["often"], said["days"], "days")
+        rule = repeat_rule(said["often"], said["days"], "days")
         kind, _, name = said["where"].partition(":")
-        return BlackoutWish(
+        return MaintenanceTerms(
             starts=said["starts"],
             ends=said["ends"],
             reason=said["reason"],
@@ -127,15 +127,15 @@ class BlackoutForm(forms.Form):
 def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     """The list and the form; `act=look` shows what saving would do, `act=save` saves."""
     now = timezone.now()
-    form = BlackoutForm(request.POST or None, initial={"where": request.GET.get("where", "")})
+    form = MaintenanceForm(request.POST or None, initial={"where": request.GET.get("where", "")})
     preview: Preview | None = None
     refusal: Refused | None = None
     if request.method == "POST" and form.is_valid():
         wish = form.wish(operator.time_zone)
         try:
-            preview = blackout_preview(operator=operator, wish=wish, now=now)
+            preview = maintenance_preview(operator=operator, wish=wish, now=now)
             if request.POST.get("act") == "save" and _is_accepted(request, preview):
-                made = blackout_plan(operator=operator, wish=wish, now=now)
+                made = maintenance_plan(operator=operator, wish=wish, now=now)
                 messages.success(request, f"Maintenance of {made.where} is planned.")
                 return redirect("ops-maintenance")
         except Refused as refused:
@@ -168,14 +168,14 @@ def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
 def ops_maintenance_end(request: HttpRequest, operator: User, blackout_id: UUID) -> HttpResponse:
     """Ends maintenance now, or calls it off, after a question; with `following` its later dates,
     too."""
-    found = Blackout.objects.filter(id=blackout_id).first()
+    found = Maintenance.objects.filter(id=blackout_id).first()
     if found is None:
         raise missing("maintenance")
     now, following = timezone.now(), request.POST.get("following") == "1"
-    if SURE not in request.POST and found.stage(now) in ("planned", "running"):
-        losses = end_losses(blackout=found, following=following, now=now)
+    if CONFIRMED_FIELD not in request.POST and found.stage(now) in ("planned", "running"):
+        losses = maintenance_end_impact(blackout=found, following=following, now=now)
         return confirm_page(request, end_question(found, losses, now))
-    ended = blackout_end(operator=operator, blackout=found, now=now, following=following)
+    ended = maintenance_end(operator=operator, blackout=found, now=now, following=following)
     messages.success(request, f"{ended.where} takes bookings again as soon as it is well.")
     return redirect("ops-maintenance")
 
@@ -201,8 +201,8 @@ def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     gpu = _gpu(name, int(said)) if said.isdecimal() else None
     note = request.POST.get("note", "")
     now = timezone.now()
-    if SURE not in request.POST:
-        losses = fence_losses(node=node, gpu=gpu, note=note)
+    if CONFIRMED_FIELD not in request.POST:
+        losses = fence_impact(node=node, gpu=gpu, note=note)
         return confirm_page(request, fence_question(node, gpu, losses, now))
     closed = hardware_fence(operator=operator, node=node, gpu=gpu, note=note, now=now)
     places = f"{closed} place{'s' * (closed != 1)}"
@@ -210,11 +210,11 @@ def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     return redirect("ops-node", name=name)
 
 
-def _rows(now: datetime) -> list[BlackoutRow]:
-    found = Blackout.objects.filter(ends__gt=now - OVER_SHOWN).select_related(
+def _rows(now: datetime) -> list[MaintenanceRow]:
+    found = Maintenance.objects.filter(ends__gt=now - OVER_SHOWN).select_related(
         "rack", "node", "gpu__node"
     )
-    rows: dict[object, BlackoutRow] = {}
+    rows: dict[object, MaintenanceRow] = {}
     for blackout in found.order_by("starts", "id"):
         stage = blackout.stage(now)
         is_open = stage in ("planned", "running")
@@ -224,7 +224,7 @@ def _rows(now: datetime) -> list[BlackoutRow]:
             rows[key] = replace(rows[key], more=rows[key].more + 1)
             continue
         often = recurrence_words(recurrence_read(blackout.rule)) if blackout.rule else ""
-        rows[key] = BlackoutRow(blackout, *STAGES[stage], is_open=is_open, often=often)
+        rows[key] = MaintenanceRow(blackout, *STAGES[stage], is_open=is_open, often=often)
     return sorted(rows.values(), key=lambda row: not row.is_open)
 
 

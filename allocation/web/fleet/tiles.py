@@ -8,7 +8,7 @@ from datetime import datetime
 from django.utils import timezone
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet.fleet import SLOTS, Block, GpuNow, NodeNow, Trace
+from allocation.queries.fleet.fleet import SLOTS, Block, GpuNow, NodeNow, UtilisationTrace
 
 TRACE_WIDTH = 240
 TRACE_HEIGHT = 36
@@ -72,10 +72,10 @@ def node_tile(node: NodeNow, now: datetime) -> NodeTile:
         icon=icon,
         state=state,
         seen=seen(node.last_seen, now),
-        dim=node.silent or node.last_seen is None,
+        dim=node.is_unreachable or node.last_seen is None,
         bad=tone == "risk",
-        step=_step(node),
-        trouble=_trouble(node, now),
+        step=_sync_text(node),
+        trouble=_problem(node, now),
         models=tuple(sorted(Counter(gpu.model for gpu in node.gpus).items())),
     )
 
@@ -92,7 +92,7 @@ def seen(at: datetime | None, now: datetime) -> str:
     return f"{timezone.localtime(at):%d %b %H:%M}"
 
 
-def busy_step(percent: int) -> str:
+def busy_level(percent: int) -> str:
     """One of six steps of the scale: u0 is under 1 %, u5 from 80 %."""
     return f"u{0 if percent < 1 else min(5, 1 + percent // 20)}"
 
@@ -104,7 +104,7 @@ def block_words(block: Block) -> str:
     who = f"{block.label} of {block.tenant}" if block.tenant else f"{block.label}, yours"
     if block.busy is None:
         return f"{who}, use not measured"
-    idle = ", idle for 15 min" if block.dark else ""
+    idle = ", idle for 15 min" if block.unused else ""
     return f"{who}, {block.busy} % busy{idle}"
 
 
@@ -137,11 +137,11 @@ def block_kind(block: Block) -> str:
     """CSS classes of a block: how busy where that may be known, and an edge on what is yours."""
     if block.allocation is None:
         return "oth"
-    use = "na" if block.busy is None else busy_step(block.busy)
-    return ("idle" if block.dark else use) + (" mine" if block.mine else "")
+    use = "na" if block.busy is None else busy_level(block.busy)
+    return ("idle" if block.unused else use) + (" mine" if block.mine else "")
 
 
-def trace_paths(trace: Trace) -> Sequence[str]:
+def trace_paths(trace: UtilisationTrace) -> Sequence[str]:
     """SVG path data of the measured stretches, broken where nothing was measured."""
     count = max(1, len(trace.points) - 1)
     paths: list[str] = []
@@ -158,7 +158,7 @@ def trace_paths(trace: Trace) -> Sequence[str]:
     return paths
 
 
-def trace_text(trace: Trace) -> str:
+def trace_text(trace: UtilisationTrace) -> str:
     """The same trace in words."""
     values = [busy for _, busy in trace.points if busy is not None]
     if not values:
@@ -186,16 +186,16 @@ def _state(node: NodeNow) -> tuple[str, str, str]:
     }
     if node.state in states:
         return states[Node.State(node.state)]
-    if node.doubt:
+    if node.no_new_work_reason:
         return ("risk", "warn", "Not trusted")
-    if node.silent:
+    if node.is_unreachable:
         return ("wait", "warn", "Silent")
     if out:
         return ("risk", "warn", f"{out} GPU{'s' if out > 1 else ''} out")
     return ("ok", "ok", "Healthy")
 
 
-def _step(node: NodeNow) -> str:
+def _sync_text(node: NodeNow) -> str:
     """How far the agent is behind what it is told."""
     if node.last_seen is None:
         return "nothing heard yet"
@@ -204,15 +204,15 @@ def _step(node: NodeNow) -> str:
     return f"{node.behind} change{'s' if node.behind > 1 else ''} behind"
 
 
-def _trouble(node: NodeNow, now: datetime) -> str:
+def _problem(node: NodeNow, now: datetime) -> str:
     """The sentence under a state that needs a look; empty when all is well."""
     if node.state_reason and node.state != Node.State.READY:
         return node.state_reason
-    if node.doubt:
-        return node.doubt
+    if node.no_new_work_reason:
+        return node.no_new_work_reason
     if node.last_seen is None:
         return "Its agent has not reported yet."
-    if node.silent:
+    if node.is_unreachable:
         return f"Last word from its agent {seen(node.last_seen, now)}. Running work goes on."
     lost = [
         f"GPU {gpu.index}: {gpu.health_reason or gpu.health}" for gpu in node.gpus if not gpu.usable

@@ -8,7 +8,7 @@ from itertools import accumulate
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from allocation.queries.bookings.projects import Forecast, Money
+from allocation.queries.bookings.projects import BudgetHistory, Forecast
 from billing.rules import money_text
 
 WIDTH, HEIGHT = 720, 268
@@ -72,7 +72,7 @@ class Burndown:
         return self.now.x >= ROOM_LEFT
 
 
-def burndown(money: Money) -> Burndown:
+def burndown(money: BudgetHistory) -> Burndown:
     """The chart of a budget's period. Its top is the amount, its right edge the period's end."""
     plot = _Plot(money)
     effect = money.effect
@@ -102,7 +102,7 @@ def burndown(money: Money) -> Burndown:
 class _Plot:
     """Days and money to coordinates."""
 
-    def __init__(self, money: Money) -> None:
+    def __init__(self, money: BudgetHistory) -> None:
         self.effect = money.effect
         self._days = (money.effect.ends - money.effect.starts).days
         self._top = money.effect.amount or Decimal(1)
@@ -179,7 +179,7 @@ def _runs_out(plot: _Plot, forecast: Forecast | None) -> Mark | None:
     return Mark(plot.x(day), BOTTOM, f"runs out {day.day} {day:%b}")
 
 
-def _text(plot: _Plot, money: Money) -> str:
+def _text(plot: _Plot, money: BudgetHistory) -> str:
     effect = money.effect
     parts = [
         f"Of {plot.money(effect.amount)}, {plot.money(effect.spent)} is spent,"

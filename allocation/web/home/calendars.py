@@ -22,7 +22,7 @@ from allocation.services.record.feeds import FeedFound, feed_find, feed_make, fe
 from allocation.web.home.calendar_file import CONTENT_TYPE, calendar_file
 from tenants.access import Actor
 from tenants.models import GpuClass, Project
-from tenants.platform.acts import act_run, id_read
+from tenants.platform.form_actions import form_action_run, id_read
 from tenants.platform.wall import tenant_tx
 from tenants.web.frame import tenant_page
 
@@ -45,7 +45,7 @@ def calendars(request: HttpRequest, actor: Actor) -> HttpResponse:
     made: list[str] = []
     refusal = None
     if request.method == "POST":
-        refusal = act_run(
+        refusal = form_action_run(
             request,
             {
                 "make": lambda form: _make(actor, form, made),

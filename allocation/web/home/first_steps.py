@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from allocation.queries.fleet.tenant_setup import Setup, setup_of
+from allocation.queries.fleet.tenant_setup import TenantSetup, tenant_setup_of
 from tenants.access import Actor
 
 
@@ -21,7 +21,7 @@ class Step:
 
 def first_steps(actor: Actor, now: datetime) -> tuple[Step, ...]:
     """The steps with the next one marked; none once something was booked in the tenant."""
-    setup = setup_of(actor.tenant_id, actor.user_id, now)
+    setup = tenant_setup_of(actor.tenant_id, actor.user_id, now)
     if setup is None:
         return ()
     steps = _steps(setup, f"/t/{actor.tenant_slug}/")
@@ -29,7 +29,7 @@ def first_steps(actor: Actor, now: datetime) -> tuple[Step, ...]:
     return tuple(replace(each, is_next=each is following) for each in steps)
 
 
-def _steps(setup: Setup, base: str) -> list[Step]:
+def _steps(setup: TenantSetup, base: str) -> list[Step]:
     return [
         Step(
             "Create a project",

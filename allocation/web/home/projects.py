@@ -14,12 +14,12 @@ from django.views.decorators.http import require_GET
 from allocation.models import Booking
 from allocation.queries.bookings.projects import (
     FORECAST_DAYS,
+    BudgetHistory,
     Forecast,
-    Money,
     QuotaUse,
-    Share,
+    SpendShare,
+    budget_history_of,
     members_of,
-    money_of,
     open_bookings,
     open_counts,
     person_name,
@@ -31,7 +31,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.web.home.burndown import Burndown, burndown
-from billing.queries import BudgetEffect
+from billing.queries import BudgetFigures
 from billing.rules import money_text
 from billing.web.budget_bar import BudgetBar, budget_bar
 from tenants.access import Actor, access_project
@@ -94,7 +94,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
     """One project. Viewers see its budget, but not who spent it."""
     now = timezone.now()
     found = access_project(actor, slug)
-    money = money_of(project=found, now=now)
+    money = budget_history_of(project=found, now=now)
     running, coming = open_counts(project=found)
     context: dict[str, Any] = {
         "project": found,
@@ -160,7 +160,7 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
     )
 
 
-def money_card(money: Money) -> MoneyCard:
+def money_card(money: BudgetHistory) -> MoneyCard:
     effect, forecast = money.effect, money.forecast
 
     def text(amount: Decimal) -> str:
@@ -191,7 +191,7 @@ def money_card(money: Money) -> MoneyCard:
     )
 
 
-def _range_words(forecast: Forecast, effect: BudgetEffect) -> str:
+def _range_words(forecast: Forecast, effect: BudgetFigures) -> str:
     """The 80 % range; a range without a width is none and says why."""
     if forecast.low < forecast.high:
         low, high = (money_text(each, effect.currency) for each in (forecast.low, forecast.high))
@@ -201,7 +201,7 @@ def _range_words(forecast: Forecast, effect: BudgetEffect) -> str:
     return "no range: the last days cost the same"
 
 
-def _shares(shares: Sequence[Share], currency: str) -> list[ShareBar]:
+def _shares(shares: Sequence[SpendShare], currency: str) -> list[ShareBar]:
     top = max((share.amount for share in shares), default=Decimal(0)) or Decimal(1)
     return [
         ShareBar(share.name, money_text(share.amount, currency), 100 * share.amount / top)

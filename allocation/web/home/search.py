@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings.search import Found, search_found
+from allocation.queries.bookings.search import SearchResults, search_results
 from tenants.access import Actor
 from tenants.models import GpuClass
 from tenants.web.frame import tenant_page
@@ -66,7 +66,7 @@ def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     is_part = request.GET.get("part") == "list"
     if not is_part and (target := _direct(text)):
         return HttpResponseRedirect(base + target)
-    groups = [group for group in _groups(search_found(actor, text), text, base) if group.hits]
+    groups = [group for group in _groups(search_results(actor, text), text, base) if group.hits]
     context = {"text": text, "groups": groups, "book": f"{base}book?{urlencode({'q': text})}"}
     name = "list" if is_part else "page"
     return render(request, f"allocation/search_{name}.html", context)
@@ -82,7 +82,7 @@ def _direct(text: str) -> str:
     return f"book?{urlencode({'q': text})}" if is_ask and len(words) > 1 else ""
 
 
-def _groups(found: Found, text: str, base: str) -> list[HitGroup]:
+def _groups(found: SearchResults, text: str, base: str) -> list[HitGroup]:
     words = text.lower().split()
     pages = (page for page in PAGES if words and all(w in " ".join(page).lower() for w in words))
     return [

@@ -10,21 +10,21 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.queries.bookings.bookings import (
-    bookings_next,
-    bookings_stopped,
-    bookings_waiting,
-    money_of,
+    budgets_in_force,
+    own_bookings_failed,
+    own_bookings_next,
+    own_bookings_waiting,
 )
-from allocation.web.bookings.booking_pages import booking_line, scene_of
+from allocation.web.bookings.booking_pages import booking_row, page_context
 from allocation.web.bookings.panel import EXAMPLES
 from allocation.web.bookings.pauses import notices_context
 from allocation.web.home.first_steps import first_steps
-from billing.queries import BudgetEffect
+from billing.queries import BudgetFigures
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import Project
-from tenants.queries import invitations_to
+from tenants.queries import received_invitations
 from tenants.web.frame import tenant_page
 from tenants.web.sessions import credential_of
 
@@ -38,21 +38,21 @@ RECENT = timedelta(days=2)
 def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Next and waiting bookings of the reader, and the budgets of their projects."""
     now = timezone.now()
-    scene = scene_of(actor, now)
+    scene = page_context(actor, now)
     projects = list(_projects(actor))
-    effects = money_of(actor, projects, now)
+    effects = budgets_in_force(actor, projects, now)
     names = {project.id: project for project in projects}
     context = {
-        "running": [booking_line(row, scene) for row in bookings_next(actor, count=NEXT)],
-        "waiting": [booking_line(row, scene) for row in bookings_waiting(actor, count=NEXT)],
+        "running": [booking_row(row, scene) for row in own_bookings_next(actor, count=NEXT)],
+        "waiting": [booking_row(row, scene) for row in own_bookings_waiting(actor, count=NEXT)],
         "stopped": [
-            booking_line(row, scene) for row in bookings_stopped(actor, since=now - RECENT)
+            booking_row(row, scene) for row in own_bookings_failed(actor, since=now - RECENT)
         ],
         "money": [_money(effect, names[effect.project_id]) for effect in effects],
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,
         "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
-        "invitations": invitations_to(credential_of(request), now),
+        "invitations": received_invitations(credential_of(request), now),
         "notices": notices_context(actor, scene),
     }
     return render(request, "allocation/home.html", context)
@@ -65,7 +65,7 @@ def _projects(actor: Actor) -> list[Project]:
     return list(projects.order_by("name", "id")[:MOST_PROJECTS])
 
 
-def _money(effect: BudgetEffect, project: Project) -> dict[str, Any]:
+def _money(effect: BudgetFigures, project: Project) -> dict[str, Any]:
     whole = effect.amount or 1
     amount, spent, held = (
         money_text(each, effect.currency) for each in (effect.amount, effect.spent, effect.held)

@@ -9,9 +9,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from allocation.models import Booking
-from allocation.queries.bookings.bookings import allocations_of
+from allocation.queries.bookings.bookings import allocation_ids_of
 from allocation.queries.fleet.telemetry import UseCurve, UsePoint, use_of_allocations
-from allocation.rules.nodes.diagnosis import Moment, signature_of
+from allocation.rules.nodes.diagnosis import Moment, bottleneck_of
 from allocation.web.parts.times import clock, day, length_words
 
 WIDTH, HEIGHT = 720, 190
@@ -64,11 +64,11 @@ def use_card(
     until = booking.released_at or booking.ended_at or now
     since = max(booking.ready_at, until - SPANS[span])
     curve = use_of_allocations(
-        allocations=allocations_of(booking), since=since, until=until, now=now
+        allocations=allocation_ids_of(booking), since=since, until=until, now=now
     )
     runs = booking.released_at is None and booking.ended_at is None
     card = card_of(curve, CHOICES, span, base=base, zone=zone, now=now)
-    signature = signature_of(_moments(curve))
+    signature = bottleneck_of(_moments(curve))
     is_weak = signature.kind in ("idle", "held_down")
     return card | {"runs": runs, "signature": signature, "is_weak": is_weak}
 

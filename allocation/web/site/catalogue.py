@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.models import GpuModel
 from allocation.queries.fleet.catalogue import work_speeds
-from allocation.queries.fleet.reported import Reported, reported_models
+from allocation.queries.fleet.reported import ReportedModel, reported_models
 from allocation.rules.site.known_models import known_catalogue
 from allocation.services.operate.catalogue import (
     ModelTerms,
@@ -24,11 +24,11 @@ from allocation.services.operate.catalogue import (
     model_set,
 )
 from allocation.services.operate.site_defaults import known_model_add, speeds_fill
-from billing.queries import prices_now
+from billing.queries import current_prices
 from billing.rules import money_text
 from tenants.models import GpuClass, User
-from tenants.platform.acts import Act, act_run
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.form_actions import FormAction, form_action_run
 from tenants.queries import tiers_all
 from tenants.services import whole_read
 from tenants.web.frame import operator_page
@@ -36,7 +36,7 @@ from tenants.web.parts import Field
 
 
 @dataclass(frozen=True, slots=True)
-class FormShown:
+class FormView:
     """A form: its act, hidden values, inputs, and a refusal that belongs to none of them."""
 
     key: str
@@ -65,7 +65,7 @@ class ClassRow:
     prices: tuple[tuple[str, str], ...]
     speeds: tuple[tuple[str, str], ...]
     uses: str
-    form: FormShown
+    form: FormView
 
     @property
     def model_names(self) -> str:
@@ -80,17 +80,17 @@ class ModelRow:
     row: GpuModel
     gpus: int
     slices: tuple[tuple[str, int], ...]
-    form: FormShown
+    form: FormView
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RefusedForm:
     """A form that came back refused, to be shown as it was typed."""
 
     form: QueryDict
     refusal: Refused
 
-    def into(self, shown: FormShown) -> FormShown:
+    def into(self, shown: FormView) -> FormView:
         """`shown` as typed, if it is the form that was sent."""
         is_same = self.form.get("act") == shown.act and all(
             self.form.get(name) == value for name, value in shown.hidden
@@ -115,11 +115,11 @@ def ops_catalogue(request: HttpRequest, operator: User) -> HttpResponse:
     """All classes and models, each with its form; POST changes one."""
     refusal = None
     if request.method == "POST":
-        refusal = act_run(request, catalogue_acts(operator))
+        refusal = form_action_run(request, catalogue_acts(operator))
         if refusal is None:
             return redirect("ops-catalogue")
-    sent = Sent(request.POST, refusal) if refusal else None
-    waiting, classes, models = waiting_forms(sent), _class_rows(sent), _model_rows(sent)
+    sent = RefusedForm(request.POST, refusal) if refusal else None
+    waiting, classes, models = unnamed_model_forms(sent), _class_rows(sent), _model_rows(sent)
     new_class, new_model = _shown(_new_class_form(), sent), _shown(_new_model_form(), sent)
     forms = [
         *(form for _, form in waiting),
@@ -140,10 +140,10 @@ def ops_catalogue(request: HttpRequest, operator: User) -> HttpResponse:
     return render(request, "allocation/ops_catalogue.html", context, status=422 if refusal else 200)
 
 
-def catalogue_acts(operator: User) -> Mapping[str, Act]:
+def catalogue_acts(operator: User) -> Mapping[str, FormAction]:
     """What forms about classes and models do."""
 
-    def do(work: Callable[[User, QueryDict], str]) -> Act:
+    def do(work: Callable[[User, QueryDict], str]) -> FormAction:
         return lambda form: work(operator, form)
 
     return {
@@ -157,14 +157,14 @@ def catalogue_acts(operator: User) -> Mapping[str, Act]:
     }
 
 
-def waiting_forms(sent: Sent | None) -> list[tuple[Reported, FormShown]]:
+def unnamed_model_forms(sent: RefusedForm | None) -> list[tuple[ReportedModel, FormView]]:
     """Models that nodes have and nobody has named, each with its form."""
     return [
         (each, _shown(_naming_form(each), sent)) for each in reported_models() if each.model is None
     ]
 
 
-def are_many_known(waiting: Iterable[tuple[Reported, FormShown]]) -> bool:
+def are_many_known(waiting: Iterable[tuple[ReportedModel, FormView]]) -> bool:
     """Whether one press can add several of the waiting models."""
     return sum(each.known is not None for each, _ in waiting) > 1
 
@@ -251,14 +251,14 @@ def _safe(text: str) -> str:
     return text.replace("\x00", "\ufffd")
 
 
-def _shown(form: FormShown, sent: Sent | None) -> FormShown:
+def _shown(form: FormView, sent: RefusedForm | None) -> FormView:
     return sent.into(form) if sent else form
 
 
-def _naming_form(each: Reported) -> FormShown:
+def _naming_form(each: ReportedModel) -> FormView:
     known = each.known
     slug = known.slug if known else ""
-    return FormShown(
+    return FormView(
         key=f"name-{slug or each.nodes[0]}",
         act="model-name",
         hidden=(("product_name", each.name), ("memory_mb", str(each.memory_mb))),
@@ -281,9 +281,9 @@ def _switch_field(seconds: int) -> Field:
     return Field("switch_seconds", "Seconds of a reset", str(seconds), hint)
 
 
-def _new_class_form() -> FormShown:
+def _new_class_form() -> FormView:
     hint = "Small letters, digits, hyphens. It stays."
-    return FormShown(
+    return FormView(
         key="new-class",
         act="class-set",
         hidden=(("is_new", "1"),),
@@ -291,8 +291,8 @@ def _new_class_form() -> FormShown:
     )
 
 
-def _new_model_form() -> FormShown:
-    return FormShown(
+def _new_model_form() -> FormView:
+    return FormView(
         key="new-model",
         act="model-name",
         hidden=(("by_hand", "1"),),
@@ -307,11 +307,11 @@ def _new_model_form() -> FormShown:
     )
 
 
-def _class_rows(sent: Sent | None) -> list[ClassRow]:
+def _class_rows(sent: RefusedForm | None) -> list[ClassRow]:
     models: dict[str, list[GpuModel]] = {}
     for model in GpuModel.objects.order_by("slug"):
         models.setdefault(model.gpu_class_id, []).append(model)
-    prices, speeds, tiers = prices_now(timezone.now()), work_speeds(), list(tiers_all())
+    prices, speeds, tiers = current_prices(timezone.now()), work_speeds(), list(tiers_all())
     return [
         ClassRow(
             row=row,
@@ -333,8 +333,8 @@ def _class_rows(sent: Sent | None) -> list[ClassRow]:
     ]
 
 
-def _class_form(row: GpuClass) -> FormShown:
-    return FormShown(
+def _class_form(row: GpuClass) -> FormView:
+    return FormView(
         key=f"class-{row.slug}",
         act="class-set",
         hidden=(("slug", row.slug),),
@@ -345,7 +345,7 @@ def _class_form(row: GpuClass) -> FormShown:
     )
 
 
-def _model_rows(sent: Sent | None) -> list[ModelRow]:
+def _model_rows(sent: RefusedForm | None) -> list[ModelRow]:
     rows = GpuModel.objects.select_related("gpu_class").prefetch_related("placements", "gpu_set")
     return [
         ModelRow(
@@ -363,7 +363,7 @@ def _slices(placements: Iterable[Any]) -> tuple[tuple[str, int], ...]:
     return tuple((name, found[name][1]) for name in sorted(found, key=lambda n: (found[n][0], n)))
 
 
-def _model_form(row: GpuModel, *, is_used: bool) -> FormShown:
+def _model_form(row: GpuModel, *, is_used: bool) -> FormView:
     own = (
         ("product_name", row.product_name),
         ("gpu_class", row.gpu_class_id),
@@ -374,7 +374,7 @@ def _model_form(row: GpuModel, *, is_used: bool) -> FormShown:
         Field("gpu_class", "Class", row.gpu_class_id),
         Field("memory_mb", "Memory in MiB", str(row.memory_mb), "Until a driver reports it."),
     )
-    return FormShown(
+    return FormView(
         key=f"model-{row.slug}",
         act="model-set",
         hidden=(("slug", row.slug), *(own if is_used else ())),

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 from allocation.services.operate.corrections import Correction, booking_correct, booking_named
 from billing.rules import amount_parse, money_text
 from tenants.models import User
-from tenants.platform.acts import act_run
+from tenants.platform.form_actions import form_action_run
 from tenants.queries import tenants_all
 from tenants.web.frame import operator_page
 
@@ -24,7 +24,7 @@ def ops_corrections(request: HttpRequest, operator: User) -> HttpResponse:
             "refund": lambda form: _correct(operator, form, more=False),
             "charge": lambda form: _correct(operator, form, more=True),
         }
-        refusal = act_run(request, acts)
+        refusal = form_action_run(request, acts)
         if refusal is None:
             return redirect("ops-corrections")
     context = {

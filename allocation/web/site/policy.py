@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import PolicyVersion
-from allocation.rules.nodes.no_shows import PRESENCE_MOST
-from allocation.rules.nodes.node_policy import NODE_MOST
+from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX
+from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.policy.policies import (
     LEAST,
     MOST,
@@ -23,13 +23,13 @@ from allocation.services.policy.policies import (
     policy_values,
 )
 from tenants.models import User
-from tenants.platform.confirm import SURE, Question, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
 from tenants.services import seconds_read, seconds_text, whole_read
 from tenants.web.frame import operator_page
 
 VERSIONS_SHOWN = 20
-LIMITS = MOST | NODE_MOST | PRESENCE_MOST
+LIMITS = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
 # Counts and shares; all others are times.
 COUNTS = {
     "share_step": "millionths of a class",
@@ -91,7 +91,7 @@ LABELS = {name: label for _, fields in GROUPS for name, label, _ in fields}
 
 
 @dataclass(frozen=True, slots=True)
-class FieldShown:
+class PolicyField:
     """An entry of the policy with what is typed, what is live, and what it may be."""
 
     name: str
@@ -121,7 +121,7 @@ def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
         changes = _changes(live, document)
         if not changes["after"]:
             raise invalid("no_change", "Nothing differs from the version in force.", "document")
-        if SURE not in request.POST:
+        if CONFIRMED_FIELD not in request.POST:
             moved = policy_check(document, now)
             return confirm_page(request, _question(live.number, changes, moved))
         made = policy_publish(document=document, now=now, created_by_id=operator.id)
@@ -159,9 +159,9 @@ def _field(
     document: Mapping[str, Any],
     typed: QueryDict | None,
     refusal: Refused | None,
-) -> FieldShown:
+) -> PolicyField:
     live = _text(name, policy_values(dict(document))[name])
-    return FieldShown(
+    return PolicyField(
         name=name,
         label=label,
         hint=hint,
@@ -196,11 +196,11 @@ def _read(name: str, text: str) -> int:
     return value
 
 
-def _question(number: int, changes: Mapping[str, Mapping[str, int]], moved: int) -> Question:
+def _question(number: int, changes: Mapping[str, Mapping[str, int]], moved: int) -> Confirmation:
     count = len(changes["after"])
     values = f"{count} value{'' if count == 1 else 's'}"
     starts = f"{moved} start{'' if moved == 1 else 's'}"
-    return Question(
+    return Confirmation(
         title=f"Publish policy version {number + 1}?",
         lost=(
             *_lines(changes),

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Backup, PortalMode
-from allocation.queries.fleet.portal_modes import mode_open
+from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.services.operate.portal_modes import (
     FREEZE,
     OUTAGE,
@@ -23,8 +23,8 @@ from allocation.services.operate.portal_modes import (
     outage_close,
 )
 from tenants.models import User
-from tenants.platform.acts import Act, act_run
 from tenants.platform.errors import invalid
+from tenants.platform.form_actions import FormAction, form_action_run
 from tenants.web.frame import operator_page
 
 SHOWN = 10
@@ -54,15 +54,15 @@ def ops_portal(request: HttpRequest, operator: User) -> HttpResponse:
     """What is in force, with each node's lease, and the forms that begin and end it."""
     refusal = None
     if request.method == "POST":
-        refusal = act_run(request, _acts(operator))
+        refusal = form_action_run(request, _acts(operator))
         if refusal is None:
             return redirect("ops-portal")
     now = timezone.now()
-    outage = mode_open(OUTAGE, now)
+    outage = mode_in_force(OUTAGE, now)
     nodes = leases_of_nodes(outage, now) if outage else []
     context = {
         "outage": outage,
-        "freeze": mode_open(FREEZE, now),
+        "freeze": mode_in_force(FREEZE, now),
         "leases": [_lease_row(node) for node in nodes],
         "unsafe": [node for node in nodes if not node.is_safe],
         "past": PortalMode.objects.select_related("begun_by")[:SHOWN],
@@ -78,7 +78,7 @@ def _lease_row(lease: NodeLease) -> LeaseRow:
     return LeaseRow(lease, tone, *LEASES[lease.state])
 
 
-def _acts(operator: User) -> dict[str, Act]:
+def _acts(operator: User) -> dict[str, FormAction]:
     now = timezone.now()
 
     def begin(form: QueryDict) -> str:

@@ -14,28 +14,28 @@ from django.views.decorators.http import require_http_methods
 from allocation.models import Gpu, Node
 from allocation.queries.fleet.site_setup import SiteSetup, has_booked, site_setup
 from allocation.rules.site.known_models import known_catalogue
-from allocation.services.nodes.fleet import node_ready
-from allocation.services.operate.site_defaults import prices_proposed, usual_tiers_add
+from allocation.services.nodes.fleet import node_approve
+from allocation.services.operate.site_defaults import default_tiers_add, prices_proposed
 from allocation.web.site.catalogue import (
-    FormShown,
-    Sent,
+    FormView,
+    RefusedForm,
     are_many_known,
     catalogue_acts,
     shipped_choices,
-    waiting_forms,
+    unnamed_model_forms,
 )
 from billing.models import PriceBook
 from billing.rules import amount_parse
 from billing.services import price_book_publish, price_param
 from tenants.models import GpuClass, Quota, Tenant, Tier, User
-from tenants.platform.acts import Act, act_run, id_read
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.form_actions import FormAction, form_action_run, id_read
 from tenants.queries import tiers_all
 from tenants.services import (
     NewAdmin,
     Share,
     gpus_text,
-    tenant_begin,
+    tenant_create_with_admin,
     tenant_quota_set,
     units_read,
 )
@@ -67,7 +67,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewTenant:
     """A tenant that was just made. The password is shown on this answer and never again."""
 
     tenant: Tenant
@@ -83,13 +83,13 @@ def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST" and request.POST.get("act") == "tenant":
         made, refusal = _tenant_act(operator, request.POST)
     elif request.method == "POST":
-        refusal = act_run(request, _acts(operator))
+        refusal = form_action_run(request, _acts(operator))
         if refusal is None:
             return redirect("ops-setup")
-    sent = Sent(request.POST, refusal) if refusal else None
-    setup, waiting = site_setup(), waiting_forms(sent)
+    sent = RefusedForm(request.POST, refusal) if refusal else None
+    setup, waiting = site_setup(), unnamed_model_forms(sent)
     context = {
-        "steps": steps_of(setup),
+        "steps": setup_steps(setup),
         "setup": setup,
         "refusal": None if any(form.failed for _, form in waiting) else refusal,
         "failed": _failed_step(request.POST) if refusal else "",
@@ -110,10 +110,10 @@ def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
 
 def site_steps() -> tuple[Step, ...]:
     """The checklist of an operator's home; none once a booking has run."""
-    return () if has_booked() else steps_of(site_setup())
+    return () if has_booked() else setup_steps(site_setup())
 
 
-def steps_of(setup: SiteSetup) -> tuple[Step, ...]:
+def setup_steps(setup: SiteSetup) -> tuple[Step, ...]:
     """The steps with the first one marked that is not done."""
     told = _missing(setup)
     following = next((n for n, is_done in enumerate(setup.done) if not is_done), None)
@@ -151,7 +151,7 @@ def _missing(setup: SiteSetup) -> dict[str, str]:
     }
 
 
-def _acts(operator: User) -> Mapping[str, Act]:
+def _acts(operator: User) -> Mapping[str, FormAction]:
     return {
         **catalogue_acts(operator),
         "tiers-usual": lambda _: _tiers(operator),
@@ -169,7 +169,7 @@ def _failed_step(form: QueryDict) -> str:
 
 
 def _tiers(operator: User) -> str:
-    made = usual_tiers_add(operator=operator, now=timezone.now())
+    made = default_tiers_add(operator=operator, now=timezone.now())
     return f"{', '.join(tier.name for tier in made) or 'No tier'} made. Change them under Tiers."
 
 
@@ -188,13 +188,13 @@ def _prices(operator: User, form: QueryDict) -> str:
     return f"Version {book.version} of the prices is in force."
 
 
-def _tenant_act(operator: User, form: QueryDict) -> tuple[Made | None, Refused | None]:
+def _tenant_act(operator: User, form: QueryDict) -> tuple[NewTenant | None, Refused | None]:
     admin = NewAdmin(
         form.get("username", "").strip(), form.get("admin_name", ""), form.get("email", "")
     )
     try:
         with transaction.atomic():
-            tenant, password = tenant_begin(
+            tenant, password = tenant_create_with_admin(
                 operator=operator,
                 slug=form.get("slug", ""),
                 name=form.get("name", ""),
@@ -203,7 +203,7 @@ def _tenant_act(operator: User, form: QueryDict) -> tuple[Made | None, Refused |
             )
     except Refused as refusal:
         return None, refusal
-    return Made(tenant, admin.username, password), None
+    return NewTenant(tenant, admin.username, password), None
 
 
 @transaction.atomic
@@ -234,7 +234,7 @@ def _approve(operator: User, form: QueryDict) -> str:
     node = Node.objects.select_for_update().filter(name=name).first()
     if node is None:
         raise missing("node")
-    node_ready(operator=operator, node=node, now=timezone.now())
+    node_approve(operator=operator, node=node, now=timezone.now())
     return f"{node.name} takes bookings."
 
 
@@ -247,7 +247,7 @@ def _pairs() -> list[tuple[str, str]]:
     ]
 
 
-def _price_rows(sent: Sent | None) -> list[tuple[GpuClass, list[Field]]]:
+def _price_rows(sent: RefusedForm | None) -> list[tuple[GpuClass, list[Field]]]:
     classes, tiers = list(GpuClass.objects.all()), list(tiers_all())
     proposed, _ = prices_proposed(
         [each.slug for each in classes], [each.slug for each in tiers], {}
@@ -261,7 +261,7 @@ def _price_rows(sent: Sent | None) -> list[tuple[GpuClass, list[Field]]]:
         for gpu_class in classes
         for tier in tiers
     }
-    form = FormShown("prices", "prices", (), tuple(fields.values()))
+    form = FormView("prices", "prices", (), tuple(fields.values()))
     shown = {field.name: field for field in (sent.into(form) if sent else form).fields}
     return [
         (gpu_class, [shown[price_param(gpu_class.slug, tier.slug)] for tier in tiers])
@@ -275,8 +275,8 @@ def _price_text(price: Decimal | None) -> str:
     return f"{price:.2f}" if price == round(price, 2) else f"{price:f}"
 
 
-def _tenant_form(sent: Sent | None) -> FormShown:
-    form = FormShown(
+def _tenant_form(sent: RefusedForm | None) -> FormView:
+    form = FormView(
         key="tenant",
         act="tenant",
         hidden=(),
@@ -295,7 +295,7 @@ def _tenant_form(sent: Sent | None) -> FormShown:
     return sent.into(form) if sent else form
 
 
-def _quota_rows(sent: Sent | None) -> list[tuple[GpuClass, int, Field]]:
+def _quota_rows(sent: RefusedForm | None) -> list[tuple[GpuClass, int, Field]]:
     there: dict[str, int] = {}
     for slug in Gpu.objects.values_list("gpu_class_id", flat=True):
         there[slug] = there.get(slug, 0) + 1
@@ -306,7 +306,7 @@ def _quota_rows(sent: Sent | None) -> list[tuple[GpuClass, int, Field]]:
         )
     )
     classes = list(GpuClass.objects.all())
-    form = FormShown(
+    form = FormView(
         key="quotas",
         act="quotas",
         hidden=(),

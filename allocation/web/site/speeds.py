@@ -10,10 +10,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.fleet.catalogue import work_speeds
-from allocation.services.record.work import speeds_set
+from allocation.services.record.workloads import speeds_set
 from tenants.models import GpuClass, User
-from tenants.platform.acts import act_run
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.form_actions import form_action_run
 from tenants.web.frame import operator_page
 
 SPEED = re.compile(r"\d{1,4}(?:\.\d{1,3})?", re.ASCII)
@@ -35,7 +35,7 @@ def ops_speeds(request: HttpRequest, operator: User) -> HttpResponse:
     """All kinds of work, each a form, and one for a new kind."""
     refusal = None
     if request.method == "POST":
-        refusal = act_run(request, {"set": lambda form: _set(operator, form)})
+        refusal = form_action_run(request, {"set": lambda form: _set(operator, form)})
         if refusal is None:
             return redirect("ops-speeds")
     classes = list(GpuClass.objects.values_list("slug", "label"))

@@ -4,22 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from allocation.queries.bookings.timeline_rows import Away, Block, Line, WaitingRow, Window
+from allocation.queries.bookings.timeline_rows import (
+    Block,
+    MaintenancePeriod,
+    VisibleBooking,
+    WaitingRow,
+    Window,
+)
 from allocation.web.parts.times import clock, window_words
-from allocation.web.timeline.look import ROW, Bar, Look, percent_text
+from allocation.web.timeline.elements import ROW, Bar, ViewOptions, percent_text
 
-EDGE = 2
-SHORT = 7.0
+BAR_GAP = 2
+TWO_LINE_WIDTH = 7.0
 """Percent of the width under which a bar has no room for a second line."""
-TINY = 4.0
-LEAST = 1.2
+TEXT_WIDTH = 4.0
+MIN_WIDTH = 1.2
 """Percent of the lane: the least width of a bar, 6 px where the lane is at its narrowest."""
 
 STATE_WORDS = {"active": "running"}
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class BarOrigin:
     """Where a bar begins: its row's key and place, its full height in px, the GPUs it covers of the
     `whole` gang."""
 
@@ -32,68 +38,68 @@ class Spot:
     top: int = 0
 
 
-def bar_of(block: Block, spot: Spot, look: Look) -> Bar:
+def bar_of(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:
     """A place, or a promise of one."""
     if block.line is None:
-        return _anonymous(block, spot, look)
-    return _known(block, block.line, spot, look)
+        return _anonymous(block, origin, look)
+    return _known(block, block.line, origin, look)
 
 
-def _known(block: Block, line: Line, spot: Spot, look: Look) -> Bar:
+def _known(block: Block, line: VisibleBooking, origin: BarOrigin, look: ViewOptions) -> Bar:
     left, width = _stretch(look, block.starts, block.ends)
     whose = "yours" if block.kind == "mine" else line.project
     shape = _shape(block)
     until = f"until {clock(block.ends, look.span.zone)}"
-    sub = _sub(line.project if block.kind == "project" else until, spot, width)
+    sub = _sub(line.project if block.kind == "project" else until, origin, width)
     name = ", ".join(
         (
             # The words on screen come first, in their order: who speaks to a page says these.
             f"{shape}{line.title} {sub}".rstrip(),
             whose,
             line.tier,
-            _where(block, spot),
+            _where(block, origin),
             window_words(block.starts, block.ends, look.span.zone, look.now),
             "expected" if block.expected else STATE_WORDS.get(line.state, line.state),
         )
     )
     return Bar(
-        css=_css(block, spot, width),
+        css=_css(block, origin, width),
         left=percent_text(left),
         width=percent_text(width),
-        top=spot.top + EDGE,
-        height=spot.height - 2 * EDGE,
-        key=f"{spot.key}@{line.label}",
-        title=f"{shape}{line.title}" if width > TINY else "",
+        top=origin.top + BAR_GAP,
+        height=origin.height - 2 * BAR_GAP,
+        key=f"{origin.key}@{line.label}",
+        title=f"{shape}{line.title}" if width > TEXT_WIDTH else "",
         sub=sub,
         name=name,
-        icon=_icon(block, line, spot.whole) if width > TINY else "",
+        icon=_icon(block, line, origin.whole) if width > TEXT_WIDTH else "",
         href=f"{look.base}bookings/{line.label}",
-        gpus=spot.gpus,
+        gpus=origin.gpus,
     )
 
 
-def _anonymous(block: Block, spot: Spot, look: Look) -> Bar:
+def _anonymous(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:
     left, width = _stretch(look, block.starts, block.ends)
     words = window_words(block.starts, block.ends, look.span.zone, look.now)
     title = "expected" if block.expected else "shared" if block.shared else "busy"
     who = "a waiting booking" if block.expected else "someone else's booking"
     return Bar(
-        css=_css(block, spot, width),
+        css=_css(block, origin, width),
         left=percent_text(left),
         width=percent_text(width),
-        top=spot.top + EDGE,
-        height=spot.height - 2 * EDGE,
-        key=f"{spot.key}@{block.starts:%d%H%M}" + f"+{spot.top}" * bool(spot.top),
-        title=title if width > TINY else "",
+        top=origin.top + BAR_GAP,
+        height=origin.height - 2 * BAR_GAP,
+        key=f"{origin.key}@{block.starts:%d%H%M}" + f"+{origin.top}" * bool(origin.top),
+        title=title if width > TEXT_WIDTH else "",
         sub="",
-        name=f"{title}, {who}, {_where(block, spot)}, {words}",
+        name=f"{title}, {who}, {_where(block, origin)}, {words}",
     )
 
 
-def slices_bar(blocks: Sequence[Block], spot: Spot, look: Look) -> Bar:
+def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) -> Bar:
     """Slices of one GPU that follow or overlap each other, as one bar in the GPU's own row."""
     if len(blocks) == 1:
-        alone = bar_of(blocks[0], spot, look)
+        alone = bar_of(blocks[0], origin, look)
         return replace(alone, css=f"{alone.css} sum", key=f"{alone.key}=")
     starts, ends = min(b.starts for b in blocks), max(b.ends for b in blocks)
     own = sum(block.kind == "mine" for block in blocks)
@@ -106,53 +112,53 @@ def slices_bar(blocks: Sequence[Block], spot: Spot, look: Look) -> Bar:
         css=" ".join(filter(None, ("bar", kind, "sum"))),
         left=percent_text(left),
         width=percent_text(width),
-        top=spot.top + EDGE,
-        height=spot.height - 2 * EDGE,
-        key=f"{spot.key}={starts:%d%H%M}",
-        title=count if width > TINY else "",
+        top=origin.top + BAR_GAP,
+        height=origin.height - 2 * BAR_GAP,
+        key=f"{origin.key}={starts:%d%H%M}",
+        title=count if width > TEXT_WIDTH else "",
         sub="",
-        name=f"{count}{f', {own} yours' * bool(own)}, GPU {spot.gpu} on {spot.node}, {words}",
+        name=f"{count}{f', {own} yours' * bool(own)}, GPU {origin.gpu} on {origin.node}, {words}",
         href=f"{look.base}bookings/{labels.pop()}" if len(labels) == 1 else "",
         count=len(blocks),
     )
 
 
-def dead_bar(look: Look, why: str, spot: Spot, window: Window) -> Bar:
+def dead_bar(look: ViewOptions, why: str, origin: BarOrigin, window: Window) -> Bar:
     """A stretch in which nothing can be booked here, and why."""
     left, width = _stretch(look, window.starts, window.ends)
     return Bar(
         css="bar dead",
         left=percent_text(left),
         width=percent_text(width),
-        top=EDGE,
-        height=spot.height - 2 * EDGE,
-        key=f"{spot.key}!{window.starts:%d%H%M}",
-        title=why if width > TINY else "",
+        top=BAR_GAP,
+        height=origin.height - 2 * BAR_GAP,
+        key=f"{origin.key}!{window.starts:%d%H%M}",
+        title=why if width > TEXT_WIDTH else "",
         sub="",
         name=f"cannot be booked: {why}",
-        icon="wrench" if spot.height >= ROW else "",
+        icon="wrench" if origin.height >= ROW else "",
     )
 
 
-def maintenance_bar(look: Look, away: Away, spot: Spot) -> Bar:
+def maintenance_bar(look: ViewOptions, maintenance: MaintenancePeriod, origin: BarOrigin) -> Bar:
     """Maintenance: when, and why."""
-    left, width = _stretch(look, away.starts, away.ends)
-    words = window_words(away.starts, away.ends, look.span.zone, look.now)
+    left, width = _stretch(look, maintenance.starts, maintenance.ends)
+    words = window_words(maintenance.starts, maintenance.ends, look.span.zone, look.now)
     return Bar(
         css="bar maint",
         left=percent_text(left),
         width=percent_text(width),
-        top=EDGE,
-        height=spot.height - 2 * EDGE,
-        key=f"{spot.key}~{away.starts:%d%H%M}",
-        title=f"Maintenance: {away.reason}" if width > TINY else "",
+        top=BAR_GAP,
+        height=origin.height - 2 * BAR_GAP,
+        key=f"{origin.key}~{maintenance.starts:%d%H%M}",
+        title=f"Maintenance: {maintenance.reason}" if width > TEXT_WIDTH else "",
         sub="",
-        name=f"Maintenance: {away.reason}, GPU {spot.gpu} on {spot.node}, {words}",
-        icon="wrench" if width > TINY else "",
+        name=f"Maintenance: {maintenance.reason}, GPU {origin.gpu} on {origin.node}, {words}",
+        icon="wrench" if width > TEXT_WIDTH else "",
     )
 
 
-def waiting_bar(waiting: WaitingRow, look: Look) -> Bar:
+def waiting_bar(waiting: WaitingRow, look: ViewOptions) -> Bar:
     """The expected time of a booking that waits; at the right edge when it is later."""
     line, zone, window = waiting.line, look.span.zone, look.span.window
     href = f"{look.base}bookings/{line.label}"
@@ -163,15 +169,15 @@ def waiting_bar(waiting: WaitingRow, look: Look) -> Bar:
         expected = window_words(waiting.starts, waiting.ends, zone, look.now)
         title, words = clock(waiting.starts, zone), f"expected {expected}"
         left, width = _stretch(look, waiting.starts, waiting.ends)
-        width = max(width, LEAST)
+        width = max(width, MIN_WIDTH)
         if waiting.starts >= window.ends:
             left, width, css, title = 72.0, 28.0, "bar plan later", f"{expected} →"
     return Bar(
         css=css,
         left=percent_text(left),
         width=percent_text(width),
-        top=2 * EDGE,
-        height=ROW - 4 * EDGE,
+        top=2 * BAR_GAP,
+        height=ROW - 4 * BAR_GAP,
         key=f"wait@{line.label}",
         title=title,
         sub="",
@@ -187,31 +193,35 @@ def _shape(block: Block) -> str:
     return "" if block.whole else f"{block.profile} · "
 
 
-def _sub(words: str, spot: Spot, width: float) -> str:
-    if width <= TINY:
+def _sub(words: str, origin: BarOrigin, width: float) -> str:
+    if width <= TEXT_WIDTH:
         return ""
-    return f"{_count(spot)} · {words}" if spot.whole > 1 else words
+    return f"{_count(origin)} · {words}" if origin.whole > 1 else words
 
 
-def _count(spot: Spot) -> str:
+def _count(origin: BarOrigin) -> str:
     """`4 GPUs`; `3 of 4 GPUs` where the others are drawn elsewhere."""
-    return f"{spot.whole} GPUs" if spot.gpus == spot.whole else f"{spot.gpus} of {spot.whole} GPUs"
+    return (
+        f"{origin.whole} GPUs"
+        if origin.gpus == origin.whole
+        else f"{origin.gpus} of {origin.whole} GPUs"
+    )
 
 
-def _where(block: Block, spot: Spot) -> str:
-    where = f"GPU {spot.gpu}"
-    if spot.gpus > 1:
-        where += f"–{spot.gpu + spot.gpus - 1}"
-    if spot.whole > spot.gpus:
-        where = f"{_count(spot)}, {where}"
+def _where(block: Block, origin: BarOrigin) -> str:
+    where = f"GPU {origin.gpu}"
+    if origin.gpus > 1:
+        where += f"–{origin.gpu + origin.gpus - 1}"
+    if origin.whole > origin.gpus:
+        where = f"{_count(origin)}, {where}"
     if not block.whole and block.size == 1:
         where += f", memory slot {block.start}"
     elif not block.whole:
         where += f", memory slots {block.start}–{block.start + block.size - 1}"
-    return f"{where} on {spot.node}"
+    return f"{where} on {origin.node}"
 
 
-def _css(block: Block, spot: Spot, width: float) -> str:
+def _css(block: Block, origin: BarOrigin, width: float) -> str:
     names = ["bar", {"mine": "mine", "project": "proj", "other": ""}[block.kind]]
     if block.expected:
         names[1] = "plan" if block.line else "plan oth"
@@ -219,14 +229,14 @@ def _css(block: Block, spot: Spot, width: float) -> str:
         names.append("spot")
     if block.line is not None and block.line.state == "pausing":
         names.append("warn")
-    if spot.height > ROW and width >= SHORT:
+    if origin.height > ROW and width >= TWO_LINE_WIDTH:
         names.append("tall")
     if block.over:
         names.append("over")
     return " ".join(name for name in names if name)
 
 
-def _icon(block: Block, line: Line, gpus: int) -> str:
+def _icon(block: Block, line: VisibleBooking, gpus: int) -> str:
     if block.expected:
         return "clock"
     if line.state in ("pausing", "paused"):
@@ -238,6 +248,6 @@ def _icon(block: Block, line: Line, gpus: int) -> str:
     return "link" if gpus > 1 else ""
 
 
-def _stretch(look: Look, starts: datetime, ends: datetime) -> tuple[float, float]:
+def _stretch(look: ViewOptions, starts: datetime, ends: datetime) -> tuple[float, float]:
     left = look.span.percent(starts)
     return left, look.span.percent(ends) - left

@@ -7,33 +7,33 @@ from datetime import datetime
 
 from allocation.queries.bookings.timeline_rows import (
     SLOTS,
-    Away,
     Block,
     ClassGroup,
     GpuRow,
+    MaintenancePeriod,
     NodeRow,
     Timeline,
     WaitingRow,
     Window,
 )
 from allocation.web.timeline.bars import (
-    EDGE,
-    Spot,
+    BAR_GAP,
+    BarOrigin,
     bar_of,
     dead_bar,
     maintenance_bar,
     slices_bar,
     waiting_bar,
 )
-from allocation.web.timeline.look import ROW, SLOT_ROW, Bar, Cell, Group, Look, Row
-from allocation.web.timeline.look import Gang as GangKey
-from allocation.web.timeline.spacing import thinned
+from allocation.web.timeline.elements import ROW, SLOT_ROW, Bar, Cell, Group, Row, ViewOptions
+from allocation.web.timeline.elements import Gang as GangKey
+from allocation.web.timeline.spacing import bars_spaced
 
 MOST_ROWS_OPEN = 48
 """How many rows the portal opens by itself; what else has own bookings is one click away."""
 
 
-def grid_groups(timeline: Timeline, look: Look) -> list[Group]:
+def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
     """All groups: one per class and rack, then the waiting lane when somebody waits."""
     opened = _open_nodes(timeline, look)
     look = replace(look, gangs=_gangs(timeline))
@@ -55,7 +55,7 @@ def _gangs(timeline: Timeline) -> Counter[GangKey]:
     )
 
 
-def _open_nodes(timeline: Timeline, look: Look) -> frozenset[str]:
+def _open_nodes(timeline: Timeline, look: ViewOptions) -> frozenset[str]:
     if look.open_nodes is not None:
         return look.open_nodes
     nodes = [node for group in timeline.groups for node in group.nodes]
@@ -70,13 +70,13 @@ def _open_nodes(timeline: Timeline, look: Look) -> frozenset[str]:
     return frozenset(chosen)
 
 
-def _own_start(node: NodeRow, look: Look) -> tuple[datetime, str]:
+def _own_start(node: NodeRow, look: ViewOptions) -> tuple[datetime, str]:
     """When the reader's first own booking there starts; what runs comes first."""
     own = (b for gpu in node.gpus for b in gpu.blocks if b.kind == "mine" and not b.over)
     return max(look.now, min(block.starts for block in own)), node.name
 
 
-def _opens_slots(gpu: GpuRow, key: str, look: Look) -> bool:
+def _opens_slots(gpu: GpuRow, key: str, look: ViewOptions) -> bool:
     """Slot rows are open while the GPU is in slices, not for a slice on another day."""
     chosen = look.open_nodes or frozenset()
     if not gpu.shows_slots or f"{key}-" in chosen:
@@ -86,12 +86,14 @@ def _opens_slots(gpu: GpuRow, key: str, look: Look) -> bool:
     return sliced or key in chosen
 
 
-def _group(group: ClassGroup, look: Look, opened: frozenset[str]) -> Group:
+def _group(group: ClassGroup, look: ViewOptions, opened: frozenset[str]) -> Group:
     price = look.prices.get(group.gpu_class, "")
     words = [f"{price} per GPU-hour in Standard"] if price else []
     words.append("numbers are whole GPUs free for all of the column")
     rows = [
-        row for node in group.nodes for row in thinned(list(_node_rows(node, look, opened)), look)
+        row
+        for node in group.nodes
+        for row in bars_spaced(list(_node_rows(node, look, opened)), look)
     ]
     return Group(
         key=f"{group.gpu_class}-{group.rack}",
@@ -101,7 +103,7 @@ def _group(group: ClassGroup, look: Look, opened: frozenset[str]) -> Group:
     )
 
 
-def _node_rows(node: NodeRow, look: Look, opened: frozenset[str]) -> Iterator[Row]:
+def _node_rows(node: NodeRow, look: ViewOptions, opened: frozenset[str]) -> Iterator[Row]:
     first = node.gpus[0]
     is_open = node.name in opened
     fits = [_fits(gpu, look) for gpu in node.gpus]
@@ -122,7 +124,7 @@ def _node_rows(node: NodeRow, look: Look, opened: frozenset[str]) -> Iterator[Ro
         yield from _gpu_rows(node, place, look, drawn, is_open=is_open, fits=fits[place])
 
 
-def _fits(gpu: GpuRow, look: Look) -> bool:
+def _fits(gpu: GpuRow, look: ViewOptions) -> bool:
     if look.free is None:
         return True
     window = look.span.window
@@ -130,7 +132,7 @@ def _fits(gpu: GpuRow, look: Look) -> bool:
 
 
 def _gpu_rows(
-    node: NodeRow, place: int, look: Look, drawn: set[int], *, is_open: bool, fits: bool
+    node: NodeRow, place: int, look: ViewOptions, drawn: set[int], *, is_open: bool, fits: bool
 ) -> Iterator[Row]:
     gpu = node.gpus[place]
     key = f"{node.name}/{gpu.index}"
@@ -150,9 +152,13 @@ def _gpu_rows(
         hidden=not is_open,
         dim=not fits,
     )
-    spot = Spot(key, node.name, gpu.index, _height(node, place, 1, look))
+    origin = BarOrigin(key, node.name, gpu.index, _height(node, place, 1, look))
     # First, so that what still runs into it lies on top.
-    row.bars += [maintenance_bar(look, away, spot) for away in gpu.away if _shows(away, look)]
+    row.bars += [
+        maintenance_bar(look, maintenance, origin)
+        for maintenance in gpu.maintenance
+        if _shows(maintenance, look)
+    ]
     for block in gpu.blocks:
         if block.whole and not block.shared and id(block) not in drawn:
             gang = _gang(node, place, block)
@@ -160,24 +166,24 @@ def _gpu_rows(
             line = block.line
             whole = line and look.gangs.get((line.label, block.starts, block.ends))
             height = _height(node, place, len(gang), look)
-            wide = Spot(key, node.name, gpu.index, height, len(gang), whole or 1)
+            wide = BarOrigin(key, node.name, gpu.index, height, len(gang), whole or 1)
             row.bars.append(bar_of(block, wide, look))
-    row.bars += _shared_bars(gpu, spot, look)
-    row.bars += _slices_bars(gpu, spot, look)
-    row.bars += [dead_bar(look, gpu.why_not, spot, each) for each in _dead(gpu, look)]
+    row.bars += _shared_bars(gpu, origin, look)
+    row.bars += _slices_bars(gpu, origin, look)
+    row.bars += [dead_bar(look, gpu.unusable_reason, origin, each) for each in _dead(gpu, look)]
     yield row
     if gpu.shows_slots:
         yield from _slot_rows(node, gpu, look, hidden=not (is_open and opens))
 
 
-def _height(node: NodeRow, place: int, count: int, look: Look) -> int:
+def _height(node: NodeRow, place: int, count: int, look: ViewOptions) -> int:
     """Pixels of `count` GPUs from `place` on, with the slot rows that are open between them."""
     gpus = node.gpus[place : place + count]
     slots = [gpu for gpu in gpus if _opens_slots(gpu, f"{node.name}/{gpu.index}", look)]
     return ROW * count + SLOTS * SLOT_ROW * len(slots)
 
 
-def _slices_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
+def _slices_bars(gpu: GpuRow, origin: BarOrigin, look: ViewOptions) -> list[Bar]:
     """What stands for the slices while their rows are closed: one bar per busy stretch."""
     found: list[list[Block]] = []
     for block in sorted((b for b in gpu.blocks if not b.whole), key=lambda each: each.starts):
@@ -185,14 +191,14 @@ def _slices_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
             found[-1].append(block)
         else:
             found.append([block])
-    return [slices_bar(blocks, replace(spot, height=ROW), look) for blocks in found]
+    return [slices_bar(blocks, replace(origin, height=ROW), look) for blocks in found]
 
 
-def _shows(away: Away, look: Look) -> bool:
-    return away.ends > look.span.window.starts and away.starts < look.span.window.ends
+def _shows(maintenance: MaintenancePeriod, look: ViewOptions) -> bool:
+    return maintenance.ends > look.span.window.starts and maintenance.starts < look.span.window.ends
 
 
-def _shared_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
+def _shared_bars(gpu: GpuRow, origin: BarOrigin, look: ViewOptions) -> list[Bar]:
     """Shares of one time over each other, each in the first lane that is free then."""
     lanes: list[datetime] = []
     placed: list[tuple[int, Block]] = []
@@ -201,14 +207,14 @@ def _shared_bars(gpu: GpuRow, spot: Spot, look: Look) -> list[Bar]:
         lane = next((n for n, ends in enumerate(lanes) if ends <= block.starts), len(lanes))
         lanes[lane : lane + 1] = [block.ends]
         placed.append((lane, block))
-    height = spot.height // max(len(lanes), 1)
+    height = origin.height // max(len(lanes), 1)
     return [
-        bar_of(block, replace(spot, height=max(height, 3 * EDGE), top=lane * height), look)
+        bar_of(block, replace(origin, height=max(height, 3 * BAR_GAP), top=lane * height), look)
         for lane, block in placed
     ]
 
 
-def _dead(gpu: GpuRow, look: Look) -> list[Window]:
+def _dead(gpu: GpuRow, look: ViewOptions) -> list[Window]:
     """From now on, where an unusable device has nothing else to show."""
     window = look.span.window
     starts = max(look.now, window.starts)
@@ -245,7 +251,7 @@ def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
     return gang
 
 
-def _slot_rows(node: NodeRow, gpu: GpuRow, look: Look, *, hidden: bool) -> Iterator[Row]:
+def _slot_rows(node: NodeRow, gpu: GpuRow, look: ViewOptions, *, hidden: bool) -> Iterator[Row]:
     stranded = _stranded(gpu, look)
     for slot in range(SLOTS):
         key = f"{node.name}/{gpu.index}/{slot}"
@@ -263,26 +269,26 @@ def _slot_rows(node: NodeRow, gpu: GpuRow, look: Look, *, hidden: bool) -> Itera
         )
         for block in gpu.blocks:
             if not block.whole and block.start == slot:
-                spot = Spot(key, node.name, gpu.index, SLOT_ROW * block.size)
-                row.bars.append(bar_of(block, spot, look))
+                origin = BarOrigin(key, node.name, gpu.index, SLOT_ROW * block.size)
+                row.bars.append(bar_of(block, origin, look))
         if slot in stranded:
             why = "no slice fits this slot beside the others"
-            spot = Spot(key, node.name, gpu.index, SLOT_ROW)
-            row.bars.append(dead_bar(look, why, spot, Window(look.now, stranded[slot])))
+            origin = BarOrigin(key, node.name, gpu.index, SLOT_ROW)
+            row.bars.append(dead_bar(look, why, origin, Window(look.now, stranded[slot])))
         yield row
 
 
-def _stranded(gpu: GpuRow, look: Look) -> dict[int, datetime]:
+def _stranded(gpu: GpuRow, look: ViewOptions) -> dict[int, datetime]:
     """Slots free now that no legal placement can use beside what runs, and until when."""
     window = look.span.window
-    if not gpu.usable or not gpu.starts_of or not window.starts <= look.now < window.ends:
+    if not gpu.usable or not gpu.placements or not window.starts <= look.now < window.ends:
         return {}
     here = [b for b in gpu.blocks if not b.over and b.starts <= look.now < b.ends]
     if not here:
         return {}
     free = set(range(SLOTS)) - {s for b in here for s in range(b.start, b.start + b.size)}
     usable: set[int] = set()
-    for places in gpu.starts_of.values():
+    for places in gpu.placements.values():
         for start, size in places:
             stretch = set(range(start, start + size))
             if stretch <= free:
@@ -291,7 +297,7 @@ def _stranded(gpu: GpuRow, look: Look) -> dict[int, datetime]:
     return dict.fromkeys(free - usable, min(*changes, window.ends))
 
 
-def _waiting_row(waiting: WaitingRow, look: Look) -> Row:
+def _waiting_row(waiting: WaitingRow, look: ViewOptions) -> Row:
     line = waiting.line
     return Row(
         kind="wait",
@@ -303,7 +309,7 @@ def _waiting_row(waiting: WaitingRow, look: Look) -> Row:
     )
 
 
-def _cells(gpus: Sequence[GpuRow], look: Look) -> list[Cell]:
+def _cells(gpus: Sequence[GpuRow], look: ViewOptions) -> list[Cell]:
     cells = []
     for starts, ends in look.span.columns():
         if ends <= look.now:

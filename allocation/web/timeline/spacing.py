@@ -12,17 +12,17 @@ from datetime import datetime
 from urllib.parse import urlencode
 
 from allocation.web.parts.times import window_words
-from allocation.web.timeline.bars import EDGE, LEAST
-from allocation.web.timeline.look import ROW, SLOT_ROW, Bar, Look, Row, percent_text
+from allocation.web.timeline.bars import BAR_GAP, MIN_WIDTH
+from allocation.web.timeline.elements import ROW, SLOT_ROW, Bar, Row, ViewOptions, percent_text
 from allocation.web.timeline.span import since_text
 
-NUMBERED = 3.0
+NUMBER_WIDTH = 3.0
 """Percent of the lane that a number of two digits needs."""
-THIN = 3.6
+PADDED_WIDTH = 3.6
 """Percent of the lane under which a bar has no room for its padding: 17 px at the narrowest."""
-DIGIT = 1.8
+DIGIT_WIDTH = 1.8
 """Percent of the lane under which not even a number has room."""
-SAME = 0.01
+ROUNDING = 0.01
 KINDS = ("mine", "proj")
 
 Track = tuple[int, int]
@@ -30,7 +30,7 @@ Track = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Piece:
+class BarGroup:
     """Bars drawn as one: what they cover from left to right in percent, and which tracks."""
 
     tracks: tuple[Track, ...]
@@ -43,20 +43,20 @@ class Piece:
     @property
     def is_short(self) -> bool:
         """True when it can't be drawn at its true width."""
-        return self.right - self.left < LEAST
+        return self.right - self.left < MIN_WIDTH
 
     @property
     def least(self) -> float:
         """The width it should have: several bars need room for their number."""
-        return NUMBERED if len(self.bars) > 1 else LEAST
+        return NUMBER_WIDTH if len(self.bars) > 1 else MIN_WIDTH
 
 
-def thinned(rows: Sequence[Row], look: Look) -> Sequence[Row]:
+def bars_spaced(rows: Sequence[Row], look: ViewOptions) -> Sequence[Row]:
     """One node's rows with bars that never lie over each other for want of width."""
-    fixed = {id(bar) for row in rows for bar in row.bars if _is_ground(bar)}
+    fixed = {id(bar) for row in rows for bar in row.bars if _is_background(bar)}
     pieces = list(_pieces(rows, fixed))
-    pieces = _merged(_dissolved(pieces))
-    _grown(pieces)
+    pieces = _merged(_split(pieces))
+    _widened(pieces)
     for row in rows:
         row.bars = [bar for bar in row.bars if id(bar) in fixed]
     for piece in pieces:
@@ -64,35 +64,35 @@ def thinned(rows: Sequence[Row], look: Look) -> Sequence[Row]:
     return rows
 
 
-def _is_ground(bar: Bar) -> bool:
+def _is_background(bar: Bar) -> bool:
     """True for maintenance and what is out of service: others lie on top of it."""
     return "maint" in bar.css or "dead" in bar.css
 
 
-def _pieces(rows: Sequence[Row], fixed: set[int]) -> Iterator[Piece]:
+def _pieces(rows: Sequence[Row], fixed: set[int]) -> Iterator[BarGroup]:
     lanes = [
-        sorted({bar.top for bar in row.bars if id(bar) not in fixed}) or [EDGE] for row in rows
+        sorted({bar.top for bar in row.bars if id(bar) not in fixed}) or [BAR_GAP] for row in rows
     ]
     for place, row in enumerate(rows):
         for bar in row.bars:
             if id(bar) not in fixed:
                 left = float(bar.left)
                 tracks = tuple(_tracks(rows, place, bar, lanes))
-                yield Piece(tracks, left, left + float(bar.width), [bar], place)
+                yield BarGroup(tracks, left, left + float(bar.width), [bar], place)
 
 
 def _tracks(
     rows: Sequence[Row], place: int, bar: Bar, lanes: Sequence[Sequence[int]]
 ) -> Iterator[Track]:
     for at in _covered(rows, place, bar):
-        is_full = at != place or bar.height >= ROW - 2 * EDGE or rows[at].kind == "slot"
+        is_full = at != place or bar.height >= ROW - 2 * BAR_GAP or rows[at].kind == "slot"
         yield from ((at, top) for top in lanes[at] if is_full or top == bar.top)
 
 
 def _covered(rows: Sequence[Row], place: int, bar: Bar) -> Iterator[int]:
     """Rows that a bar covers: of a whole GPU the rows of its slots too, open or not."""
     if rows[place].kind == "slot":
-        yield from range(place, place + round((bar.height + 2 * EDGE) / SLOT_ROW))
+        yield from range(place, place + round((bar.height + 2 * BAR_GAP) / SLOT_ROW))
         return
     gpus = 0
     for at in range(place, len(rows)):
@@ -104,7 +104,7 @@ def _covered(rows: Sequence[Row], place: int, bar: Bar) -> Iterator[int]:
             return
 
 
-def _dissolved(pieces: list[Piece]) -> list[Piece]:
+def _split(pieces: list[BarGroup]) -> list[BarGroup]:
     """Breaks a short bar over several rows up where it meets another: each row has its own then."""
     while True:
         meeting = {
@@ -122,18 +122,18 @@ def _dissolved(pieces: list[Piece]) -> list[Piece]:
         pieces = kept + [part for piece in broken for part in _parts(piece)]
 
 
-def _parts(piece: Piece) -> Iterator[Piece]:
+def _parts(piece: BarGroup) -> Iterator[BarGroup]:
     by_row: dict[int, list[Track]] = defaultdict(list)
     for track in piece.tracks:
         by_row[track[0]].append(track)
     for row, tracks in by_row.items():
-        yield Piece(tuple(tracks), piece.left, piece.right, piece.bars, row, is_part=True)
+        yield BarGroup(tuple(tracks), piece.left, piece.right, piece.bars, row, is_part=True)
 
 
-def _merged(pieces: list[Piece]) -> list[Piece]:
+def _merged(pieces: list[BarGroup]) -> list[BarGroup]:
     """Runs of short bars in one row become one piece each."""
     gone: set[int] = set()
-    made: list[Piece] = []
+    made: list[BarGroup] = []
     for runs in _clusters(pieces).values():
         for run in runs:
             rest = [piece for piece in run if id(piece) not in gone]
@@ -143,18 +143,20 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
             bars = [bar for piece in rest for bar in piece.bars]
             tracks = tuple(sorted({track for piece in rest for track in piece.tracks}))
             right = max(piece.right for piece in rest)
-            made.append(Piece(tracks, rest[0].left, right, bars, rest[0].row))
+            made.append(BarGroup(tracks, rest[0].left, right, bars, rest[0].row))
     return [piece for piece in pieces if id(piece) not in gone] + made
 
 
-def _clusters(pieces: Iterable[Piece]) -> dict[Track, list[list[Piece]]]:
+def _clusters(pieces: Iterable[BarGroup]) -> dict[Track, list[list[BarGroup]]]:
     """Per track the runs of short bars that follow each other more closely than they are wide."""
-    by_track: dict[Track, list[list[Piece]]] = defaultdict(list)
+    by_track: dict[Track, list[list[BarGroup]]] = defaultdict(list)
     for piece in sorted(pieces, key=lambda each: each.left):
         for track in piece.tracks:
             runs = by_track[track]
             last = runs[-1][-1] if runs and runs[-1] else None
-            is_near = last is not None and piece.left < max(last.right, last.left + LEAST) - SAME
+            is_near = (
+                last is not None and piece.left < max(last.right, last.left + MIN_WIDTH) - ROUNDING
+            )
             if not piece.is_short:
                 runs.append([])
             elif is_near and last is not None and last.is_short:
@@ -164,9 +166,9 @@ def _clusters(pieces: Iterable[Piece]) -> dict[Track, list[list[Piece]]]:
     return by_track
 
 
-def _grown(pieces: list[Piece]) -> None:
+def _widened(pieces: list[BarGroup]) -> None:
     """Widens what is too narrow into the free room on its right, then on its left."""
-    by_track: dict[Track, list[Piece]] = defaultdict(list)
+    by_track: dict[Track, list[BarGroup]] = defaultdict(list)
     place: dict[tuple[Track, int], int] = {}
     for piece in sorted(pieces, key=lambda each: (each.left, each.row)):
         for track in piece.tracks:
@@ -183,7 +185,7 @@ def _grown(pieces: list[Piece]) -> None:
         piece.left = min(piece.left, max(piece.right - piece.least, before))
 
 
-def _bar(piece: Piece, row: Row, look: Look) -> Bar:
+def _bar(piece: BarGroup, row: Row, look: ViewOptions) -> Bar:
     first = piece.bars[0]
     if len(piece.bars) > 1:
         first = _many(piece, row, look)
@@ -192,14 +194,16 @@ def _bar(piece: Piece, row: Row, look: Look) -> Bar:
         first,
         left=percent_text(piece.left),
         width=percent_text(width),
-        css=first.css + " thin" * (width < THIN),
+        css=first.css + " thin" * (width < PADDED_WIDTH),
     )
     if not piece.is_part:
         return drawn
-    return replace(drawn, key=f"{first.key}/{row.key}", top=EDGE, height=_low(row), gpus=1)
+    return replace(
+        drawn, key=f"{first.key}/{row.key}", top=BAR_GAP, height=_bar_height(row), gpus=1
+    )
 
 
-def _many(piece: Piece, row: Row, look: Look) -> Bar:
+def _many(piece: BarGroup, row: Row, look: ViewOptions) -> Bar:
     """One bar for several bookings: how many, how many of them the reader's, and a closer look."""
     bars = piece.bars
     count = sum(bar.count for bar in bars)
@@ -215,24 +219,24 @@ def _many(piece: Piece, row: Row, look: Look) -> Bar:
     return replace(
         bars[0],
         css=" ".join(filter(None, ("bar", "many", kind, *marks))),
-        top=min(bar.top for bar in bars) if row.kind == "gpu" else EDGE,
-        height=min(_low(row), *(bar.height for bar in bars)),
+        top=min(bar.top for bar in bars) if row.kind == "gpu" else BAR_GAP,
+        height=min(_bar_height(row), *(bar.height for bar in bars)),
         key=f"{row.key}*{starts:%d%H%M}",
-        title=str(count) if piece.right - piece.left >= DIGIT else "",
+        title=str(count) if piece.right - piece.left >= DIGIT_WIDTH else "",
         sub="",
         name=f"{count} bookings{yours}, {where} on {row.node}, {words}",
         icon="",
-        href=f"{look.base}timeline?{_closer(look, starts)}",
+        href=f"{look.base}timeline?{_zoom_in_query(look, starts)}",
         count=count,
         gpus=1,
     )
 
 
-def _low(row: Row) -> int:
-    return (SLOT_ROW if row.kind == "slot" else ROW) - 2 * EDGE
+def _bar_height(row: Row) -> int:
+    return (SLOT_ROW if row.kind == "slot" else ROW) - 2 * BAR_GAP
 
 
-def _closer(look: Look, starts: datetime) -> str:
+def _zoom_in_query(look: ViewOptions, starts: datetime) -> str:
     """The query of the next closer zoom from `starts` on; of the closest one, the list."""
     closer = {"2w": "3d", "3d": "24h", "24h": "6h"}.get(look.span.zoom.key)
     query = {"from": since_text(starts, look.span.zone), "span": closer or "6h"}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from allocation.queries.bookings.timeline_rows import Window
 
 HALF_HOUR = timedelta(minutes=30)
-EDGE = 3.0
+LABEL_EDGE = 3.0
 """Percent from the left in which a clock stands beside its line, not under it."""
 NEAR = (7.5, 11.0)
 """Percent of the width that the flag of now and a clock need beside each other, and at the edge."""
@@ -82,7 +82,7 @@ class Span:
         return [
             each
             for each in self.ticks()
-            if flag is None or abs(each[0] - flag) > NEAR[each[0] < EDGE]
+            if flag is None or abs(each[0] - flag) > NEAR[each[0] < LABEL_EDGE]
         ]
 
     @property

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from allocation.queries.bookings.timeline_rows import Block, GpuRow, NodeRow, Timeline
 from allocation.rules.ask.line.text import fixed_text
 from allocation.web.parts.times import length_words, window_words
-from allocation.web.timeline.look import Look
+from allocation.web.timeline.elements import ViewOptions
 
 SHORTEST = timedelta(hours=1)
 MOST_ROWS = 40
@@ -29,7 +29,7 @@ class FreeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRow:
+class BookedRow:
     """A booking with all its places."""
 
     title: str
@@ -43,7 +43,7 @@ class SeenRow:
     mine: bool
 
 
-def free_rows(timeline: Timeline, look: Look) -> list[FreeRow]:
+def free_rows(timeline: Timeline, look: ViewOptions) -> list[FreeRow]:
     """Stretches from now on in which whole GPUs are free, the soonest first."""
     found: dict[tuple[datetime, datetime, str], list[GpuRow]] = defaultdict(list)
     for node, gpu in _gpus(timeline):
@@ -55,7 +55,9 @@ def free_rows(timeline: Timeline, look: Look) -> list[FreeRow]:
     return [_free_row(key, gpus, look) for key, gpus in rows[:MOST_ROWS]]
 
 
-def _free_row(key: tuple[datetime, datetime, str], gpus: list[GpuRow], look: Look) -> FreeRow:
+def _free_row(
+    key: tuple[datetime, datetime, str], gpus: list[GpuRow], look: ViewOptions
+) -> FreeRow:
     starts, ends, node = key
     zone = look.span.zone
     text = fixed_text(len(gpus), gpus[0].gpu_class, None, (starts, ends), zone)
@@ -71,7 +73,7 @@ def _free_row(key: tuple[datetime, datetime, str], gpus: list[GpuRow], look: Loo
     )
 
 
-def seen_rows(timeline: Timeline, look: Look) -> list[SeenRow]:
+def booked_rows(timeline: Timeline, look: ViewOptions) -> list[BookedRow]:
     """Bookings with a name in the window, by start."""
     places: dict[str, list[tuple[NodeRow, GpuRow, Block]]] = defaultdict(list)
     for node, gpu in _gpus(timeline):
@@ -83,12 +85,12 @@ def seen_rows(timeline: Timeline, look: Look) -> list[SeenRow]:
     return [*rows, *_waiting_rows(timeline, look)]
 
 
-def _seen_row(places: list[tuple[NodeRow, GpuRow, Block]], look: Look) -> SeenRow:
+def _seen_row(places: list[tuple[NodeRow, GpuRow, Block]], look: ViewOptions) -> BookedRow:
     block = places[0][2]
     line = block.line
     if line is None:
         raise ValueError("a block without a booking has no row")
-    return SeenRow(
+    return BookedRow(
         title=line.title,
         label=line.label,
         href=f"{look.base}bookings/{line.label}",
@@ -101,12 +103,12 @@ def _seen_row(places: list[tuple[NodeRow, GpuRow, Block]], look: Look) -> SeenRo
     )
 
 
-def _waiting_rows(timeline: Timeline, look: Look) -> Iterator[SeenRow]:
+def _waiting_rows(timeline: Timeline, look: ViewOptions) -> Iterator[BookedRow]:
     for row in timeline.waiting:
         when = "being placed"
         if row.starts is not None and row.ends is not None:
             when = f"expected {window_words(row.starts, row.ends, look.span.zone, look.now)}"
-        yield SeenRow(
+        yield BookedRow(
             title=row.line.title,
             label=row.line.label,
             href=f"{look.base}bookings/{row.line.label}",

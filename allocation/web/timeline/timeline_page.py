@@ -15,14 +15,21 @@ from django.views.decorators.http import require_safe
 
 from allocation.queries.bookings.timeline import timeline_read
 from allocation.queries.bookings.timeline_rows import GpuRow, Timeline
-from allocation.services.quotes.free_times import free_read
+from allocation.services.quotes.free_times import free_times_read
 from allocation.web.bookings.panel import panel_context
 from allocation.web.parts.times import clock
+from allocation.web.timeline.elements import Group, ViewOptions
 from allocation.web.timeline.grid import grid_groups
-from allocation.web.timeline.look import Group, Look
-from allocation.web.timeline.span import DEFAULT_ZOOM, EDGE, ZOOMS, Span, since_text, span_read
-from allocation.web.timeline.tables import free_rows, seen_rows
-from billing.queries import prices_now
+from allocation.web.timeline.span import (
+    DEFAULT_ZOOM,
+    LABEL_EDGE,
+    ZOOMS,
+    Span,
+    since_text,
+    span_read,
+)
+from allocation.web.timeline.tables import booked_rows, free_rows
+from billing.queries import current_prices
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.web.frame import tenant_page, zone_of
@@ -62,11 +69,11 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     zone = zone_of(actor.time_zone)
     span = span_read(key=address.get("span"), since=address.get("from"), zone=zone, now=now)
     window = span.window
-    free = free_read(is_operator=False, since=window.starts, until=window.ends, now=now)
+    free = free_times_read(is_operator=False, since=window.starts, until=window.ends, now=now)
     timeline = timeline_read(
         actor=actor, window=window, gpu_class=address.get("class"), now=now, free=free.by_gpu
     )
-    look = Look(
+    look = ViewOptions(
         span=span,
         now=now,
         base=f"/t/{actor.tenant_slug}/",
@@ -88,7 +95,7 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "allocation/timeline.html", context)
 
 
-def _grid(timeline: Timeline, look: Look, address: Address) -> dict[str, Any]:
+def _grid(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
     groups = grid_groups(timeline, look)
     _toggles(groups, address)
     span, now = look.span, look.now
@@ -99,7 +106,7 @@ def _grid(timeline: Timeline, look: Look, address: Address) -> dict[str, Any]:
         "days": span.days(),
         "days_only": span.shows_days_only,
         "ticks": span.ticks(),
-        "labels": [(at, text, at < EDGE) for at, text in span.clocks(now)],
+        "labels": [(at, text, at < LABEL_EDGE) for at, text in span.clocks(now)],
         "span_words": span.words,
         "now_at": now_at,
         "now_clock": clock(now, span.zone),
@@ -113,8 +120,8 @@ def _grid(timeline: Timeline, look: Look, address: Address) -> dict[str, Any]:
     }
 
 
-def _list(timeline: Timeline, look: Look) -> dict[str, Any]:
-    return {"free_rows": free_rows(timeline, look), "seen_rows": seen_rows(timeline, look)}
+def _list(timeline: Timeline, look: ViewOptions) -> dict[str, Any]:
+    return {"free_rows": free_rows(timeline, look), "booked_rows": booked_rows(timeline, look)}
 
 
 def _bar(address: Address, span: Span, timeline: Timeline) -> dict[str, Any]:
@@ -182,7 +189,7 @@ def _prices(now: datetime) -> dict[str, str]:
     """Per class what one GPU costs an hour in the standard tier, as words."""
     return {
         gpu_class: money_text(price.per_gpu_hour, price.currency)
-        for (gpu_class, tier), price in prices_now(now).items()
+        for (gpu_class, tier), price in current_prices(now).items()
         if tier == STANDARD
     }
 
@@ -192,7 +199,7 @@ def _places(timeline: Timeline) -> dict[str, dict[str, tuple[tuple[int, int], ..
     gpus: list[GpuRow] = [
         gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus
     ]
-    return {gpu.model: dict(gpu.starts_of) for gpu in gpus if gpu.shows_slots}
+    return {gpu.model: dict(gpu.placements) for gpu in gpus if gpu.shows_slots}
 
 
 def _ms(moment: datetime) -> int:

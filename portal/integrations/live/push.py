@@ -13,11 +13,11 @@ from uuid import UUID
 
 from channels.layers import get_channel_layer
 
-from allocation.consumers import FLEET_GROUP, beat_message, tenant_group
+from allocation.consumers import FLEET_GROUP, heartbeat_message, tenant_group
 from allocation.services.publish.live import numbers_last, numbers_next
 from tenants.models import OutboxMessage, Tenant
 
-Sent = tuple[str, dict[str, Any]]
+GroupMessage = tuple[str, dict[str, Any]]
 
 
 def push(messages: Iterable[OutboxMessage]) -> None:
@@ -31,7 +31,7 @@ def push(messages: Iterable[OutboxMessage]) -> None:
         for message in messages
         if message.kind.startswith("booking.")
     }
-    told: list[Sent] = [
+    outgoing: list[GroupMessage] = [
         (
             tenant_group(message.tenant_id),
             {
@@ -42,15 +42,15 @@ def push(messages: Iterable[OutboxMessage]) -> None:
         )
         for message in last.values()
     ]
-    if not told:
+    if not outgoing:
         return
     # Of other people's bookings a page learns only that some time became busy or free.
-    told.append((FLEET_GROUP, {"kind": "fleet.changed"}))
-    numbers = numbers_next([group for group, _ in told])
+    outgoing.append((FLEET_GROUP, {"kind": "fleet.changed"}))
+    numbers = numbers_next([group for group, _ in outgoing])
     _send(
         [
             (group, {**hint, "number": number})
-            for (group, hint), number in zip(told, numbers, strict=True)
+            for (group, hint), number in zip(outgoing, numbers, strict=True)
         ]
     )
 
@@ -60,13 +60,18 @@ def beat() -> None:
     tenants: list[UUID] = list(Tenant.objects.order_by("id").values_list("id", flat=True))
     groups = [tenant_group(tenant) for tenant in tenants]
     fleet, *own = numbers_last([FLEET_GROUP, *groups])
-    _send([(group, beat_message(number, fleet)) for group, number in zip(groups, own, strict=True)])
+    _send(
+        [
+            (group, heartbeat_message(number, fleet))
+            for group, number in zip(groups, own, strict=True)
+        ]
+    )
 
 
-def _send(told: Iterable[Sent]) -> None:
+def _send(outgoing: Iterable[GroupMessage]) -> None:
     async def send() -> None:
         layer: Any = get_channel_layer()
-        for group, message in told:
+        for group, message in outgoing:
             await layer.group_send(group, {"type": "live.changed", "message": message})
 
     _runner().run(send())

@@ -11,27 +11,27 @@ from django.core.mail.message import EmailMessage
 from django.db import transaction
 from django.db.models import Q
 
-from portal.integrations.mail.letters import letter_of, note_of
-from portal.integrations.mail.owed import URGENT
+from portal.integrations.mail.message import email_of, section_of
+from portal.integrations.mail.queueing import URGENT
 from tenants.models import Mail
 
 logger = logging.getLogger(__name__)
 
 WAITING = Q(sent=None, dropped="")
 # Twelve tries, a minute, two, four ... up to an hour apart: about six hours.
-TRIES_MOST = 12
-WAIT_MOST = timedelta(hours=1)
+MAX_TRIES = 12
+MAX_RETRY_DELAY = timedelta(hours=1)
 # The server is there and does not want this one, or it can't even be written down: a bad address.
-_ABOUT_THE_LETTER = (
+_MESSAGE_ERRORS = (
     smtplib.SMTPRecipientsRefused,
     smtplib.SMTPDataError,
     smtplib.SMTPSenderRefused,
     ValueError,
 )
 # A run is a task with an end; what is left is for the next.
-LETTERS_A_RUN = 100
+EMAILS_PER_RUN = 100
 # Kept for questions, then removed.
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 
 
 def mails_send(now: datetime) -> int:
@@ -40,7 +40,7 @@ def mails_send(now: datetime) -> int:
     Each mail is tried again later, counted before it is tried, so that one that ends its sender
     can't do so for ever. While no server answers nothing is counted.
     """
-    worn_out = Mail.objects.filter(WAITING, due__lte=now, tries__gte=TRIES_MOST)
+    worn_out = Mail.objects.filter(WAITING, due__lte=now, tries__gte=MAX_TRIES)
     worn_out.update(dropped="Tried too often.")
     if not Mail.objects.filter(WAITING, due__lte=now).exists():
         return 0
@@ -54,7 +54,7 @@ def mails_send(now: datetime) -> int:
 
 def mails_sweep(now: datetime) -> int:
     """Removes what was settled long ago; returns how many."""
-    return Mail.objects.filter(~WAITING, at__lt=now - KEPT).delete()[0]
+    return Mail.objects.filter(~WAITING, at__lt=now - RETENTION).delete()[0]
 
 
 def _claim(now: datetime) -> list[Mail]:
@@ -72,7 +72,7 @@ def _claim(now: datetime) -> list[Mail]:
             found = list(mine.select_related("user", "tenant").order_by("id"))
         for mail in found:
             mail.tries += 1
-            mail.due = now + min(timedelta(minutes=2 ** min(mail.tries - 1, 6)), WAIT_MOST)
+            mail.due = now + min(timedelta(minutes=2 ** min(mail.tries - 1, 6)), MAX_RETRY_DELAY)
         Mail.objects.bulk_update(found, ["tries", "due"])
     return found
 
@@ -80,22 +80,22 @@ def _claim(now: datetime) -> list[Mail]:
 def _send_all(server: BaseEmailBackend, now: datetime) -> int:
     """Raises smtplib.SMTPException or OSError when the server went away."""
     letters = 0
-    while letters < LETTERS_A_RUN and (mails := _claim(now)):
+    while letters < EMAILS_PER_RUN and (mails := _claim(now)):
         try:
             letters += _send(server, mails, now)
-        except _ABOUT_THE_LETTER as error:
+        except _MESSAGE_ERRORS as error:
             _refused(mails, error)
     return letters
 
 
 def _send(server: BaseEmailBackend, mails: Sequence[Mail], now: datetime) -> int:
-    notes = {mail.id: note_of(mail, now) for mail in mails}
+    notes = {mail.id: section_of(mail, now) for mail in mails}
     over = [mail.id for mail in mails if notes[mail.id] is None]
     Mail.objects.filter(id__in=over).update(dropped="No longer true when it was due.")
     told = [mail for mail in mails if mail.id not in over]
     if not told:
         return 0
-    letter: EmailMessage = letter_of(told, [note for note in notes.values() if note is not None])
+    letter: EmailMessage = email_of(told, [note for note in notes.values() if note is not None])
     server.send_messages([letter])
     Mail.objects.filter(id__in=[mail.id for mail in told]).update(sent=now)
     return 1

@@ -14,9 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils import timezone
 
-from allocation.management.operator import operator_argument, operator_named
+from allocation.management.operator import operator_argument, operator_by_name
 from allocation.rules.states import TERMINAL, State
-from allocation.services.inbox.restored import accepted_after
+from allocation.services.inbox.restored import bookings_lost
 from allocation.services.nodes.restore_fence import epoch_raise
 from portal.env import BadSetting, env_str
 from portal.storage.backups import (
@@ -62,7 +62,7 @@ class Command(BaseCommand):
         lost = [] if folder is None else self._restored(folder, now, replace=replace)
         self._list(folder, lost)
         # Only now: nodes that are told anew end what the database does not know.
-        epoch = epoch_raise(now, operator_named(operator))
+        epoch = epoch_raise(now, operator_by_name(operator))
         self.stdout.write(
             f"The epoch is {epoch} now: nodes follow this database as soon as the programs run. "
             "Run `manage.py migrate` if this version is newer, then `manage.py invariants`."
@@ -88,7 +88,7 @@ class Command(BaseCommand):
 
     def _list(self, folder: Path | None, lost: list[dict[str, str]]) -> None:
         try:
-            running = [asdict(each) for each in accepted_after()]
+            running = [asdict(each) for each in bookings_lost()]
         except redis.RedisError as error:
             running = []
             self.stderr.write(f"The agents' server did not answer, so nodes are not asked: {error}")

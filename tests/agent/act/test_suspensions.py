@@ -144,7 +144,7 @@ def test_what_can_not_be_suspended_is_stopped_and_says_why(
         "no memory": "the host has 10 MiB of memory left",
     }
     monkeypatch.setattr(
-        SimulatedSuspender, "room_mb", lambda _: 10 if case == "no memory" else None
+        SimulatedSuspender, "available_mb", lambda _: 10 if case == "no memory" else None
     )
     members = (wire.Member(node=NODE, devices=1), wire.Member(node="node-2", devices=1))
     gang = wire.Gang(tenant="biology", booking="BK-7", members=members)

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from allocation import wire
-from allocation.agent.act.unbooked_processes import KILL_AFTER_S, READ_S, Intruders
-from allocation.agent.host.other_owners import OtherOwners
+from allocation.agent.act.unbooked_processes import KILL_AFTER_S, WARNED_BEFORE_S, UnbookedProcesses
+from allocation.agent.host.other_owners import OtherSchedulers
 from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.programs import HostPrograms, terminal_write
 from allocation.agent.process import Agent
 from tests.agent.builders import Rig, a_document, a_slice, a_whole
 from tests.servers.waiting import wait_until
 
-LADDER = wire.Ladder(warn_after=120, end_after=600)
+LADDER = wire.Escalation(warn_after=120, end_after=600)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def known(rig: Rig) -> Rig:
     )
 
 
-def ruled(rig: Rig, ladder: wire.Ladder | None, *wanted: wire.DesiredAllocation) -> None:
+def ruled(rig: Rig, ladder: wire.Escalation | None, *wanted: wire.DesiredAllocation) -> None:
     document = a_document({rig.gpu: list(wanted)}, mode="whole" if not wanted else None)
     rig.desire(dataclasses.replace(document, ladder=ladder))
 
@@ -85,8 +85,8 @@ def test_it_is_warned_asked_and_killed_each_at_its_time(known: Rig) -> None:
 
 def test_nobody_is_ended_who_had_no_time_to_read_the_warning(known: Rig) -> None:
     stranger = known.hardware.process_start(known.gpu, label="x", user="eve")
-    ruled(known, wire.Ladder(warn_after=0, end_after=0))
-    passes(known, READ_S - 5)
+    ruled(known, wire.Escalation(warn_after=0, end_after=0))
+    passes(known, WARNED_BEFORE_S - 5)
     assert (steps(known), runs(known, stranger)) == (["warned"], True)
     passes(known, 15)
     assert (steps(known), runs(known, stranger)) == (["warned", "asked"], False)
@@ -97,13 +97,13 @@ def test_the_nodes_own_configuration_may_forbid_to_end_anybody(known: Rig) -> No
     agent = Agent(node, Clock(wall=known.wall, steady=known.steady))
     strict = dataclasses.replace(known, node=node, agent=agent)
     stranger = strict.hardware.process_start(strict.gpu, label="x", user="eve")
-    ruled(strict, wire.Ladder(warn_after=0, end_after=60))
+    ruled(strict, wire.Escalation(warn_after=0, end_after=60))
     passes(strict, 600)
     assert (steps(strict), runs(strict, stranger)) == (["warned"], True)
 
 
 def test_on_a_booked_device_only_those_of_others_are_strangers(known: Rig) -> None:
-    ruled(known, wire.Ladder(warn_after=0, end_after=60), a_whole())
+    ruled(known, wire.Escalation(warn_after=0, end_after=60), a_whole())
     start = known.hardware.process_start
     by_name = start(known.gpu, label="biology.BK-7", user="svc")
     by_allocation = start(known.gpu, label="w1")
@@ -131,7 +131,7 @@ def test_on_a_slice_it_is_the_slices_booking_that_counts(known: Rig) -> None:
 
 
 def test_where_the_owner_has_no_account_nobody_is_accused(rig: Rig) -> None:
-    ruled(rig, wire.Ladder(warn_after=0, end_after=60), a_whole())
+    ruled(rig, wire.Escalation(warn_after=0, end_after=60), a_whole())
     pid = rig.hardware.process_start(rig.gpu, label="a shell", user="eve")
     passes(rig, 300)
     assert (steps(rig), rig.sent.report().foreign, runs(rig, pid)) == ([], (), True)
@@ -178,10 +178,10 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         pid = rig.hardware.process_start(rig.gpu, label="x")
         process = rig.hardware.gpus[0].processes.pop(pid)
         rig.hardware.gpus[0].processes[child.pid] = dataclasses.replace(process, pid=child.pid)
-        intruders = Intruders(
+        intruders = UnbookedProcesses(
             rig.node.port, HostPrograms(), lambda member: member, rig.steady, may_end=lambda: True
         )
-        ladder = wire.Ladder(warn_after=0, end_after=60)
+        ladder = wire.Escalation(warn_after=0, end_after=60)
         rig.later(5)
         outcomes = rig.agent._outcomes
         for wait in (0, 30, 30):
@@ -206,12 +206,12 @@ def test_nobody_is_ended_while_another_scheduler_gives_out_the_gpus(
     slurm = tmp_path / "4711"
     slurm.mkdir()
     (slurm / "comm").write_text("slurmd\n")
-    owners = OtherOwners(tmp_path, known.steady)
+    owners = OtherSchedulers(tmp_path, known.steady)
     node = dataclasses.replace(known.node, may_end=owners.none)
     agent = Agent(node, Clock(wall=known.wall, steady=known.steady))
     shared = dataclasses.replace(known, node=node, agent=agent)
     stranger = shared.hardware.process_start(shared.gpu, label="x", user="eve")
-    ruled(shared, wire.Ladder(warn_after=0, end_after=60))
+    ruled(shared, wire.Escalation(warn_after=0, end_after=60))
     passes(shared, 600)
     assert (steps(shared), runs(shared, stranger)) == (["warned"], True)
     (slurm / "comm").unlink()
@@ -220,5 +220,5 @@ def test_nobody_is_ended_while_another_scheduler_gives_out_the_gpus(
 
 
 def test_where_programs_can_not_be_seen_nobody_is_ended(tmp_path: Path) -> None:
-    assert OtherOwners(tmp_path).none()
-    assert not OtherOwners(tmp_path / "none").none()
+    assert OtherSchedulers(tmp_path).none()
+    assert not OtherSchedulers(tmp_path / "none").none()

@@ -15,7 +15,7 @@ import pytest
 from allocation.agent.doctor import command
 from allocation.agent.doctor.checks import Check, Finding
 from allocation.agent.doctor.driver import _not_opened, driver_checks
-from allocation.agent.doctor.host import HostAsked, host_checks
+from allocation.agent.doctor.host import HostOptions, host_checks
 from allocation.agent.simulated.drivers import DRIVERS
 
 
@@ -72,7 +72,7 @@ def test_a_gpu_without_a_driver_is_a_failure(tmp_path: Path) -> None:
 
 
 def results(checks: Sequence[Check], within: float = 5) -> dict[str, Finding]:
-    return {each.name: each.finding for each in command.examined(checks, within)}
+    return {each.name: each.finding for each in command.checks_run(checks, within)}
 
 
 def test_a_call_that_hangs_keeps_back_only_what_would_hang_too() -> None:
@@ -103,7 +103,7 @@ def test_a_call_that_hangs_keeps_back_only_what_would_hang_too() -> None:
 
 def test_what_a_check_can_not_read_is_unknown_and_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "identity.json").write_text("no JSON")
-    found = results(host_checks(HostAsked(tmp_path, proc=tmp_path / "none")))
+    found = results(host_checks(HostOptions(tmp_path, proc=tmp_path / "none")))
     assert found["enrolment"].state == found["systemd"].state == "unknown"
     assert "FileNotFoundError" in found["systemd"].seen
 
@@ -126,7 +126,7 @@ def test_other_owners_and_driver_settings_are_seen(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "comm").write_text(f"{name}\n")
     (tmp_path / "params").write_text("ModifyDeviceFiles: 0\nDeviceFileMode: 438\n")
-    asked = HostAsked(tmp_path, proc=tmp_path, driver=tmp_path)
+    asked = HostOptions(tmp_path, proc=tmp_path, driver=tmp_path)
     found = results(host_checks(asked))
     assert found["other owners of the GPUs"].seen == "slurmd"
     assert found["services that keep GPUs open"].seen == "dcgm-exporter"

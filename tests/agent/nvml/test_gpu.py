@@ -18,7 +18,7 @@ from allocation.agent.nvml import calls, fabric, measure, places, processes, top
 from allocation.agent.nvml import compute as nvml_compute
 from allocation.agent.nvml import gpu as nvml_gpu
 from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.nvml.places import step_of
+from allocation.agent.nvml.places import slot_step
 from allocation.agent.ports.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import (
@@ -385,8 +385,8 @@ def test_a_driver_that_numbers_twelve_slots_is_told_and_asked_in_steps_of_three(
 def test_a_part_of_the_drivers_answers_gives_the_same_step() -> None:
     whole = [(start, size, size // 3) for size, starts in TWELVE.items() for start in starts]
     for some in (whole, *([each] for each in whole if each[0] + each[1] > wire.SLOTS)):
-        assert step_of([(SimpleNamespace(sliceCount=c), a, b) for a, b, c in some]) == 3
-    assert step_of([]) == step_of([(SimpleNamespace(sliceCount=7), 0, 8)]) == 1
+        assert slot_step([(SimpleNamespace(sliceCount=c), a, b) for a, b, c in some]) == 3
+    assert slot_step([]) == slot_step([(SimpleNamespace(sliceCount=7), 0, 8)]) == 1
 
 
 def test_the_simulator_has_every_symbol_that_the_agent_uses() -> None:

@@ -15,19 +15,19 @@ import redis
 from allocation import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.act.leases import MARGIN_S
-from allocation.agent.nvml.timeout_wrapper import PatientGpu, PatientWatch
+from allocation.agent.nvml.timeout_wrapper import TimeoutGpu, TimeoutWatch
 from allocation.agent.ports import worker_threads
 from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.link import Granted
-from allocation.agent.ports.worker_threads import HANGS_S, Lane, Lanes, Late
+from allocation.agent.ports.worker_threads import HANGS_AFTER_S, Late, WorkerThread, WorkerThreads
 from allocation.agent.process import Agent
 from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.services.nodes.redis_accounts import (
-    link_open,
-    link_password,
-    link_replace,
-    link_url,
+    account_password,
+    account_url,
+    agent_account_open,
+    agent_account_replace,
 )
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_slice, a_whole
 from tests.agent.processes import Portal, Process
@@ -43,7 +43,7 @@ def held() -> Iterator[threading.Event]:
 
 
 def test_a_lane_gives_what_its_job_gives_and_raises_what_it_raises() -> None:
-    lane = Lane("test")
+    lane = WorkerThread("test")
     assert lane.ask(lambda: 7, 1) == 7
     with pytest.raises(GpuError, match="no"):
         lane.ask(lambda: _raise(GpuError("driver", "no")), 1)
@@ -55,7 +55,7 @@ def _raise(error: Exception) -> None:
 
 
 def test_a_lane_waits_so_long_and_begins_nothing_while_a_call_is_out(held: threading.Event) -> None:
-    lane = Lane("test")
+    lane = WorkerThread("test")
     done: list[int] = []
     with pytest.raises(Late):
         lane.ask(lambda: done.append(int(held.wait())), 0.05)
@@ -73,9 +73,9 @@ def test_when_one_hangs_the_others_are_asked_only_briefly(
     held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen GPUs that hang together must not cost a lease its margin one after the other."""
-    monkeypatch.setattr(worker_threads, "ASK_S", 0.4)
-    monkeypatch.setattr(worker_threads, "BRIEF_S", 0.01)
-    found, began = Lanes(), time.monotonic()
+    monkeypatch.setattr(worker_threads, "ASK_LIMIT_S", 0.4)
+    monkeypatch.setattr(worker_threads, "BRIEF_LIMIT_S", 0.01)
+    found, began = WorkerThreads(), time.monotonic()
     for number in range(16):
         with pytest.raises(GpuError):
             found.ask(f"GPU-{number}", held.wait)
@@ -85,12 +85,12 @@ def test_when_one_hangs_the_others_are_asked_only_briefly(
 @pytest.fixture
 def patient(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     """The rig's agent, made as the real one is: no call may keep it for long."""
-    monkeypatch.setattr(worker_threads, "ASK_S", 0.05)
-    found = Lanes(rig.steady)
+    monkeypatch.setattr(worker_threads, "ASK_LIMIT_S", 0.05)
+    found = WorkerThreads(rig.steady)
     watch = rig.node.watch
     assert watch is not None
     node = dataclasses.replace(
-        rig.node, port=PatientGpu(rig.node.port, found), watch=PatientWatch(watch, found)
+        rig.node, port=TimeoutGpu(rig.node.port, found), watch=TimeoutWatch(watch, found)
     )
     agent = Agent(node, Clock(wall=rig.wall, steady=rig.steady))
     yield dataclasses.replace(rig, node=node, agent=agent)
@@ -106,7 +106,7 @@ def hang(rig: Rig) -> None:
 
 def answers(rig: Rig) -> None:
     rig.driver.answer(rig.gpu)
-    wait_until(lambda: rig.node.port._lanes.free, seconds=5)  # type: ignore[attr-defined]
+    wait_until(lambda: rig.node.port._threads.free, seconds=5)  # type: ignore[attr-defined]
 
 
 def test_other_gpus_and_heartbeats_go_on(patient: Rig) -> None:
@@ -129,7 +129,7 @@ def test_what_hangs_long_is_said_and_what_was_slow_is_not(patient: Rig) -> None:
     hang(patient)
     patient.later(5)
     assert patient.sent.report().hanging == ()
-    patient.later(HANGS_S)
+    patient.later(HANGS_AFTER_S)
     assert patient.sent.report().hanging == (patient.gpu,)
     answers(patient)
     patient.later(5)
@@ -178,7 +178,7 @@ def test_leased_work_is_fenced_on_a_gpu_that_hangs(patient: Rig) -> None:
     answers(patient)
     patient.later(5)
     (said,) = patient.sent.report().allocations
-    assert (said.state, said.error) == ("failed", wire.LEASE_RAN_OUT)
+    assert (said.state, said.error) == ("failed", wire.LEASE_EXPIRED)
 
 
 def test_another_run_of_the_booking_on_the_node_is_left_alone(patient: Rig) -> None:
@@ -199,11 +199,11 @@ def test_another_run_of_the_booking_on_the_node_is_left_alone(patient: Rig) -> N
 
 @pytest.fixture
 def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
-    password, digest = link_password()
-    link_open(NODE, digest)
-    found = Portal(redis_client, link_url(NODE, password), digest)
+    password, digest = account_password()
+    agent_account_open(NODE, digest)
+    found = Portal(redis_client, account_url(NODE, password), digest)
     yield found
-    link_replace(NODE, None)
+    agent_account_replace(NODE, None)
     found.close()
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from allocation.agent.owner import accounts
-from allocation.agent.owner.accounts import AGAIN_S, KEPT_S, Accounts
+from allocation.agent.owner.accounts import AGAIN_S, FOUND_FOR_S, Accounts
 from allocation.agent.owner.booking_files import Bookings
-from allocation.agent.owner.device_acls import Doors
-from allocation.agent.owner.shares import SAVED, Part, Place, parts_of
+from allocation.agent.owner.device_acls import DeviceAcls
+from allocation.agent.owner.shares import SAVED, Part, Place, active_bookings
 from allocation.agent.run import NotNow, booking_find
 from allocation.agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import NODE, NOW, FakeTime, Rig, a_document, a_slice, cases
@@ -38,7 +38,7 @@ def asked(program: Path, steady: FakeTime, limit_s: float = 5) -> Accounts:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy must not make a quick program late."""
-    monkeypatch.setattr(accounts, "WAIT_S", 5.0)
+    monkeypatch.setattr(accounts, "LOOKUP_WAIT_S", 5.0)
 
 
 def test_it_says_which_account_and_is_asked_seldom(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_it_says_which_account_and_is_asked_seldom(tmp_path: Path) -> None:
     assert [found.account_of("ada"), found.account_of("ada")] == ["u1001", "u1001"]
     assert count.read_text() == "ada\n"
     a_hook(tmp_path, "echo u1002")
-    steady.now += KEPT_S + 1
+    steady.now += FOUND_FOR_S + 1
     assert found.account_of("ada") == "u1002"
 
 
@@ -90,7 +90,7 @@ def test_what_others_may_change_is_not_run(tmp_path: Path) -> None:
 def test_a_slow_one_keeps_nobody_waiting_and_counts_when_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accounts, "WAIT_S", 0.05)
+    monkeypatch.setattr(accounts, "LOOKUP_WAIT_S", 0.05)
     go = tmp_path / "go"
     os.mkfifo(go)
     found = asked(a_hook(tmp_path, f"read line < {go}; echo u1001"), FakeTime(0), limit_s=20)
@@ -106,17 +106,19 @@ def test_a_slow_one_keeps_nobody_waiting_and_counts_when_it_is_done(
 
 def parts(rig: Rig, state: Path, account: str | None) -> dict[str, Part]:
     place = Place(NODE, state / "bookings", account_of=lambda _: account)
-    return parts_of(rig.node.store.desired, rig.node.handover.devices(), NOW, place)
+    return active_bookings(rig.node.store.desired, rig.node.handover.devices(), NOW, place)
 
 
 def test_doors_open_to_the_account_that_was_named(rig: Rig, tmp_path: Path) -> None:
     access = SimulatedAccess()
-    doors = Doors(SimulatedDeviceNodes(rig.hardware), access, tmp_path / "d.json", UIDS.get)
+    device_acls = DeviceAcls(
+        SimulatedDeviceNodes(rig.hardware), access, tmp_path / "d.json", UIDS.get
+    )
     rig.desire(a_document({rig.gpu: [a_slice()]}))
-    assert doors.sync(parts(rig, tmp_path, "u1001")) == []
+    assert device_acls.sync(parts(rig, tmp_path, "u1001")) == []
     assert {uid for _, uid in access.rights} == {1001}
-    (trouble,) = doors.sync(parts(rig, tmp_path, None))
-    assert "there is no account for ada here" in trouble
+    (problem,) = device_acls.sync(parts(rig, tmp_path, None))
+    assert "there is no account for ada here" in problem
     assert access.rights == set()
 
 

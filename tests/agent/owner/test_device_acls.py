@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from allocation.agent.owner.booking_files import Bookings
-from allocation.agent.owner.device_acls import Doors, SetFacl
-from allocation.agent.owner.shares import Part, Place, parts_of
+from allocation.agent.owner.device_acls import DeviceAcls, SetFacl
+from allocation.agent.owner.shares import Part, Place, active_bookings
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_slice, a_whole
@@ -22,20 +22,20 @@ def uid_of(name: str) -> int | None:
     return {"ada": ADA, "eve": EVE}.get(name)
 
 
-def doors(rig: Rig, access: SimulatedAccess, state: Path) -> Doors:
-    return Doors(SimulatedDeviceNodes(rig.hardware), access, state / "doors.json", uid_of)
+def device_acls(rig: Rig, access: SimulatedAccess, state: Path) -> DeviceAcls:
+    return DeviceAcls(SimulatedDeviceNodes(rig.hardware), access, state / "doors.json", uid_of)
 
 
 def parts(rig: Rig, state: Path, now: float = NOW) -> dict[str, Part]:
     given = rig.node.handover.devices()
-    return parts_of(rig.node.store.desired, given, now, Place(NODE, state / "bookings"))
+    return active_bookings(rig.node.store.desired, given, now, Place(NODE, state / "bookings"))
 
 
 def test_a_slices_doors_open_to_its_owner_alone_and_close_at_its_end(
     rig: Rig, tmp_path: Path
 ) -> None:
     access = SimulatedAccess()
-    found = doors(rig, access, tmp_path)
+    found = device_acls(rig, access, tmp_path)
     other = dataclasses.replace(a_slice("a2", slot=2, booking="BK-9"), owner="eve")
     rig.desire(a_document({rig.gpu: [a_slice(), other]}))
     assert found.sync(parts(rig, tmp_path)) == []
@@ -55,7 +55,7 @@ def test_a_door_that_two_bookings_of_one_owner_use_stays_open_for_the_second(
     rig: Rig, tmp_path: Path
 ) -> None:
     access = SimulatedAccess()
-    found = doors(rig, access, tmp_path)
+    found = device_acls(rig, access, tmp_path)
     rig.desire(a_document({rig.gpu: [a_slice(), a_slice("a2", slot=2, booking="BK-9")]}))
     both = parts(rig, tmp_path)
     found.sync(both)
@@ -69,9 +69,9 @@ def test_doors_that_a_killed_agent_left_open_are_closed_by_the_next_life(
 ) -> None:
     access = SimulatedAccess()
     rig.desire(a_document({rig.gpu: [a_whole()]}))
-    doors(rig, access, tmp_path).sync(parts(rig, tmp_path))
+    device_acls(rig, access, tmp_path).sync(parts(rig, tmp_path))
     assert access.rights == {(path, ADA) for path in (*COMMON, "/dev/nvidia0")}
-    doors(rig, access, tmp_path).sync({})
+    device_acls(rig, access, tmp_path).sync({})
     assert access.rights == set()
 
 
@@ -84,8 +84,8 @@ def test_what_is_about_to_be_opened_is_on_disk_first(rig: Rig, tmp_path: Path) -
     access = Dies()
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     with pytest.raises(KeyboardInterrupt):
-        doors(rig, access, tmp_path).sync(parts(rig, tmp_path))
-    doors(rig, access, tmp_path).sync({})
+        device_acls(rig, access, tmp_path).sync(parts(rig, tmp_path))
+    device_acls(rig, access, tmp_path).sync({})
     assert access.rights == set()
 
 
@@ -99,7 +99,7 @@ def test_a_door_that_can_not_be_closed_is_told_and_tried_again(rig: Rig, tmp_pat
             super().take(right)
 
     access = Stuck()
-    found = doors(rig, access, tmp_path)
+    found = device_acls(rig, access, tmp_path)
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     found.sync(parts(rig, tmp_path))
     assert found.sync({}) == ["/dev/nvidia0 was not closed: busy"]
@@ -115,7 +115,7 @@ class Lacks(SimulatedAccess):
         super().__init__()
         self.path = path
 
-    def stands_open(self, path: str) -> bool:
+    def is_world_accessible(self, path: str) -> bool:
         if path == self.path:
             raise FileNotFoundError(path)
         return False
@@ -123,7 +123,7 @@ class Lacks(SimulatedAccess):
 
 def test_a_missing_device_file_keeps_back_no_other_booking(rig: Rig, tmp_path: Path) -> None:
     access = Lacks("/dev/nvidia0")
-    found = doors(rig, access, tmp_path)
+    found = device_acls(rig, access, tmp_path)
     one, two = rig.hardware.gpus
     other = dataclasses.replace(a_whole("w2", booking="BK-9"), owner="eve")
     rig.desire(a_document({one.uuid: [a_whole()], two.uuid: [other]}))
@@ -151,7 +151,7 @@ def test_a_device_whose_files_are_not_told_keeps_back_no_other_of_its_booking(
 
     access = SimulatedAccess()
     rig.desire(a_document({one.uuid: [a_whole("w1")], two.uuid: [a_whole("w2")]}))
-    found = Doors(Silent(rig.hardware), access, tmp_path / "doors.json", uid_of)
+    found = DeviceAcls(Silent(rig.hardware), access, tmp_path / "doors.json", uid_of)
     (told,) = found.sync(parts(rig, tmp_path))
     assert told.startswith(f"the files of {one.uuid} of biology.")
     assert ("/dev/nvidia1", ADA) in access.rights
@@ -171,7 +171,7 @@ def test_a_driver_that_is_late_takes_no_right_from_a_booking_that_goes_on(
 
     access, nodes = SimulatedAccess(), Late(rig.hardware)
     rig.desire(a_document({rig.gpu: [a_whole()]}))
-    found = Doors(nodes, access, tmp_path / "doors.json", uid_of)
+    found = DeviceAcls(nodes, access, tmp_path / "doors.json", uid_of)
     found.sync(parts(rig, tmp_path))
     nodes.late = True
     (told,) = found.sync(parts(rig, tmp_path))
@@ -190,7 +190,7 @@ def test_an_owner_without_an_account_here_is_told_and_opens_nothing(
     access = SimulatedAccess()
     nobody = dataclasses.replace(a_whole(), owner="nobody-here")
     rig.desire(a_document({rig.gpu: [nobody]}))
-    bookings = Bookings(tmp_path / "other", doors=doors(rig, access, tmp_path))
+    bookings = Bookings(tmp_path / "other", device_acls=device_acls(rig, access, tmp_path))
     told = bookings.sync(parts(rig, tmp_path))
     assert "there is no account nobody-here here" in (told or "")
     assert access.rights == set()
@@ -198,7 +198,7 @@ def test_an_owner_without_an_account_here_is_told_and_opens_nothing(
 
 def test_the_rights_follow_the_booking_to_its_end(rig: Rig, tmp_path: Path) -> None:
     access = SimulatedAccess()
-    found = doors(rig, access, tmp_path)
+    found = device_acls(rig, access, tmp_path)
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     found.sync(parts(rig, tmp_path, NOW + HOUR - 1))
     assert access.rights
@@ -236,7 +236,7 @@ def test_setfacl_is_called_with_the_account_and_the_path_and_no_shell(
     path = tmp_path / "a b;c"
     path.touch(mode=0o666)
     access = SetFacl()
-    assert access.stands_open(str(path))
+    assert access.is_world_accessible(str(path))
     access.give((str(path), ADA))
     access.take((str(path), ADA))
     said = (tmp_path / "said").read_text().splitlines()

@@ -12,15 +12,15 @@ import pytest
 
 from allocation import wire
 from allocation.agent.act.leases import MARGIN_S
-from allocation.agent.act.unbooked_processes import Intruders
+from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node
-from allocation.agent.nvml.timeout_wrapper import PatientGpu
+from allocation.agent.nvml.timeout_wrapper import TimeoutGpu
 from allocation.agent.owner import directory as directories
 from allocation.agent.owner.booking_files import Bookings
 from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.owner.directory import AGAIN_S, KEPT_S, Directory
+from allocation.agent.owner.directory import AGAIN_S, FOUND_FOR_S, AccountDirectory
 from allocation.agent.ports.programs import HostPrograms, Whose
-from allocation.agent.ports.worker_threads import Lanes
+from allocation.agent.ports.worker_threads import WorkerThreads
 from allocation.agent.process import Agent
 from tests.agent.builders import KEY, NODE, FakeTime, Rig, a_document, a_whole
 from tests.servers.waiting import wait_until
@@ -59,10 +59,10 @@ def test_what_is_known_is_kept_and_asked_for_again_in_time() -> None:
         asked.append(name)
         return uids.get(name)
 
-    found = Directory(steady=steady, uid_of=uid_of)
+    found = AccountDirectory(steady=steady, uid_of=uid_of)
     assert [found.uid("ada"), found.uid("ada"), found.account("ada")] == [1001, 1001, "ada"]
     assert (found.name(1001), asked) == ("ada", ["ada"])
-    steady.now += KEPT_S + 1
+    steady.now += FOUND_FOR_S + 1
     assert (found.uid("ada"), asked) == (1001, ["ada", "ada"])
     # Somebody without an account is asked for sooner.
     assert [found.account("eve"), found.account("eve")] == [None, None]
@@ -74,14 +74,14 @@ def test_what_is_known_is_kept_and_asked_for_again_in_time() -> None:
 def test_a_number_without_an_account_is_its_own_name_and_one_not_known_yet_has_none(
     hanging: Hanging,
 ) -> None:
-    assert Directory(name_of=lambda _: None).name(4711) == "4711"
-    assert Directory(name_of=hanging).name(4711) is None
+    assert AccountDirectory(name_of=lambda _: None).name(4711) == "4711"
+    assert AccountDirectory(name_of=hanging).name(4711) is None
 
 
 def test_a_directory_that_hangs_is_waited_for_once_and_answers_in_the_end(
     hanging: Hanging,
 ) -> None:
-    found = Directory(uid_of=hanging)
+    found = AccountDirectory(uid_of=hanging)
     began = time.monotonic()
     assert [found.uid(f"user{n}") for n in range(50)] == [None] * 50
     # All of them together: a lease has seconds.
@@ -100,12 +100,12 @@ def test_what_was_known_counts_while_nobody_answers_also_after_a_restart(
     def uid_of(name: str) -> int | None:
         return uids.get(name) or hanging.answer(name)
 
-    found = Directory(file, steady=steady, uid_of=uid_of)
+    found = AccountDirectory(file, steady=steady, uid_of=uid_of)
     assert found.uid("ada") == 1001
     uids.clear()
-    steady.now += 10 * KEPT_S
+    steady.now += 10 * FOUND_FOR_S
     assert (found.uid("ada"), found.name(1001)) == (1001, "ada")
-    again = Directory(file, steady=steady, uid_of=hanging, name_of=hanging)
+    again = AccountDirectory(file, steady=steady, uid_of=hanging, name_of=hanging)
     assert (again.uid("ada"), again.name(1001)) == (1001, "ada")
     assert json.loads(file.read_bytes()) == {"ada": 1001}
 
@@ -114,14 +114,14 @@ def test_what_was_known_counts_while_nobody_answers_also_after_a_restart(
 def test_a_file_that_is_damaged_is_no_account(tmp_path: Path, text: str) -> None:
     file = tmp_path / "accounts.json"
     file.write_text(text)
-    assert Directory(file, uid_of=lambda _: 7).uid("ada") == 7
+    assert AccountDirectory(file, uid_of=lambda _: 7).uid("ada") == 7
 
 
 class _Programs(HostPrograms):
     """Every simulated program is of this process's account."""
 
-    def whose(self, pid: int) -> Whose:
-        return super().whose(os.getpid())
+    def owner_of(self, pid: int) -> Whose:
+        return super().owner_of(os.getpid())
 
     def birth(self, pid: int) -> str | None:
         return str(pid)
@@ -130,8 +130,8 @@ class _Programs(HostPrograms):
 @pytest.fixture
 def served(rig: Rig, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node whose directory hangs: everything that names an account asks it."""
-    monkeypatch.setattr(directories, "WAIT_S", 0.05)
-    found = Directory(uid_of=hanging, name_of=hanging)
+    monkeypatch.setattr(directories, "LOOKUP_WAIT_S", 0.05)
+    found = AccountDirectory(uid_of=hanging, name_of=hanging)
     place = rig.agent._owners._place
     return dataclasses.replace(
         rig.node,
@@ -179,7 +179,7 @@ def test_an_end_is_not_proven_of_shares_whose_programs_nobody_can_name(
 ) -> None:
     share = dataclasses.replace(a_whole(), share=500, size=4)
     rig.hardware.process_start(rig.gpu, label="training")
-    programs = _Programs(name_of=Directory(name_of=hanging).name)
+    programs = _Programs(name_of=AccountDirectory(name_of=hanging).name)
     found = share_holders(rig.node.port, programs, rig.gpu, [share], lambda member: member)
     assert found == {"w1": None}
 
@@ -189,15 +189,17 @@ def test_nobody_is_ended_for_a_name_that_is_not_known(rig: Rig, served: Node) ->
     rig.hardware.process_start(rig.gpu, label="training")
     rig.later(5)
     assert served.programs is not None
-    found = Intruders(rig.node.port, served.programs, lambda m: m, rig.steady, may_end=lambda: True)
-    ladder = wire.Ladder(warn_after=0, end_after=60)
+    found = UnbookedProcesses(
+        rig.node.port, served.programs, lambda m: m, rig.steady, may_end=lambda: True
+    )
+    ladder = wire.Escalation(warn_after=0, end_after=60)
     assert found.look(rig.agent._outcomes, rig.node.store.held, ladder, rig.wall()) == []
 
 
 def test_the_first_look_at_gpus_that_sleep_may_take_seconds(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("allocation.agent.nvml.timeout_wrapper.CHANGE_S", 0.05)
+    monkeypatch.setattr("allocation.agent.nvml.timeout_wrapper.CHANGE_LIMIT_S", 0.05)
     rig.driver.delays["nvmlDeviceGetName"] = 0.1
-    port = PatientGpu(rig.node.port, Lanes())
+    port = TimeoutGpu(rig.node.port, WorkerThreads())
     assert len(port.inventory()) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.owner.hooks import Environments, Hooks, Step, lives, notices
+from allocation.agent.owner.hooks import Environments, Hooks, Step, lifecycle_steps, notice_steps
 from tests.servers.waiting import wait_until
 
 BOOKING = {"biology.BK-7": {"GPU_BOOKING": "BK-7", "GPU_BOOKING_OWNER": "ada"}}
@@ -210,8 +210,8 @@ def test_what_ran_before_a_kill_is_not_run_again_and_what_did_not_is() -> None:
     ) -> list[str]:
         return [event for event, *_ in steps(known, active) if event is not None]
 
-    assert events(notices, {}, PAUSED) == ["notice"]
-    assert events(notices, PAUSED, PAUSED) == []
-    assert events(lives, PAUSED, {}) == ["pause", "end"]
+    assert events(notice_steps, {}, PAUSED) == ["notice"]
+    assert events(notice_steps, PAUSED, PAUSED) == []
+    assert events(lifecycle_steps, PAUSED, {}) == ["pause", "end"]
     paused = {name: {"GPU_BOOKING": "BK-7"} for name in PAUSED}
-    assert events(lives, paused, {}) == ["end"]
+    assert events(lifecycle_steps, paused, {}) == ["end"]

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from allocation.agent.owner.device_acls import Doors
+from allocation.agent.owner.device_acls import DeviceAcls
 from allocation.agent.owner.mps_units import MpsUnits
 from allocation.agent.owner.shares import Part
 from tests.agent.builders import HOUR, NOW, Rig, a_rig
@@ -125,7 +125,7 @@ def test_what_systemd_refuses_is_told_and_tried_again(systemd: Systemd, tmp_path
     nowhere.stop()
 
 
-class OpenDoors:
+class OpenDeviceAcls:
     """Knows whose devices are open."""
 
     def __init__(self) -> None:
@@ -181,13 +181,13 @@ def test_a_share_has_no_files_while_its_daemon_is_not_there(tmp_path: Path) -> N
     with a_rig(tmp_path / "state") as rig:
         units = MpsUnits(tmp_path / "mps", str(systemctl))
         with_daemons(rig, units)
-        doors = OpenDoors()
-        rig.node.bookings._doors = cast(Doors, doors)
+        device_acls = OpenDeviceAcls()
+        rig.node.bookings._device_acls = cast(DeviceAcls, device_acls)
         rig.desire(shared({rig.gpu: [a_share()]}))
         folder = tmp_path / "state" / "bookings" / "biology.BK-1"
         assert rig.sent.states() == {"s1": "ready"}
         assert not (folder / "booking.json").exists()
-        assert doors.opened == ["biology.BK-1"], "the daemon's account needs the device"
+        assert device_acls.opened == ["biology.BK-1"], "the daemon's account needs the device"
         (tmp_path / "answer").write_text("go on\n")
         assert units._idle.wait(20)
         rig.later(5)

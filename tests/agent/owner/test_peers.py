@@ -13,10 +13,10 @@ from allocation.agent.host.network import Network, default_interface, network_fi
 from allocation.agent.owner.shares import (
     Part,
     Place,
+    active_bookings,
     cuda_order,
     description,
     environment,
-    parts_of,
 )
 from tests.agent.builders import NODE, NOW, Rig, a_document, a_slice, a_whole
 from tests.agent.ports.test_hand_over import GANG, NAME
@@ -35,7 +35,7 @@ def a_part(*, other: wire.Mode = "whole", gangs: tuple[wire.Gang, ...] = (), nod
     third = wire.DesiredGpu(uuid="GPU-a", mode=other, allocations=())
     desired = replace(desired, gpus=(*desired.gpus, third))
     place = Place(node, Path("/b"), order=order, hidden=hidden, network=HERE)
-    return parts_of(desired, {"w1": "GPU-b", "w2": "GPU-c"}, NOW, place)[NAME]
+    return active_bookings(desired, {"w1": "GPU-b", "w2": "GPU-c"}, NOW, place)[NAME]
 
 
 def visible(part: Part, only: int | None = None, *, contained: bool = False) -> str:
@@ -79,7 +79,7 @@ def test_where_indexes_are_not_certain_gpus_go_by_uuid(part: Part) -> None:
 def test_a_slice_always_goes_by_its_uuid() -> None:
     desired = a_document({"GPU-a": [a_slice()]})
     place = Place(NODE, Path("/b"), order=("GPU-a",))
-    (part,) = parts_of(desired, {"a1": "MIG-1"}, NOW, place).values()
+    (part,) = active_bookings(desired, {"a1": "MIG-1"}, NOW, place).values()
     assert visible(part) == visible(part, 0, contained=True) == "MIG-1"
 
 

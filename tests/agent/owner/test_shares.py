@@ -9,7 +9,7 @@ import pytest
 
 from allocation import wire
 from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.owner.shares import Place, environment, parts_of
+from allocation.agent.owner.shares import Place, active_bookings, environment
 from allocation.agent.ports.programs import Whose
 from tests.agent.builders import HOUR, NOW, Rig, a_document, a_rig, a_whole, cases, noticed
 
@@ -115,7 +115,9 @@ def test_several_accounts_share_a_gpu_where_the_site_lets_them(tmp_path: Path) -
 
 def test_a_share_tells_its_programs_its_part_of_the_gpu(rig: Rig, tmp_path: Path) -> None:
     place = Place("node-1", tmp_path, Path("/run/mps"), {rig.gpu: 80_000})
-    part = parts_of(shared({rig.gpu: [a_share()]}), {"s1": rig.gpu}, NOW, place)["biology.BK-1"]
+    part = active_bookings(shared({rig.gpu: [a_share()]}), {"s1": rig.gpu}, NOW, place)[
+        "biology.BK-1"
+    ]
     values = environment(part)
     assert values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert values["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20000M"
@@ -170,10 +172,10 @@ class Port:
 
 
 class Known:
-    def __init__(self, whose: dict[int, Whose]) -> None:
-        self._whose = whose
+    def __init__(self, owner_of: dict[int, Whose]) -> None:
+        self._whose = owner_of
 
-    def whose(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> Whose:
         return self._whose[pid]
 
 

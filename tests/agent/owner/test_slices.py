@@ -19,7 +19,7 @@ from allocation.agent.options import options_parse
 from allocation.agent.owner.slices import Claim, Slices
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.programs import Whose
-from allocation.agent.ports.systemd import Systemd, booking_of, is_inside, room_mb, unit_of
+from allocation.agent.ports.systemd import Systemd, available_mb, booking_of, is_inside, unit_of
 from allocation.agent.run import NotNow, slice_reached
 from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated.hardware import Hardware
@@ -285,7 +285,7 @@ class Three(SimulatedPrograms):
     def named(self, names: object) -> tuple[int, ...]:
         return (11, 12, 13)
 
-    def whose(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> Whose:
         return Whose(frozenset(), "eve" if pid == 13 else "ada")
 
     def birth(self, pid: int) -> str | None:
@@ -339,8 +339,8 @@ def test_room_is_what_the_limit_leaves_beside_idle_files(
     tmp_path: Path, limit: str, room: int | None
 ) -> None:
     limited(tmp_path / "group", limit, 500, 200)
-    assert room_mb(tmp_path / "group") == room
-    assert room_mb(tmp_path / "none") is None
+    assert available_mb(tmp_path / "group") == room
+    assert available_mb(tmp_path / "none") is None
 
 
 def test_a_pause_counts_its_room_against_the_booking_s_limit(kept: Rig, fake: Fake) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from allocation.agent.plan.reconcile import Held, Plan, Problem, plan, remember, wishes
+from allocation.agent.plan.reconcile import Held, Plan, Problem, plan, records_of, wishes
 from allocation.agent.plan.steps import (
     Create,
     Destroy,
@@ -61,7 +61,7 @@ def planned(
 ) -> Plan:
     """One pass at NOW."""
     desired = a_document({GPU: wanted}, mode=mode)
-    kept = remember(desired, {h.allocation.id: h for h in records}, NOW)
+    kept = records_of(desired, {h.allocation.id: h for h in records}, NOW)
     (wish,) = wishes(desired, kept, NOW)
     return plan(wish, truth, given or {}, problems or {})
 

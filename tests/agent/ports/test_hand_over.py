@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from allocation import wire
-from allocation.agent.owner.shares import Part, Place, parts_of
+from allocation.agent.owner.shares import Part, Place, active_bookings
 from allocation.agent.state.store import folder_locked
 from tests.agent.builders import (
     HOUR,
@@ -112,7 +112,7 @@ def test_every_node_of_a_gang_says_the_same_of_where_to_meet(tmp_path: Path) -> 
     told = []
     for node in ("node-0", NODE):
         desired = a_document({"GPU-1": [a_whole()]}, gangs=(GANG,), node=node)
-        part = parts_of(desired, {"w1": "GPU-1"}, NOW, Place(node, tmp_path))[NAME]
+        part = active_bookings(desired, {"w1": "GPU-1"}, NOW, Place(node, tmp_path))[NAME]
         told.append((part.address, part.port, part.world_size, part.rank))
     assert [rank for *_, rank in told] == [0, 1]
     assert told[0][:3] == told[1][:3]

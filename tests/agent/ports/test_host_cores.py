@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from allocation import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
-from allocation.agent.owner.cgroups import OWN, Cgroups, NoCgroups, subtree_open
-from allocation.agent.owner.shares import Part, Place, environment, parts_of
+from allocation.agent.owner.cgroups import OWN, Cgroups, CgroupsUnavailable, subtree_prepare
+from allocation.agent.owner.shares import Part, Place, active_bookings, environment
 from allocation.agent.ports.handover import Handover, host_environment
 from allocation.agent.ports.host_cores import (
+    core_topology_read,
+    core_topology_simulated,
     cores_parse,
     cores_text,
     numa_node,
-    topology_read,
-    topology_simulated,
 )
 from allocation.agent.ports.programs import HostPrograms
 from tests.agent.builders import NODE, NOW, Rig, a_document, a_whole
 
-TOPOLOGY = topology_simulated(16, {"GPU-0": 0, "GPU-1": 1, "GPU-2": None})
+TOPOLOGY = core_topology_simulated(16, {"GPU-0": 0, "GPU-1": 1, "GPU-2": None})
 
 
 def wanting(
@@ -67,8 +67,8 @@ class TestChoice:
         for number, text in (("0", "0-1,4\n"), ("1", "2-3\n"), ("2", "\n")):
             (tmp_path / f"node{number}").mkdir()
             (tmp_path / f"node{number}" / "cpulist").write_text(text)
-        assert topology_read({}, tmp_path).cores == {0: (0, 1, 4), 1: (2, 3)}
-        assert topology_read({}, tmp_path / "nothing").cores == {}
+        assert core_topology_read({}, tmp_path).cores == {0: (0, 1, 4), 1: (2, 3)}
+        assert core_topology_read({}, tmp_path / "nothing").cores == {}
 
 
 class TestHandOver:
@@ -89,7 +89,9 @@ class TestHandOver:
         for gpu in desired.gpus:
             handover.give(gpu.allocations[0], gpu.uuid, gpu.uuid, NOW)
         place = Place(NODE, tmp_path)
-        (part,) = parts_of(desired, handover.devices(), NOW, place, handover.cores()).values()
+        (part,) = active_bookings(
+            desired, handover.devices(), NOW, place, handover.cores()
+        ).values()
         told = environment(part)
         assert (told["GPU_BOOKING_CORES"], told["OMP_NUM_THREADS"]) == ("0-1,8-10", "5")
         assert told["GPU_BOOKING_MEMORY_MB"] == "3072"
@@ -131,7 +133,7 @@ class TestNear:
         )
         given = {"w1": "GPU-0", "w2": "GPU-1", "w3": "GPU-2"}
         place = Place(NODE, Path("/b"), topology=TOPOLOGY)
-        parts = parts_of(desired, given, NOW, place)
+        parts = active_bookings(desired, given, NOW, place)
         both = parts["biology.BK-7"]
         assert self._near(environment(both)) == ("0-1", "0-15")
         assert self._near(environment(both, 0)) == ("0", "0-7")
@@ -180,7 +182,7 @@ def a_tree(path: Path, controllers: str = "cpuset cpu memory pids") -> Path:
 
 class TestCgroups:
     def test_a_booking_is_kept_to_its_cores_and_memory(self, tmp_path: Path) -> None:
-        root = subtree_open(str(a_tree(tmp_path / "ours")))
+        root = subtree_prepare(str(a_tree(tmp_path / "ours")))
         assert (root / "cgroup.subtree_control").read_text() == "+cpuset +memory"
         programs = Named()
         group = a_tree(root / "biology.BK-7")
@@ -203,7 +205,7 @@ class TestCgroups:
         a_tree(own / "agent")
         proc.mkdir()
         (proc / "cgroup").write_text("0::/unit/agent\n")
-        assert subtree_open(OWN, mount=tmp_path / "mount", proc=proc) == own
+        assert subtree_prepare(OWN, mount=tmp_path / "mount", proc=proc) == own
         assert (own / "cgroup.subtree_control").read_text() == "+cpuset +memory"
         assert (own / "agent" / "cgroup.subtree_control").read_text() == ""
 
@@ -212,17 +214,17 @@ class TestCgroups:
         a_tree(own / "agent")
         proc.mkdir()
         (proc / "cgroup").write_text("4:memory:/elsewhere\n0::/unit\n")
-        assert subtree_open(OWN, mount=tmp_path / "mount", proc=proc) == own
+        assert subtree_prepare(OWN, mount=tmp_path / "mount", proc=proc) == own
         assert (own / "agent" / "cgroup.procs").read_text() == "0"
 
     @pytest.mark.parametrize("controllers", ["", "memory pids"])
     def test_a_host_that_offers_too_little_says_so(self, tmp_path: Path, controllers: str) -> None:
-        with pytest.raises(NoCgroups, match="does not offer cpuset"):
-            subtree_open(str(a_tree(tmp_path / "ours", controllers)))
+        with pytest.raises(CgroupsUnavailable, match="does not offer cpuset"):
+            subtree_prepare(str(a_tree(tmp_path / "ours", controllers)))
 
     def test_a_folder_of_another_kind_says_so(self, tmp_path: Path) -> None:
-        with pytest.raises(NoCgroups, match="no cgroup v2 folder"):
-            subtree_open(str(tmp_path))
+        with pytest.raises(CgroupsUnavailable, match="no cgroup v2 folder"):
+            subtree_prepare(str(tmp_path))
 
 
 @pytest.fixture
@@ -248,8 +250,8 @@ def test_on_a_real_hierarchy_programs_join_and_an_empty_group_goes(mounted: Path
     cgroups = Cgroups(mounted, programs)
     offered = (mounted / "cgroup.controllers").read_text().split()
     if "cpuset" not in offered or "memory" not in offered:
-        with pytest.raises(NoCgroups, match="does not offer"):
-            subtree_open(str(mounted))
+        with pytest.raises(CgroupsUnavailable, match="does not offer"):
+            subtree_prepare(str(mounted))
     group = mounted / "biology.BK-7"
     group.mkdir()
     program = subprocess.Popen(["sleep", "60"])

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from allocation.agent.ports.link import Arrival, Connected, Link
-from allocation.services.nodes.redis_accounts import link_open
+from allocation.services.nodes.redis_accounts import agent_account_open
 from tests.agent.builders import NODE
 from tests.faults.proxy import Proxy
 from tests.servers.servers import Servers
@@ -22,7 +22,7 @@ PASSWORD = "a" * 64
 @pytest.fixture
 def port(servers: Servers, redis_client: "redis.Redis") -> Iterator[int]:
     """A line to the agents' server that ends TLS, as its own TLS port would."""
-    link_open(NODE, hashlib.sha256(PASSWORD.encode()).digest())
+    agent_account_open(NODE, hashlib.sha256(PASSWORD.encode()).digest())
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(CERTIFICATES / "localhost.pem")
     with Proxy(servers.agents_access.port, context) as line:

@@ -54,7 +54,7 @@ def test_what_is_gone_is_no_error_and_we_never_signal_ourselves() -> None:
     programs = HostPrograms()
     assert not programs.warn(pid, signal.SIGUSR1)
     assert programs.birth(pid) is None
-    assert programs.whose(pid).names == frozenset()
+    assert programs.owner_of(pid).names == frozenset()
     assert not programs.warn(os.getpid(), signal.SIGUSR1)
     assert not programs.warn(1, signal.SIGUSR1)
 
@@ -62,11 +62,11 @@ def test_what_is_gone_is_no_error_and_we_never_signal_ourselves() -> None:
 def test_a_program_says_of_which_booking_it_is_by_its_environment() -> None:
     values = {"GPU_BOOKING_TENANT": "helix", "GPU_BOOKING": "BK-12", "GPU_ALLOCATION": "a1"}
     with a_program(**values) as program:
-        whose = HostPrograms().whose(program.pid)
-    assert whose.names == {"helix.BK-12", "a1"}
-    assert whose.account == account_name(os.getuid())
+        owner_of = HostPrograms().owner_of(program.pid)
+    assert owner_of.names == {"helix.BK-12", "a1"}
+    assert owner_of.account == account_name(os.getuid())
     with a_program() as program:
-        assert HostPrograms().whose(program.pid).names == frozenset()
+        assert HostPrograms().owner_of(program.pid).names == frozenset()
 
 
 def test_only_the_program_that_was_meant_is_killed() -> None:
@@ -162,6 +162,6 @@ def test_a_call_of_an_agent_that_was_killed_is_never_met_by_a_second_one(tmp_pat
 
 
 def test_the_hosts_memory_is_known(tmp_path: Path) -> None:
-    room = CudaCheckpoint(a_tool(tmp_path, ""), "580.95.05").room_mb()
+    room = CudaCheckpoint(a_tool(tmp_path, ""), "580.95.05").available_mb()
     assert room is not None
     assert room > 0

@@ -52,8 +52,8 @@ def test_what_the_portal_would_refuse_is_made_plain_before_it_is_said() -> None:
         "do": "end\tthem", "seconds": 0.1,
     }  # fmt: skip
     checks = checks_read(json.loads(json.dumps({"checks": [row] * 99})))
-    assert len(checks) == wire.CHECKS_MOST
-    assert (checks[0].seen[:7], len(checks[0].seen)) == ("a?b ?cx", wire.LINE_MOST)
+    assert len(checks) == wire.CHECKS_MAX
+    assert (checks[0].seen[:7], len(checks[0].seen)) == ("a?b ?cx", wire.LINE_MAX_LENGTH)
     assert checks[0].do == "end them"
     said = wire.Examination(at=NOW, checks=checks, seq=1)
     assert wire.open_report(wire.seal(said, key=KEY, key_version=1), KEYS) == said

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocation.agent.options import options_parse
-from allocation.agent.report.metrics import Board, address_parse, metrics_serve
-from allocation.agent.simulated.owners import SimulatedOwners
+from allocation.agent.report.metrics import MetricsBoard, address_parse, metrics_serve
+from allocation.agent.simulated.owners import SimulatedUsers
 from allocation.wire.exposition import Metric, Value, exposition
 from tests.agent.builders import a_document, a_rig, a_slice, a_whole
 
@@ -71,8 +71,8 @@ def test_what_is_unknown_is_left_out_and_never_zero() -> None:
 
 
 def test_the_agent_tells_its_gpus_and_its_own_state(tmp_path: Path) -> None:
-    with a_rig(tmp_path, owners=lambda hardware: (SimulatedOwners(hardware),)) as rig:
-        board = Board("node-1")
+    with a_rig(tmp_path, owners=lambda hardware: (SimulatedUsers(hardware),)) as rig:
+        board = MetricsBoard("node-1")
         object.__setattr__(rig.node, "board", board)
         before = parsed(board.text())
         first, second = (gpu.uuid for gpu in rig.hardware.gpus)
@@ -93,7 +93,7 @@ def test_the_agent_tells_its_gpus_and_its_own_state(tmp_path: Path) -> None:
 
 
 def test_it_is_served_on_its_address_until_the_agent_stops() -> None:
-    port, stop = metrics_serve(Board("node-1"), ("127.0.0.1", 0))
+    port, stop = metrics_serve(MetricsBoard("node-1"), ("127.0.0.1", 0))
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")

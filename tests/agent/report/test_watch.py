@@ -116,7 +116,7 @@ def test_a_process_on_a_gpu_that_nobody_was_given_is_told_with_its_user(rig: Rig
     rig.hardware.process_start(rig.gpu, label="mining", user="eve")
     rig.later(5)
     assert rig.sent.report().foreign == (
-        wire.Foreign(gpu=rig.gpu, slot=None, processes=1, users=("eve",)),
+        wire.UnbookedDevice(gpu=rig.gpu, slot=None, processes=1, users=("eve",)),
     )
     # Nothing is done to it.
     assert len(rig.hardware.running(rig.hardware.gpus[0])) == 1

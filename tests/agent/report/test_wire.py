@@ -208,13 +208,13 @@ def test_stream_entries_that_are_no_envelopes_are_refused(fields: dict[str, byte
 @pytest.mark.parametrize("hidden", ["", "zz" * 32, "ab" * 31, "AB" * 32, "ab" * 33])
 def test_what_can_not_be_a_hidden_key_is_refused(hidden: str) -> None:
     with pytest.raises(wire.WireError, match="malformed"):
-        wire.key_show(old=KEY, hidden=hidden, node="n1", version=2)
+        wire.key_unwrap(old=KEY, hidden=hidden, node="n1", version=2)
 
 
 def test_a_hidden_key_is_hidden_in_another_way_for_each_node_version_and_old_key() -> None:
     new = b"n" * 32
     hidden = {
-        wire.key_hide(old=old, new=new, node=node, version=version)
+        wire.key_wrap(old=old, new=new, node=node, version=version)
         for old in (KEY, b"o" * 32)
         for node in ("n1", "n2")
         for version in (2, 3)

@@ -11,7 +11,7 @@ from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.act.leases import MARGIN_S
 from allocation.agent.plan.reconcile import Held, wishes
 from allocation.agent.ports.link import Granted
-from allocation.agent.simulated.owners import SimulatedOwners
+from allocation.agent.simulated.owners import SimulatedUsers
 from allocation.rules.nodes import leases as portal
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_rig, a_slice, cases
 
@@ -64,7 +64,7 @@ def test_it_is_ended_a_margin_before_its_lease_and_the_rest_goes_on(rig: Rig) ->
     assert rig.instances() == [("2g.20gb", 2)]
     assert rig.sent.states() == {"a1": "failed", "a2": "ready"}
     assert {a.id: a.error for a in rig.sent.report().allocations} == {
-        "a1": wire.LEASE_RAN_OUT,
+        "a1": wire.LEASE_EXPIRED,
         "a2": None,
     }
 
@@ -222,7 +222,7 @@ def test_a_full_disk_keeps_nothing_from_being_ended(rig: Rig) -> None:
 def test_even_a_program_that_must_be_killed_is_gone_before_another_may_begin(
     tmp_path: Path,
 ) -> None:
-    with a_rig(tmp_path, owners=lambda hardware: (SimulatedOwners(hardware),)) as rig:
+    with a_rig(tmp_path, owners=lambda hardware: (SimulatedUsers(hardware),)) as rig:
         begun(rig)
         gpu = rig.hardware.gpus[0]
         rig.later(3)
@@ -233,7 +233,7 @@ def test_even_a_program_that_must_be_killed_is_gone_before_another_may_begin(
         rig.later(KILL_AFTER_S)
         assert not gpu.processes
         assert rig.instances() == []
-    assert TTL - MARGIN_S + KILL_AFTER_S + 5 < portal.SILENCE_SECONDS
+    assert TTL - MARGIN_S + KILL_AFTER_S + 5 < portal.LEASE_EXPIRY_SECONDS
     assert portal.MARGIN_SECONDS == MARGIN_S
 
 

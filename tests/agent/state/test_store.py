@@ -9,7 +9,7 @@ import pytest
 
 from allocation.agent.plan.reconcile import Held
 from allocation.agent.ports.suspender import Suspended
-from allocation.agent.state.documents import Follower, Keys
+from allocation.agent.state.documents import DocumentFollower, Keys
 from allocation.agent.state.enrol import Identity
 from allocation.agent.state.store import Store, StoreError, folder_locked
 from tests.agent.builders import (
@@ -110,10 +110,10 @@ def test_only_newer_documents_are_followed(
 def test_a_document_for_another_node_is_not_followed(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     keys = Keys(Identity(NODE, KEYS, 1, "redis://127.0.0.1:1/0"), tmp_path / "identity.json")
-    follower = Follower(keys, store)
+    follower = DocumentFollower(keys, store)
     foreign = a_document({GPU: [a_slice()]}, epoch=5, generation=9, node="another")
     assert follower.read(signed(foreign).to_json())
-    assert follower.trouble == "the desired state is for another"
+    assert follower.problem == "the desired state is for another"
     assert store.generation < 9
 
 

@@ -13,7 +13,7 @@ from allocation.models import Booking
 from allocation.services.decide.invariants import _CHECKS, _violations
 from allocation.services.operate.corrections import Correction, booking_correct
 from billing.models import Transfer
-from billing.queries import budget_effect, ledger_check
+from billing.queries import budget_figures, ledger_check
 from billing.services import hold_place, hold_settle
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
@@ -70,7 +70,7 @@ def test_what_is_given_back_stands_in_ledger_receipt_and_log(
 ) -> None:
     def spent() -> Decimal:
         with as_system():
-            effect = budget_effect(project_id=site.project.id, at=ended.submitted)
+            effect = budget_figures(project_id=site.project.id, at=ended.submitted)
         assert effect is not None
         return effect.spent
 

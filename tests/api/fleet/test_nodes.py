@@ -53,7 +53,7 @@ def test_an_operator_sets_a_ladder_for_one_node_and_gives_it_back_to_the_policy(
 def test_what_makes_no_ladder_is_refused(operator: Api, body: dict[str, object]) -> None:
     assert put(operator, **body)[0] in (400, 422)
     with as_system():
-        assert not Node.objects.get().foreign_own
+        assert not Node.objects.get().unbooked_override
 
 
 def test_the_refusal_names_the_field_as_it_was_sent(operator: Api) -> None:

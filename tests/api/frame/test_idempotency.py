@@ -12,9 +12,9 @@ from django.http import HttpResponse
 
 from allocation.api.bookings import bookings as bookings_api
 from allocation.models import Booking
-from allocation.services.bookings.bookings import booking_take
+from allocation.services.bookings.bookings import booking_create
 from tenants.api import base
-from tenants.api.idempotency import Asked, booking_id
+from tenants.api.idempotency import KeyedRequest, booking_id
 from tenants.models import ApiToken, IdempotencyKey
 from tenants.platform.errors import Refused
 from tests.api.builders import Site, a_site, row_counts, said
@@ -126,9 +126,9 @@ def test_a_second_sender_waits_for_the_first_and_gets_its_answer(
     def slow(*args: Any) -> Booking:  # noqa: ANN401 (as the function it wraps)
         is_working.set()
         assert may_end.wait(timeout=20)
-        return booking_take(*args)
+        return booking_create(*args)
 
-    monkeypatch.setattr(bookings_api, "booking_take", slow)
+    monkeypatch.setattr(bookings_api, "booking_create", slow)
 
     def post(_: int) -> HttpResponse:
         try:
@@ -162,7 +162,7 @@ def test_a_request_that_dies_leaves_no_key_and_the_next_works_at_once(
     def die(*_: object, **__: object) -> None:
         raise died
 
-    monkeypatch.setattr(base, "key_keep", die)
+    monkeypatch.setattr(base, "answer_store", die)
     if isinstance(died, Refused):
         busy = site.researcher.post("bookings", GOOD, idempotency_key="k1")
         assert (busy.status_code, busy["Retry-After"]) == (503, "1")
@@ -172,7 +172,7 @@ def test_a_request_that_dies_leaves_no_key_and_the_next_works_at_once(
     monkeypatch.undo()
     assert (count(Booking), count(IdempotencyKey)) == (0, 0)
     again = site.researcher.post("bookings", GOOD, idempotency_key="k1")
-    expected = booking_id(site.actor(), Asked("k1", "POST", "/api/v1/bookings", b""))
+    expected = booking_id(site.actor(), KeyedRequest("k1", "POST", "/api/v1/bookings", b""))
     assert expected is not None
     assert (again.status_code, said(again)["id"]) == (201, f"bk_{expected.hex}")
     assert "Idempotency-Replayed" not in again

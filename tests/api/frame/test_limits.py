@@ -10,8 +10,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from tenants.platform.errors import Refused
-from tenants.services import calls
-from tenants.services.calls import WINDOW_SECONDS, call_count
+from tenants.services import rate_limits
+from tenants.services.rate_limits import WINDOW_SECONDS, call_limit_check
 from tests.api.builders import Api, Site, said
 
 NOW = datetime(2026, 11, 22, 12, 0, 3, tzinfo=UTC)
@@ -22,7 +22,7 @@ GOOD = {"project": "folding", "request": "1 h100 for 10m"}
 def limits(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Limits that a test may lower, on a clock that stands."""
     found = {"token": 1000, "address": 1000, "quotes": 1000, "enrol": 1000}
-    settings.CALLS_IN_TEN_SECONDS = found
+    settings.CALL_LIMITS = found
     monkeypatch.setattr("tenants.api.base.timezone.now", lambda: NOW)
     cache.clear()
     return found
@@ -120,14 +120,14 @@ def test_a_refused_call_keeps_no_answer_for_its_key(site: Site, limits: dict[str
 @pytest.mark.usefixtures("django_db_setup")
 def test_the_share_is_new_after_ten_seconds(limits: dict[str, int]) -> None:
     limits["token"] = 1
-    call_count("token", "one", NOW)
+    call_limit_check("token", "one", NOW)
     with pytest.raises(Refused) as refusal:
-        call_count("token", "one", NOW)
+        call_limit_check("token", "one", NOW)
     wait = refusal.value.numbers["retry_after_seconds"]
     assert 1 <= wait <= WINDOW_SECONDS
     with pytest.raises(Refused):
-        call_count("token", "one", NOW + timedelta(seconds=wait - 1))
-    call_count("token", "one", NOW + timedelta(seconds=wait))
+        call_limit_check("token", "one", NOW + timedelta(seconds=wait - 1))
+    call_limit_check("token", "one", NOW + timedelta(seconds=wait))
 
 
 def test_without_redis_each_process_counts_for_itself(
@@ -136,10 +136,10 @@ def test_without_redis_each_process_counts_for_itself(
     def away() -> None:
         raise redis.ConnectionError("away")
 
-    monkeypatch.setattr(calls, "_store", away)
+    monkeypatch.setattr(rate_limits, "_store", away)
     limits["token"] = 2
     for _ in range(2):
-        call_count("token", "alone", NOW)
+        call_limit_check("token", "alone", NOW)
     with pytest.raises(Refused):
-        call_count("token", "alone", NOW)
-    call_count("token", "alone", NOW + timedelta(seconds=WINDOW_SECONDS))
+        call_limit_check("token", "alone", NOW)
+    call_limit_check("token", "alone", NOW + timedelta(seconds=WINDOW_SECONDS))

@@ -12,9 +12,9 @@ from django.test import Client, override_settings
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.services.record.counters import tally
+from allocation.services.record.counters import counter_add
 from allocation.services.record.history import event_add
-from portal.api.metrics import metrics_told
+from portal.api.metrics import metrics_all
 from portal.traffic import BUCKETS_MS
 from tenants.outbox import outbox_add
 from tests.agent.report.test_metrics import parsed
@@ -68,8 +68,8 @@ def test_it_tells_bookings_nodes_queues_and_what_waits() -> None:
     a_node("n2", now=now, silent_for=timedelta(minutes=5))
     with as_system():
         outbox_add(tenant_id=member.tenant_id, kind="x", payload={}, now=now - timedelta(hours=1))
-        tally("telemetry_absurd", 3)
-        tally("telemetry_absurd", 4)
+        counter_add("telemetry_absurd", 3)
+        counter_add("telemetry_absurd", 4)
     status, text = read()
     told = parsed(text)
     assert status == 200
@@ -144,7 +144,7 @@ def test_it_tells_how_long_people_waited(site: Site) -> None:
         row = a_booking(a_member(a_project(a_tenant(f"t{seconds}"))), now=now)
         with as_system():
             Booking.objects.filter(id=row.id).update(
-                submitted=asked, first_promise=asked + timedelta(seconds=30)
+                submitted=asked, first_planned_start=asked + timedelta(seconds=30)
             )
             row.refresh_from_db()
             for kind, after in (("requested", 0), ("queued", seconds), ("started", 10 * seconds)):
@@ -165,7 +165,7 @@ def test_alerts_and_dashboard_speak_of_metrics_that_there_are() -> None:
     asked = [rule["expr"] for rule in rules] + [
         target["expr"] for panel in dashboard["panels"] for target in panel["targets"]
     ]
-    told = {metric.name for metric in metrics_told(timezone.now())}
+    told = {metric.name for metric in metrics_all(timezone.now())}
     named = {name for text in asked for name in re.findall(r"gpu_portal_\w+", text)}
     histogram = "gpu_portal_http_request_seconds"
     assert {name.removesuffix("_bucket") for name in named} <= told

@@ -10,7 +10,7 @@ from django.test import Client
 
 from allocation.api.bookings import bookings
 from allocation.reasons.catalogue import RULES
-from portal.api.errors import STATUS_OF_CODE
+from portal.api.errors import STATUS_BY_CODE
 from tests.api.builders import Site, a_site, said
 from tests.servers.servers import Servers
 
@@ -32,7 +32,7 @@ def test_faults_of_the_database_are_answered_without_its_words(
     def fail(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(bookings, "booking_take", fail)
+    monkeypatch.setattr(bookings, "booking_create", fail)
     response = site.researcher.post("bookings", LINE, idempotency_key="k1")
     assert (response.status_code, said(response)["code"]) == (status, code)
     assert str(fault).encode() not in response.content
@@ -106,4 +106,4 @@ def test_each_role_has_its_patience(
 
 
 def test_no_rule_of_the_catalogue_is_taken_for_malformed_input() -> None:
-    assert not {rule.code for rule in RULES} & set(STATUS_OF_CODE)
+    assert not {rule.code for rule in RULES} & set(STATUS_BY_CODE)

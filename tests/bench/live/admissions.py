@@ -70,7 +70,7 @@ def served(members: list[Member], url: str) -> Iterator[int]:
             process.wait(PATIENCE_S)
 
 
-def room_make() -> None:
+def capacity_make() -> None:
     """Lets the project use every GPU of the class, and pay for it."""
     from django.utils import timezone  # noqa: PLC0415 (Django is there only now)
 
@@ -89,7 +89,7 @@ def room_make() -> None:
         )  # fmt: skip
 
 
-def all_listen(members: list[Member]) -> bool:
+def await_agents(members: list[Member]) -> bool:
     """Whether every node's agent has read the newest document."""
     from django.db.models import F  # noqa: PLC0415
 
@@ -131,19 +131,19 @@ def burst(count: int) -> list[str]:
     from django.utils import timezone  # noqa: PLC0415
 
     from allocation.rules.ask import AskDocument  # noqa: PLC0415
-    from allocation.services.bookings.bookings import Wish, booking_request  # noqa: PLC0415
+    from allocation.services.bookings.bookings import BookingRequest, booking_request  # noqa: PLC0415
     from tenants.access import actor_by_id  # noqa: PLC0415
     from tenants.models import Membership  # noqa: PLC0415
 
     admin = Membership.objects.get(tenant__slug=TENANT, role="tenant_admin")
     actor = actor_by_id(admin.user_id, TENANT)
-    wish = Wish(PROJECT, "standard", AskDocument.from_json({**ASK, "profile": None}))
+    wish = BookingRequest(PROJECT, "standard", AskDocument.from_json({**ASK, "profile": None}))
     with transaction.atomic():
         now = timezone.now()
         return [booking_request(actor=actor, wish=wish, now=now).label for _ in range(count)]
 
 
-def room_check(members: list[Member], count: int) -> None:
+def capacity_check(members: list[Member], count: int) -> None:
     """Ends the bench when fewer GPUs are free than it is to fill: it would wait for ever."""
     from allocation.models import Allocation, Gpu  # noqa: PLC0415
 
@@ -189,18 +189,18 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     site_enter(site)
     from django.conf import settings  # noqa: PLC0415 (Django is there only now)
 
-    room_make()
+    capacity_make()
     members = nodes_add("bench", options.nodes, GPUS)
 
     def used_now() -> dict[str, float]:
         return {**processor_seconds(site), "client": cpu_seconds(), "agents": used_by(agents)}
 
     with served(members, settings.AGENTS_REDIS_URL) as agents:
-        wait_until(lambda: all_listen(members), seconds=PATIENCE_S)
+        wait_until(lambda: await_agents(members), seconds=PATIENCE_S)
         time.sleep(WARM_S)
         before, (busy, total), began = used_now(), cpu_of_machine(), time.monotonic()
         if options.burst:
-            room_check(members, options.burst)
+            capacity_check(members, options.burst)
             asked: dict[str, float] = dict.fromkeys(burst(options.burst), 0.0)
             statuses: Counter[int] = Counter()
         else:

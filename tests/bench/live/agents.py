@@ -40,7 +40,7 @@ STORES = ("postgres", "valkey", "valkey-agents")
 
 
 @dataclass
-class Talker:
+class SimulatedSender:
     """One node's side: its last number, and when the heartbeats that wait for an answer went."""
 
     member: Member
@@ -89,10 +89,10 @@ def _sample(gpu: str, seq: int) -> wire.Sample:
     )  # fmt: skip
 
 
-class Crowd:
+class SenderPool:
     """All nodes on one line to Redis; `lags` and `said` count from `measured` on."""
 
-    def __init__(self, talkers: list[Talker], url: str) -> None:
+    def __init__(self, talkers: list[SimulatedSender], url: str) -> None:
         self._talkers = {talker.member.name: talker for talker in talkers}
         self._line: Any = redis.Redis.from_url(url)
         self._over = threading.Event()
@@ -179,8 +179,8 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     quiet = shares(idle, processor_seconds(site), time.monotonic() - began)
     epoch = SolverState.objects.get(id=1).epoch
     came = time.monotonic()
-    talkers = [Talker(member, epoch) for member in nodes_add("talk", options.agents, GPUS)]
-    crowd = Crowd(talkers, settings.AGENTS_REDIS_URL)
+    talkers = [SimulatedSender(member, epoch) for member in nodes_add("talk", options.agents, GPUS)]
+    crowd = SenderPool(talkers, settings.AGENTS_REDIS_URL)
     threads = [threading.Thread(target=work) for work in (crowd.listen, crowd.talk)]
     for thread in threads:
         thread.start()
@@ -208,7 +208,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _watch(site: Site, crowd: Crowd, seconds: float) -> dict[str, Any]:
+def _watch(site: Site, crowd: SenderPool, seconds: float) -> dict[str, Any]:
     crowd.measured = time.monotonic()
     before, own = processor_seconds(site), cpu_seconds()
     time.sleep(seconds)

@@ -65,17 +65,17 @@ class Answers:
         return sum(n for status, n in self.statuses.items() if status >= 500)
 
 
-def wish_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> Wish:
+def request_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> Wish:
     """A request for a fixed window."""
     window = {"starts": starts.strftime("%Y-%m-%dT%H:%M:%SZ"), **ask}
     return {"project": project, "tier": "standard", "ask": window}
 
 
-def a_spread_wish(chance: random.Random, first: datetime) -> Wish:
+def spread_request(chance: random.Random, first: datetime) -> Wish:
     """A slice for a quarter of an hour somewhere in four days."""
     starts = first + timedelta(minutes=15 * chance.randrange(4 * 96))
     ask = {"count": 1, "classes": ["h100"], "profile": "1g.10gb", "duration": 900}
-    return wish_at(SPREAD_PROJECT, starts, ask)
+    return request_at(SPREAD_PROJECT, starts, ask)
 
 
 async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
@@ -83,13 +83,13 @@ async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]
     chance = random.Random(8)  # noqa: S311  the same wishes each time
     first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + FREE_FROM
     async with site.client(PART) as rest:
-        await _clients(rest, options.clients, 2, Answers(), lambda: a_spread_wish(chance, first))
+        await _clients(rest, options.clients, 2, Answers(), lambda: spread_request(chance, first))
         answers = Answers()
         before = await _numbers(rest, SPREAD_PROJECT)
         own, (busy, total) = cpu_seconds(), cpu_of_machine()
         began = time.monotonic()
         await _clients(
-            rest, options.clients, options.seconds, answers, lambda: a_spread_wish(chance, first)
+            rest, options.clients, options.seconds, answers, lambda: spread_request(chance, first)
         )
         seconds = time.monotonic() - began
         own, (busy_now, total_now) = cpu_seconds() - own, cpu_of_machine()
@@ -127,7 +127,7 @@ async def hot_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         async def writer(number: int) -> None:
             order = random.Random(number).sample(slots, len(slots))  # noqa: S311
             for starts in order:
-                await answers.ask(rest, wish_at(HOT_PROJECT, starts, ask), "wait=10")
+                await answers.ask(rest, request_at(HOT_PROJECT, starts, ask), "wait=10")
 
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:

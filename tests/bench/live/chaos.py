@@ -24,7 +24,7 @@ from uuid import UUID, uuid4
 
 import httpx
 
-from tests.bench.live.admissions import PROJECT, TENANT, room_make
+from tests.bench.live.admissions import PROJECT, TENANT, capacity_make
 from tests.bench.live.inside import site_enter
 from tests.bench.machine import cpu_of_machine, machine, spread
 from tests.bench.site import Site, bench_run, site_options
@@ -41,7 +41,7 @@ class WrongResult(Exception):
 
 
 @dataclass
-class Ledger:
+class Record:
     """What was asked, accepted and decided, in seconds of the wall clock, by the booking's name;
     and who cancelled before there was a decision."""
 
@@ -62,7 +62,9 @@ class Ledger:
         }
 
 
-async def _told(rest: httpx.AsyncClient, path: str, body: object, book: Ledger) -> httpx.Response:
+async def _response(
+    rest: httpx.AsyncClient, path: str, body: object, book: Record
+) -> httpx.Response:
     """The answer to a POST that is sent again, with the same key, until there is one."""
     headers = {"Idempotency-Key": str(uuid4())}
     while True:
@@ -79,12 +81,12 @@ async def _told(rest: httpx.AsyncClient, path: str, body: object, book: Ledger) 
 
 
 async def _person(
-    rest: httpx.AsyncClient, number: int, chance: random.Random, book: Ledger
+    rest: httpx.AsyncClient, number: int, chance: random.Random, book: Record
 ) -> None:
     name = f"chaos-{number}"
     wish = {"project": PROJECT, "name": name, "request": "1 1g.10gb h100 10m"}
     book.sent[name] = time.time()
-    answer = await _told(rest, "/bookings", wish, book)
+    answer = await _response(rest, "/bookings", wish, book)
     if answer.status_code != httpx.codes.CREATED:
         book.refused.append(f"{answer.status_code}: {answer.text[:200]}")
         return
@@ -93,7 +95,7 @@ async def _person(
     drawn = chance.random()
     await asyncio.sleep(chance.expovariate(1.0))
     if drawn < CANCELLED:
-        await _told(rest, f"/bookings/{said['number']}/cancel", {}, book)
+        await _response(rest, f"/bookings/{said['number']}/cancel", {}, book)
     elif drawn < CANCELLED + EXTENDED:
         # Without an answer, or with one that is no JSON, nobody extends.
         with suppress(httpx.HTTPError, ValueError):
@@ -101,10 +103,10 @@ async def _person(
             if now.get("planned_ends"):
                 until = datetime.fromisoformat(now["planned_ends"]) + timedelta(minutes=5)
                 body = {"until": until.isoformat()}
-                await _told(rest, f"/bookings/{said['number']}/extend", body, book)
+                await _response(rest, f"/bookings/{said['number']}/extend", body, book)
 
 
-async def people(site: Site, options: argparse.Namespace, book: Ledger) -> None:
+async def people(site: Site, options: argparse.Namespace, book: Record) -> None:
     """Ask at random moments, whatever dies meanwhile."""
     chance = random.Random(7)  # noqa: S311  the same arrivals each time
     async with site.client(PART) as rest, asyncio.TaskGroup() as tasks:
@@ -124,7 +126,7 @@ async def people(site: Site, options: argparse.Namespace, book: Ledger) -> None:
         looks.cancel()
 
 
-async def _kill(site: Site, options: argparse.Namespace, book: Ledger) -> None:
+async def _kill(site: Site, options: argparse.Namespace, book: Record) -> None:
     chance = random.Random(11)  # noqa: S311  the same victims each time
     until = time.time() + options.seconds - options.kill_every
     while time.time() < until:
@@ -139,7 +141,7 @@ async def _kill(site: Site, options: argparse.Namespace, book: Ledger) -> None:
         book.kills.append((time.time(), name))
 
 
-async def _look(book: Ledger) -> None:
+async def _look(book: Record) -> None:
     while True:
         pending = book.undecided()
         answered = await asyncio.to_thread(_answered, list(pending))
@@ -164,7 +166,7 @@ def _answered(ids: list[str]) -> list[tuple[str, bool]]:
         connection.close()
 
 
-def _check(book: Ledger) -> dict[str, int]:
+def _check(book: Record) -> dict[str, int]:
     from allocation.models import Booking  # noqa: PLC0415
     from allocation.services.decide.invariants import invariants_check  # noqa: PLC0415
 
@@ -182,7 +184,7 @@ def _check(book: Ledger) -> dict[str, int]:
     }
 
 
-def _healed(book: Ledger) -> tuple[list[float], list[float]]:
+def _healed(book: Record) -> tuple[list[float], list[float]]:
     """From each kill until something asked for after it was accepted, and decided."""
     accepted, decided = [], []
     for at, _ in book.kills:
@@ -192,7 +194,7 @@ def _healed(book: Ledger) -> tuple[list[float], list[float]]:
     return accepted, decided
 
 
-def _slowest(book: Ledger, decided: list[float]) -> dict[str, float]:
+def _slowest(book: Record, decided: list[float]) -> dict[str, float]:
     """The longest time in seconds from a kill to the next decision, for each program."""
     longest: dict[str, float] = {}
     for (_, name), seconds in zip(book.kills, decided, strict=True):
@@ -214,11 +216,11 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     site_enter(site)
     from django.db import connection  # noqa: PLC0415
 
-    from allocation.models import Tally  # noqa: PLC0415
+    from allocation.models import EventCounter  # noqa: PLC0415
 
-    room_make()
+    capacity_make()
     connection.close()
-    book = Ledger()
+    book = Record()
     busy, total = cpu_of_machine()
     asyncio.run(people(site, options, book))
     busy, total = (n - t for n, t in zip(cpu_of_machine(), (busy, total), strict=True))
@@ -241,7 +243,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "slowest_to_decided_s": _slowest(book, decided),
         "tallies": {
             name: count
-            for name, count in Tally.objects.values_list("name", "count")
+            for name, count in EventCounter.objects.values_list("name", "count")
             if name.startswith(kept)
         },
         "machine_busy_percent": round(busy / total * 100, 1),

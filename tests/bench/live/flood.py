@@ -21,7 +21,7 @@ from typing import Any
 import redis
 
 from allocation import wire
-from tests.bench.live.agents import Talker
+from tests.bench.live.agents import SimulatedSender
 from tests.bench.live.inside import nodes_add, program_pid, site_enter
 from tests.bench.machine import machine, spread
 from tests.bench.site import Site, bench_run, site_options
@@ -35,10 +35,10 @@ PATIENCE_S = 60
 
 
 @dataclass
-class Voices:
+class ReportSenders:
     """Nodes that say one heartbeat after the other; `lags` are those begun since `measured`."""
 
-    talkers: Sequence[Talker]
+    talkers: Sequence[SimulatedSender]
     url: str
     lags: list[float] = field(default_factory=list)
     measured: float = float("inf")
@@ -59,7 +59,7 @@ class Voices:
             for thread in threads:
                 thread.join()
 
-    def _speak(self, talker: Talker) -> None:
+    def _speak(self, talker: SimulatedSender) -> None:
         with redis.Redis.from_url(self.url) as line:
             while not self.over.wait(PAUSE_S):
                 envelope, began = talker.say("heartbeat"), time.monotonic()
@@ -78,7 +78,7 @@ class Voices:
             return False
         return True
 
-    def _answer(self, line: Any, talker: Talker) -> None:  # noqa: ANN401
+    def _answer(self, line: Any, talker: SimulatedSender) -> None:  # noqa: ANN401
         raw = line.get(wire.lease_key(talker.member.name))
         if raw is not None:
             talker.answered(raw)
@@ -106,13 +106,13 @@ def _pour(url: str, node: str, most: int) -> int:
 def account(node: str) -> str:
     """Gives an enrolled node a password that is known here; its address."""
     from allocation.models import Node  # noqa: PLC0415 (Django is there only now)
-    from allocation.services.nodes.redis_accounts import link_open, link_url  # noqa: PLC0415
+    from allocation.services.nodes.redis_accounts import account_url, agent_account_open  # noqa: PLC0415
 
     password = secrets.token_hex(16)
     digest = hashlib.sha256(password.encode()).digest()
     Node.objects.filter(name=node).update(link_digest=digest)
-    link_open(node, digest)
-    return link_url(node, password)
+    agent_account_open(node, digest)
+    return account_url(node, password)
 
 
 def peak_mb(pid: int) -> float:
@@ -133,7 +133,9 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     members = nodes_add("flood", options.agents + 1, 8)
     bad, good = members[0].name, members[1:]
     url, reader = account(bad), program_pid(site, "reader")
-    voices = Voices([Talker(member, epoch) for member in good], settings.AGENTS_REDIS_URL)
+    voices = ReportSenders(
+        [SimulatedSender(member, epoch) for member in good], settings.AGENTS_REDIS_URL
+    )
     with voices.speaking():
         time.sleep(options.calm)
         calm, before = list(voices.lags), peak_mb(reader)

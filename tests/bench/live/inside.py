@@ -47,7 +47,7 @@ def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
 
     from allocation import wire  # noqa: PLC0415
     from allocation.models import Gpu, Node, Rack  # noqa: PLC0415
-    from allocation.services.nodes.redis_accounts import links_ensure  # noqa: PLC0415
+    from allocation.services.nodes.redis_accounts import agent_accounts_ensure  # noqa: PLC0415
 
     master = settings.AGENTS_MASTER_KEY.encode()
     with transaction.atomic():
@@ -66,7 +66,7 @@ def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
             for place, (node, member) in enumerate(zip(nodes, found, strict=True))
             for index, uuid in enumerate(member.gpus)
         )  # fmt: skip
-    links_ensure()
+    agent_accounts_ensure()
     return found
 
 

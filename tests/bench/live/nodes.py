@@ -29,7 +29,7 @@ from allocation.agent.process import Agent
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import fleet_parse
 from allocation.agent.simulated.nvml import SimulatedNvml
-from allocation.agent.simulated.owners import SimulatedOwners
+from allocation.agent.simulated.owners import SimulatedUsers
 from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.enrol import Identity
@@ -78,7 +78,7 @@ def node_serve(name: str, key: bytes, gpus: int, folder: Path) -> Served:
         store=Store(
             folder / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time()
         ),
-        handover=Handover(folder / "bookings", (SimulatedOwners(hardware),)),
+        handover=Handover(folder / "bookings", (SimulatedUsers(hardware),)),
         bookings=Bookings(folder / "bookings"),
         inventory=lambda: inventory_take(host, port),
         programs=programs,

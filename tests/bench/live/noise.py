@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from tests.bench.live.admissions import PROJECT, TENANT, burst, room_make
+from tests.bench.live.admissions import PROJECT, TENANT, burst, capacity_make
 from tests.bench.live.inside import processor_seconds, site_enter
 from tests.bench.machine import cpu_of_machine, machine, spread
 from tests.bench.site import Site, bench_run, site_options
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tenants.access import Actor
 
 OTHER = "other_tenant_researcher"
-WISH = {"project": "climate", "request": "1 1g.10gb h100 10m"}
+REQUEST_TEXT = {"project": "climate", "request": "1 1g.10gb h100 10m"}
 PATIENCE_S = 30
 LOOK_EVERY_S = 0.1
 
@@ -67,7 +67,7 @@ def members_make(count: int) -> "list[Actor]":
     return [actor_by_id(user.id, TENANT) for user in users]
 
 
-def noisy(actor: "Actor", every: float, seen: Watched) -> None:
+def neighbour_load(actor: "Actor", every: float, seen: Watched) -> None:
     """Acts until it is told to stop."""
     from django.db import connection  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
 
     from allocation.models import Gpu  # noqa: PLC0415
     from allocation.rules.ask import AskDocument  # noqa: PLC0415
-    from allocation.services.bookings.bookings import Wish, booking_request  # noqa: PLC0415
+    from allocation.services.bookings.bookings import BookingRequest, booking_request  # noqa: PLC0415
 
     ask: dict[str, Any] = {
         "count": 1,
@@ -135,7 +135,7 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
     if is_pinned:
         gpus = Gpu.objects.filter(gpu_class="h100").select_related("node").order_by("number")
         ask["pin"] = [chance.choice(list(gpus)).node.name]
-    wish = Wish(PROJECT, chance.choice(("standard", "spot")), AskDocument.from_json(ask))
+    wish = BookingRequest(PROJECT, chance.choice(("standard", "spot")), AskDocument.from_json(ask))
     booking_request(actor=actor, wish=wish, now=timezone.now())
 
 
@@ -147,7 +147,7 @@ def watch(seen: Watched) -> None:
 
     try:
         while not seen.stop.wait(LOOK_EVERY_S):
-            behind = SolverState.objects.values_list("withheld_turns", flat=True).get()
+            behind = SolverState.objects.values_list("withheld_cycles", flat=True).get()
             seen.behind = max(seen.behind, behind)
     finally:
         connection.close()
@@ -162,7 +162,7 @@ async def neighbour(site: Site, options: argparse.Namespace) -> list[float]:
 
         async def ask(due: float) -> None:
             headers = {"Prefer": f"wait={PATIENCE_S}", "Idempotency-Key": str(due)}
-            answer = await rest.post("/bookings", json=WISH, headers=headers, timeout=60)
+            answer = await rest.post("/bookings", json=REQUEST_TEXT, headers=headers, timeout=60)
             state = answer.json().get("state")
             if answer.status_code != httpx.codes.CREATED or state == "requested":
                 raise WrongResult(f"{answer.status_code} {state} after {time.time() - due:.1f} s")
@@ -180,9 +180,9 @@ async def neighbour(site: Site, options: argparse.Namespace) -> list[float]:
 
 
 def _tallies() -> dict[str, int]:
-    from allocation.models import Tally  # noqa: PLC0415
+    from allocation.models import EventCounter  # noqa: PLC0415
 
-    return dict(Tally.objects.values_list("name", "count"))
+    return dict(EventCounter.objects.values_list("name", "count"))
 
 
 def _all_decided(numbers: list[str]) -> bool:
@@ -196,14 +196,15 @@ def _all_decided(numbers: list[str]) -> bool:
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     """The other tenant's figures, and what the noise was."""
     site_enter(site)
-    room_make()
+    capacity_make()
     members = members_make(options.members)
     waiting = burst(options.waiting)
     wait_until(lambda: _all_decided(waiting), seconds=180, every=0.5)
     seen, before, used = Watched(), _tallies(), processor_seconds(site)
     (busy, total), began = cpu_of_machine(), time.monotonic()
     threads = [
-        threading.Thread(target=noisy, args=(member, options.every, seen)) for member in members
+        threading.Thread(target=neighbour_load, args=(member, options.every, seen))
+        for member in members
     ]
     threads.append(threading.Thread(target=watch, args=(seen,)))
     for thread in threads:

@@ -61,7 +61,7 @@ def database() -> Iterator[Servers]:
         servers.close()
 
 
-def fill(gpus: int, days: int, tenant: UUID) -> dict[str, Any]:
+def history_fill(gpus: int, days: int, tenant: UUID) -> dict[str, Any]:
     """Hardware, rows and readings; how many there are and what they take."""
     from django.db import connection  # noqa: PLC0415 (Django is there only now)
 
@@ -126,7 +126,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Everything, on a fresh database."""
     tenant = uuid4()
     with database():
-        filled = fill(options.gpus, options.days, tenant)
+        filled = history_fill(options.gpus, options.days, tenant)
         return {
             "gpus": options.gpus,
             "days": options.days,
@@ -172,12 +172,12 @@ def _questions(tenant: UUID, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _work() -> dict[str, Any]:
-    from allocation.services.nodes.telemetry import telemetry_sweep, use_roll  # noqa: PLC0415
+    from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up  # noqa: PLC0415
     from tests.roles import as_system  # noqa: PLC0415
 
     with as_system():
         return {
-            "roll_up": _timed(5, lambda: use_roll(NOW)),
+            "roll_up": _timed(5, lambda: usage_roll_up(NOW)),
             "sweep_ten_minutes": _timed(1, lambda: telemetry_sweep(NOW + timedelta(minutes=10))),
         }
 

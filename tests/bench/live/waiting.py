@@ -25,7 +25,7 @@ from tests.bench.machine import machine, spread
 from tests.bench.site import Site, bench_run, site_options
 
 PART = "researcher"
-WISH = {"project": "protein-folding", "request": "1 1g.10gb h100 10m"}
+REQUEST_TEXT = {"project": "protein-folding", "request": "1 1g.10gb h100 10m"}
 # How many requests are on their way at once, until they wait.
 ARRIVING = 50
 WAIT_SECONDS = 50
@@ -54,7 +54,7 @@ async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     async with site.client(PART) as pages:
         before = await _page_times(pages, PAGE_SECONDS)
         with solver_stopped(site):
-            made = (await pages.post("/bookings", json=WISH)).raise_for_status().json()
+            made = (await pages.post("/bookings", json=REQUEST_TEXT)).raise_for_status().json()
             began, gate = time.monotonic(), asyncio.Semaphore(ARRIVING)
             waiters = [
                 asyncio.create_task(_one(site, made["id"], gate)) for _ in range(options.waiters)

@@ -36,8 +36,8 @@ from tests.servers.servers import DATABASE, Servers
 if TYPE_CHECKING:
     from allocation import wire
     from allocation.services.inbox.batch import Said
+    from portal.demo.history import Act
     from portal.demo.nodes import DemoFleet, DemoNode
-    from portal.demo.past import Act
     from portal.demo.week import People
 
 UNTIL = datetime(2026, 11, 21, tzinfo=UTC)
@@ -136,27 +136,27 @@ def _life(
 ) -> "Iterator[Act]":
     """A booking is asked for, and mostly used to its end."""
     from allocation.services.bookings.bookings import booking_cancel, booking_release  # noqa: PLC0415
-    from portal.demo.features import _extends  # noqa: PLC0415
-    from portal.demo.past import Act  # noqa: PLC0415
-    from portal.demo.week import NAMESPACE, ZONE, Line, own  # noqa: PLC0415
+    from portal.demo.features import _booking_extends  # noqa: PLC0415
+    from portal.demo.history import Act  # noqa: PLC0415
+    from portal.demo.week import NAMESPACE, ZONE, BookingText, owner_does  # noqa: PLC0415
 
     hours, starts, text = dice.randint(*work.hours), at, ""
     if dice.random() < 0.15:
         starts = (at + timedelta(hours=dice.randint(3, 24))).replace(minute=0, second=0)
         text = f" at {starts.astimezone(ZoneInfo(ZONE)):%H:%M on %Y-%m-%d}"
     key = uuid5(NAMESPACE, f"busy {number}")
-    line = Line(
+    line = BookingText(
         key, f"job-{number}", work.owner, work.project, work.tier, f"{work.what} {hours}h{text}"
     )
-    yield Act(at, partial(people.asks, line))
+    yield Act(at, partial(people.book, line))
     length = timedelta(hours=hours)
     (fate,) = dice.choices(("", "release", "cancel", "extend"), (72, 15, 8, 5))
     if fate == "release":
-        yield Act(starts + length * 3 / 5, own(booking_release, key))
+        yield Act(starts + length * 3 / 5, owner_does(booking_release, key))
     elif fate == "cancel":
-        yield Act(at + (starts - at) / 2 + timedelta(minutes=2), own(booking_cancel, key))
+        yield Act(at + (starts - at) / 2 + timedelta(minutes=2), owner_does(booking_cancel, key))
     elif fate == "extend":
-        yield Act(starts + length * 3 / 5, own(_extends, key))
+        yield Act(starts + length * 3 / 5, owner_does(_booking_extends, key))
 
 
 def readings(fleet: "DemoFleet", now: datetime) -> None:
@@ -188,8 +188,8 @@ def _samples(node: "DemoNode", at: int) -> "Iterator[wire.Sample]":
     whole = {uuid: None for uuid, mode in node._modes.items() if mode == "whole"}
     held = [(key, place) for key, place in node._places.items() if place.state == "ready"]
     for key, place in held:
-        if place.told.profile:
-            yield _sample(place.gpu, key, place.told.slot, place.told.size, at)
+        if place.desired.profile:
+            yield _sample(place.gpu, key, place.desired.slot, place.desired.size, at)
         else:
             whole.pop(place.gpu, None)
             yield _sample(place.gpu, key, None, None, at)
@@ -216,11 +216,11 @@ def _sample(
 
 def sweeps(now: datetime) -> None:
     """What the worker removes."""
-    from allocation.services.nodes.telemetry import telemetry_sweep, use_roll  # noqa: PLC0415
+    from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up  # noqa: PLC0415
     from portal.integrations.mail.send import mails_sweep  # noqa: PLC0415
     from portal.integrations.relay import outbox_sweep  # noqa: PLC0415
 
-    use_roll(now)
+    usage_roll_up(now)
     telemetry_sweep(now)
     outbox_sweep(now)
     mails_sweep(now)
@@ -245,24 +245,24 @@ def site_make(since: datetime) -> None:
 
 def live(options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
     """Lives through the days; sizes after the first half and at the end, and what happened."""
+    from portal.demo.history import Act, Intervals, history_simulate  # noqa: PLC0415
     from portal.demo.nodes import DemoFleet  # noqa: PLC0415
-    from portal.demo.past import Act, Rhythm, live_through  # noqa: PLC0415
     from portal.demo.week import People  # noqa: PLC0415
 
     since = UNTIL - timedelta(days=options.days)
     half, began = since + (UNTIL - since) / 2, time.perf_counter()
     site_make(since)
     people = People(set())
-    fleet = DemoFleet(people.absent)
+    fleet = DemoFleet(people.no_shows)
     todo = [*acts(people, options.load / 100, since, UNTIL)]
     at = UNTIL - timedelta(hours=options.readings_hours)
     while (at := at + BATCH) < UNTIL:
         todo.append(Act(at, partial(readings, fleet)))
     todo += [Act(since + SWEEP * n, sweeps) for n in range(1, options.days * 2)]
-    rhythm = Rhythm(timedelta(minutes=options.turn_minutes), timedelta(minutes=1))
-    live_through(todo, fleet, since=since, until=half, rhythm=rhythm)
+    intervals = Intervals(timedelta(minutes=options.turn_minutes), timedelta(minutes=1))
+    history_simulate(todo, fleet, since=since, until=half, intervals=intervals)
     before = sizes(servers)
-    live_through(todo, fleet, since=half, until=UNTIL, rhythm=rhythm)
+    history_simulate(todo, fleet, since=half, until=UNTIL, intervals=intervals)
     sweeps(UNTIL)
     return {
         **happened(half),

@@ -26,9 +26,9 @@ from allocation.solver import (
     Limit,
     Place,
     Plan,
+    PlannedStart,
     Policy,
-    Promise,
-    Question,
+    QuoteRequest,
     Request,
     Snapshot,
     decode,
@@ -38,7 +38,7 @@ from allocation.solver import (
 )
 from allocation.solver.cycle.quote import Availability
 from allocation.solver.model.inputs import Mode, Together
-from allocation.solver.placement.gang import wants_of
+from allocation.solver.placement.gang import demands_of
 from tests.solver.builders import DAY, H100, HOUR, L40S, MODELS, NOON, a_held, gpus
 
 CLASSES = (("h100", "h100-80gb"), ("h200", "h200-141gb"), ("a100", "a100-40gb"), ("l40s", "l40s"))
@@ -75,7 +75,7 @@ def held_of(fleet: tuple[Gpu, ...], chance: random.Random) -> tuple[Held, ...]:
     )
 
 
-def a_wish(number: int, chance: random.Random) -> Request:
+def a_request_of(number: int, chance: random.Random) -> Request:
     """One booking of the mix: half whole GPUs in gangs, half slices."""
     gpu_class = chance.choice([name for name, _ in CLASSES])
     sliced = gpu_class in PROFILES and chance.random() < 0.5
@@ -109,14 +109,14 @@ def a_site(gpu_count: int, bookings: int) -> Snapshot:
         for tenant in range(12)
         for name, _ in CLASSES
     )
-    wishes = tuple(a_wish(number, chance) for number in range(bookings))
+    wishes = tuple(a_request_of(number, chance) for number in range(bookings))
     return Snapshot(NOON, MODELS, fleet, held_of(fleet, chance), wishes, (), limits)
 
 
 def a_row(name: str, wish: Request, place: Place, given: Assign) -> Held:
     """A place that was given, as the next cycle finds it."""
     people = (wish.booking, wish.tenant, wish.project)
-    level = wants_of(wish)[0].level
+    level = demands_of(wish)[0].level
     return Held(name, *people, place, given.starts, given.ends, started=False, level=level)
 
 
@@ -129,7 +129,7 @@ def the_next(site: Snapshot, plan: Plan) -> Snapshot:
         for place in row.places
     )
     promised = tuple(
-        replace(wishes[row.booking], promise=Promise(row.starts, row.ends, row.places))
+        replace(wishes[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
         for row in plan.waits
     )
     return replace(site, now=site.now + 5, held=site.held + held, requests=promised)
@@ -154,8 +154,8 @@ def quotes(site: Snapshot, policy: Policy, count: int) -> list[float]:
     chance = random.Random(11)  # noqa: S311  made-up questions
     found = []
     for number in range(count):
-        wish = a_wish(number, chance)
-        question = Question(
+        wish = a_request_of(number, chance)
+        question = QuoteRequest(
             wish.ask, wish.duration, wish.earliest, None, wish.fixed, wish.tenant, wish.project
         )
         found.append(timed(lambda asked=question: availability.quote(asked))[1])  # type: ignore[misc]  # bound now
@@ -170,7 +170,7 @@ def measured(gpu_count: int, bookings: int, days: int, questions: int) -> dict[s
     plan, first = timed(lambda: decided(site, policy))
     later = the_next(site, plan)
     again, second = timed(lambda: decided(later, policy))
-    newcomer = replace(a_wish(bookings, random.Random(13)), fixed=False, earliest=NOON)  # noqa: S311
+    newcomer = replace(a_request_of(bookings, random.Random(13)), fixed=False, earliest=NOON)  # noqa: S311
     more = replace(later, requests=(*later.requests, newcomer))
     began = time.process_time()
     _, one_more = timed(lambda: decided(more, policy))

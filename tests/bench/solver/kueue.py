@@ -137,7 +137,7 @@ def run(scale: Scale, wanted: list[Request], every: int, *, charge: bool) -> See
         seen.most_waiting = max(seen.most_waiting, len(plan.waits))
         for given in plan.assigns:
             seen.started.setdefault(given.booking, given.starts)
-    seen.cycles = simulation.tally.cycles
+    seen.cycles = simulation.metrics.cycles
     return seen
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from allocation.solver.fleet.demand_mix import Mix
 from allocation.solver.fleet.pool import Pool, pools_of
 from allocation.solver.model.inputs import Place
-from allocation.solver.placement.gang import Want, place
+from allocation.solver.placement.gang import Demand, place
 from allocation.solver.placement.repack import make_room, pack
 from tests.bench.solver.peers import peers_of
 from tests.solver.builders import H100, gpus
@@ -57,20 +57,22 @@ class Site:
         """Nothing is taken."""
         self.busy = np.zeros(len(self.pool), dtype=np.uint16)
 
-    def want(self, profile: str) -> Want:
+    def demand(self, profile: str) -> Demand:
         """One slice."""
-        return Want("h100", profile, 1, "any", 3_600, ("t", "p"))
+        return Demand("h100", profile, 1, "any", 3_600, ("t", "p"))
 
     def start(self, number: int, profile: str) -> bool:
         """Place it as the product does."""
-        found = place(self.pool, self.want(profile), self.busy)
+        found = place(self.pool, self.demand(profile), self.busy)
         if found is not None:
             self.put(number, found[0])
         return found is not None
 
     def start_by_moving(self, number: int, profile: str, most: int) -> int | None:
         """Place it after at most so many moves; how many they were."""
-        room = make_room(self.pool, self.want(profile), self.busy, tuple(self.live.values()), most)
+        room = make_room(
+            self.pool, self.demand(profile), self.busy, tuple(self.live.values()), most
+        )
         if room is None:
             return None
         owners = {each: owner for owner, each in self.live.items()}

@@ -24,7 +24,7 @@ SHAPES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", None, None, Non
 SLOTS = {"1g.10gb": 1, "1g.20gb": 2, "2g.20gb": 2, "3g.40gb": 4, "4g.40gb": 4, None: 8}
 
 
-def wishes(count: int, hours: int, chance: Random) -> list[Request]:
+def requests(count: int, hours: int, chance: Random) -> list[Request]:
     """Fixed windows in the next so many hours."""
     found = []
     for number in range(count):
@@ -87,7 +87,7 @@ def run(asked: argparse.Namespace, seed: int, *, may_move: bool) -> Site:
     chance = Random(seed)  # noqa: S311  made-up work, the same each time
     fleet = tuple(gpu for n in range(asked.gpus // 8) for gpu in gpus(8, node=f"n{n:03}"))
     site = Site(a_snapshot(fleet=fleet), may_move)
-    for number, wish in enumerate(wishes(asked.bookings, asked.hours, chance)):
+    for number, wish in enumerate(requests(asked.bookings, asked.hours, chance)):
         site.decide(wish)
         if chance.random() < asked.cancelled:
             site.cancel(f"b{chance.randint(0, number):05}")

@@ -30,10 +30,10 @@ import numpy.typing as npt
 
 from allocation.solver import UNITS_PER_GPU, Ask, Policy, Request, Snapshot
 from allocation.solver.fleet.mig_geometry import WHOLE_SHARE
-from allocation.solver.model.demand import Want, wants_of
+from allocation.solver.model.demand import Demand, demands_of
 from allocation.solver.model.ordering import in_order
-from allocation.solver.rebinding.rebinding import Promised
-from allocation.solver.state.working import Found, Working
+from allocation.solver.rebinding.rebinding import Rebinding
+from allocation.solver.state.working import Fit, Working
 from tests.bench.solver.peers import peers_of
 from tests.bench.solver.trace import (
     ORDERS,
@@ -67,14 +67,14 @@ class Site:
         site = Snapshot(0, (PLAIN,), gpus, (), recent, (), (), hosts=hosts)
         self.working = Working(in_order(site), Policy(1, neighbourhoods=1_000_000))
         self.moves = Moves(self.working, site, percent)
-        self._wants = {ask: wants_of(request_of(0, ask)) for ask in asks}
+        self._demands = {ask: demands_of(request_of(0, ask)) for ask in asks}
 
     def decide(self, ask: Ask) -> bool:
         """Give the task its room; False: it has none."""
         if not ask.count:
             return self._without_gpu(ask)
-        wants = self._wants[ask]
-        found = self.working.first_at(wants, 0) or self.moves.room(wants)
+        demands = self._demands[ask]
+        found = self.working.first_at(demands, 0) or self.moves.room(demands)
         if found is None:
             return False
         self.working.reserve(found)
@@ -85,12 +85,12 @@ class Site:
         """What needs no GPU is no booking of the portal's: it takes cores where there are many for
         each free GPU, and the product has to live with it."""
         best: tuple[int, str] | None = None
-        for want in self._wants[ask]:
-            ground = self.working.ground(want, 0)
-            free, nodes = ground.free, ground.pool.nodes
+        for demand in self._demands[ask]:
+            pool_state = self.working.pool_state(demand, 0)
+            free, nodes = pool_state.free, pool_state.pool.nodes
             if free is None:
                 continue
-            spare = free.cores * UNITS_PER_GPU // np.maximum(ground.units_left, 1)
+            spare = free.cores * UNITS_PER_GPU // np.maximum(pool_state.units_left, 1)
             spare[(free.cores < ask.cores) | (free.memory < ask.memory)] = -1
             node = int(spare.argmax())
             if spare[node] >= 0 and (best is None or spare[node] > best[0]):
@@ -107,26 +107,26 @@ class Moves:
     def __init__(self, working: Working, site: Snapshot, percent: float) -> None:
         """Nothing runs. Of the tasks that run at any time at most `percent` will have moved."""
         self._percent = percent
-        self._promised = Promised(working, site)
+        self._promised = Rebinding(working, site)
         self._running = self.made = 0
 
-    def started(self, found: Found) -> None:
+    def started(self, found: Fit) -> None:
         """It runs, and may be moved."""
         self._promised.add(f"b{self._running:05}", found)
         self._running += 1
 
-    def room(self, wants: tuple[Want, ...]) -> Found | None:
+    def room(self, demands: tuple[Demand, ...]) -> Fit | None:
         """Room that others have made; None: there is none, or it costs too many moves."""
         left = int(self._percent * self._running) // 100 - self.made
         if left <= 0:
             return None
-        mark = self._promised.lying.mark()
-        found = self._promised.make_way(wants, 0)
+        mark = self._promised.movable.mark()
+        found = self._promised.place_with_moves(demands, 0)
         if found is None:
             return None
-        moved = self._promised.lying.moved_since(mark)
+        moved = self._promised.movable.moved_since(mark)
         if moved > left:
-            self._promised.lying.back(mark)
+            self._promised.movable.back(mark)
             return None
         self.made += moved
         return found

@@ -13,10 +13,10 @@ import sys
 import time
 from dataclasses import replace
 
-from allocation.solver import Ask, Gpu, Held, Place, Policy, Question, Snapshot
+from allocation.solver import Ask, Gpu, Held, Place, Policy, QuoteRequest, Snapshot
 from allocation.solver.cycle.quote import Availability
 from tests.bench.machine import machine, spread
-from tests.bench.solver.cycle import CLASSES, a_fleet, a_wish, timed
+from tests.bench.solver.cycle import CLASSES, a_fleet, a_request_of, timed
 from tests.solver.builders import DAY, HOUR, MODELS, NOON
 
 GRID = 300
@@ -49,10 +49,10 @@ def booked(fleet: tuple[Gpu, ...], count: int, days: int, chance: random.Random)
     return found
 
 
-def first_question(count: int) -> Question:
+def first_question(count: int) -> QuoteRequest:
     """A window for so many that others have to lie elsewhere."""
     ask = Ask(count, ("h100",), None, "any", required=False)
-    return Question(ask, 6 * HOUR, NOON, None, fixed=True, tenant="t1", project="p1")
+    return QuoteRequest(ask, 6 * HOUR, NOON, None, fixed=True, tenant="t1", project="p1")
 
 
 def main() -> None:
@@ -79,10 +79,10 @@ def main() -> None:
     cpu: list[float] = []
     options = 0
     for number in range(asked.quotes):
-        wish = a_wish(number, chance)
+        wish = a_request_of(number, chance)
         fixed = number % 2 == 0
         earliest = NOON + GRID * chance.randrange(asked.days * DAY // GRID) if fixed else NOON
-        question = Question(
+        question = QuoteRequest(
             wish.ask, wish.duration, earliest, None, fixed, wish.tenant, wish.project
         )
         began, began_cpu = time.perf_counter(), time.process_time()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allocation.solver.model.demand import wants_of
+from allocation.solver.model.demand import demands_of
 from tests.bench.solver import openb
 from tests.bench.solver.trace import Row, arrivals, ask_of, nodes_of, pods_of
 
@@ -123,7 +123,7 @@ class TestMoves:
         site = openb.Site(nodes, [self.single, self.gang], percent)
         assert site.decide(self.single)
         assert site.decide(self.single)
-        beside = wants_of(openb.request_of(0, replace(self.single, count=2)))
+        beside = demands_of(openb.request_of(0, replace(self.single, count=2)))
         other = site.working.first_at(beside, 0)
         assert other is not None
         site.working.reserve(other)

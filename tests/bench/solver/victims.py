@@ -17,14 +17,14 @@ import numpy as np
 
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.preemption.victims import Room
-from allocation.solver.state.running import Runner
+from allocation.solver.state.running import RunningBooking
 from tests.bench.machine import spread
 from tests.solver.preemption.test_victims import cases, chosen, least
 
-Way = Callable[[Room, list[Runner]], Bools]
+Way = Callable[[Room, list[RunningBooking]], Bools]
 
 
-def by_kueue(room: Room, runners: list[Runner]) -> Bools:
+def by_kueue(room: Room, runners: list[RunningBooking]) -> Bools:
     """Remove until it fits, then restore in reverse."""
     gone: Bools = np.zeros(len(runners), dtype=np.bool_)
     order = sorted(range(len(runners)), key=lambda at: runners[at].booking, reverse=True)

@@ -17,7 +17,7 @@ from django.db import connection, connections
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker, Settings
 
-from allocation.services.nodes.redis_accounts import link_open
+from allocation.services.nodes.redis_accounts import agent_account_open
 from portal.checks import TAG
 from portal.checks.clocks import clocks_check
 from portal.checks.database import DURABLE, server_findings
@@ -53,7 +53,7 @@ def installed(
     ):
         for each in (portal, agents):
             each.config_set("appendonly", "yes")
-        link_open(NODE, bytes(32))
+        agent_account_open(NODE, bytes(32))
         yield Site(admin, portal, agents, servers)
         agents.execute_command("ACL DELUSER", f"agent-{NODE}")
         for each in (portal, agents):
@@ -139,7 +139,7 @@ def acl(server: str, change: str, back: str) -> Change:
             yield
         finally:
             client.execute_command("ACL", *back.split())
-            link_open(NODE, bytes(32))
+            agent_account_open(NODE, bytes(32))
 
     return changed
 

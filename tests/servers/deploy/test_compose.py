@@ -20,7 +20,7 @@ from portal.launch.embedded import (
 )
 from portal.launch.programs import PROGRAMS, PortalProgram
 from portal.local import Demo, Secrets, Stores, portal_programs
-from portal.storage.database import PATIENCE
+from portal.storage.database import ROLE_TIMEOUTS
 from tests.servers.servers import ROOT
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def test_each_role_has_its_own_password_and_only_the_setup_knows_the_owners() ->
     for secret in ("POSTGRES_PASSWORD", "PORTAL_OWNER_PASSWORD"):
         users = {name for name, one in SERVICES.items() if secret in str(one.get("environment"))}
         assert users - {"postgres"} == {"setup"}
-    for role in PATIENCE:
+    for role in ROLE_TIMEOUTS:
         holders = {n for n, one in SERVICES.items() if f"//{role}:" in str(one.get("environment"))}
         wanted = {program.name for program in PROGRAMS if program.role == role}
         others = {"portal_owner": {"setup"}, "portal_system": {n for n in SERVICES if "enrol" in n}}

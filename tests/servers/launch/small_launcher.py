@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from portal.launch.processes import Program
-from portal.launch.supervisor import Lines, StopAsked, Supervisor
+from portal.launch.supervisor import ProgramOutput, StopRequested, Supervisor
 
 
 def main(folder: Path, codes: list[str]) -> None:
-    lines = Lines(folder / "logs", is_quiet=False)
+    lines = ProgramOutput(folder / "logs", is_quiet=False)
     supervisor = Supervisor(folder / "pids", lines)
     supervisor.listen()
     try:
@@ -19,7 +19,7 @@ def main(folder: Path, codes: list[str]) -> None:
             supervisor.start([_program(folder, f"child{number}", code)])
         lines.say("launcher", "all started")
         supervisor.run()
-    except StopAsked:
+    except StopRequested:
         lines.say("launcher", "stopped while starting")
     finally:
         supervisor.stop()

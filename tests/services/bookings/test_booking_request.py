@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from allocation.models import Booking, BookingEvent
-from allocation.services.bookings.bookings import Wish, booking_request
+from allocation.services.bookings.bookings import BookingRequest, booking_request
 from billing.models import Budget, Price
-from billing.queries import budget_effect, reference_totals
+from billing.queries import budget_figures, reference_totals
 from billing.services import price_book_publish
 from tenants.access import Actor
 from tenants.models import AuditEntry, OutboxMessage, Project, Quota, Role, Tier
@@ -31,13 +31,13 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 
 
-def booked(lab: Lab, wish: Wish | None = None, now: datetime = NOW) -> Booking:
+def booked(lab: Lab, wish: BookingRequest | None = None, now: datetime = NOW) -> Booking:
     """As the web process does it: behind the wall, in the tenant's transaction."""
     with tenant_tx(lab.tenant_id):
         return booking_request(actor=lab.actor, wish=wish or a_wish(lab.project), now=now)
 
 
-def refusal_of(lab: Lab, wish: Wish, actor: Actor | None = None) -> Refused:
+def refusal_of(lab: Lab, wish: BookingRequest, actor: Actor | None = None) -> Refused:
     """The answer to a wish that must be refused; the transaction around it goes on."""
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
         booking_request(actor=actor or lab.actor, wish=wish, now=NOW)
@@ -56,7 +56,7 @@ def test_a_request_holds_its_price_and_is_told_to_everyone_who_must_know(lab: La
             Decimal("14.40"),
             Decimal(0),
         )
-        effect = budget_effect(project_id=lab.project.id, at=NOW)
+        effect = budget_figures(project_id=lab.project.id, at=NOW)
         assert effect is not None
         assert (effect.held, effect.left) == (Decimal("14.40"), Decimal("985.60"))
         event = BookingEvent.objects.get(booking=stored)
@@ -158,7 +158,7 @@ def as_it_is(_: Lab) -> None:
 
 
 DAY = timedelta(days=1)
-Case = tuple[Callable[[Lab], None], Callable[[Project], Wish], str]
+Case = tuple[Callable[[Lab], None], Callable[[Project], BookingRequest], str]
 REFUSALS: dict[str, Case] = {
     "unknown_tier": (as_it_is, lambda p: a_wish(p, tier="gold"), "invalid"),
     "unknown_class": (as_it_is, lambda p: a_wish(p, an_ask(classes=("x1",))), "invalid"),
@@ -179,7 +179,11 @@ REFUSALS: dict[str, Case] = {
     "no_budget": (no_budget, a_wish, "budget"),
     "budget_exceeded": (small_budget, a_wish, "budget"),
     "not_allowed": (closed, a_wish, "denied"),
-    "not_found": (as_it_is, lambda p: Wish("nothing-here", "standard", an_ask()), "missing"),
+    "not_found": (
+        as_it_is,
+        lambda p: BookingRequest("nothing-here", "standard", an_ask()),
+        "missing",
+    ),
 }
 
 
@@ -190,7 +194,7 @@ REFUSALS: dict[str, Case] = {
 def test_a_refused_request_writes_nothing_and_says_why(
     code: str,
     change: Callable[[Lab], None],
-    wish: Callable[[Project], Wish],
+    wish: Callable[[Project], BookingRequest],
     kind: str,
     lab: Lab,
 ) -> None:
@@ -219,7 +223,7 @@ def test_a_viewer_books_nothing(lab: Lab) -> None:
 def test_a_project_of_others_answers_like_none_at_all(lab: Lab) -> None:
     hidden, foreign = a_project(lab.tenant), a_lab("northlab", gpus=0).project
     answers = {
-        str(refusal_of(lab, Wish(slug, "standard", an_ask())))
+        str(refusal_of(lab, BookingRequest(slug, "standard", an_ask())))
         for slug in (hidden.slug, foreign.slug, "nothing-here")
     }
     assert len(answers) == 1

@@ -11,7 +11,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.quotes.earlier import Change, booking_change, sooner_options
+from allocation.services.quotes.earlier import Change, booking_change, earlier_options
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.words.reasons import stored_sentence
@@ -143,7 +143,7 @@ def test_a_late_one_can_be_unpinned_in_one_step(site: Lab) -> None:
     cycled()
     with tenant_tx(site.tenant_id):
         booking = Booking.objects.select_related("project").get(id=late.id)
-        (option,) = sooner_options(actor=site.actor, booking=booking, now=NOW + MINUTE)[0]
+        (option,) = earlier_options(actor=site.actor, booking=booking, now=NOW + MINUTE)[0]
         change = Change(option.tier, option.request, option.starts)
         new = booking_change(actor=site.actor, booking=booking, change=change, now=NOW + MINUTE)
     assert "pin" not in new.ask
@@ -169,7 +169,7 @@ def test_who_is_pinned_to_a_device_that_dies_is_told_waits_for_it_and_may_be_unp
         assert any("out of service" in sentence for sentence in told)
     with tenant_tx(site.tenant_id):
         row = Booking.objects.select_related("project").get(id=booking.id)
-        options = sooner_options(actor=site.actor, booking=row, now=NOW + MINUTE)[0]
+        options = earlier_options(actor=site.actor, booking=row, now=NOW + MINUTE)[0]
     assert [option.request for option in options][:1] == ["1 h100 2h from 2026-11-17 10:30"]
     with as_system():
         Gpu.objects.update(health=Gpu.Health.OK)

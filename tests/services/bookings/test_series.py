@@ -16,7 +16,7 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.series import Repeat, series_cancel, series_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from billing.queries import budget_effect
+from billing.queries import budget_figures
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
@@ -58,7 +58,7 @@ def cycled(now: datetime = NOW) -> None:
 
 def left(lab: Lab) -> Decimal:
     with as_system():
-        effect = budget_effect(project_id=lab.project.id, at=NOW)
+        effect = budget_figures(project_id=lab.project.id, at=NOW)
     assert effect is not None
     return effect.left
 

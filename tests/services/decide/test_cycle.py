@@ -18,7 +18,7 @@ from allocation.services.bookings.bookings import (
 )
 from allocation.services.decide.cycle import tick_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.lifecycle import is_anything_due, nodes_bump
+from allocation.services.runs.end import is_anything_due, nodes_bump
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from billing.models import PriceBook
 from billing.queries import reference_totals

@@ -6,9 +6,9 @@ import pytest
 
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings.bookings import booking_extend, booking_release
-from allocation.services.publish.desired import documents
+from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
-from allocation.services.runs.healing import Because, run_break
+from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.snapshot.snapshot import snapshot_take
 from tests.builders import a_tier
 from tests.builders_allocation import (
@@ -63,7 +63,7 @@ def test_what_is_being_given_back_on_a_silent_node_is_nobody_to_pause(
 def test_what_a_broken_run_has_left_behind_is_nobody_to_pause(plant: Plant, lab: Lab) -> None:
     booking = running(plant, lab, an_ask(1))
     with as_system():
-        run_break(booking.id, Because("R62", "It broke."), plant.now)
+        run_interrupt(booking.id, Interruption("R62", "It broke."), plant.now)
         left = [held for held in snapshot_take(plant.now).held if held.booking.startswith("left")]
     assert [held.since for held in left] == [None]
 
@@ -124,7 +124,7 @@ def test_the_members_of_a_gang_that_goes_on_are_those_of_this_run(plant: Plant, 
         for gpu in (here, beside):
             an_allocation(gang, gpu, starts=starts, ends=starts + HOUR, state=state)
     with as_system():
-        (found,) = documents([Node.objects.get(name=NAME)], 1)[0].gangs
+        (found,) = desired_documents([Node.objects.get(name=NAME)], 1)[0].gangs
     assert sorted([(m.node, m.devices) for m in found.members]) == sorted(
         [(NAME, 1), ("gpu-b1-01", 1)]
     )

@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from allocation.models import Tally
+from allocation.models import EventCounter
 from allocation.services.bookings.bookings import booking_cancel, booking_release
-from allocation.services.decide.apply_pauses import own_of
+from allocation.services.decide.apply_pauses import relation_of
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from tenants.models import Membership, Tier
 from tests.builders import a_project, a_tier
@@ -50,7 +50,7 @@ def test_four_hours_are_not_free_by_a_minute_of_a_stronger_booking_of_ones_own(
     with as_system():
         booking_release(actor=lab.actor, booking=fresh(strong), now=plant.now)
         booking_cancel(actor=lab.actor, booking=fresh(booking), now=plant.now)
-        assert Tally.objects.get(name="own_pauses").count == 1
+        assert EventCounter.objects.get(name="own_pauses").count == 1
     assert fresh(booking).charged == Decimal("40.00")
     assert all_is_well()
 
@@ -74,21 +74,21 @@ def test_whoever_acts_for_both_organisations_pauses_his_own(
 ) -> None:
     mine, theirs = requested(plant, lab), requested(plant, rival)
     with as_system():
-        assert own_of(mine, theirs) == ""
+        assert relation_of(mine, theirs) == ""
         theirs.owner_id = mine.owner_id
-        assert own_of(mine, theirs) == "owner"
+        assert relation_of(mine, theirs) == "owner"
     beside = Lab(lab.tenant, a_project(lab.tenant), lab.actor, lab.budget)
     theirs = fresh(theirs)
     with as_system():
         theirs.tenant_id, theirs.project_id = lab.tenant.id, beside.project.id
-        assert own_of(mine, theirs) == "tenant"
+        assert relation_of(mine, theirs) == "tenant"
         theirs.project_id = mine.project_id
-        assert own_of(mine, theirs) == "project"
+        assert relation_of(mine, theirs) == "project"
         theirs = fresh(theirs)
         Membership.objects.create(
             tenant=lab.tenant, project=lab.project, user_id=theirs.owner_id, role="viewer"
         )
-        assert own_of(mine, theirs) == own_of(theirs, mine) == "member"
+        assert relation_of(mine, theirs) == relation_of(theirs, mine) == "member"
 
 
 def test_credited_work_that_is_not_done_again_is_paid_for(

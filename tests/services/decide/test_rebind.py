@@ -10,7 +10,7 @@ from allocation.services.bookings.bookings import booking_extend
 from allocation.services.decide import plans
 from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.decide.replay import decision_replay
-from allocation.services.operate.maintenance import BlackoutWish, blackout_plan
+from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.snapshot import snapshot
 from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.solver import Plan
@@ -115,7 +115,7 @@ def test_the_control_one_that_does_not_leave_first_is_in_the_way(
 ) -> None:
     one, other = decided(plant, lab, WHOLE, WHOLE)
     there, here = place_of(one), place_of(other)
-    monkeypatch.setattr(plans, "row_leave", lambda *_: True)
+    monkeypatch.setattr(plans, "moved_rows_supersede", lambda *_: True)
     with pytest.raises(PlanStale, match="taken"):
         plan_written(_moving(a_move(one, here), a_move(other, there)), plant.now)
     assert (place_of(one), place_of(other)) == (there, here)
@@ -179,10 +179,10 @@ def test_maintenance_under_a_window_moves_others_instead_of_losing_it(
     with as_system():
         node = rows_of(whole)[0].gpu.node.name
     assert node == "gpu-b1-01", "else this is no test"
-    wish = BlackoutWish(LATER, LATER + HOUR, "New fans", node=node)
+    wish = MaintenanceTerms(LATER, LATER + HOUR, "New fans", node=node)
     operator = an_operator()
     with operator_tx():
-        blackout_plan(operator=operator, wish=wish, now=plant.now)
+        maintenance_plan(operator=operator, wish=wish, now=plant.now)
     plant.round()
     assert fresh(whole).state == "scheduled"
     assert gpu_of(large) == gpu_of(small)

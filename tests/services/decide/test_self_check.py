@@ -10,7 +10,7 @@ from allocation.models import Allocation, Decision, Occupancy
 from allocation.services.bookings.bookings import booking_release, booking_request
 from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.decide.self_check import invariants_watch
+from allocation.services.decide.self_check import invariants_run
 from allocation.solver import Plan, solve
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish
 from tests.roles import as_system
@@ -40,7 +40,7 @@ def test_what_must_be_zero_is_shown_once_somebody_has_looked(lab: Lab) -> None:
         "backup_age_seconds": None,
     }
     with as_system():
-        assert invariants_watch(NOW) == 0
+        assert invariants_run(NOW) == 0
     assert shown()["invariant_violations"] == 0
     assert isinstance(shown()["invariants_checked_seconds_ago"], int)
 
@@ -63,7 +63,7 @@ def test_a_broken_promise_is_counted_and_logged(lab: Lab, caplog: pytest.LogCapt
         booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
         cycle_run(NOW)
         Occupancy.objects.update(closed=NOW)
-        assert invariants_watch(NOW) == 1
+        assert invariants_run(NOW) == 1
     assert shown()["invariant_violations"] == 1
     assert "P2, on a node without an occupancy" in caplog.text
 

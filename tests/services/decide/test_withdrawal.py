@@ -9,8 +9,8 @@ from django.db import IntegrityError, transaction
 from allocation.models import Booking, Pause
 from allocation.services.bookings.bookings import booking_cancel
 from allocation.services.record.costs import booking_cost
-from allocation.services.record.open_pauses import TELLING
-from allocation.services.runs.pause_choices import booking_saved, more_time_ask
+from allocation.services.record.open_pauses import NOTIFY_MARGIN
+from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from tenants.models import Tier
@@ -132,10 +132,10 @@ def test_a_part_of_a_gang_that_is_saved_is_no_answer(plant: Plant, lab: Lab, riv
 
 def test_too_near_its_deadline_it_goes_through(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, strong = told_after_half_an_hour(plant, lab, rival)
-    plant.later_until(pause_of(booking).deadline - TELLING)
+    plant.later_until(pause_of(booking).deadline - NOTIFY_MARGIN)
     cancelled(plant, rival, strong)
     assert fresh(booking).state == "pausing"
-    plant.later(TELLING + CLEARING)
+    plant.later(NOTIFY_MARGIN + CLEARING)
     assert pause_of(booking).emptied_at is not None
     assert all_is_well()
 
@@ -176,7 +176,7 @@ def test_a_wish_for_more_time_goes_with_the_notice(plant: Plant, lab: Lab, rival
     with as_system():
         Tier.objects.update(more_times=1, more_time_seconds=300)
         booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
-        more_time_ask(actor=lab.actor, booking=fresh(booking), now=plant.now)
+        more_time_request(actor=lab.actor, booking=fresh(booking), now=plant.now)
     plant.round()
     assert fresh(booking).state == "active"
     assert pause_of(booking).more_asked_at is None

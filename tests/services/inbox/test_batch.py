@@ -12,7 +12,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, GpuSample, Node, SolverState, Tally
+from allocation.models import Allocation, Booking, EventCounter, Gpu, GpuSample, Node, SolverState
 from allocation.services.inbox import apply, consumer
 from allocation.services.inbox import batch as hearing
 from allocation.services.inbox.apply import message_apply
@@ -115,7 +115,7 @@ def world() -> list[Any]:
         [{**row, "id": None} for row in samples.values()],
         list(Booking.objects.values("id", "state", "ready_at")),
         list(Allocation.objects.values("id", "state", "devices")),
-        list(Tally.objects.order_by("name").values()),
+        list(EventCounter.objects.order_by("name").values()),
     ]
 
 
@@ -199,7 +199,7 @@ def test_a_report_without_news_asks_for_no_turn(
         id=starting.id.hex, state="ready", devices=("GPU-1",), error=None, since=SECONDS
     )
     asked: list[str] = []
-    monkeypatch.setattr(apply, "nudge", asked.append)
+    monkeypatch.setattr(apply, "task_request", asked.append)
 
     def nudged(said: Said) -> bool:
         asked.clear()

@@ -12,12 +12,12 @@ from django.db import OperationalError
 
 from allocation import wire
 from allocation.models import Node
-from allocation.services.inbox import link_guard, report_streams
+from allocation.services.inbox import account_guard, report_streams
+from allocation.services.inbox.account_guard import AccountGuard
 from allocation.services.inbox.consumer import BATCH, Reader
-from allocation.services.inbox.link_guard import LinkGuard
 from allocation.services.inbox.throttle import BYTES_PER_SECOND, FLOOD_SECONDS, Throttle
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
-from allocation.services.nodes.redis_accounts import agents_redis, links_ensure
+from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from tests.builders_allocation import NOW, a_model
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -41,7 +41,7 @@ class Rig:
         self.url = self._enrol(NODE)
         self._enrol(OTHER)
         self.bad = self.connect()
-        self.guard = LinkGuard(lambda: self.now, self.steady)
+        self.guard = AccountGuard(lambda: self.now, self.steady)
         self.reader = Reader("the test's", lambda: self.now, self.steady)
 
     def _enrol(self, name: str) -> str:
@@ -74,7 +74,7 @@ class Rig:
 def rig(real_db: Servers) -> Iterator[Rig]:
     a_model()
     with as_system():
-        links_ensure()
+        agent_accounts_ensure()
     with ExitStack() as stack:
         yield Rig(stack)
 
@@ -266,7 +266,7 @@ def test_so_is_who_reads_its_own_document_all_the_time(rig: Rig) -> None:
 def test_so_is_who_asks_for_nothing_very_often(rig: Rig) -> None:
     def pings() -> None:
         with rig.bad.pipeline(transaction=False) as pipe:
-            for _ in range(2 * link_guard.COMMANDS_PER_SECOND):
+            for _ in range(2 * account_guard.COMMANDS_PER_SECOND):
                 pipe.ping()
             pipe.execute()
 
@@ -274,7 +274,7 @@ def test_so_is_who_asks_for_nothing_very_often(rig: Rig) -> None:
 
 
 def test_a_node_that_takes_all_connections_loses_them(rig: Rig) -> None:
-    clients = [rig.connect() for _ in range(link_guard.CONNECTIONS_MOST)]
+    clients = [rig.connect() for _ in range(account_guard.CONNECTIONS_MOST)]
     for client in clients:
         client.ping()
     rig.bad.ping()
@@ -305,9 +305,9 @@ def test_without_the_database_the_flood_ends_all_the_same(
     def gone(**_: object) -> None:
         raise OperationalError("the connection is gone")
 
-    monkeypatch.setattr(link_guard, "node_flooded", gone)
+    monkeypatch.setattr(account_guard, "node_flooded", gone)
     # The name in that module alone: the fixture's own connection is closed as ever.
-    monkeypatch.setattr(link_guard, "connections", SimpleNamespace(close_all=lambda: None))
+    monkeypatch.setattr(account_guard, "connections", SimpleNamespace(close_all=lambda: None))
     fill(rig.bad, 70)
     assert rig.look() == {NODE}
     assert agents_redis().xlen(STREAM) == 0
@@ -319,8 +319,8 @@ def test_bytes_use_up_a_second_as_messages_do() -> None:
     watch = Throttle()
     assert not watch.said("one", 1, BYTES_PER_SECOND - 1, 7.0)
     assert watch.said("one", 1, 1, 7.1)
-    assert not watch.may_speak("one", 7.2)
-    assert watch.may_speak("two", 7.2)
+    assert not watch.may_send("one", 7.2)
+    assert watch.may_send("two", 7.2)
     for second in range(8, 8 + FLOOD_SECONDS):
         watch.said("one", 1, BYTES_PER_SECOND, second)
     assert watch.floods("one")

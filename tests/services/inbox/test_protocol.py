@@ -14,7 +14,7 @@ from allocation.rules.nodes.clocks import clock_is_wrong
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.inbox import consumer, throttle
 from allocation.services.inbox.throttle import FLOOD_SECONDS, PER_SECOND, Throttle
-from allocation.services.nodes.fleet import node_ready
+from allocation.services.nodes.fleet import node_approve
 from allocation.services.nodes.inventory_differences import differences_of
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.snapshot.snapshot import gpus_read
@@ -246,9 +246,9 @@ def test_others_are_heard_while_one_floods() -> None:
     assert not watch.said("one", PER_SECOND - 1, 0, 7.0)
     assert watch.said("one", 1, 0, 7.9)
     assert not watch.said("one", 5, 0, 7.9), "told once a second"
-    assert not watch.may_speak("one", 7.9)
-    assert watch.may_speak("two", 7.9)
-    assert watch.may_speak("one", 8.0)
+    assert not watch.may_send("one", 7.9)
+    assert watch.may_send("two", 7.9)
+    assert watch.may_send("one", 8.0)
 
 
 def test_a_node_with_bursts_now_and_then_is_not_locked_out() -> None:
@@ -285,7 +285,7 @@ def test_new_hardware_and_other_links_wait_for_an_operator(plant: Plant) -> None
     told_of(plant, one, moved, new)
     assert len(node().differences) == 2
     with as_system():
-        node_ready(operator=an_operator(), node=node(), now=plant.now)
+        node_approve(operator=an_operator(), node=node(), now=plant.now)
     told_of(plant, one, moved, new)
     assert (node().state, node().differences) == (Node.State.READY, [])
 

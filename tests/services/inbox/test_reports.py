@@ -17,7 +17,7 @@ from allocation.services.bookings.bookings import booking_cancel, booking_releas
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox import apply, consumer
 from allocation.services.nodes.fleet import node_key
-from allocation.services.runs.starts import allocations_ready
+from allocation.services.runs.start import allocations_ready
 from tests.builders_allocation import (
     NOW,
     Lab,

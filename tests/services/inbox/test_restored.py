@@ -16,8 +16,8 @@ from allocation.models import Node, SolverState
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox.batch import Said, messages_apply
-from allocation.services.inbox.restored import NOT_ENROLLED, accepted_after
-from allocation.services.nodes.redis_accounts import agents_redis, links_ensure
+from allocation.services.inbox.restored import FATE_NOT_ENROLLED, bookings_lost
+from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from allocation.services.nodes.restore_fence import epoch_now, nodes_ahead
 from allocation.services.publish.publish import republish_all
 from tests.builders_allocation import Lab, a_lab, a_wish
@@ -141,7 +141,7 @@ def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
     plant.portal_reads()
     assert server.get(wire.desired_key(NAME)) == before
     with as_system():
-        assert links_ensure() == 0
+        assert agent_accounts_ensure() == 0
     plant.now += SECOND * 5
     plant.node_works()
     plant.portal_reads()
@@ -174,8 +174,8 @@ def test_after_a_recovery_bookings_that_only_nodes_know_are_named_by_their_last_
     agents_redis().set(wire.desired_key("gpu-z9-03"), b"{}")
     said = StringIO()
     with as_system():
-        (found,) = accepted_after()
-        assert (found.booking, found.owner, found.fate) == ("BK-77", "mara", NOT_ENROLLED)
+        (found,) = bookings_lost()
+        assert (found.booking, found.owner, found.fate) == ("BK-77", "mara", FATE_NOT_ENROLLED)
         before = epoch_now()
         call_command("restore", recovered=True, stdout=said)
         assert epoch_now() > before

@@ -12,7 +12,7 @@ from django.utils import timezone
 from allocation import tasks
 from allocation.models import Booking, MachineClock
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.nodes.clock import JUMP, ClockReading, clock_accept, clock_holds
+from allocation.services.nodes.clock import JUMP, ClockReading, clock_accept, clock_in_doubt
 from tenants.platform.errors import Refused
 from tests.builders import a_user, an_operator
 from tests.builders_allocation import HOUR, Lab, a_lab, a_wish
@@ -46,7 +46,7 @@ def machine(real_db: Servers) -> Iterator[Machine]:
     found = Machine()
     with as_system():
         # It has run for a while: how long a test takes to begin is no part of a jump.
-        MachineClock.objects.create(machine=found.boot, apart=found.read().apart)
+        MachineClock.objects.create(machine=found.boot, clock_offset=found.read().clock_offset)
     with mock.patch.object(tasks, "clock_read", found.read):
         yield found
 
@@ -94,7 +94,7 @@ def test_a_jump_ends_and_starts_nothing_and_is_told(
 
 def test_without_the_guard_a_jump_ends_what_runs(machine: Machine, starting: Booking) -> None:
     machine.wall += 2 * HOUR
-    with mock.patch.object(tasks, "clock_holds", return_value=False):
+    with mock.patch.object(tasks, "clock_in_doubt", return_value=False):
         machine.ticks()
     assert state(starting) == "ending"
 
@@ -144,7 +144,7 @@ def test_small_steps_and_slow_drift_are_no_jump(machine: Machine, starting: Book
         for _ in range(20):
             machine.wall += JUMP - SECOND
             machine.passes(timedelta(minutes=1))
-            assert not clock_holds(machine.read())
+            assert not clock_in_doubt(machine.read())
 
 
 def test_a_machine_that_starts_with_a_wrong_clock_is_measured_by_the_database(
@@ -156,11 +156,11 @@ def test_a_machine_that_starts_with_a_wrong_clock_is_measured_by_the_database(
     assert state(starting) == "starting"
     machine.wall -= 2 * HOUR
     with as_system():
-        assert not clock_holds(machine.read())
+        assert not clock_in_doubt(machine.read())
         assert MachineClock.objects.filter(jump=None).count() == 2
 
 
 def test_the_real_clocks_of_this_machine_are_read(real_db: Servers) -> None:
     one, other = tasks.clock_read(), tasks.clock_read()
     assert one.machine == other.machine != ""
-    assert abs(one.apart - other.apart) < SECOND
+    assert abs(one.clock_offset - other.clock_offset) < SECOND

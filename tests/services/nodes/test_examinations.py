@@ -7,7 +7,7 @@ from django.db import DatabaseError, connection, transaction
 
 from allocation import wire
 from allocation.models import Node, NodeExamination
-from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_ready
+from allocation.services.nodes.fleet import enrolment_token_create, node_approve, node_enrol
 from tests.builders import an_operator
 from tests.roles import as_role, as_system
 from tests.services.plant import NAME, Plant
@@ -39,7 +39,7 @@ def kept() -> NodeExamination | None:
 
 def approved(plant: Plant) -> None:
     with as_system():
-        node_ready(operator=an_operator(), node=node(), now=plant.now)
+        node_approve(operator=an_operator(), node=node(), now=plant.now)
 
 
 def test_what_keeps_a_node_from_being_served_waits_for_an_operator_once(plant: Plant) -> None:
@@ -91,8 +91,8 @@ def test_a_node_that_lies_fills_no_more_than_its_room_and_sets_no_time_to_come(
     assert sent(plant, wire.Examination(at=1 << 40, checks=(much,) * 200, seq=1 << 60)) == "applied"
     found = kept()
     assert found is not None
-    assert (len(found.checks), found.at) == (wire.CHECKS_MOST, plant.now)
-    for checks in ("{}", "[" + "1," * wire.CHECKS_MOST + "1]"):
+    assert (len(found.checks), found.at) == (wire.CHECKS_MAX, plant.now)
+    for checks in ("{}", "[" + "1," * wire.CHECKS_MAX + "1]"):
         with as_system(), pytest.raises(DatabaseError), transaction.atomic():
             _written(checks)
 

@@ -11,7 +11,7 @@ from allocation.agent.act.mode_changes import STUCK_S
 from allocation.models import Booking, Gpu, GpuEvent, GpuModel
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
-from allocation.services.nodes.gpu_modes import mode_pin, modes_follow
+from allocation.services.nodes.gpu_modes import mode_pin, modes_request
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tests.builders import a_gpu_class, a_user
@@ -91,7 +91,7 @@ def test_nothing_is_told_while_a_slice_is_in_use(plant: Plant, lab: Lab) -> None
     assert booking.state == State.QUEUED
     assert booking.planned_starts == fresh(first).planned_ends + SWITCH  # type: ignore[operator]
     with as_system():
-        assert modes_follow(plant.now + timedelta(hours=1)) == 0
+        assert modes_request(plant.now + timedelta(hours=1)) == 0
     assert gpus()[2] == ("sliced", "", "ok")
 
 

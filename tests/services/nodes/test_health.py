@@ -42,7 +42,9 @@ def sealed(plant: Plant, *errors: wire.HardwareError, foreign: int = 0) -> wire.
     """A report of this node that says these errors, signed by it."""
     report = wire.open_report(plant.report(), plant.identity.keys)
     assert isinstance(report, wire.Report)
-    spots = tuple(wire.Foreign(gpu=gpu(0).uuid, slot=slot, processes=1) for slot in range(foreign))
+    spots = tuple(
+        wire.UnbookedDevice(gpu=gpu(0).uuid, slot=slot, processes=1) for slot in range(foreign)
+    )
     there = (wire.ReportedGpu(uuid=gpu(0).uuid, mode="whole"),)
     report = dataclasses.replace(report, gpus=there, errors=errors, foreign=spots)
     version = plant.identity.signing_version

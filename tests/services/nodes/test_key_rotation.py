@@ -134,11 +134,11 @@ def test_the_key_never_travels_in_clear_and_the_old_one_alone_does_not_tell_it(
     assert new.hex().encode() not in envelope().body
     desired = wire.open_desired(envelope(), plant.identity.keys)
     assert desired.rotation is not None
-    shown = wire.key_show(
+    shown = wire.key_unwrap(
         old=old, hidden=desired.rotation.hidden, node=NAME, version=desired.rotation.version
     )
     assert shown == new
-    stranger = wire.key_show(
+    stranger = wire.key_unwrap(
         old=b"x" * 32, hidden=desired.rotation.hidden, node=NAME, version=desired.rotation.version
     )
     assert stranger != new

@@ -11,7 +11,7 @@ from allocation.agent.act.leases import Leases
 from allocation.agent.plan.reconcile import Held
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
-from allocation.rules.nodes.leases import SILENCE_SECONDS
+from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
@@ -19,9 +19,9 @@ from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes import leases
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.record.costs import booking_cost
-from allocation.services.runs.lifecycle import allocation_empty
-from allocation.services.runs.replace import node_replace
-from allocation.services.runs.starts import allocations_ready
+from allocation.services.runs.end import allocation_empty
+from allocation.services.runs.lost_runs import node_bookings_requeue
+from allocation.services.runs.start import allocations_ready
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import NOW, Lab, a_lab, a_node, a_wish, an_ask
@@ -101,7 +101,7 @@ def test_it_begins_elsewhere_only_after_it_has_ended_here(
 ) -> None:
     booking = on_lease(plant, lab)
     plant.line.speaks, plant.line.hears = speaks, hears
-    seen = watched(plant, booking, SILENCE_SECONDS + 8)
+    seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert seen[0].here
     assert seen[-1].elsewhere
     assert not [second for second in seen if second.here and second.elsewhere]
@@ -118,7 +118,7 @@ def test_without_the_fence_it_would_run_twice(
     monkeypatch.setattr(Leases, "fence", never)
     booking = on_lease(plant, lab)
     plant.line.speaks = plant.line.hears = False
-    seen = watched(plant, booking, SILENCE_SECONDS + 8)
+    seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert [second for second in seen if second.here and second.elsewhere]
 
 
@@ -127,7 +127,7 @@ def test_a_cut_that_is_shorter_than_the_lease_changes_nothing(plant: Plant, lab:
     plant.line.speaks = plant.line.hears = False
     watched(plant, booking, 10)
     plant.line.speaks = plant.line.hears = True
-    seen = watched(plant, booking, SILENCE_SECONDS + 8)
+    seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert all(second.here and not second.elsewhere for second in seen)
     assert fresh(booking).state == "active"
 
@@ -186,7 +186,9 @@ def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewh
     assert (now.state, now.hardware_lost_at) == ("pausing", None)
     assert {(row.state, row.left) for row in rows_of(booking)} == {("releasing", True)}
     with as_system():
-        assert node_replace(node_id=node().id, seq=node().heartbeat_seq, now=plant.now) == 0
+        assert (
+            node_bookings_requeue(node_id=node().id, seq=node().heartbeat_seq, now=plant.now) == 0
+        )
         assert booking.events.filter(kind="broken_off").count() == 1
 
     plant.now = pause_of(booking).deadline
@@ -320,7 +322,7 @@ def test_a_heartbeat_that_was_heard_in_the_meantime_keeps_it_where_it_is(
     plant.later(SECOND * 5)
     assert node().heartbeat_seq > seq
     with as_system():
-        assert node_replace(node_id=node().id, seq=seq, now=plant.now) == 0
+        assert node_bookings_requeue(node_id=node().id, seq=seq, now=plant.now) == 0
     assert fresh(booking).state == "active"
 
 
@@ -341,7 +343,7 @@ def test_a_jump_of_the_portals_clock_replaces_nothing_and_silences_nobody(
         with as_system():
             jumped.turn(block_ms=1)
     now = node()
-    assert (fresh(booking).state, now.silent_since, now.cut_off) == ("active", None, False)
+    assert (fresh(booking).state, now.unreachable_since, now.cut_off) == ("active", None, False)
     # The two clocks differ, and nobody knows whose is wrong: nothing new goes there.
     assert now.clock_wrong
     assert not now.takes_work

@@ -3,7 +3,7 @@
 import pytest
 
 from allocation import wire
-from allocation.rules.nodes.leases import SILENCE_SECONDS
+from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
 from allocation.services.nodes.leases import leases_grant
 from allocation.services.nodes.redis_accounts import agents_redis
 from tests.builders_allocation import Lab, a_lab
@@ -23,7 +23,7 @@ def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(
     """Back on the line, by the old word it could begin here what has been begun elsewhere."""
     booking = on_lease(plant, lab)
     plant.line.speaks = plant.line.hears = False
-    watched(plant, booking, SILENCE_SECONDS + 8)
+    watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert node().cut_off
     before = agents_redis().get(wire.lease_key(NAME))
     with as_system():

@@ -15,7 +15,7 @@ from allocation.models import EnrolmentToken, Node
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes import redis_accounts
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_revoke
-from allocation.services.nodes.redis_accounts import agents_redis, links_ensure
+from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from allocation.services.publish.publish import republish_all
 from tenants.models import User
 from tenants.platform.errors import Refused
@@ -62,7 +62,7 @@ class Site:
 def site(real_db: Servers) -> Iterator[Site]:
     a_model()
     with as_system():
-        links_ensure()
+        agent_accounts_ensure()
     with ExitStack() as stack:
         yield Site(stack, an_operator())
 
@@ -203,7 +203,7 @@ def test_a_server_that_forgot_its_accounts_gets_them_back_from_the_reader(site: 
         Reader("the test's", clock=lambda: NOW + timedelta(seconds=1)).turn(block_ms=1)
     assert is_in(one)
     with as_system():
-        assert links_ensure() == 0
+        assert agent_accounts_ensure() == 0
 
 
 def test_what_was_revoked_while_redis_was_away_ends_when_it_is_back(
@@ -219,7 +219,7 @@ def test_what_was_revoked_while_redis_was_away_ends_when_it_is_back(
     assert is_in(one)
     monkeypatch.undo()
     with as_system():
-        assert links_ensure() == 1
+        assert agent_accounts_ensure() == 1
     assert not is_in(one)
 
 
@@ -227,10 +227,10 @@ def test_an_account_with_another_password_is_set_right(site: Site) -> None:
     one, server = site.enrol("gpu-a1-01"), cast(Any, agents_redis())
     server.execute_command("ACL SETUSER", "agent-gpu-a1-01", "resetpass", ">guessed")
     with as_system():
-        assert links_ensure() == 1
+        assert agent_accounts_ensure() == 1
     one.connection_pool.disconnect()
     assert is_in(one)
-    url = redis_accounts.link_url("gpu-a1-01", "guessed")
+    url = redis_accounts.account_url("gpu-a1-01", "guessed")
     with redis.Redis.from_url(url, protocol=2) as intruder:
         assert not is_in(intruder)
 
@@ -246,7 +246,7 @@ def test_a_server_that_does_not_know_how_clients_introduce_themselves_serves_too
 
 
 def test_the_portals_own_account_is_never_told_to_an_agent(site: Site) -> None:
-    url = redis_accounts.link_url("gpu-a1-01", "secret")
+    url = redis_accounts.account_url("gpu-a1-01", "secret")
     assert url.startswith("redis://agent-gpu-a1-01:secret@127.0.0.1:")
     assert "portal" not in url
     assert url.endswith("/0")
@@ -266,6 +266,6 @@ def test_an_account_of_an_older_portal_gets_what_it_lacks(site: Site) -> None:
     )
     assert refused(lambda: one.get(wire.lease_key("gpu-a1-01")))
     with as_system():
-        assert links_ensure() == 1
+        assert agent_accounts_ensure() == 1
         assert not refused(lambda: one.get(wire.lease_key("gpu-a1-01")))
-        assert links_ensure() == 0
+        assert agent_accounts_ensure() == 0

@@ -8,10 +8,15 @@ import pytest
 from django.db import DatabaseError, IntegrityError, transaction
 
 from allocation import wire
-from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Tally
-from allocation.queries.fleet.telemetry import UseCurve, row_of, use_of_allocations, use_of_gpu
+from allocation.models import Allocation, EventCounter, Gpu, GpuSample, GpuUse
+from allocation.queries.fleet.telemetry import (
+    UseCurve,
+    rollup_bucket_of,
+    use_of_allocations,
+    use_of_gpu,
+)
 from allocation.services.nodes import telemetry
-from allocation.services.nodes.telemetry import samples_store, telemetry_sweep, use_roll
+from allocation.services.nodes.telemetry import samples_store, telemetry_sweep, usage_roll_up
 from tenants.platform.wall import operator_tx, tenant_tx
 from tests.builders_allocation import NOW, a_booking, a_lab, an_allocation
 from tests.roles import as_system
@@ -75,7 +80,7 @@ def read(
 
 def rolled(now: datetime) -> list[dict[str, Any]]:
     with as_system():
-        use_roll(now)
+        usage_roll_up(now)
         return [dict(row) for row in GpuUse.objects.order_by("at", "id").values()]
 
 
@@ -139,7 +144,7 @@ def test_a_roll_up_that_dies_in_the_middle_is_done_again_as_if_it_never_began(
     end = read(place, [50] * 5, step=4 * timedelta(hours=1))
     monkeypatch.setattr(telemetry, "_ROLL", telemetry._ROLL + " RETURNING 1 / (seconds - seconds)")
     with as_system(), pytest.raises(DatabaseError), transaction.atomic():
-        use_roll(end)
+        usage_roll_up(end)
     monkeypatch.undo()
     assert len(rolled(end)) == 5
 
@@ -191,14 +196,14 @@ def test_absurd_values_are_dropped_and_counted(place: Allocation) -> None:
         row = GpuSample.objects.get()
         assert (row.utilisation, row.power_mw, row.memory_used_mb) == (None, None, None)
         assert row.temperature_c == 61
-        assert Tally.objects.get(name="telemetry_absurd").count == 3
+        assert EventCounter.objects.get(name="telemetry_absurd").count == 3
 
 
 def test_a_message_with_too_many_readings_is_cut_and_the_rest_counted(place: Allocation) -> None:
     told(place, NOW, *[a_sample(place, utilisation=1, slot=n % 8) for n in range(1000)])
     with as_system():
         assert GpuSample.objects.count() == 8
-        assert Tally.objects.get(name="telemetry_too_many").count == 1000 - wire.SAMPLES_MOST
+        assert EventCounter.objects.get(name="telemetry_too_many").count == 1000 - wire.SAMPLES_MAX
 
 
 def test_energy_is_what_the_counter_rose_by_and_a_counter_that_fell_says_nothing(
@@ -218,7 +223,9 @@ def test_readings_go_after_two_days_and_rows_after_ninety(place: Allocation) -> 
     with as_system():
         while telemetry_sweep(NOW):
             pass
-        assert {row_of(row.at) for row in GpuSample.objects.all()} == {NOW - timedelta(hours=1)}
+        assert {rollup_bucket_of(row.at) for row in GpuSample.objects.all()} == {
+            NOW - timedelta(hours=1)
+        }
         kept = [row.at for row in GpuUse.objects.order_by("at")]
         assert kept == [NOW - timedelta(days=3), NOW - timedelta(hours=1)]
 
@@ -227,18 +234,18 @@ def test_what_was_never_rolled_up_is_not_thrown_away(place: Allocation) -> None:
     read(place, [50] * 30, first=NOW - timedelta(days=5))
     with as_system():
         assert telemetry_sweep(NOW) == 0
-        assert use_roll(NOW) == 1
+        assert usage_roll_up(NOW) == 1
 
 
 def test_a_row_that_is_the_same_is_not_written_again(place: Allocation) -> None:
     """The young ones are made anew every two minutes: each would leave ten dead ones behind."""
     read(place, [50] * 30, first=NOW - timedelta(hours=1))
     with as_system():
-        assert use_roll(NOW) == 1
-        assert use_roll(NOW) == 0
+        assert usage_roll_up(NOW) == 1
+        assert usage_roll_up(NOW) == 0
     read(place, [90] * 30, first=NOW - timedelta(hours=1) + timedelta(seconds=5))
     with as_system():
-        assert use_roll(NOW) >= 1
+        assert usage_roll_up(NOW) >= 1
         assert GpuUse.objects.order_by("at")[0].busy_max == 90
 
 

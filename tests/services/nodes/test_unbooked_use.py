@@ -7,10 +7,10 @@ from django.db import IntegrityError
 from django.test import Client
 
 from allocation import wire
-from allocation.models import Gpu, GpuEvent, Node, Tally
+from allocation.models import EventCounter, Gpu, GpuEvent, Node
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.nodes.fleet import enrolment_token_create
-from allocation.services.nodes.unbooked_use import ladder_follow, ladder_set
+from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
 from allocation.services.policy.policies import policy_publish
 from tenants.platform.errors import Refused
 from tests.builders import a_tenant_admin, an_operator
@@ -27,7 +27,7 @@ def node() -> Node:
 
 def rule(plant: Plant, warn: int | None, end: int | None) -> None:
     with as_system():
-        ladder_set(
+        escalation_set(
             operator=an_operator(), node=node(), warn_after=warn, end_after=end, now=plant.now
         )
 
@@ -55,7 +55,7 @@ def test_a_node_is_told_nothing_until_an_operator_says_so_and_hears_each_change(
     assert document(plant).ladder is None
     rule(plant, 120, 600)
     plant.cycle()
-    assert document(plant).ladder == wire.Ladder(warn_after=120, end_after=600)
+    assert document(plant).ladder == wire.Escalation(warn_after=120, end_after=600)
     rule(plant, None, None)
     plant.cycle()
     assert document(plant).ladder is None
@@ -71,7 +71,7 @@ def test_nobody_is_ended_without_a_warning(plant: Plant, warn: int | None, end: 
     with pytest.raises(Refused, match="only after a warning"):
         rule(plant, warn, end)
     with as_system(), pytest.raises(IntegrityError, match="node_warns_before_it_ends"):
-        Node.objects.update(foreign_warn_after=warn, foreign_end_after=end)
+        Node.objects.update(unbooked_warn_after=warn, unbooked_end_after=end)
 
 
 def test_an_agent_that_knows_nothing_of_it_is_told_nothing(plant: Plant) -> None:
@@ -87,7 +87,7 @@ def test_an_agent_that_knows_nothing_of_it_is_told_nothing(plant: Plant) -> None
 def test_each_deed_is_written_down_once_and_counted(plant: Plant) -> None:
     gpu, at = plant.hardware.gpus[0].uuid, int(plant.now.timestamp())
     warned, asked = (
-        wire.Deed(gpu=gpu, slot=None, pid=4711, step=step, user="<eve>", at=at)
+        wire.Enforcement(gpu=gpu, slot=None, pid=4711, step=step, user="<eve>", at=at)
         for step in ("warned", "asked")
     )
     strange = dataclasses.replace(warned, gpu="GPU-unknown", pid=-1)
@@ -98,7 +98,7 @@ def test_each_deed_is_written_down_once_and_counted(plant: Plant) -> None:
         ("asked", "Process 4711 of <eve> was asked to end."),
     ]
     with as_system():
-        counted = dict(Tally.objects.filter(name__startswith="strangers").values_list())
+        counted = dict(EventCounter.objects.filter(name__startswith="strangers").values_list())
     assert counted == {"strangers_warned": 1, "strangers_asked": 1}
 
 
@@ -108,7 +108,7 @@ def test_others_beside_a_booking_are_told_of_and_do_not_take_the_gpu_from_it(pla
         booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
     plant.round()
     gpu = plant.hardware.gpus[0].uuid
-    beside = wire.Foreign(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)
+    beside = wire.UnbookedDevice(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)
     told(plant, foreign=(beside,))
     assert events("intruder") == [("intruder", "2 processes beside the booking: eve.")]
     with as_system():
@@ -124,20 +124,20 @@ def test_an_operator_sets_it_on_the_nodes_page(plant: Plant) -> None:
     page = f"/ops/fleet/{NAME}"
     assert operator.post(f"{page}/strangers", {"warn": "2", "end": "10"}).status_code == 302
     found = node()
-    assert (found.foreign_warn_after, found.foreign_end_after) == (120, 600)
+    assert (found.unbooked_warn_after, found.unbooked_end_after) == (120, 600)
     body = operator.get(page).content.decode()
     assert "told of, warned after 2 min, ended after 10 min" in body
     assert operator.post(f"{page}/strangers", {"warn": "", "end": "10"}).status_code == 422
     assert operator.post(f"{page}/strangers", {"warn": "-1", "end": ""}).status_code == 422
     assert operator.post("/ops/fleet/none/strangers", {"warn": "2"}).status_code == 404
-    assert node().foreign_end_after == 600
+    assert node().unbooked_end_after == 600
     operator.post(f"{page}/strangers", {"warn": "", "end": ""})
-    assert node().foreign_warn_after is None
-    assert node().foreign_own
+    assert node().unbooked_warn_after is None
+    assert node().unbooked_override
     body = operator.get(page).content.decode()
     assert "set for this node alone" in body
     operator.post(f"{page}/strangers", {"by_policy": "on"})
-    assert not node().foreign_own
+    assert not node().unbooked_override
     assert '<span class="sub">told of</span>' in operator.get(page).content.decode()
 
 
@@ -146,7 +146,7 @@ def test_nobody_else_may_set_it(plant: Plant) -> None:
     with as_system():
         member.force_login(a_tenant_admin(a_lab("helix", gpus=0).tenant).user)
     assert member.post(f"/ops/fleet/{NAME}/strangers", {"warn": "2"}).status_code == 404
-    assert node().foreign_warn_after is None
+    assert node().unbooked_warn_after is None
 
 
 # By policy.
@@ -163,16 +163,16 @@ def test_the_policy_says_it_for_every_node_that_has_no_ladder_of_its_own(plant: 
     rule(plant, 60, None)
     by_policy(plant, strangers_warn_after=120, strangers_end_after=600)
     with as_system():
-        found = {n.name: (n.foreign_warn_after, n.foreign_end_after) for n in Node.objects.all()}
+        found = {n.name: (n.unbooked_warn_after, n.unbooked_end_after) for n in Node.objects.all()}
         enrolment_token_create(node_name="new", rack_name="a1", now=plant.now)
-        assert Node.objects.get(name="new").foreign_end_after == 600
+        assert Node.objects.get(name="new").unbooked_end_after == 600
     assert found == {NAME: (60, None), "other": (120, 600)}
     plant.cycle()
-    assert document(plant).ladder == wire.Ladder(warn_after=60, end_after=None)
+    assert document(plant).ladder == wire.Escalation(warn_after=60, end_after=None)
     with as_system():
-        ladder_follow(operator=an_operator("olga"), node=node(), now=plant.now)
+        escalation_follow_policy(operator=an_operator("olga"), node=node(), now=plant.now)
     plant.cycle()
-    assert document(plant).ladder == wire.Ladder(warn_after=120, end_after=600)
+    assert document(plant).ladder == wire.Escalation(warn_after=120, end_after=600)
     by_policy(plant)
     plant.cycle()
     assert document(plant).ladder is None
@@ -207,4 +207,4 @@ def test_a_policy_that_ends_without_a_warning_or_beyond_its_range_is_refused(
 ) -> None:
     with pytest.raises(Refused, match="strangers_"):
         by_policy(plant, **entries)
-    assert (node().foreign_warn_after, node().foreign_own) == (None, False)
+    assert (node().unbooked_warn_after, node().unbooked_override) == (None, False)

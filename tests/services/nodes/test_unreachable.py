@@ -8,13 +8,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
-from allocation.queries.fleet.node_links import doubt_of
+from allocation.queries.fleet.node_links import no_new_work_reason
 from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
-from allocation.rules.nodes.unreachable import GAP_SECONDS, Sign, SilenceWatch
+from allocation.rules.nodes.unreachable import GAP_SECONDS, AnswerWatch, Beat
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.node_policies import node_policy
-from allocation.services.runs.healing import hardware_clear
+from allocation.services.runs.interrupt import hardware_vacate
 from allocation.services.snapshot.snapshot import gpus_read
 from allocation.words.reasons import stored_sentence
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, a_wish, an_ask
@@ -48,7 +48,7 @@ def lives(plant: Plant, seconds: int) -> None:
 def silent(plant: Plant, seconds: int = POLICY.silent_after + 15) -> None:
     plant.line.speaks = plant.line.hears = False
     lives(plant, seconds)
-    assert node().silent_since is not None
+    assert node().unreachable_since is not None
 
 
 def requested(plant: Plant, lab: Lab, **ask: object) -> Booking:
@@ -65,16 +65,16 @@ def events(kind: str) -> list[GpuEvent]:
 # The count.
 
 
-def said(seq: int, *, observed: int = 1, behind: bool = False) -> Sign:
-    return Sign(seq, observed, behind)
+def said(seq: int, *, observed: int = 1, behind: bool = False) -> Beat:
+    return Beat(seq, observed, behind)
 
 
 def test_a_node_is_silent_after_the_policys_time_and_trusted_again_after_a_while() -> None:
-    one, watch = uuid4(), SilenceWatch[UUID]()
+    one, watch = uuid4(), AnswerWatch[UUID]()
     assert watch.turn({one: said(1)}, 0, POLICY).silent == frozenset()
     assert watch.turn({one: said(1)}, POLICY.silent_after, POLICY).silent == frozenset()
     assert watch.turn({one: said(1)}, POLICY.silent_after + 1, POLICY).silent == {one}
-    assert watch.turn({one: said(1)}, POLICY.silent_limit + 1, POLICY).long_silent == {one}
+    assert watch.turn({one: said(1)}, POLICY.silent_limit + 1, POLICY).long_unreachable == {one}
     back = POLICY.silent_limit + 5
     for beat in range(POLICY.heard_again // 5):
         verdict = watch.turn({one: said(2 + beat)}, back + 5 * beat, POLICY)
@@ -83,14 +83,14 @@ def test_a_node_is_silent_after_the_policys_time_and_trusted_again_after_a_while
 
 
 def test_a_line_that_comes_and_goes_does_not_make_it_trusted() -> None:
-    one, watch = uuid4(), SilenceWatch[UUID]()
+    one, watch = uuid4(), AnswerWatch[UUID]()
     for beat in range(10):
         verdict = watch.turn({one: said(beat)}, beat * (GAP_SECONDS + 5), POLICY)
         assert verdict.heard == frozenset()
 
 
 def test_who_speaks_and_does_not_hear_has_not_answered() -> None:
-    one, busy, watch = uuid4(), uuid4(), SilenceWatch[UUID]()
+    one, busy, watch = uuid4(), uuid4(), AnswerWatch[UUID]()
     for beat in range(20):
         signs = {
             one: said(beat, observed=1, behind=True),
@@ -135,7 +135,7 @@ def test_nothing_new_is_placed_on_a_silent_node_and_its_asker_is_told_why(
     assert [stored_sentence(reason) for reason in waits.reasons if reason["rule"] == "R85"] == [
         "2 of 3 h100 are on nodes that do not answer."
     ]
-    assert "does not answer" in doubt_of(node())
+    assert "does not answer" in no_new_work_reason(node())
     assert [event.is_open for event in events("silent")] == [True]
 
 
@@ -143,7 +143,7 @@ def test_without_the_mark_it_would_get_work(plant: Plant, lab: Lab) -> None:
     """The negative control."""
     silent(plant)
     with as_system():
-        Node.objects.update(silent_since=None)
+        Node.objects.update(unreachable_since=None)
     booking = requested(plant, lab)
     plant.cycle()
     assert [row.gpu.node.name for row in rows_of(booking)] == [NAME]
@@ -153,9 +153,9 @@ def test_it_gets_work_again_when_it_has_answered_for_a_while(plant: Plant, lab: 
     silent(plant)
     plant.line.speaks = plant.line.hears = True
     lives(plant, 15)
-    assert node().silent_since is not None
+    assert node().unreachable_since is not None
     lives(plant, POLICY.heard_again)
-    assert node().silent_since is None
+    assert node().unreachable_since is None
     assert [event.is_open for event in events("silent")] == [False]
     booking = requested(plant, lab)
     plant.round()
@@ -168,7 +168,7 @@ def test_a_node_that_speaks_and_does_not_hear_gets_nothing_new(plant: Plant, lab
     plant.cycle()
     assert fresh(first).state == "starting"
     lives(plant, POLICY.silent_after + 10)
-    assert node().silent_since is not None
+    assert node().unreachable_since is not None
     assert node().last_seen == plant.now
     with as_system():
         assert all(gpu.silent for gpu in gpus_read())
@@ -189,7 +189,7 @@ def test_what_is_planned_stays_until_it_is_long_silent_and_then_goes_elsewhere(
     plant.cycle()
     assert fresh(booking).state == "scheduled"
     lives(plant, POLICY.silent_limit)
-    assert node().long_silent
+    assert node().long_unreachable
     plant.cycle()
     live = [row for row in rows_of(booking) if row.state in Allocation.LIVE]
     assert [row.gpu.node.name for row in live] == [OTHER]
@@ -219,7 +219,7 @@ def test_the_first_to_come_after_a_long_silence_is_safe_from_a_second_look(
     plant.round()
     silent(plant, POLICY.silent_limit + 10)
     with as_system():
-        assert hardware_clear(plant.now) == 0
+        assert hardware_vacate(plant.now) == 0
     assert fresh(booking).state == "active"
     with as_system():
         assert Gpu.objects.filter(health="ok").count() == 2
@@ -230,7 +230,7 @@ def test_a_reader_that_could_not_read_counts_anew(
 ) -> None:
     lives(plant, 10)
     # As `run` does when Redis is away for long: the first look afterwards accuses nobody.
-    plant.reader._silence = SilenceWatch[UUID]()
+    plant.reader._silence = AnswerWatch[UUID]()
     plant.now += HOUR
     plant.portal_reads()
-    assert node().silent_since is None
+    assert node().unreachable_since is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from allocation.models import Gpu, GpuModel, MigPlacement, Node
-from allocation.services.nodes.fleet import node_ready
+from allocation.services.nodes.fleet import node_approve
 from allocation.services.nodes.inventories import inventory_apply
 from allocation.services.operate.catalogue import (
     ModelTerms,
@@ -48,7 +48,7 @@ def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) 
     assert node.state == Node.State.QUARANTINED
     assert node.state_reason.startswith("GPU 0 is a NVIDIA H100 80GB HBM3, and no model")
     with pytest.raises(Refused, match="models_unknown"), operator_tx():
-        node_ready(operator=operator, node=node, now=NOW)
+        node_approve(operator=operator, node=node, now=NOW)
 
     said(operator, H100)
     node = there()
@@ -67,7 +67,7 @@ def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) 
     assert node.differences == []
     assert node.state_reason.startswith("Its GPUs are in the catalogue now.")
     with operator_tx():
-        node_ready(operator=operator, node=node, now=NOW)
+        node_approve(operator=operator, node=node, now=NOW)
     with as_system():
         # What its agent reports again is no news.
         inventory_apply(node=there(), inventory=inventory, now=NOW + timedelta(1))

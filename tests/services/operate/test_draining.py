@@ -10,9 +10,9 @@ from allocation.models import BookingEvent, Gpu, GpuEvent, Node, Occupancy
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_release, booking_request
 from allocation.services.decide.cycle import tick_run
-from allocation.services.nodes.fleet import node_ready
+from allocation.services.nodes.fleet import node_approve
 from allocation.services.operate.drain import gpu_return, hardware_fence, node_drain
-from allocation.services.runs.healing import is_hardware_due
+from allocation.services.runs.interrupt import is_hardware_to_vacate
 from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
@@ -162,7 +162,7 @@ def test_what_runs_on_a_draining_node_goes_on_until_its_deadline(
     assert fresh(booking).state == State.STARTING
     assert {r.gpu.node.name for r in rows_of(booking) if r.state == "starting"} == {"gpu-b1-01"}
     with operator_tx():
-        node_ready(operator=operator, node=Node.objects.get(name=NAME), now=plant.now)
+        node_approve(operator=operator, node=Node.objects.get(name=NAME), now=plant.now)
     with as_system():
         assert Node.objects.get(name=NAME).drain_by is None
     nothing_is_broken()
@@ -178,7 +178,7 @@ def test_without_a_deadline_a_draining_node_keeps_its_work_to_the_end(
     plant.later(timedelta(minutes=119))
     assert fresh(booking).state == State.ACTIVE
     with as_system():
-        assert not is_hardware_due(plant.now)
+        assert not is_hardware_to_vacate(plant.now)
 
 
 def test_what_would_start_soon_on_hardware_that_is_out_gets_another_place(
@@ -212,10 +212,10 @@ def test_the_clock_alone_finds_what_has_to_leave(plant: Plant, lab: Lab) -> None
     used = rows_of(booking)[0].gpu
     with as_system():
         Gpu.objects.filter(id=used.id).update(health="draining", drain_by=plant.now + HOUR)
-        assert not is_hardware_due(plant.now)
+        assert not is_hardware_to_vacate(plant.now)
         assert tick_run(plant.now).outcome == "idle"
         moment: datetime = plant.now + HOUR
-        assert is_hardware_due(moment)
+        assert is_hardware_to_vacate(moment)
         assert tick_run(moment).outcome == "decided"
     assert "broken_off" in said(booking)
 
@@ -248,7 +248,7 @@ def test_a_new_booking_waits_for_a_class_that_is_out_of_service_and_starts_when_
     assert (fresh(flexible).state, said(flexible)) == (State.QUEUED, before)
     with operator_tx():
         node = Node.objects.get(name=NAME)
-        node_ready(operator=operator, node=node, now=plant.now)
+        node_approve(operator=operator, node=node, now=plant.now)
     plant.later(timedelta(seconds=5))
     assert fresh(flexible).state == State.ACTIVE
     nothing_is_broken()

@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 import pytest
 from django.db import IntegrityError, ProgrammingError, transaction
 
-from allocation.models import Blackout, Booking
+from allocation.models import Booking, Maintenance
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.operate.maintenance import (
-    BlackoutWish,
+    MaintenanceTerms,
     Preview,
-    blackout_end,
-    blackout_plan,
-    blackout_preview,
+    maintenance_end,
+    maintenance_plan,
+    maintenance_preview,
 )
 from tenants.models import User
 from tenants.platform.errors import Refused
@@ -45,8 +45,8 @@ def asked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
 
 def a_blackout(
     starts: datetime, hours: float = 2, *, gpu: int | None = None, drain_by: datetime | None = None
-) -> BlackoutWish:
-    return BlackoutWish(
+) -> MaintenanceTerms:
+    return MaintenanceTerms(
         starts=starts,
         ends=starts + hours * HOUR,
         reason="New fans",
@@ -56,14 +56,14 @@ def a_blackout(
     )
 
 
-def plan(operator: User, wish: BlackoutWish, now: datetime = NOW) -> Blackout:
+def plan(operator: User, wish: MaintenanceTerms, now: datetime = NOW) -> Maintenance:
     with operator_tx():
-        return blackout_plan(operator=operator, wish=wish, now=now)
+        return maintenance_plan(operator=operator, wish=wish, now=now)
 
 
-def preview(operator: User, wish: BlackoutWish, now: datetime = NOW) -> Preview:
+def preview(operator: User, wish: MaintenanceTerms, now: datetime = NOW) -> Preview:
     with operator_tx():
-        return blackout_preview(operator=operator, wish=wish, now=now)
+        return maintenance_preview(operator=operator, wish=wish, now=now)
 
 
 def starts(booking: Booking) -> datetime | None:
@@ -170,15 +170,15 @@ def test_maintenance_that_is_called_off_gives_the_time_back(
     booking = asked(plant, lab, 1, hours=1)
     assert starts(booking) == NOW + 4 * HOUR
     with operator_tx():
-        blackout_end(operator=operator, blackout=saved, now=plant.now)
+        maintenance_end(operator=operator, blackout=saved, now=plant.now)
     plant.round()
     assert fresh(booking).state == State.ACTIVE
     with operator_tx(), pytest.raises(Refused, match="blackout_over"):
-        blackout_end(operator=operator, blackout=saved, now=plant.now)
+        maintenance_end(operator=operator, blackout=saved, now=plant.now)
 
 
 def test_a_rack_takes_all_its_nodes_along(plant: Plant, lab: Lab, operator: User) -> None:
-    wish = BlackoutWish(starts=NOW, ends=NOW + HOUR, reason="Power", rack="a1")
+    wish = MaintenanceTerms(starts=NOW, ends=NOW + HOUR, reason="Power", rack="a1")
     saved = plan(operator, wish)
     assert saved.where == "rack a1"
     assert starts(asked(plant, lab, 1, hours=1)) == NOW + HOUR
@@ -193,27 +193,27 @@ def test_a_rack_takes_all_its_nodes_along(plant: Plant, lab: Lab, operator: User
         (a_blackout(NOW, hours=24 * 91), "too_long"),
         (a_blackout(NOW + HOUR, drain_by=NOW), "bad_deadline"),
         (a_blackout(NOW, gpu=7), "not_found"),
-        (BlackoutWish(NOW, NOW + HOUR, " . ", node=NAME), "reason_needed"),
-        (BlackoutWish(NOW, NOW + HOUR, "Fans"), "one_target"),
-        (BlackoutWish(NOW, NOW + HOUR, "Fans", rack="a1", node=NAME), "one_target"),
-        (BlackoutWish(NOW, NOW + HOUR, "Fans", rack="z9"), "not_found"),
-        (BlackoutWish(NOW, NOW + HOUR, "Fans", node="nope"), "not_found"),
+        (MaintenanceTerms(NOW, NOW + HOUR, " . ", node=NAME), "reason_needed"),
+        (MaintenanceTerms(NOW, NOW + HOUR, "Fans"), "one_target"),
+        (MaintenanceTerms(NOW, NOW + HOUR, "Fans", rack="a1", node=NAME), "one_target"),
+        (MaintenanceTerms(NOW, NOW + HOUR, "Fans", rack="z9"), "not_found"),
+        (MaintenanceTerms(NOW, NOW + HOUR, "Fans", node="nope"), "not_found"),
     ],
 )
 def test_maintenance_that_makes_no_sense_is_refused(
-    plant: Plant, operator: User, wish: BlackoutWish, code: str
+    plant: Plant, operator: User, wish: MaintenanceTerms, code: str
 ) -> None:
     with pytest.raises(Refused) as refused:
         plan(operator, wish)
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize("bad", ["blackout_of_one_thing", "blackout_window_sane"])
+@pytest.mark.parametrize("bad", ["maintenance_of_one_thing", "maintenance_window_sane"])
 def test_the_database_refuses_it_too(plant: Plant, operator: User, bad: str) -> None:
     saved = plan(operator, a_blackout(NOW + HOUR))
-    values = {"drain_by": NOW} if bad == "blackout_window_sane" else {"node": None}
+    values = {"drain_by": NOW} if bad == "maintenance_window_sane" else {"node": None}
     with as_system(), pytest.raises(IntegrityError, match=bad):
-        Blackout.objects.filter(id=saved.id).update(**values)
+        Maintenance.objects.filter(id=saved.id).update(**values)
 
 
 def test_tenants_may_read_maintenance_and_not_change_it(
@@ -221,6 +221,6 @@ def test_tenants_may_read_maintenance_and_not_change_it(
 ) -> None:
     plan(operator, a_blackout(NOW + HOUR))
     with as_role("portal_web"), transaction.atomic():
-        assert Blackout.objects.count() == 1
+        assert Maintenance.objects.count() == 1
         with pytest.raises(ProgrammingError, match="permission denied"):
-            Blackout.objects.update(reason="Theirs")
+            Maintenance.objects.update(reason="Theirs")

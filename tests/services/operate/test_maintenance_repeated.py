@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import IntegrityError
 
-from allocation.models import Blackout, GpuEvent
+from allocation.models import GpuEvent, Maintenance
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
-from allocation.services.operate.maintenance import BlackoutWish, blackout_end
+from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_end
 from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
@@ -41,13 +41,15 @@ def operator(plant: Plant) -> User:
     return an_operator()
 
 
-def repeated(begins: datetime, rule: str, *, hours: float = 2, zone: str = BERLIN) -> BlackoutWish:
+def repeated(
+    begins: datetime, rule: str, *, hours: float = 2, zone: str = BERLIN
+) -> MaintenanceTerms:
     return replace(a_blackout(begins, hours), repeat=recurrence_read(rule), zone=zone)
 
 
-def dates() -> list[Blackout]:
+def dates() -> list[Maintenance]:
     with as_system():
-        return list(Blackout.objects.order_by("starts"))
+        return list(Maintenance.objects.order_by("starts"))
 
 
 def test_the_clock_time_stays_the_same_when_clocks_change(plant: Plant, operator: User) -> None:
@@ -104,12 +106,12 @@ def test_one_date_is_called_off_or_all_that_follow(plant: Plant, operator: User)
     plan(operator, repeated(NOW + HOUR, "FREQ=DAILY;COUNT=4"))
     _, second, _, _ = dates()
     with operator_tx():
-        blackout_end(operator=operator, blackout=second, now=NOW)
+        maintenance_end(operator=operator, blackout=second, now=NOW)
     assert [each.ended_at for each in dates()] == [None, NOW, None, None]
     first = dates()[0]
     later = NOW + timedelta(minutes=1)
     with operator_tx():
-        blackout_end(operator=operator, blackout=first, now=later, following=True)
+        maintenance_end(operator=operator, blackout=first, now=later, following=True)
     assert [each.ended_at for each in dates()] == [later, NOW, later, later]
 
 
@@ -133,7 +135,7 @@ def test_what_can_not_repeat_so_is_refused_and_nothing_is_saved(
 
 def test_the_database_wants_a_rule_for_what_repeats(plant: Plant, operator: User) -> None:
     saved = plan(operator, repeated(NOW + HOUR, "FREQ=DAILY;COUNT=2"))
-    with as_system(), pytest.raises(IntegrityError, match="blackout_repeats_by_a_rule"):
-        Blackout.objects.filter(id=saved.id).update(rule="")
-    with as_system(), pytest.raises(IntegrityError, match="blackout_once_a_date"):
-        Blackout.objects.exclude(id=saved.id).update(starts=saved.starts)
+    with as_system(), pytest.raises(IntegrityError, match="maintenance_repeats_by_a_rule"):
+        Maintenance.objects.filter(id=saved.id).update(rule="")
+    with as_system(), pytest.raises(IntegrityError, match="maintenance_once_a_date"):
+        Maintenance.objects.exclude(id=saved.id).update(starts=saved.starts)

@@ -13,12 +13,12 @@ from django.utils import timezone
 from allocation import wire
 from allocation.agent.act.leases import MARGIN_S, Leases
 from allocation.models import Node, PortalMode
-from allocation.queries.fleet.portal_modes import mode_open
+from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.rules.nodes.leases import (
     GRACE_SECONDS,
+    LEASE_EXPIRY_SECONDS,
     LONGEST_OUTAGE,
     MARGIN_SECONDS,
-    SILENCE_SECONDS,
     TTL_SECONDS,
     LongLeases,
     lease_seconds,
@@ -27,7 +27,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox import consumer
 from allocation.services.inbox.batch import Said, messages_apply
 from allocation.services.inbox.consumer import Reader
-from allocation.services.nodes.leases import leases_long_end
+from allocation.services.nodes.leases import long_leases_end
 from allocation.services.operate.portal_modes import (
     FREEZE,
     OUTAGE,
@@ -135,7 +135,7 @@ def test_usual_leases_come_back_when_it_is_over_though_nobody_ends_it(
     for _ in range(15):
         plant.later(SECOND * 5)
     with as_system():
-        assert mode_open(OUTAGE, plant.now) is None
+        assert mode_in_force(OUTAGE, plant.now) is None
     # What was granted may still run: it is counted until it can't any more.
     assert long_lease() >= 60
     for _ in range(20):
@@ -154,10 +154,10 @@ def test_a_long_lease_that_was_granted_again_is_not_forgotten(
     plant.later(10 * SECOND)
     with as_system():
         node = Node.objects.get(name=NAME)
-        leases_long_end({node.id: node.long_lease_seq - 1})
+        long_leases_end({node.id: node.long_lease_seq - 1})
     assert long_lease() >= 60
     with as_system():
-        leases_long_end({node.id: node.long_lease_seq})
+        long_leases_end({node.id: node.long_lease_seq})
     assert long_lease() == 0
 
 
@@ -185,11 +185,11 @@ def test_counted_as_usual_it_would_run_twice(
     def none() -> Mapping[UUID, tuple[int, int]]:
         return {}
 
-    monkeypatch.setattr(consumer, "leases_long", none)
+    monkeypatch.setattr(consumer, "long_leases", none)
     booking = on_lease(plant, lab)
     announced(plant, operator, MINUTE)
     plant.line.speaks = plant.line.hears = False
-    seen = watched(plant, booking, SILENCE_SECONDS + 8)
+    seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert [second for second in seen if second.here and second.elsewhere]
 
 
@@ -233,7 +233,7 @@ def test_the_command_waits_for_agents_and_says_who_has_not_confirmed(
     with pytest.raises(CommandError, match="Do not stop"), as_system():
         call_command("outage", "begin", operator=operator.username, wait=0, stdout=StringIO())
     with as_system():
-        mode = mode_open(OUTAGE, timezone.now())
+        mode = mode_in_force(OUTAGE, timezone.now())
         assert mode is not None
         assert mode.closed_at is None
     said = StringIO()
@@ -242,7 +242,7 @@ def test_the_command_waits_for_agents_and_says_who_has_not_confirmed(
             "outage", "begin", operator=operator.username, wait=0, anyway=True, stdout=said
         )
         assert f"{NAME} (has work on lease)" in said.getvalue()
-        mode = mode_open(OUTAGE, timezone.now())
+        mode = mode_in_force(OUTAGE, timezone.now())
         assert mode is not None
         assert mode.closed_at is not None
         call_command("outage", "end", operator=operator.username, stdout=said)
@@ -272,8 +272,8 @@ def test_there_is_one_of_each_kind_and_it_is_over_by_itself() -> None:
         second = outage_begin(operator=operator, length=MINUTE * 9, reason="y", now=NOW + SECOND)
         first.refresh_from_db()
         assert first.ended_at == NOW + SECOND
-        assert mode_open(OUTAGE, NOW + MINUTE * 5) == second
-        assert mode_open(OUTAGE, NOW + MINUTE * 10) is None
+        assert mode_in_force(OUTAGE, NOW + MINUTE * 5) == second
+        assert mode_in_force(OUTAGE, NOW + MINUTE * 10) is None
         with pytest.raises(Refused, match="no planned outage"):
             outage_close(operator=operator, now=NOW + MINUTE * 10)
         with pytest.raises(Refused, match="no freeze"):

@@ -144,7 +144,7 @@ def test_without_a_fresh_answer_nothing_is_delivered(
         await page.send_input({"type": "websocket.connect"})
         assert (await page.receive_output())["type"] == "websocket.accept"
         found = [await page.receive_output()]
-        for age in (consumers.CHECKED_SECONDS, 0):
+        for age in (consumers.CHECK_MAX_AGE_SECONDS, 0):
             monkeypatch.setattr(consumers, "CHECKED_SECONDS", age)
             layer: Any = get_channel_layer()
             news = {"type": "live.changed", "message": {"kind": "fleet.changed", "number": 1}}

@@ -3,7 +3,7 @@
 import pytest
 
 from allocation import tasks
-from allocation.tasks import MOST_REST_SECONDS, Pace
+from allocation.tasks import MAX_REST_SECONDS, Pace
 
 
 class Clock:
@@ -40,7 +40,7 @@ def test_the_first_turn_is_at_once_and_the_next_after_as_long_as_it_took(clock: 
     pace.rest()
     turned(pace, clock, 60)
     pace.rest()
-    assert clock.slept == [0.25, MOST_REST_SECONDS]
+    assert clock.slept == [0.25, MAX_REST_SECONDS]
 
 
 def test_who_asks_later_than_that_waits_for_nothing(clock: Clock) -> None:

@@ -16,7 +16,7 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes.inventories import inventory_apply
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.publish.desired import documents
+from allocation.services.publish.desired import desired_documents
 from allocation.services.publish.publish import publish_due, republish_all
 from tests.builders_allocation import (
     NOW,
@@ -129,9 +129,9 @@ def test_nodes_told_together_hear_what_each_alone_would_in_as_many_statements(
         an_allocation(booking, Gpu.objects.filter(node=a_node("gpu-a1-03")).get(), state="active")
         nodes = list(Node.objects.order_by("name"))
         with CaptureQueriesContext(connection) as alone:
-            apart = [document for node in nodes for document in documents([node], 1)]
+            apart = [document for node in nodes for document in desired_documents([node], 1)]
         with CaptureQueriesContext(connection) as together:
-            assert documents(nodes, 1) == apart
+            assert desired_documents(nodes, 1) == apart
     assert [len(document.gpus) for document in apart] == [2, 1, 1]
     assert len(alone) == 3 * len(together)
 
@@ -206,6 +206,6 @@ def test_a_node_is_told_of_host_cores_and_memory_and_says_whether_it_keeps_to_th
         assert Node.objects.get().host_limits == "enforced"
         # An agent that is too old would refuse its whole document for a field it does not know.
         node.agent_version = "0.4.0"
-        (old,) = documents([node], 1)
+        (old,) = desired_documents([node], 1)
     (wanted,) = [each for gpu in old.gpus for each in gpu.allocations]
     assert (wanted.cores, wanted.memory_mb) == (0, 0)

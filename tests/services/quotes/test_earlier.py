@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from allocation.models import Booking, BookingEvent
-from allocation.queries.bookings.outcomes import pause_record, start_range_of
+from allocation.queries.bookings.outcomes import booking_start_range, pause_record
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.quotes.earlier import Change, booking_change, sooner_options
+from allocation.services.quotes.earlier import Change, booking_change, earlier_options
 from allocation.services.quotes.quotes import Quote, quote_make
 from billing.queries import reference_totals
 from billing.services import price_book_publish
@@ -60,7 +60,7 @@ def changed(lab: Lab, booking: Booking, change: Change, now: datetime) -> Bookin
 def seen(lab: Lab, booking: Booking, now: datetime) -> Any:  # noqa: ANN401
     with tenant_tx(lab.tenant_id):
         booking = Booking.objects.select_related("project").get(id=booking.id)
-        return sooner_options(actor=lab.actor, booking=booking, now=now)[0]
+        return earlier_options(actor=lab.actor, booking=booking, now=now)[0]
 
 
 def test_a_waiting_booking_is_shown_what_would_start_before_its_promise(
@@ -134,15 +134,15 @@ def test_no_money_for_the_new_one_leaves_the_old_one_as_it_was(busy: tuple[Lab, 
 
 def test_the_first_promise_stays_as_it_was_made(busy: tuple[Lab, Booking]) -> None:
     _, waiting = busy
-    assert waiting.first_promise == waiting.planned_starts == NOW + 2 * HOUR
-    assert waiting.first_promised_at == NOW + MINUTE
+    assert waiting.first_planned_start == waiting.planned_starts == NOW + 2 * HOUR
+    assert waiting.first_planned_at == NOW + MINUTE
     with as_system():
         first = Booking.objects.get(ask__profile="3g.40gb")
         booking_cancel(actor=_actor(busy), booking=first, now=NOW + 5 * MINUTE)
     cycled(NOW + 6 * MINUTE)
     moved = fresh(waiting)
     assert moved.planned_starts != NOW + 2 * HOUR
-    assert moved.first_promise == NOW + 2 * HOUR
+    assert moved.first_planned_start == NOW + 2 * HOUR
 
 
 def _actor(busy: tuple[Lab, Booking]) -> Any:  # noqa: ANN401
@@ -155,7 +155,7 @@ def ran(lab: Lab, *, late: int, paused: bool = False, tier: str = "standard") ->
     started = NOW + timedelta(seconds=late)
     with as_system():
         Booking.objects.filter(id=booking.id).update(
-            tier=tier, first_promise=NOW, first_promised_at=NOW - HOUR, ready_at=started,
+            tier=tier, first_planned_start=NOW, first_planned_at=NOW - HOUR, ready_at=started,
             ended_at=NOW + HOUR, planned_class="h100",
         )  # fmt: skip
         for kind in ["started", *(["paused"] if paused else []), "started"]:
@@ -171,16 +171,16 @@ def test_the_range_is_learnt_from_what_started_in_the_same_tier(lab: Lab) -> Non
     for late in range(0, 1_900, 100):
         ran(lab, late=late)
     with tenant_tx(lab.tenant_id):
-        assert start_range_of(waiting, NOW) is None, "19 are too few, and it has its place"
+        assert booking_start_range(waiting, NOW) is None, "19 are too few, and it has its place"
     ran(lab, late=1_900)
     with tenant_tx(lab.tenant_id):
-        found = start_range_of(waiting, NOW)
+        found = booking_start_range(waiting, NOW)
     assert found is not None
     assert (found.of, found.earliest) == (20, NOW + HOUR)
     assert found.latest == NOW + HOUR + timedelta(seconds=1_700)
     other = a_lab("north", gpus=0)
     with tenant_tx(other.tenant_id):
-        assert start_range_of(waiting, NOW) is None, "how others fare is not learnt from"
+        assert booking_start_range(waiting, NOW) is None, "how others fare is not learnt from"
 
 
 @pytest.mark.django_db

@@ -12,13 +12,13 @@ from uuid import UUID
 import pytest
 from django.utils import timezone
 
-from allocation.models import Blackout, Booking, Gpu, GpuModel, Node
+from allocation.models import Booking, Gpu, GpuModel, Maintenance, Node
 from allocation.queries.bookings.timeline import timeline_read
 from allocation.queries.bookings.timeline_rows import Window
 from allocation.queries.fleet.fleet import fleet_now, totals_of
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.quotes.free_times import LEAST, FreeTimes, free_read
+from allocation.services.quotes.free_times import MIN_FREE_TIME, FreeTimes, free_times_read
 from allocation.services.quotes.quotes import Quote, quote_make
 from billing.models import Price, PriceBook
 from tenants.models import Quota
@@ -65,7 +65,7 @@ class World:
             name=name,
             rack=like.node.rack,
             state=state if state in ("draining", "quarantined") else "ready",
-            silent_since=self.now - HOUR if state == "silent" else None,
+            unreachable_since=self.now - HOUR if state == "silent" else None,
             clock_wrong=state == "clock",
         )
 
@@ -112,7 +112,7 @@ class World:
             self._promise(gpu, later)
         elif kind == "away":
             with as_system():
-                Blackout.objects.create(
+                Maintenance.objects.create(
                     gpu=gpu, starts=later, ends=later + HOUR, drain_by=later, reason="power",
                     created=now, created_by=self.operator,
                 )  # fmt: skip
@@ -146,17 +146,17 @@ class World:
 
     def told(self, starts: datetime, ends: datetime) -> FreeTimes:
         with tenant_tx(self.mine.tenant_id):
-            return free_read(is_operator=False, since=starts, until=ends, now=self.now)
+            return free_times_read(is_operator=False, since=starts, until=ends, now=self.now)
 
     def operators(self, starts: datetime, ends: datetime) -> frozenset[UUID]:
         with operator_tx():
-            found = free_read(is_operator=True, since=starts, until=ends, now=self.now)
+            found = free_times_read(is_operator=True, since=starts, until=ends, now=self.now)
         return found.during(starts, ends)
 
     def timeline(self, starts: datetime, ends: datetime) -> set[UUID]:
         window = Window(self.now, self.now + 24 * HOUR)
         with tenant_tx(self.mine.tenant_id):
-            free = free_read(
+            free = free_times_read(
                 is_operator=False, since=window.starts, until=window.ends, now=self.now
             )
             timeline = timeline_read(
@@ -169,7 +169,10 @@ class World:
         with tenant_tx(self.mine.tenant_id):
             nodes = fleet_now(tenant_id=self.mine.tenant_id, now=self.now)
         return totals_of(
-            nodes, self.told(self.now, self.now + LEAST).during(self.now, self.now + LEAST)
+            nodes,
+            self.told(self.now, self.now + MIN_FREE_TIME).during(
+                self.now, self.now + MIN_FREE_TIME
+            ),
         ).free_whole
 
     def rest(self, gpu_class: str, starts: datetime, ends: datetime) -> set[UUID]:

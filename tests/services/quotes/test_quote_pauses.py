@@ -7,7 +7,7 @@ import pytest
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.quotes.quote_options import INSIDE
+from allocation.services.quotes.quote_options import WITHIN_GUARANTEE
 from allocation.services.quotes.quotes import Quote, quote_make
 from billing.models import Price, PriceBook
 from tenants.models import Quota, Tier
@@ -54,7 +54,7 @@ def test_what_others_have_is_busy_until_its_end_and_the_cycle_may_start_it_soone
     lender, _ = labs
     option = quoted(lender, an_ask(2, hours=1), plant.now).options[0]
     assert (option.kind, option.starts, option.pauses) == ("as_asked", NOW + 4 * HOUR, 0)
-    assert option.notes[0] == INSIDE
+    assert option.notes[0] == WITHIN_GUARANTEE
     strong = requested(plant, lender, an_ask(2, hours=1))
     plant.round()
     assert fresh(strong).planned_starts == NOW + HOUR + GRACE

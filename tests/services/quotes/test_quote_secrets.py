@@ -137,7 +137,7 @@ def not_a_gang(world: World) -> None:
 
 
 def claimed(world: World) -> None:
-    world.change(world.waits, claims_from=NOW + 2 * HOUR, tier="assured")
+    world.change(world.waits, reclaims_from=NOW + 2 * HOUR, tier="assured")
 
 
 def asked_for(world: World) -> None:

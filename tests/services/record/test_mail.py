@@ -15,8 +15,8 @@ from pytest_django.fixtures import Settings
 from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_release
 from allocation.services.record.history import event_add
-from portal.integrations.mail.owed import TOGETHER
-from portal.integrations.mail.send import KEPT, TRIES_MOST, mails_send, mails_sweep
+from portal.integrations.mail.queueing import BUNDLING_DELAY
+from portal.integrations.mail.send import MAX_TRIES, RETENTION, mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay
 from tenants.models import Mail, Membership, User
 from tenants.platform.wall import tenant_tx
@@ -61,7 +61,7 @@ def told(booking: Booking, kind: str, sentence: str = "It went on.") -> None:
         outbox_relay(NOW)
 
 
-def sent(now: object = NOW + TOGETHER) -> int:
+def sent(now: object = NOW + BUNDLING_DELAY) -> int:
     with as_system():
         return mails_send(now)  # type: ignore[arg-type]
 
@@ -125,7 +125,7 @@ def test_what_happens_together_comes_in_one_mail(plant: Plant, lab: Lab, sink: S
     first, second = requested(plant, lab), requested(plant, lab)
     told(first, "resumed", "It runs <b>again</b>.")
     told(second, "expired", "Its deadline has passed.")
-    assert sent(NOW + TOGETHER - timedelta(seconds=1)) == 0
+    assert sent(NOW + BUNDLING_DELAY - timedelta(seconds=1)) == 0
     assert sent() == 1
     (letter,) = sink.letters
     assert letter["Subject"] == f"{first.label} runs again (and 1 more)"
@@ -179,11 +179,11 @@ def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(
     told(requested(plant, lab), "resumed")
     sink.answers["mara@example.org"] = "450 later"
     assert sent() == 0
-    assert (the_mail().tries, the_mail().due) == (1, NOW + TOGETHER + MINUTE)
-    assert sent(NOW + TOGETHER + MINUTE / 2) == 0
+    assert (the_mail().tries, the_mail().due) == (1, NOW + BUNDLING_DELAY + MINUTE)
+    assert sent(NOW + BUNDLING_DELAY + MINUTE / 2) == 0
     assert the_mail().tries == 1
     sink.answers["mara@example.org"] = "550 nobody of that name"
-    assert sent(NOW + TOGETHER + MINUTE) == 0
+    assert sent(NOW + BUNDLING_DELAY + MINUTE) == 0
     assert the_mail().dropped == "Not taken: SMTPRecipientsRefused 550."
 
 
@@ -205,9 +205,9 @@ def test_a_mail_that_ends_its_sender_does_so_only_so_often(
     plant: Plant, lab: Lab, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told(requested(plant, lab), "resumed")
-    monkeypatch.setattr("portal.integrations.mail.send.note_of", _killed)
-    now = NOW + TOGETHER
-    for _ in range(TRIES_MOST):
+    monkeypatch.setattr("portal.integrations.mail.send.section_of", _killed)
+    now = NOW + BUNDLING_DELAY
+    for _ in range(MAX_TRIES):
         with pytest.raises(SystemExit):
             sent(now)
         now += timedelta(hours=2)
@@ -238,11 +238,11 @@ def test_two_senders_send_once(plant: Plant, lab: Lab, sink: Sink) -> None:
 def test_what_is_settled_is_kept_for_a_month(plant: Plant, lab: Lab, sink: Sink) -> None:
     told(requested(plant, lab), "resumed")
     with as_system():
-        assert mails_sweep(NOW + KEPT * 2) == 0
+        assert mails_sweep(NOW + RETENTION * 2) == 0
     sent()
     with as_system():
-        assert mails_sweep(NOW + KEPT) == 0
-        assert mails_sweep(NOW + KEPT + MINUTE) == 1
+        assert mails_sweep(NOW + RETENTION) == 0
+        assert mails_sweep(NOW + RETENTION + MINUTE) == 1
 
 
 def test_what_may_have_another_time_now_comes_with_its_entry_for_a_calendar(
@@ -281,7 +281,7 @@ def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_none(
         invitation_revoke(actor=lead, invitation_id=made[1].id, now=NOW)
     with as_system():
         outbox_relay(NOW)
-        assert mails_send(NOW + TOGETHER) == 1
+        assert mails_send(NOW + BUNDLING_DELAY) == 1
     (letter,) = sink.letters
     assert letter["To"] == "jonas@example.org"
     assert letter["Subject"].startswith("You are invited to ")

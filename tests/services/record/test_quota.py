@@ -166,7 +166,7 @@ def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: 
     lender = wished(north, an_ask(2, not_before=NOW + 100 * timedelta(minutes=1)))
     cycle(NOW + timedelta(minutes=1))
     borrower, lender = fresh(borrower), fresh(lender)
-    assert borrower.at_risk_from == lender.claims_from == NOW + timedelta(minutes=100)
+    assert borrower.at_risk_from == lender.reclaims_from == NOW + timedelta(minutes=100)
     with as_system():
         event = BookingEvent.objects.get(booking=borrower, kind="at_risk")
     assert event.sentence.startswith("2 borrowed GPUs are asked for")

@@ -11,7 +11,7 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.replay import decision_replay
 from allocation.services.quotes.quotes import quote_make
-from allocation.services.record.work import lengths_of, speeds_set
+from allocation.services.record.workloads import durations_of, speeds_set
 from allocation.services.snapshot.snapshot import snapshot_take
 from billing.services import price_book_publish
 from tenants.models import AuditEntry
@@ -81,9 +81,9 @@ def busy(lab: Lab, hours: float) -> None:
 
 def test_the_length_on_each_class_follows_from_its_speed(lab: Lab) -> None:
     with as_system():
-        assert lengths_of(training()) == {"h100": 7200, "l40s": 21_660}, "up to the minute"
-        assert lengths_of(training(classes=("l40s",))) == {"l40s": 7200, "h100": 2400}
-        assert lengths_of(training(workload=None)) == {}
+        assert durations_of(training()) == {"h100": 7200, "l40s": 21_660}, "up to the minute"
+        assert durations_of(training(classes=("l40s",))) == {"l40s": 7200, "h100": 2400}
+        assert durations_of(training(workload=None)) == {}
 
 
 def test_work_goes_where_it_ends_first_and_costs_what_that_class_costs(lab: Lab) -> None:

@@ -8,9 +8,9 @@ import pytest
 from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_cancel
 from allocation.services.record.costs import booking_cost
-from allocation.services.runs.healing import Because, run_break
-from allocation.services.runs.lifecycle import allocation_saved
-from allocation.services.runs.replace import booking_replace
+from allocation.services.runs.end import allocation_saved
+from allocation.services.runs.interrupt import Interruption, run_interrupt
+from allocation.services.runs.lost_runs import booking_requeue
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from tenants.models import Tier
@@ -77,14 +77,14 @@ def ran_to_its_end(plant: Plant, booking: Booking, *, earlier: int) -> Booking:
 
 def replaced(plant: Plant, booking: Booking, until: datetime) -> None:
     with as_system():
-        assert booking_replace(fresh(booking), until=until, why="It is silent.", now=plant.now)
+        assert booking_requeue(fresh(booking), until=until, why="It is silent.", now=plant.now)
     plant.round()
     plant.later(CLEARING)
 
 
 def healed(plant: Plant, booking: Booking) -> None:
     with as_system():
-        assert run_break(booking.id, Because("R62", "It had an error."), plant.now)
+        assert run_interrupt(booking.id, Interruption("R62", "It had an error."), plant.now)
     plant.round()
     plant.later(CLEARING)
 

@@ -10,7 +10,7 @@ from allocation.models import Allocation, Gpu, Node, Occupancy
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.publish.desired import documents
+from allocation.services.publish.desired import desired_documents
 from tenants.models import User
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_node, a_wish, an_ask
@@ -87,7 +87,9 @@ def test_the_members_of_a_gang_are_those_of_its_last_run(plant: Plant, lab: Lab)
     assert "gpu-b1-01" not in nodes
     with as_system():
         found = {
-            m.node for g in documents([Node.objects.get(name=NAME)], 1)[0].gangs for m in g.members
+            m.node
+            for g in desired_documents([Node.objects.get(name=NAME)], 1)[0].gangs
+            for m in g.members
         }
     assert found == (nodes if NAME in nodes else set())
 

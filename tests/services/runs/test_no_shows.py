@@ -8,7 +8,7 @@ import pytest
 from allocation import wire
 from allocation.models import Booking, Node
 from allocation.rules.charging import no_show_after
-from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_due
+from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_expected
 from allocation.services.bookings.bookings import booking_check_in
 from allocation.services.policy.policies import policy_read
 from allocation.services.runs.no_shows import presence_watch
@@ -178,7 +178,7 @@ def test_the_limit_is_a_quarter_of_the_length_and_ten_minutes_at_least(
 
 
 def test_warnings_come_at_half_and_five_minutes_before() -> None:
-    due = [warnings_due(minute * 60, 1800) for minute in (14, 15, 24, 25, 29)]
+    due = [warnings_expected(minute * 60, 1800) for minute in (14, 15, 24, 25, 29)]
     assert due == [0, 1, 1, 2, 2]
 
 

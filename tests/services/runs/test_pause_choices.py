@@ -10,8 +10,8 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.lifecycle import is_anything_due
-from allocation.services.runs.pause_choices import booking_saved, more_time_ask
+from allocation.services.runs.end import is_anything_due
+from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from tenants.models import AuditEntry, OutboxMessage
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
@@ -128,9 +128,9 @@ def test_more_time_moves_the_deadline_and_the_stronger_claim_once(
 ) -> None:
     booking, strong = pausing(lab, rival, is_placed=is_placed)
     with tenant_tx(lab.tenant_id):
-        more_time_ask(actor=lab.actor, booking=booking, now=AT + MINUTE)
+        more_time_request(actor=lab.actor, booking=booking, now=AT + MINUTE)
         with pytest.raises(Refused) as caught:
-            more_time_ask(actor=lab.actor, booking=booking, now=AT + MINUTE)
+            more_time_request(actor=lab.actor, booking=booking, now=AT + MINUTE)
     assert caught.value.code == "more_time_pending"
     with as_system():
         assert is_anything_due(AT + MINUTE)
@@ -147,14 +147,14 @@ def test_more_time_moves_the_deadline_and_the_stronger_claim_once(
     assert "moved" in kinds(strong)
 
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
-        more_time_ask(actor=lab.actor, booking=booking, now=AT + 2 * MINUTE)
+        more_time_request(actor=lab.actor, booking=booking, now=AT + 2 * MINUTE)
     assert (caught.value.code, caught.value.rule) == ("no_more_time", "R51")
 
 
 def test_a_fixed_claim_can_not_wait(lab: Lab, rival: Lab) -> None:
     booking, _ = pausing(lab, rival, starts_at=True)
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
-        more_time_ask(actor=lab.actor, booking=booking, now=AT + MINUTE)
+        more_time_request(actor=lab.actor, booking=booking, now=AT + MINUTE)
     assert (caught.value.code, caught.value.rule) == ("claim_can_not_wait", "R52")
     assert pause_of(booking).more_asked_at is None
 
@@ -173,7 +173,7 @@ def test_more_time_that_others_were_promised_is_refused_and_nothing_moves(
     an_allocation(other, gpu, starts=DEADLINE, ends=DEADLINE + HOUR)
     grant()
     with tenant_tx(lab.tenant_id):
-        more_time_ask(actor=lab.actor, booking=booking, now=AT + MINUTE)
+        more_time_request(actor=lab.actor, booking=booking, now=AT + MINUTE)
     with as_system():
         assert pauses_due(AT + MINUTE) == 1
     pause = pause_of(booking)
@@ -186,7 +186,7 @@ def test_a_tier_without_more_time_says_so(lab: Lab, rival: Lab) -> None:
     booking, _ = pausing(lab, rival)
     a_tier("standard", pausable=True)
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
-        more_time_ask(actor=lab.actor, booking=fresh(booking), now=AT + MINUTE)
+        more_time_request(actor=lab.actor, booking=fresh(booking), now=AT + MINUTE)
     assert "grants no more time" in caught.value.sentence
 
 
@@ -201,7 +201,7 @@ def test_after_the_deadline_or_a_save_there_is_nothing_to_put_off(
         if not late:
             booking_saved(actor=lab.actor, booking=booking, now=AT)
         with pytest.raises(Refused) as caught:
-            more_time_ask(actor=lab.actor, booking=booking, now=DEADLINE if late else AT)
+            more_time_request(actor=lab.actor, booking=booking, now=DEADLINE if late else AT)
     assert caught.value.code == "not_pausing"
 
 

@@ -7,7 +7,7 @@ import pytest
 from allocation.models import Booking, GpuEvent
 from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.runs.stalls import stalls_tell
+from allocation.services.runs.slow_starts import slow_starts_notify
 from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
@@ -22,7 +22,7 @@ def lab(plant: Plant) -> Lab:
 
 def told(plant: Plant) -> int:
     with as_system():
-        return stalls_tell(plant.now)
+        return slow_starts_notify(plant.now)
 
 
 def slow() -> list[tuple[str, bool]]:

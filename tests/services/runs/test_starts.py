@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu, Node, Occupancy
-from allocation.services.runs.starts import allocations_ready, starts_due
+from allocation.services.runs.start import allocations_ready, starts_due
 from tenants.models import OutboxMessage
 from tests.builders_allocation import NOW, Lab, a_booking, a_lab, an_allocation
 from tests.roles import as_system

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allocation.models import Booking, BookingEvent
-from allocation.rules.states import CLEARED_BY, CLEARED_IN, TRANSITIONS, State, cleared
+from allocation.rules.states import CLEARED_BY, CLEARED_IN, TRANSITIONS, State, fields_cleared
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import (
     Change,
@@ -113,7 +113,7 @@ def test_every_step_clears_its_fields_and_keeps_all_others(lab: Lab) -> None:
                 setattr(booking, name, value)
             booking_move(booking, new, event=EVENT, now=NOW)
             empty = {name for name in marks if not getattr(booking, name)}
-            assert empty == set(cleared(old, new)), (old, new)
+            assert empty == set(fields_cleared(old, new)), (old, new)
 
 
 def test_a_change_is_stored_whole_with_its_event_and_message(lab: Lab) -> None:

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from allocation.models import Blackout, Booking, Gpu
+from allocation.models import Booking, Gpu, Maintenance
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Snapshot
 from tests.builders_allocation import NOW, Lab, a_booking, a_lab, an_allocation
@@ -47,7 +47,7 @@ def test_more_bookings_are_read_in_as_many_statements(lab: Lab) -> None:
 
 def test_maintenance_of_a_rack_is_read_in_as_many_statements(lab: Lab) -> None:
     def away(**where: object) -> None:
-        Blackout.objects.create(
+        Maintenance.objects.create(
             starts=NOW, ends=NOW.replace(hour=23), drain_by=NOW, reason="Fans", created=NOW,
             created_by_id=lab.actor.user_id, **where,
         )  # fmt: skip

@@ -14,7 +14,7 @@ def lease_of(tables: Tables, site: Site, node: str, seq: int, seconds: int) -> w
     return wire.seal(lease, key=site.keys[node], key_version=site.key_version)
 
 
-def document_of(tables: Tables, site: Site, node: str) -> wire.Envelope:
+def order_document(tables: Tables, site: Site, node: str) -> wire.Envelope:
     """The node's whole desired state, signed."""
     rows = [
         r for r in tables.rows.values() if r.state in TOLD and site.node_of[r.place.gpu] == node

@@ -6,7 +6,7 @@ from allocation.rules.nodes.health import Action, finding_of
 from allocation.solver import Place
 from tests.simulation.model import lifecycle
 from tests.simulation.model.maintenance import is_away, planned
-from tests.simulation.tables.accounts import granted_seconds, run_kept_seconds
+from tests.simulation.tables.accounts import granted_seconds, run_saved_seconds
 from tests.simulation.tables.rows import LIVE, Booking, GpuRow, Row, Site, Tables, Upkeep
 
 SOON = 3600
@@ -114,14 +114,14 @@ def _marked(gpu: GpuRow, why: str, *, is_so: bool) -> None:
         gpu.health, gpu.why = "ok", ""
 
 
-def hardware_clear(tables: Tables, site: Site, now: float, *, is_frozen: bool = False) -> None:
+def hardware_vacate(tables: Tables, site: Site, now: float, *, is_frozen: bool = False) -> None:
     """Takes bookings off hardware that they can't stay or start on; while decisions are frozen only
     what runs on hardware that failed."""
     bookings = [tables.bookings[name] for name in sorted(tables.bookings)]
     upkeep = [] if is_frozen else planned(tables, now)
     leaving = [booking for booking in bookings if _leaves(tables, site, booking, now, upkeep)]
     for booking in leaving:
-        run_break(tables, booking, now)
+        run_interrupt(tables, booking, now)
     if is_frozen:
         return
     for booking in bookings:
@@ -146,20 +146,22 @@ def _is_stuck(tables: Tables, site: Site, row: Row) -> bool:
     return not row.left and tables.gpus[site.uuids[row.place.gpu]].health == "lost"
 
 
-def run_break(tables: Tables, booking: Booking, now: float) -> None:
+def run_interrupt(tables: Tables, booking: Booking, now: float) -> None:
     """See run_break."""
     if booking.state == "pausing":
-        pause_break(tables, booking, now, is_hardware=True)
+        pausing_run_interrupt(tables, booking, now, is_hardware=True)
     if booking.state not in STARTED:
         return
     booking.duration = granted_seconds(booking)
-    booking.used_seconds += run_kept_seconds(booking)
+    booking.used_seconds += run_saved_seconds(booking)
     booking.places = _places(booking, tables.of(booking, *STARTED))
     _break_off(tables, booking, now)
     booking.state, booking.lost_at, booking.extension = "queued", now, None
 
 
-def pause_break(tables: Tables, booking: Booking, now: float, *, is_hardware: bool) -> bool:
+def pausing_run_interrupt(
+    tables: Tables, booking: Booking, now: float, *, is_hardware: bool
+) -> bool:
     """See pause_break."""
     if not tables.here(booking):
         return False
@@ -175,7 +177,7 @@ def pause_break(tables: Tables, booking: Booking, now: float, *, is_hardware: bo
 
 
 def _break_off(tables: Tables, booking: Booking, now: float) -> None:
-    lifecycle.run_break_off(tables, booking, now)
+    lifecycle.run_abandon(tables, booking, now)
     for row in tables.of(booking, "releasing"):
         row.broken = True
 
@@ -195,7 +197,7 @@ def _must_leave(tables: Tables, site: Site, row: Row, now: float) -> bool:
 
 def _blocked(tables: Tables, site: Site, row: Row, now: float) -> bool:
     gpu, node = tables.gpus[site.uuids[row.place.gpu]], tables.nodes[_node(site, row)]
-    if row.starts <= now + SOON and (gpu.health != "ok" or node.long_silent):
+    if row.starts <= now + SOON and (gpu.health != "ok" or node.long_unreachable):
         return True
     meets = [u for u in planned(tables, now) if u.starts < row.ends and row.starts < u.ends]
     return is_away(row, site, meets)

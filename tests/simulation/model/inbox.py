@@ -6,10 +6,10 @@ from allocation import wire
 from allocation.rules.nodes.clocks import clock_is_wrong
 from allocation.rules.nodes.fencing import (
     STARTED,
-    Known,
-    has_gone_on,
+    PortalState,
+    follows_newer,
     is_ahead,
-    is_news,
+    is_change,
     is_proof,
     is_stale,
 )
@@ -78,7 +78,7 @@ def _heartbeat(tables: Tables, name: str, message: wire.Heartbeat, now: float) -
     if said == "applied":
         node.skew, node.clock_wrong, node.heartbeat_at = skew, wrong, now
         _lease_note(tables, node, message, now)
-        if has_gone_on(message, tables.epoch, node.generation):
+        if follows_newer(message, tables.epoch, node.generation):
             node.ahead = message.epoch
     return said
 
@@ -104,14 +104,14 @@ def _instant(seconds: float) -> datetime:
 
 def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: float) -> str:
     node = tables.nodes[name]
-    known = Known(tables.epoch, node.generation, node.seq)
+    known = PortalState(tables.epoch, node.generation, node.seq)
     if is_stale(report, known):
         node.ahead = report.epoch if is_ahead(report, known) else node.ahead
         return "stale"
     hurt = healing.errors(tables, site, name, report, now)
     own = _own(tables, site, name, report, now)
     for booking, _ in hurt:
-        healing.run_break(tables, tables.bookings[booking], now)
+        healing.run_interrupt(tables, tables.bookings[booking], now)
     healing.troubles(tables, report)
     for item, row in own:
         if item.state == "ready":
@@ -122,7 +122,7 @@ def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: flo
     for gpu in changed:
         tables.gpus[gpu.uuid].mode = gpu.mode
     node.generation += bool(changed)
-    ran_out = any(item.error == wire.LEASE_RAN_OUT for item in report.allocations)
+    ran_out = any(item.error == wire.LEASE_EXPIRED for item in report.allocations)
     if is_proof(report, known) and not ran_out:
         node.cut_off = False
     node.seq, node.observed, node.ahead = report.seq, report.observed_generation, None
@@ -141,7 +141,7 @@ def _own(
         if item.id in rows
         and site.node_of[rows[item.id].place.gpu] == name
         and not (item.state == "failed" and item.id in excused)
-        and (is_news(item.state, rows[item.id].state) or _is_saved_news(rows[item.id], item))
+        and (is_change(item.state, rows[item.id].state) or _is_saved_news(rows[item.id], item))
     ]
 
 
@@ -160,8 +160,8 @@ def _word(
         row.suspended = row.suspended or item.suspended
         replacing.conflict(tables, site, row, now)
         lifecycle.empty(tables, row, now)
-    if item.state == "failed" and item.error == wire.LEASE_RAN_OUT and row.leased:
-        replacing.lease_ran_out(tables, site, row, _moment(item.since, now), now)
+    if item.state == "failed" and item.error == wire.LEASE_EXPIRED and row.leased:
+        replacing.lease_expired(tables, site, row, _moment(item.since, now), now)
     elif item.state == "failed" and not replacing.conflict(tables, site, row, now):
         lifecycle.failed(tables, row, now)
 

@@ -1,12 +1,12 @@
-"""The model's starts, ends and proofs: see allocation/services/runs/lifecycle.py, step by step."""
+"""The model's starts, ends and proofs: see allocation/services/runs/end.py, step by step."""
 
 import math
 
 from allocation.rules.nodes.fencing import STARTED
-from tests.simulation.tables.accounts import none_left, pause_over, run_paused
+from tests.simulation.tables.accounts import none_left, pause_end, run_paused
 from tests.simulation.tables.rows import Booking, Pause, Row, Tables, shares_fit
 
-TOO_EARLY = 60
+CLOCK_TOLERANCE = 60
 
 
 def ends_due(tables: Tables, now: float) -> None:
@@ -85,7 +85,7 @@ def empty(tables: Tables, row: Row, now: float) -> None:
     booking = tables.bookings[row.booking]
     if row.state in STARTED and (row.ends <= now or booking.state == "ending"):
         end(tables, booking, now)
-    elif booking.state == "starting" and row.ends > now + TOO_EARLY:
+    elif booking.state == "starting" and row.ends > now + CLOCK_TOLERANCE:
         failed(tables, row, now)
     if row.state != "releasing":
         return
@@ -118,7 +118,7 @@ def end(tables: Tables, booking: Booking, now: float) -> bool:
     if booking.state == "scheduled" and ends <= now:
         tables.supersede(booking)
         booking.state, booking.outcome, booking.extension = "expired", "never_started", None
-        pause_over(tables, booking, now)
+        pause_end(tables, booking, now)
         return True
     if booking.state in STARTED and ends <= now:
         booking.state, booking.outcome = "ending", "completed"
@@ -133,7 +133,7 @@ def run_complete(tables: Tables, booking: Booking, now: float) -> bool:
     if tables.here(booking):
         return False
     if booking.state == "ending":
-        pause_over(tables, booking, now)
+        pause_end(tables, booking, now)
         booking.state = "failed" if booking.outcome == "failed" else "ended"
         return True
     pause = tables.pause_of(booking)
@@ -143,7 +143,7 @@ def run_complete(tables: Tables, booking: Booking, now: float) -> bool:
     return True
 
 
-def run_break_off(tables: Tables, booking: Booking, now: float) -> None:
+def run_abandon(tables: Tables, booking: Booking, now: float) -> None:
     """Takes the devices back in the middle of a run that the caller has counted."""
     booking.released_at = now
     _release(tables, booking)

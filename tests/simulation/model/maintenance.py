@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from allocation.solver import Blackout
+from allocation.solver import Maintenance
 from tests.simulation.tables.rows import Row, Site, Tables, Upkeep
 
 
@@ -11,10 +11,10 @@ def planned(tables: Tables, now: float) -> list[Upkeep]:
     return [u for u in tables.upkeep.values() if u.ended_at is None and u.ends > now]
 
 
-def laid(tables: Tables, site: Site, now: float) -> tuple[Blackout, ...]:
+def closures(tables: Tables, site: Site, now: float) -> tuple[Maintenance, ...]:
     """See blackouts_read."""
     return tuple(
-        Blackout(gpu=gpu.id, starts=each.starts, ends=each.ends)
+        Maintenance(gpu=gpu.id, starts=each.starts, ends=each.ends)
         for gpu in site.gpus
         for each in planned(tables, now)
         if _covers(each, gpu.node, gpu.index)

@@ -12,7 +12,7 @@ from tests.simulation.tables.rows import LIVE, OVER, Booking, Pause, Row, Tables
 from tests.simulation.tables.suspended_homes import way_of
 
 SOON = 5
-TELLING = 15
+NOTIFY_MARGIN = 15
 PLANNED_FOR = ("scheduled", "queued", "paused")
 
 
@@ -52,7 +52,7 @@ def is_unneeded(tables: Tables, pause: Pause, now: float) -> bool:
     rows = tables.of(booking, *LIVE)
     going = any(r.state == "releasing" or r.left or tables.is_silent(r) for r in rows)
     counts = pause.is_open and booking.state == "pausing" and not pause.acknowledged_at
-    is_early = pause.emptied_at is None and pause.deadline > now + TELLING
+    is_early = pause.emptied_at is None and pause.deadline > now + NOTIFY_MARGIN
     return counts and is_early and (over or sooner) and not going
 
 
@@ -93,7 +93,7 @@ def saved(tables: Tables, booking: Booking, now: float) -> None:
         lifecycle.acknowledged(tables, booking, now, now)
 
 
-def more_time_ask(tables: Tables, booking: Booking, now: float) -> None:
+def more_time_request(tables: Tables, booking: Booking, now: float) -> None:
     """See more_time_ask."""
     pause = tables.pause_of(booking) if booking.state == "pausing" else None
     if pause is None or pause.acknowledged_at or pause.deadline <= now or pause.more_asked_at:

@@ -8,10 +8,10 @@ from allocation.reasons.catalogue import BY_ID
 from allocation.solver import (
     CONFLICT,
     Assign,
-    Carried,
     Extend,
     Group,
     Move,
+    OrderAnswer,
     Part,
     Parts,
     Pause,
@@ -24,13 +24,13 @@ from allocation.solver import (
 )
 from tests.simulation.model import stale
 from tests.simulation.model.pausing import pause_begin, pause_withdraw
-from tests.simulation.tables.accounts import is_rest, none_left, pause_over, time_left
+from tests.simulation.tables.accounts import has_earlier_run, none_left, pause_end, time_remaining
 from tests.simulation.tables.calendar import is_excluded
 from tests.simulation.tables.rows import LIVE, Booking, Row, Tables
 
 EXTENDABLE = ("scheduled", "starting", "active")
 WORTH = 60
-MOST_TRIES = 64
+MAX_ATTEMPTS = 64
 NewId = Callable[[], str]
 
 
@@ -42,7 +42,7 @@ class PlanStale(Exception):
         self.withheld = withheld or {}
 
 
-def is_anyone_waiting(tables: Tables) -> bool:
+def is_anything_undecided(tables: Tables) -> bool:
     """Whether there is a wish for the solver to answer."""
     waits = ("requested", "queued", "pausing", "paused")
     return any(
@@ -64,7 +64,7 @@ def plan_apply(
     Raises PlanStale with the tables as they were.
     """
     parts = Parts(news, snapshot)
-    gone = stale.parts_gone(tables, news, now)
+    gone = stale.parts_stale(tables, news, now)
     if not is_last:
         gone |= stale.too_early(tables, news, snapshot)
     withheld = parts.withheld(gone)
@@ -83,7 +83,7 @@ def plan_apply(
         return None
 
     groups = [tuple(p for p in group if p not in withheld) for group in parts.groups()]
-    failed, error = in_halves([group for group in groups if group], attempt, MOST_TRIES)
+    failed, error = in_halves([group for group in groups if group], attempt, MAX_ATTEMPTS)
     if error is not None:
         raise error
     refused = dict.fromkeys((part for group in failed for part in group), CONFLICT)
@@ -157,7 +157,7 @@ def _is_known(tables: Tables, wait: Waiting) -> bool:
 def _waits_on(booking: Booking, now: float) -> bool:
     if booking.state == "paused":
         return booking.wish.starts is not None
-    return is_rest(booking) and time_left(booking, now)[0] >= WORTH
+    return has_earlier_run(booking) and time_remaining(booking, now)[0] >= WORTH
 
 
 def _assign(tables: Tables, assign: Assign, new_id: NewId) -> None:
@@ -211,12 +211,12 @@ def _refuse(tables: Tables, refuse: Refuse, now: float) -> None:
     if booking.state == "paused":
         none_left(tables, booking, "not_resumed", now)
         return
-    pause_over(tables, booking, now)
+    pause_end(tables, booking, now)
     booking.state = booking.outcome = _refused_as(booking)
     booking.places, booking.extension = (), None
 
 
-def _orders_answer(tables: Tables, orders: Iterable[Carried]) -> None:
+def _orders_answer(tables: Tables, orders: Iterable[OrderAnswer]) -> None:
     for carried in orders:
         if tables.orders.pop(carried.order, None) is None:
             raise PlanStale("an order has its answer already")

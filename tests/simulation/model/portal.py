@@ -12,7 +12,7 @@ from collections.abc import Callable
 from allocation import wire
 from allocation.rules.nodes.fencing import STARTED
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
-from allocation.rules.nodes.unreachable import SilenceWatch
+from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.solver import LEFT, Order, Plan, Policy, Relocation, Snapshot, solve
 from allocation.solver.cycle.compaction import propose
 from tests.simulation.model import (
@@ -24,9 +24,9 @@ from tests.simulation.model import (
     replacing,
     unreachable,
 )
-from tests.simulation.model.documents import document_of, lease_of
+from tests.simulation.model.documents import lease_of, order_document
 from tests.simulation.model.snapshots import snapshot_take
-from tests.simulation.model.suspended_work import frozen_forget
+from tests.simulation.model.suspended_work import suspended_work_forget
 from tests.simulation.tables import accounts
 from tests.simulation.tables.acts import Act, Acts
 from tests.simulation.tables.people import Wish
@@ -126,13 +126,13 @@ class ModelPortal:
         """See more_time_ask."""
         booking = self.tables.bookings.get(identifier)
         if booking is not None:
-            pausing.more_time_ask(self.tables, booking, now)
+            pausing.more_time_request(self.tables, booking, now)
 
-    def plan_upkeep(self, wanted: Upkeep, now: float) -> None:
+    def maintenance_plan(self, wanted: Upkeep, now: float) -> None:
         """See blackout_plan."""
         self.tables.upkeep[wanted.id] = dataclasses.replace(wanted)
 
-    def end_upkeep(self, identifier: str, now: float) -> None:
+    def maintenance_end(self, identifier: str, now: float) -> None:
         """See blackout_end."""
         wanted = self.tables.upkeep.get(identifier)
         if wanted is not None and wanted.ended_at is None and wanted.ends > now:
@@ -181,7 +181,7 @@ class ModelPortal:
         self.tables.supersede(booking)
         booking.state, booking.outcome = state, outcome
         booking.extension, booking.places = None, ()
-        accounts.pause_over(self.tables, booking, now)
+        accounts.pause_end(self.tables, booking, now)
 
     # What the processes do.
 
@@ -190,13 +190,13 @@ class ModelPortal:
         between its looks and what is written of them."""
         is_frozen = self._is_frozen(now)
         lifecycle.ends_due(self.tables, now)
-        healing.hardware_clear(self.tables, self.site, now, is_frozen=is_frozen)
+        healing.hardware_vacate(self.tables, self.site, now, is_frozen=is_frozen)
         if is_frozen:
             if publishes:
                 self.publish()
             return
         pausing.pauses_due(self.tables, now)
-        if planning.is_anyone_waiting(self.tables):
+        if planning.is_anything_undecided(self.tables):
             self._look_twice(now, acts)
         lifecycle.starts_due(self.tables, now)
         if publishes:
@@ -251,9 +251,9 @@ class ModelPortal:
 
     def replace_lost(self, now: float) -> None:
         """See Reader: what silent nodes hold on lease begins anew elsewhere."""
-        beats = replacing.beats_of_leased(self.tables)
+        beats = replacing.leased_heartbeats(self.tables)
         for name, seq in self._silent_on_lease(beats, now).items():
-            replacing.node_replace(self.tables, self.site, name, seq, now)
+            replacing.node_bookings_requeue(self.tables, self.site, name, seq, now)
 
     def _silent_on_lease(self, beats: dict[str, int], now: float) -> dict[str, int]:
         nodes = self.tables.nodes
@@ -268,7 +268,7 @@ class ModelPortal:
         """Another one knows of no silence yet."""
         self._long: LongLeases[str] = LongLeases()
         self._watch: LeaseWatch[str] = LeaseWatch()
-        self._silence: SilenceWatch[str] = SilenceWatch()
+        self._silence: AnswerWatch[str] = AnswerWatch()
 
     def mark_silent(self, now: float) -> None:
         """See Reader: who does not answer gets nothing new."""
@@ -276,7 +276,7 @@ class ModelPortal:
 
     def publish(self) -> None:
         """See publish_due."""
-        frozen_forget(self.tables)
+        suspended_work_forget(self.tables)
         for name, node in self.tables.nodes.items():
             if node.published < node.generation:
                 self._publish(name)
@@ -287,7 +287,7 @@ class ModelPortal:
             self._publish(name)
 
     def _publish(self, name: str) -> None:
-        self._write(name, document_of(self.tables, self.site, name).to_json())
+        self._write(name, order_document(self.tables, self.site, name).to_json())
         self.tables.nodes[name].published = self.tables.nodes[name].generation
 
     # What nodes say.

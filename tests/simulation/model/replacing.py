@@ -1,26 +1,26 @@
 """The model's leases: see allocation/services/nodes/leases.py and replace.py, step by step."""
 
 from allocation.rules.nodes.fencing import STARTED
-from allocation.rules.nodes.leases import SILENCE_SECONDS
+from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
 from allocation.solver import Reason
 from tests.simulation.model import healing, lifecycle
-from tests.simulation.tables.accounts import SHORTEST, granted_seconds, run_seconds, time_left
+from tests.simulation.tables.accounts import SHORTEST, granted_seconds, run_seconds, time_remaining
 from tests.simulation.tables.rows import Booking, Row, Site, Tables
 
-SILENCE = SILENCE_SECONDS
+SILENCE = LEASE_EXPIRY_SECONDS
 MOST, WITHIN = 3, 86_400
-LOSABLE = (*STARTED, "pausing")
+REQUEUEABLE = (*STARTED, "pausing")
 _SILENT = Reason("", "node_silent", "")
 _CONFLICT = Reason("", "node_conflict", "")
 
 
-def beats_of_leased(tables: Tables) -> dict[str, int]:
+def leased_heartbeats(tables: Tables) -> dict[str, int]:
     """See beats_of_leased."""
     nodes = {tables.node_of[row.place.gpu] for row in _held(tables)}
     return {name: tables.nodes[name].heartbeat_seq for name in sorted(nodes)}
 
 
-def node_replace(tables: Tables, site: Site, name: str, seq: int, now: float) -> None:
+def node_bookings_requeue(tables: Tables, site: Site, name: str, seq: int, now: float) -> None:
     """See node_replace."""
     node = tables.nodes[name]
     if node.heartbeat_seq != seq:
@@ -28,14 +28,14 @@ def node_replace(tables: Tables, site: Site, name: str, seq: int, now: float) ->
     held = {row.booking for row in _held(tables) if site.node_of[row.place.gpu] == name}
     node.cut_off = True
     for booking in sorted(held):
-        if tables.bookings[booking].state in LOSABLE:
+        if tables.bookings[booking].state in REQUEUEABLE:
             _lost(tables, tables.bookings[booking], node.heartbeat_at or now, now)
 
 
-def lease_ran_out(tables: Tables, site: Site, row: Row, since: float, now: float) -> None:
+def lease_expired(tables: Tables, site: Site, row: Row, since: float, now: float) -> None:
     """See lease_ran_out."""
     booking = tables.bookings[row.booking]
-    if booking.state in LOSABLE and row.state in STARTED:
+    if booking.state in REQUEUEABLE and row.state in STARTED:
         node = tables.nodes[tables.node_of[row.place.gpu]]
         node.cut_off = True
         heard = (node.heartbeat_at or since) - SILENCE
@@ -48,15 +48,15 @@ def conflict(tables: Tables, site: Site, row: Row, now: float) -> bool:
     """See run_conflict."""
     booking = tables.bookings[row.booking]
     runs = booking.state in ("active", "pausing") and row.state in STARTED
-    if not runs or row.ends <= now + lifecycle.TOO_EARLY:
+    if not runs or row.ends <= now + lifecycle.CLOCK_TOLERANCE:
         return False
     if booking.state == "pausing":
-        is_news = healing.pause_break(tables, booking, now, is_hardware=False)
+        is_change = healing.pausing_run_interrupt(tables, booking, now, is_hardware=False)
     else:
-        is_news = _replace(tables, booking, now, now, _CONFLICT)
-    if is_news:
+        is_change = _replace(tables, booking, now, now, _CONFLICT)
+    if is_change:
         conflict_note(tables, site, row, now)
-    return is_news
+    return is_change
 
 
 def conflict_note(tables: Tables, site: Site, row: Row, now: float) -> None:
@@ -81,7 +81,7 @@ def _is_pausing(tables: Tables, row: Row) -> bool:
 def _lost(tables: Tables, booking: Booking, until: float, now: float) -> None:
     """See _lost."""
     if booking.state == "pausing":
-        healing.pause_break(tables, booking, now, is_hardware=False)
+        healing.pausing_run_interrupt(tables, booking, now, is_hardware=False)
     else:
         _replace(tables, booking, until, now, _SILENT)
 
@@ -90,10 +90,10 @@ def _replace(tables: Tables, booking: Booking, until: float, now: float, reason:
     before, length = booking.used_seconds, booking.duration
     booking.duration = granted_seconds(booking)
     booking.used_seconds = before + run_seconds(booking, until)
-    if time_left(booking, now)[0] < SHORTEST:
+    if time_remaining(booking, now)[0] < SHORTEST:
         booking.used_seconds, booking.duration = before, length
         return False
-    lifecycle.run_break_off(tables, booking, now)
+    lifecycle.run_abandon(tables, booking, now)
     booking.state, booking.replaced = "queued", booking.replaced + 1
     booking.starts = booking.ends = booking.extension = None
     booking.places, booking.reasons = (), (reason,)

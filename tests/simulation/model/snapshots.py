@@ -3,17 +3,17 @@
 import dataclasses
 import uuid
 
-from allocation.solver import Extension, Gpu, Held, Promise, Request, Snapshot
+from allocation.solver import Extension, Gpu, Held, PlannedStart, Request, Snapshot
 from allocation.solver.model.inputs import Together
 from tests.simulation.model import maintenance
 from tests.simulation.model.pausing import is_unneeded
 from tests.simulation.model.planning import EXTENDABLE
-from tests.simulation.tables.accounts import SHORTEST, is_rest, time_left
+from tests.simulation.tables.accounts import SHORTEST, has_earlier_run, time_remaining
 from tests.simulation.tables.rows import LIVE, Booking, Pause, Row, Site, Tables
-from tests.simulation.tables.suspended_homes import at_home, home_paused, home_running
+from tests.simulation.tables.suspended_homes import home_paused, home_running, with_original_gpus
 
 CLEARING = 5
-HANDING_OVER = 60
+HANDOVER = 60
 
 
 def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
@@ -30,7 +30,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
             dataclasses.replace(
                 gpu,
                 usable=_is_usable(tables, site, gpu),
-                silent=tables.nodes[gpu.node].silent_since is not None,
+                silent=tables.nodes[gpu.node].unreachable_since is not None,
             )
             for gpu in site.gpus
         ),
@@ -44,7 +44,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         limits=site.limits,
         tiers=site.tiers,
         hosts=site.hosts,
-        blackouts=maintenance.laid(tables, site, now),
+        blackouts=maintenance.closures(tables, site, now),
         running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
         unneeded=_unneeded(tables, now),
         orders=tuple(tables.orders[name] for name in sorted(tables.orders)),
@@ -52,12 +52,14 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
 
 
 def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
-    return tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].keeps_work
+    return (
+        tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].keeps_planned_work
+    )
 
 
 def _is_handing_over(tables: Tables, row: Row, now: float) -> bool:
     pausing = tables.bookings[row.booking].state == "pausing"
-    return pausing and 0 <= now - row.ends < HANDING_OVER
+    return pausing and 0 <= now - row.ends < HANDOVER
 
 
 def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
@@ -105,8 +107,8 @@ def _out(ends: int, now: int) -> int:
 def _request(booking: Booking, site: Site, now: float) -> Request:
     party, fixed = site.parties[booking.wish.who], booking.wish.starts is not None
     duration, latest = booking.duration, None
-    if is_rest(booking):
-        duration, latest = time_left(booking, now)
+    if has_earlier_run(booking):
+        duration, latest = time_remaining(booking, now)
         duration, fixed = max(SHORTEST, duration), False
     return Request(
         booking=booking.id,
@@ -133,7 +135,7 @@ def _is_running(booking: Booking, now: float) -> bool:
 def _running(tables: Tables, booking: Booking, site: Site, now: float) -> Request:
     ends = booking.ends or 0
     wish = _going_on(booking, site, now, (ends - int(now), ends))
-    return at_home(wish, home_running(tables, booking), now)
+    return with_original_gpus(wish, home_running(tables, booking), now)
 
 
 def _going_on(booking: Booking, site: Site, now: float, rest: tuple[int, int]) -> Request:
@@ -156,7 +158,7 @@ def _pauses_requested(tables: Tables, site: Site, now: float) -> list[Request]:
         waits = pause.is_open and booking.state in ("pausing", "paused")
         if waits and not tables.of(booking, "planned"):
             wish = _paused(pause, booking, site, now)
-            found.append(at_home(wish, home_paused(tables, booking, pause), now))
+            found.append(with_original_gpus(wish, home_paused(tables, booking, pause), now))
     return [request for request in found if request.duration > 0]
 
 
@@ -173,11 +175,11 @@ def _paused(pause: Pause, booking: Booking, site: Site, now: float) -> Request:
     return dataclasses.replace(wish, earliest=out, paused=True, promise=_promise(booking))
 
 
-def _promise(booking: Booking) -> Promise | None:
+def _promise(booking: Booking) -> PlannedStart | None:
     is_one = bool(booking.places) or booking.wish.starts is None
     if not is_one or booking.starts is None or booking.ends is None:
         return None
-    return Promise(booking.starts, booking.ends, booking.places)
+    return PlannedStart(booking.starts, booking.ends, booking.places)
 
 
 def _whole(at: float | None) -> int | None:

@@ -22,7 +22,7 @@ _WAITS = ("requested", "queued", "pausing", "paused")
 _EXTENDABLE = ("scheduled", "starting", "active")
 
 
-def parts_gone(tables: Tables, plan: Plan, now: float) -> dict[Part, str]:
+def parts_stale(tables: Tables, plan: Plan, now: float) -> dict[Part, str]:
     """What can't be written, and why."""
     states = {name: booking.state for name, booking in tables.bookings.items()}
     found = _answers(plan, states) | _pauses(plan, states)

@@ -1,4 +1,4 @@
-"""The model's suspended work on nodes: see allocation/services/runs/suspended_work.py."""
+"""The model's suspended work on nodes: see allocation/services/runs/resume.py."""
 
 from tests.simulation.tables.rows import OVER, TOLD, Booking, Row, Site, Tables
 
@@ -28,7 +28,7 @@ def suspended_on(tables: Tables, site: Site, node: str, resumed: set[str]) -> tu
     return tuple(sorted(kept))
 
 
-def frozen_forget(tables: Tables) -> None:
+def suspended_work_forget(tables: Tables) -> None:
     """See frozen_forget; no schedule is longer than a day."""
     methods = {
         p.booking

@@ -9,7 +9,7 @@ from allocation.agent.nvml.timeout_wrapper import EVERY
 from allocation.agent.nvml.watch import NvmlWatch
 from allocation.agent.ports.gpu import FoundError, GpuError
 from allocation.agent.ports.handover import Handover
-from allocation.agent.ports.worker_threads import HANGS_S, Lanes
+from allocation.agent.ports.worker_threads import HANGS_AFTER_S, WorkerThreads
 from allocation.agent.simulated.hardware import Gpu, Hardware, Instance, Process
 from allocation.agent.simulated.models import HardwareFault, fleet_parse
 from allocation.agent.simulated.programs import program, program_change, program_toggle
@@ -69,7 +69,7 @@ class Machine(Hardware):
     def process_signal(self, pid: int, *, force: bool) -> None:
         found = program(self, pid)
         # What was woken beside a program that could not be is killed: a part can't go on.
-        woken = found is not None and found.label in self._node.occupancy.goes_on_as
+        woken = found is not None and found.label in self._node.occupancy.resumed_as
         if found is not None and not found.frozen and not (woken and force):
             self._node.stops(found.label)
         if found is not None and found.locked and not force:
@@ -127,7 +127,7 @@ class SlowSuspender:
     def refusal(self) -> str | None:
         return None
 
-    def room_mb(self) -> int | None:
+    def available_mb(self) -> int | None:
         return None
 
     def freeze(self, pid: int) -> None:
@@ -167,7 +167,7 @@ class SlowSuspender:
         return "it ended with 1" if self._failed[pid] else ""
 
 
-class Onlooker(NvmlWatch):
+class QuietWatch(NvmlWatch):
     """Whose processes are where, and what the driver has to tell. It is asked only when there is
     something: that is seldom, and asking takes many calls."""
 
@@ -180,7 +180,7 @@ class Onlooker(NvmlWatch):
         return super().errors() if self._hardware.errors else ()
 
 
-class SlowLanes(Lanes):
+class SlowWorkerThreads(WorkerThreads):
     """The lanes of a node's driver without threads. A call about a GPU that hangs does not come
     back before the GPU answers; then it does what it was to do, whatever became of its agent."""
 
@@ -191,7 +191,7 @@ class SlowLanes(Lanes):
 
     def hanging(self) -> tuple[str, ...]:
         now = self._steady()
-        return tuple(sorted(n for n in self._out if now - self._asked[n] >= HANGS_S))
+        return tuple(sorted(n for n in self._out if now - self._asked[n] >= HANGS_AFTER_S))
 
     @property
     def free(self) -> bool:
@@ -231,7 +231,7 @@ class WatchedHandover(Handover):
         if allocation.share is not None:
             occupancy.shares[allocation.id] = (allocation.share, allocation.owner)
         if allocation.resumes is not None:
-            occupancy.goes_on_as[allocation.resumes] = allocation.id
+            occupancy.resumed_as[allocation.resumes] = allocation.id
         occupancy.given[allocation.id] = self._node.slots_of(device)
         self._node.look()
         try:
@@ -249,7 +249,7 @@ class WatchedHandover(Handover):
         self._node.at("after a device is taken back")
 
 
-def strangers_on(machine: Machine) -> list[int]:
+def unbooked_on(machine: Machine) -> list[int]:
     """The programs of people without a booking."""
     every = (process for gpu in machine.gpus for process in gpu.processes.values())
     return [process.pid for process in every if is_foreign(process.label)]

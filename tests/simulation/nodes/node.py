@@ -15,7 +15,7 @@ from allocation import wire
 from allocation.agent.host.machine import Host, host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.nvml.timeout_wrapper import EVERY, PatientGpu, PatientWatch
+from allocation.agent.nvml.timeout_wrapper import EVERY, TimeoutGpu, TimeoutWatch
 from allocation.agent.owner import booking_files
 from allocation.agent.owner.booking_files import Bookings
 from allocation.agent.ports import handover
@@ -36,9 +36,9 @@ from allocation.wire import DesiredAllocation
 from tests.simulation.nodes.disk import Disk
 from tests.simulation.nodes.machine import (
     Machine,
-    Onlooker,
-    SlowLanes,
+    QuietWatch,
     SlowSuspender,
+    SlowWorkerThreads,
     WatchedHandover,
 )
 from tests.simulation.nodes.occupancy import Occupancy, is_foreign
@@ -103,7 +103,7 @@ class SimNode:
         self.stopped_until: float | None = None
         self._disk = Disk()
         self.armed: tuple[frozenset[str], int] | None = None
-        self.hears = self.speaks = True
+        self.receives = self.sends = True
         self.outbox: list[links.Outgoing] = []
         self.arrivals: list[links.Arrival] = []
         self.overlaps: list[str] = []
@@ -135,7 +135,7 @@ class SimNode:
         self.driver = SimulatedNvml(self.hardware)
         # GPUs about which the driver does not come back from any call.
         self.hanging: set[str] = set()
-        self._lanes = SlowLanes(self)
+        self._threads = SlowWorkerThreads(self)
         self._symbols: dict[str, Any] = {}
         self._inventories: dict[object, wire.Inventory] = {}
         self.occupancy = Occupancy(self.hardware)
@@ -195,8 +195,8 @@ class SimNode:
         assert identity is not None
         state, host = self.folder, self._host()
         keys = identity.keys
-        lanes = self._lanes
-        port = PatientGpu(lanes.change(EVERY, self._driver_open), lanes)
+        lanes = self._threads
+        port = TimeoutGpu(lanes.change(EVERY, self._driver_open), lanes)
         self.node = Node(
             keys=Keys(identity, state / "identity.json"),
             port=port,
@@ -206,7 +206,7 @@ class SimNode:
             inventory=lambda: self._inventory(host, port),
             programs=SimulatedPrograms(self.hardware),
             suspender=SlowSuspender(self),
-            watch=PatientWatch(Onlooker(self.hardware), lanes),
+            watch=TimeoutWatch(QuietWatch(self.hardware), lanes),
         )
         return Agent(self.node, Clock(wall=self.wall, steady=self._clock))
 
@@ -236,7 +236,7 @@ class SimNode:
         self.hanging.clear()
         try:
             with self.at_driver():
-                self._lanes.come_back()
+                self._threads.come_back()
         except Crash:
             self.dies()
         self.look()
@@ -276,7 +276,7 @@ class SimNode:
         self.dies()
         self.boots += 1
         self.hanging.clear()
-        self._lanes = SlowLanes(self)
+        self._threads = SlowWorkerThreads(self)
         written = sorted(path for path in self.folder.rglob("*") if path.is_file())
         unsynced = [path for path in written if path.name != "state.json"]
         self._disk.loses_power(unsynced, self.kinds)

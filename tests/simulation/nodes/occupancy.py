@@ -48,7 +48,7 @@ class Occupancy:
         self.given: dict[str, Slots] = {}
         # Of what is a share: thousandths, and whose. Of programs that go on: for whom.
         self.shares: dict[str, tuple[int, str]] = {}
-        self.goes_on_as: dict[str, str] = {}
+        self.resumed_as: dict[str, str] = {}
         self._open: dict[tuple[str, Slots], tuple[float, float]] = {}
         self.closed: list[Interval] = []
 
@@ -70,15 +70,15 @@ class Occupancy:
 
     def now_of(self, label: str) -> str:
         """The allocation that a program is of: it may have been begun for an earlier one."""
-        while label in self.goes_on_as:
-            label = self.goes_on_as[label]
+        while label in self.resumed_as:
+            label = self.resumed_as[label]
         return label
 
     def runs_of(self, label: str) -> list[str]:
         """The allocations that a program was of, the first one first."""
         runs = [label]
-        while runs[-1] in self.goes_on_as:
-            runs.append(self.goes_on_as[runs[-1]])
+        while runs[-1] in self.resumed_as:
+            runs.append(self.resumed_as[runs[-1]])
         return runs
 
     def look(self) -> list[str]:

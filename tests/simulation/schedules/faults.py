@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, get_args
 from allocation.agent.ports.link import Connected
 from allocation.agent.simulated.hardware import Gpu, Kind
 from allocation.agent.simulated.models import HardwareFault
-from tests.simulation.nodes.machine import strangers_on
+from tests.simulation.nodes.machine import unbooked_on
 from tests.simulation.nodes.node import COMMON_POINTS, RARE_POINTS, SimNode
 from tests.simulation.nodes.occupancy import FOREIGN
 from tests.simulation.schedules.happenings import everybody_works
@@ -43,196 +43,196 @@ def reconnected(node: SimNode) -> None:
         node.arrivals.append(Connected())
 
 
-def agent_is_killed(it: "Schedule") -> None:
-    node = it.world.rng.choice(it.world.nodes)
+def agent_is_killed(schedule: "Schedule") -> None:
+    node = schedule.world.rng.choice(schedule.world.nodes)
     if node.agent is None:
-        it.tell(f"the agent of {node.name} starts again")
+        schedule.tell(f"the agent of {node.name} starts again")
         node.boot()
-    elif it.world.rng.random() < 0.3:
-        it.tell(f"the agent of {node.name} is killed")
+    elif schedule.world.rng.random() < 0.3:
+        schedule.tell(f"the agent of {node.name} is killed")
         node.dies()
     else:
-        will_die(it, node)
-    everybody_works(it)
+        will_die(schedule, node)
+    everybody_works(schedule)
 
 
-def will_die(it: "Schedule", node: SimNode, kind: Sequence[str] = ()) -> None:
+def will_die(schedule: "Schedule", node: SimNode, kind: Sequence[str] = ()) -> None:
     """At one point of a kind; else at the first of many that it comes to, or at the second."""
-    rng = it.world.rng
+    rng = schedule.world.rng
     every = rng.choice((COMMON_POINTS, RARE_POINTS, RARE_POINTS, RARE_POINTS))
     points = rng.sample(kind, 1) if kind else rng.sample(every, len(every) // 2)
     node.armed = (frozenset(points), 0 if kind else rng.choice((0, 0, 0, 1)))
-    it.tell(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
+    schedule.tell(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
 
 
-def node_reboots(it: "Schedule") -> None:
-    node = it.world.rng.choice(it.world.nodes)
-    it.tell(f"{node.name} loses power and comes back")
+def node_reboots(schedule: "Schedule") -> None:
+    node = schedule.world.rng.choice(schedule.world.nodes)
+    schedule.tell(f"{node.name} loses power and comes back")
     node.loses_power()
 
 
-def line_breaks(it: "Schedule") -> None:
-    node = it.world.rng.choice(it.world.nodes)
-    node.hears, node.speaks = it.world.rng.choice(
+def connection_breaks(schedule: "Schedule") -> None:
+    node = schedule.world.rng.choice(schedule.world.nodes)
+    node.receives, node.sends = schedule.world.rng.choice(
         ((False, False), (True, False), (False, True), (True, True))
     )
-    it.tell(f"{node.name} hears {node.hears}, speaks {node.speaks}")
-    if node.hears and node.speaks:
+    schedule.tell(f"{node.name} hears {node.receives}, speaks {node.sends}")
+    if node.receives and node.sends:
         reconnected(node)
-    everybody_works(it)
+    everybody_works(schedule)
 
 
-def server_loses_everything(it: "Schedule") -> None:
-    it.tell("the server loses everything")
-    it.world.server.loses_everything()
-    for node in it.world.nodes:
+def server_loses_everything(schedule: "Schedule") -> None:
+    schedule.tell("the server loses everything")
+    schedule.world.server.loses_everything()
+    for node in schedule.world.nodes:
         reconnected(node)
 
 
-def messages_go_astray(it: "Schedule") -> None:
+def messages_are_disturbed(schedule: "Schedule") -> None:
     """Lost, doubled, late, in another order; old ones again."""
-    rng, server = it.world.rng, it.world.server
-    it.tell("messages go astray")
+    rng, server = schedule.world.rng, schedule.world.server
+    schedule.tell("messages go astray")
     stream = [entry for entry in server.stream for _ in range(rng.choice((0, 1, 1, 2, 3)))]
     if server.heard and rng.random() < 0.5:
         stream += rng.choices(server.heard, k=3)
     rng.shuffle(stream)
     server.stream = stream
-    it.world.portal_hears(rng.randrange(len(stream) + 1))
+    schedule.world.portal_receives(rng.randrange(len(stream) + 1))
 
 
-def old_document_comes(it: "Schedule") -> None:
-    node = it.world.rng.choice(it.world.nodes)
-    it.tell(f"an old document comes to {node.name}")
-    it.world.node_works(node, stale=True)
+def old_document_comes(schedule: "Schedule") -> None:
+    node = schedule.world.rng.choice(schedule.world.nodes)
+    schedule.tell(f"an old document comes to {node.name}")
+    schedule.world.node_works(node, stale=True)
 
 
-def gpu_fails(it: "Schedule") -> None:
-    rng = it.world.rng
+def gpu_fails(schedule: "Schedule") -> None:
+    rng = schedule.world.rng
     if rng.random() < 0.25:
-        gpu_falls_off(it)
+        gpu_falls_off(schedule)
         return
-    node = rng.choice(it.world.nodes)
+    node = rng.choice(schedule.world.nodes)
     symbol = rng.choice(sorted(GPU_FAULTS))
     code = rng.choice(GPU_FAULTS[symbol])
     node.driver.faults[symbol].extend([code] * rng.choice((1, 1, 2, 8)))
-    it.tell(f"{symbol} of {node.name} says {code}")
+    schedule.tell(f"{symbol} of {node.name} says {code}")
     node.able_since = None
-    everybody_works(it)
+    everybody_works(schedule)
 
 
-def gpu_falls_off(it: "Schedule") -> None:
+def gpu_falls_off(schedule: "Schedule") -> None:
     """Off the bus, or is there again."""
-    node = it.world.rng.choice(it.world.nodes)
-    gpu = it.world.rng.choice(node.hardware.gpus)
+    node = schedule.world.rng.choice(schedule.world.nodes)
+    gpu = schedule.world.rng.choice(node.hardware.gpus)
     gpu.lost = not gpu.lost
-    it.tell(f"GPU {gpu.index} of {node.name}: lost is {gpu.lost}")
+    schedule.tell(f"GPU {gpu.index} of {node.name}: lost is {gpu.lost}")
     node.able_since = None
-    everybody_works(it)
+    everybody_works(schedule)
 
 
-def driver_hangs(it: "Schedule") -> None:
+def driver_hangs(schedule: "Schedule") -> None:
     """About one GPU no call comes back any more; or all of them do."""
-    node = it.world.rng.choice(it.world.nodes)
+    node = schedule.world.rng.choice(schedule.world.nodes)
     if node.hanging:
-        it.tell(f"the driver of {node.name} answers again")
+        schedule.tell(f"the driver of {node.name} answers again")
         node.answers()
     else:
-        gpu = it.world.rng.choice(node.hardware.gpus)
-        it.tell(f"the driver of {node.name} hangs about GPU {gpu.index}")
+        gpu = schedule.world.rng.choice(node.hardware.gpus)
+        schedule.tell(f"the driver of {node.name} hangs about GPU {gpu.index}")
         node.hanging.add(gpu.uuid)
         node.able_since = None
-    everybody_works(it)
+    everybody_works(schedule)
 
 
-def hardware_errs(it: "Schedule") -> None:
+def hardware_errs(schedule: "Schedule") -> None:
     """The driver tells of an error: of a slice, of a GPU, or of the whole node."""
-    rng = it.world.rng
-    node = rng.choice(it.world.nodes)
+    rng = schedule.world.rng
+    node = rng.choice(schedule.world.nodes)
     gpu = rng.choice(node.hardware.gpus)
     if node.agent is None or gpu.lost:
         return
     bits = rng.choice((0, 0, 0, 0, 1, 2))
     code = 0 if bits else rng.choice(ERRORS)
     instance = rng.choice([None, *sorted(gpu.instances)]) if code == CONTAINED else None
-    it.tell(f"GPU {gpu.index} of {node.name} tells of Xid {code}, {bits} bits, in {instance}")
+    schedule.tell(f"GPU {gpu.index} of {node.name} tells of Xid {code}, {bits} bits, in {instance}")
     node.hardware.fail(gpu, code, instance=instance, bits=bits)
     node.able_since = None
-    it.happened["errors of hardware"] += 1
-    everybody_works(it)
+    schedule.happened["errors of hardware"] += 1
+    everybody_works(schedule)
 
 
-def operator_returns(it: "Schedule") -> None:
+def operator_returns(schedule: "Schedule") -> None:
     """What waits for an operator is put back into service."""
-    for uuid, gpu in sorted(it.portal.tables.gpus.items()):
+    for uuid, gpu in sorted(schedule.portal.tables.gpus.items()):
         if gpu.needs_operator:
-            it.tell(f"an operator puts {uuid} back")
-            it.portal.gpu_return(uuid, it.world.now)
-            it.happened["GPUs put back by an operator"] += 1
+            schedule.tell(f"an operator puts {uuid} back")
+            schedule.portal.gpu_return(uuid, schedule.world.now)
+            schedule.happened["GPUs put back by an operator"] += 1
 
 
-def disk_fills(it: "Schedule") -> None:
+def disk_fills(schedule: "Schedule") -> None:
     """Not where the clock is wrong too: see docs/faults.md, what is not covered."""
-    node = it.world.rng.choice(it.world.nodes)
+    node = schedule.world.rng.choice(schedule.world.nodes)
     if node.skew:
         return
     node.disk_full = not node.disk_full
-    it.tell(f"the disk of {node.name} is full: {node.disk_full}")
-    everybody_works(it)
+    schedule.tell(f"the disk of {node.name} is full: {node.disk_full}")
+    everybody_works(schedule)
 
 
-def clock_jumps(it: "Schedule") -> None:
-    node = it.world.rng.choice(it.world.nodes)
+def clock_jumps(schedule: "Schedule") -> None:
+    node = schedule.world.rng.choice(schedule.world.nodes)
     if node.disk_full:
         return
-    node.skew = it.world.rng.choice((0.0, 0.0, -10.0, 10.0, -3600.0, 3600.0))
-    it.tell(f"the clock of {node.name} is off by {node.skew}")
-    everybody_works(it)
+    node.skew = schedule.world.rng.choice((0.0, 0.0, -10.0, 10.0, -3600.0, 3600.0))
+    schedule.tell(f"the clock of {node.name} is off by {node.skew}")
+    everybody_works(schedule)
 
 
-def backup_comes_back(it: "Schedule") -> None:
-    if not it.can_restore:
+def backup_comes_back(schedule: "Schedule") -> None:
+    if not schedule.can_restore:
         return
-    if it.saved is None:
-        it.tell("a backup is made")
-        it.saved = it.portal.backup()
+    if schedule.saved is None:
+        schedule.tell("a backup is made")
+        schedule.saved = schedule.portal.backup()
         return
-    it.tell("the backup comes back")
-    it.portal.restore(it.saved, it.world.now)
-    it.world.forget_told()
-    it.saved = None
+    schedule.tell("the backup comes back")
+    schedule.portal.restore(schedule.saved, schedule.world.now)
+    schedule.world.reset_started()
+    schedule.saved = None
 
 
-def stranger_comes(it: "Schedule") -> None:
+def unbooked_process_starts(schedule: "Schedule") -> None:
     """Somebody without a booking makes a slice, or starts a program where nothing is held."""
-    rng = it.world.rng
-    node = rng.choice(it.world.nodes)
+    rng = schedule.world.rng
+    node = rng.choice(schedule.world.nodes)
     gpu = rng.choice(node.hardware.gpus)
     if node.agent is None or gpu.lost:
         return
-    device = _slice_by_hand(it, node, gpu) if gpu.mig else gpu.uuid
+    device = _slice_by_hand(schedule, node, gpu) if gpu.mig else gpu.uuid
     if device is None or (not gpu.mig and (_is_used(gpu) or _is_held(node, gpu, (0, 8)))):
         return
     if not gpu.mig or rng.random() < 0.7:
-        it.happened["programs of strangers"] += 1
-        name = f"{FOREIGN}-{it.happened['programs of strangers']}"
-        it.tell(f"{name} runs on GPU {gpu.index} of {node.name}")
+        schedule.happened["programs of strangers"] += 1
+        name = f"{FOREIGN}-{schedule.happened['programs of strangers']}"
+        schedule.tell(f"{name} runs on GPU {gpu.index} of {node.name}")
         pid = node.hardware.process_start(device, label=name, user="mallory")
         node.hardware.use_as(pid, node.kinds.choice(get_args(Kind)))
-    everybody_works(it)
+    everybody_works(schedule)
 
 
-def _slice_by_hand(it: "Schedule", node: SimNode, gpu: Gpu) -> str | None:
-    profile = it.world.rng.choice(gpu.model.profiles)
-    start = it.world.rng.choice(profile.starts)
+def _slice_by_hand(schedule: "Schedule", node: SimNode, gpu: Gpu) -> str | None:
+    profile = schedule.world.rng.choice(gpu.model.profiles)
+    start = schedule.world.rng.choice(profile.starts)
     if _is_held(node, gpu, (start, start + profile.size)):
         return None
     try:
         made = node.hardware.made_by_hand(gpu, profile.id, start)
     except HardwareFault:
         return None
-    it.happened["slices made by hand"] += 1
-    it.tell(f"somebody makes {profile.name} from {start} on GPU {gpu.index} of {node.name}")
+    schedule.happened["slices made by hand"] += 1
+    schedule.tell(f"somebody makes {profile.name} from {start} on GPU {gpu.index} of {node.name}")
     return gpu.mig_uuid(made)
 
 
@@ -251,25 +251,25 @@ def _is_held(node: SimNode, gpu: Gpu, slots: tuple[int, int]) -> bool:
     return any(each.slot < slots[1] and slots[0] < each.slot + each.size for each in mine)
 
 
-def frozen_dies(it: "Schedule") -> None:
+def frozen_dies(schedule: "Schedule") -> None:
     """A program that a pause has frozen is ended by somebody, or by want of memory."""
-    for node in it.world.rng.sample(it.world.nodes, len(it.world.nodes)):
+    for node in schedule.world.rng.sample(schedule.world.nodes, len(schedule.world.nodes)):
         label = node.frozen_dies()
         if label is not None:
-            it.tell(f"what was frozen of {label} dies on {node.name}")
-            everybody_works(it)
+            schedule.tell(f"what was frozen of {label} dies on {node.name}")
+            everybody_works(schedule)
             return
 
 
-def stranger_leaves(it: "Schedule") -> None:
-    node = it.world.rng.choice(it.world.nodes)
-    strangers_leave(node)
-    it.tell(f"who had no booking leaves {node.name}")
-    everybody_works(it)
+def unbooked_processes_end(schedule: "Schedule") -> None:
+    node = schedule.world.rng.choice(schedule.world.nodes)
+    unbooked_end(node)
+    schedule.tell(f"who had no booking leaves {node.name}")
+    everybody_works(schedule)
 
 
-def strangers_leave(node: SimNode) -> None:
+def unbooked_end(node: SimNode) -> None:
     """They end by themselves; slices that they made stay."""
-    for pid in strangers_on(node.hardware):
+    for pid in unbooked_on(node.hardware):
         for gpu in node.hardware.gpus:
             gpu.processes.pop(pid, None)

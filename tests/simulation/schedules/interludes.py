@@ -22,102 +22,104 @@ _ON_LEASE = Wish(
 )
 
 
-def agent_is_stopped(it: "Schedule") -> None:
+def agent_is_stopped(schedule: "Schedule") -> None:
     """SIGSTOP: it does nothing for a while, and then goes on with what it knew."""
-    running = [node for node in it.world.nodes if node.agent is not None]
+    running = [node for node in schedule.world.nodes if node.agent is not None]
     if not running:
         return
-    if it.more.random() < 0.5:
-        _work_on_lease(it)
+    if schedule.more.random() < 0.5:
+        _work_on_lease(schedule)
         running = [node for node in running if node.agent is not None and node.is_on_lease()]
     if not running:
         return
-    node, seconds = it.more.choice(running), it.more.choice((3, 12, 30, 60, 200))
-    it.tell(f"the agent of {node.name} is stopped for {seconds} s")
+    node, seconds = schedule.more.choice(running), schedule.more.choice((3, 12, 30, 60, 200))
+    schedule.tell(f"the agent of {node.name} is stopped for {seconds} s")
     node.stops_for(seconds)
-    it.happened["agents stopped"] += 1
-    if it.more.random() < 0.4:
+    schedule.happened["agents stopped"] += 1
+    if schedule.more.random() < 0.4:
         # A machine that is paused loses its lines, too.
-        it.tell(f"{node.name} is cut off")
-        node.hears = node.speaks = False
-        _time_passes(it, seconds + 20)
+        schedule.tell(f"{node.name} is cut off")
+        node.receives = node.sends = False
+        _time_passes(schedule, seconds + 20)
 
 
-def _work_on_lease(it: "Schedule") -> None:
-    ask(it, _ON_LEASE)
-    _time_passes(it, 15)
+def _work_on_lease(schedule: "Schedule") -> None:
+    ask(schedule, _ON_LEASE)
+    _time_passes(schedule, 15)
 
 
-def _time_passes(it: "Schedule", seconds: int) -> None:
+def _time_passes(schedule: "Schedule", seconds: int) -> None:
     """Everybody works every few seconds, who can."""
     for _ in range(0, seconds, 5):
-        it.world.passes(5)
-        everybody_works(it)
+        schedule.world.passes(5)
+        everybody_works(schedule)
 
 
-def outage_is_planned(it: "Schedule") -> None:
+def outage_is_planned(schedule: "Schedule") -> None:
     """Leases are lengthened, then the portal is away for a while. Some node's line may break."""
-    length, world = it.more.choice((60, 600, 600)), it.world
-    if it.more.random() < 0.6:
-        _work_on_lease(it)
+    length, world = schedule.more.choice((60, 600, 600)), schedule.world
+    if schedule.more.random() < 0.6:
+        _work_on_lease(schedule)
     until = int(world.now) + length
-    it.tell(f"an outage is planned, for {length} s")
-    it.portal.outage_begin(until, world.now)
+    schedule.tell(f"an outage is planned, for {length} s")
+    schedule.portal.outage_begin(until, world.now)
     # What a backup from before it knows nothing of: see docs/faults.md.
-    it.can_restore = False
+    schedule.can_restore = False
     for _ in range(3):
         world.passes(5)
         for node in world.nodes:
             world.node_works(node)
-        world.portal_hears()
-    if cut := it.more.random() < 0.5:
-        node = it.more.choice([n for n in world.nodes if n.is_on_lease()] or world.nodes)
-        it.tell(f"{node.name} is cut off")
-        node.hears = node.speaks = False
-    _portal_is_away(it, until)
-    if it.more.random() < 0.7:
-        it.tell("the outage is over")
-        it.portal.outage_end(world.now)
+        world.portal_receives()
+    if cut := schedule.more.random() < 0.5:
+        node = schedule.more.choice([n for n in world.nodes if n.is_on_lease()] or world.nodes)
+        schedule.tell(f"{node.name} is cut off")
+        node.receives = node.sends = False
+    _portal_is_away(schedule, until)
+    if schedule.more.random() < 0.7:
+        schedule.tell("the outage is over")
+        schedule.portal.outage_end(world.now)
     # The portal counts a silence from when it is back.
-    _time_passes(it, 60 if cut else 5)
+    _time_passes(schedule, 60 if cut else 5)
 
 
-def _portal_is_away(it: "Schedule", until: int) -> None:
+def _portal_is_away(schedule: "Schedule", until: int) -> None:
     """Nodes that said that their lease lasts until the end of it end nothing for want of one."""
-    world = it.world
-    safe = [node for node in world.nodes if _has_confirmed(it, node, until)]
+    world = schedule.world
+    safe = [node for node in world.nodes if _has_confirmed(schedule, node, until)]
     before = {node.name: node.happened["leases that ran out"] for node in safe}
-    seconds = it.more.choice((10, 10, 50, until - int(world.now)))
-    it.tell(f"the portal is away for {seconds} s; safe are {sorted(before)}")
+    seconds = schedule.more.choice((10, 10, 50, until - int(world.now)))
+    schedule.tell(f"the portal is away for {seconds} s; safe are {sorted(before)}")
     world.is_away = True
     world.passes(max(0, min(seconds, until - world.now)))
     world.is_away = False
-    it.portal.reader_restarts()
+    schedule.portal.reader_restarts()
     for node in safe:
-        it.happened["outages slept through"] += node.is_on_lease()
+        schedule.happened["outages slept through"] += node.is_on_lease()
         if node.happened["leases that ran out"] > before[node.name]:
             world.violations.append(f"P12 {node.name} ended work in an outage that it was told of")
 
 
-def _has_confirmed(it: "Schedule", node: "SimNode", until: int) -> bool:
+def _has_confirmed(schedule: "Schedule", node: "SimNode", until: int) -> bool:
     """See _lease_state."""
-    row = it.portal.tables.nodes[node.name]
-    if row.cut_off or row.heartbeat_at is None or row.heartbeat_at < it.world.now - 15:
+    row = schedule.portal.tables.nodes[node.name]
+    if row.cut_off or row.heartbeat_at is None or row.heartbeat_at < schedule.world.now - 15:
         return False
     return row.heartbeat_at + row.lease_said - MARGIN_SECONDS >= until
 
 
-def decisions_are_frozen(it: "Schedule") -> None:
+def decisions_are_frozen(schedule: "Schedule") -> None:
     """By an operator, for a while, or until somebody ends it."""
-    if it.portal.tables.is_frozen(it.world.now):
-        it.tell("decisions go on")
-        it.portal.freeze_end(it.world.now)
+    if schedule.portal.tables.is_frozen(schedule.world.now):
+        schedule.tell("decisions go on")
+        schedule.portal.freeze_end(schedule.world.now)
         return
-    seconds = it.more.choice((None, 20, 90, 400))
-    it.tell(f"decisions are frozen for {seconds} s")
-    it.world.look()
-    it.portal.freeze_begin(None if seconds is None else it.world.now + seconds, it.world.now)
-    it.happened["freezes of decisions"] += 1
+    seconds = schedule.more.choice((None, 20, 90, 400))
+    schedule.tell(f"decisions are frozen for {seconds} s")
+    schedule.world.look()
+    schedule.portal.freeze_begin(
+        None if seconds is None else schedule.world.now + seconds, schedule.world.now
+    )
+    schedule.happened["freezes of decisions"] += 1
 
 
 INTERLUDES: tuple[Callable[["Schedule"], None], ...] = (
@@ -128,7 +130,7 @@ INTERLUDES: tuple[Callable[["Schedule"], None], ...] = (
 )
 
 
-def interlude(it: "Schedule") -> None:
+def interlude(schedule: "Schedule") -> None:
     """Perhaps one of them, in a schedule that has some."""
-    if it.has_interludes and it.more.random() < SOME_STEPS:
-        it.more.choice(INTERLUDES)(it)
+    if schedule.has_interludes and schedule.more.random() < SOME_STEPS:
+        schedule.more.choice(INTERLUDES)(schedule)

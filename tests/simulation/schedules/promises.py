@@ -14,7 +14,7 @@ from tests.simulation.tables.rows import LIVE, WHOLE, Booking, Pause, Row, Site,
 _ENDS_WITHIN = MARGIN_SECONDS + GRACE_SECONDS
 
 
-def promises_broken(tables: Tables) -> list[str]:
+def invariants_broken(tables: Tables) -> list[str]:
     """What `manage.py invariants` asks of the real tables, and more of pauses: P1, P2, P12, P13."""
     live = [row for row in tables.rows.values() if row.state in LIVE]
     found = _calendar_broken(live)
@@ -37,7 +37,7 @@ def begun_broken(tables: Tables, site: Site, begun: Iterable[Row], now: float) -
     maintenance, nor anywhere but where its owner asked for it by name."""
     under = [each for each in planned(tables, now) if each.starts <= now]
     for row in begun:
-        if tables.nodes[site.node_of[row.place.gpu]].silent_since is not None:
+        if tables.nodes[site.node_of[row.place.gpu]].unreachable_since is not None:
             yield f"R85 {row.id} was told to a node that does not answer"
         if tables.gpus[site.uuids[row.place.gpu]].health != "ok":
             yield f"R62 {row.id} was begun on a GPU that is not well"

@@ -15,7 +15,7 @@ from tests.simulation.schedules.happenings import (
     move_is_ordered,
     people_act_while_a_plan_is_made,
     release,
-    saves_are_told,
+    saved_is_reported,
     time_passes,
 )
 from tests.simulation.tables.people import BORROWER, LENDER, Wish, borrowing_draw
@@ -37,280 +37,284 @@ PAUSING = (
 ANSWERS = (
     claim_is_given_up,
     more_time_is_asked,
-    saves_are_told,
+    saved_is_reported,
     gpu_falls_off,
     time_passes,
 )
 _ONE = Wish(count=1, profile=None, together="any", required=False, duration=1200)
 
 
-def minds_change(it: "Schedule") -> None:
+def minds_change(schedule: "Schedule") -> None:
     """A site that is full of work that may be paused; claims on it are given up, and runs given
     back, while plans are made of them."""
-    for _ in it.portal.site.gpus:
-        ask(it, borrowing_draw(it.world.rng, ("flex", "frozen", "spot")))
-    _begun(it)
+    for _ in schedule.portal.site.gpus:
+        ask(schedule, borrowing_draw(schedule.world.rng, ("flex", "frozen", "spot")))
+    _begun(schedule)
     for _ in range(3):
-        people_act_while_a_plan_is_made(it)
+        people_act_while_a_plan_is_made(schedule)
 
 
-def fully_borrowed(it: "Schedule") -> None:
+def fully_borrowed(schedule: "Schedule") -> None:
     """A site that is full of work that may be paused, and somebody stronger who comes."""
-    tiers = it.world.rng.choice((("flex", "frozen", "spot"), ("frozen",)))
-    for _ in it.portal.site.gpus:
-        ask(it, borrowing_draw(it.world.rng, tiers))
-    _begun(it)
-    _may_die(it, PAUSING)
-    claim(it)
-    it.world.rng.choice(
-        (claim_is_given_up, more_time_is_asked, saves_are_told, gpu_falls_off, time_passes)
-    )(it)
-    it.portal.cycle(it.world.now)
-    it.world.passes(40)
-    everybody_works(it)
+    tiers = schedule.world.rng.choice((("flex", "frozen", "spot"), ("frozen",)))
+    for _ in schedule.portal.site.gpus:
+        ask(schedule, borrowing_draw(schedule.world.rng, tiers))
+    _begun(schedule)
+    _may_die(schedule, PAUSING)
+    claim(schedule)
+    schedule.world.rng.choice(
+        (claim_is_given_up, more_time_is_asked, saved_is_reported, gpu_falls_off, time_passes)
+    )(schedule)
+    schedule.portal.cycle(schedule.world.now)
+    schedule.world.passes(40)
+    everybody_works(schedule)
 
 
-def cut_off_on_lease(it: "Schedule") -> None:
+def cut_off_on_lease(schedule: "Schedule") -> None:
     """Work that may begin anew elsewhere, and a node that neither hears nor speaks for long."""
-    ask(it, dataclasses.replace(_ONE, tier="steady"))
-    _begun(it)
-    node = it.world.rng.choice(it.world.nodes)
-    it.tell(f"{node.name} is cut off")
-    node.hears = node.speaks = False
+    ask(schedule, dataclasses.replace(_ONE, tier="steady"))
+    _begun(schedule)
+    node = schedule.world.rng.choice(schedule.world.nodes)
+    schedule.tell(f"{node.name} is cut off")
+    node.receives = node.sends = False
     for seconds in (10, 1, 30, 30):
-        it.world.passes(seconds)
-        everybody_works(it)
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
 
 
-def beside_each_other(it: "Schedule") -> None:
+def shares_side_by_side(schedule: "Schedule") -> None:
     """Shares of several people at once, more than there is room for."""
     for who in (LENDER, BORROWER, LENDER, LENDER):
-        share = it.world.rng.choice((300, 500, 600))
+        share = schedule.world.rng.choice((300, 500, 600))
         tier = "flex" if who == BORROWER else "standard"
-        ask(it, dataclasses.replace(_ONE, share=share, who=who, tier=tier))
-    _begun(it)
-    claim(it)
+        ask(schedule, dataclasses.replace(_ONE, share=share, who=who, tier=tier))
+    _begun(schedule)
+    claim(schedule)
 
 
-def told_again(it: "Schedule") -> None:
+def old_reports_repeated(schedule: "Schedule") -> None:
     """One booking gives way to another, and then the old words come once more."""
     for _ in range(2):
-        ask(it, _ONE)
-        _begun(it)
-        release(it)
-        _begun(it)
-    ask(it, _ONE)
-    _begun(it)
-    for node in it.world.nodes:
-        it.world.node_works(node, stale=True)
+        ask(schedule, _ONE)
+        _begun(schedule)
+        release(schedule)
+        _begun(schedule)
+    ask(schedule, _ONE)
+    _begun(schedule)
+    for node in schedule.world.nodes:
+        schedule.world.node_works(node, stale=True)
 
 
-def overtaken(it: "Schedule") -> None:
+def overtaken(schedule: "Schedule") -> None:
     """A node that hears nothing ends a booking on time that is longer by now; it takes it up again
     once it hears of that, and its old word is heard when the booking has been given back."""
-    ask(it, dataclasses.replace(_ONE, duration=60))
-    _begun(it)
-    for node in it.world.nodes:
-        node.hears = False
-    active = sorted(n for n, b in it.portal.tables.bookings.items() if b.state == "active")
+    ask(schedule, dataclasses.replace(_ONE, duration=60))
+    _begun(schedule)
+    for node in schedule.world.nodes:
+        node.receives = False
+    active = sorted(n for n, b in schedule.portal.tables.bookings.items() if b.state == "active")
     for name in active:
-        it.tell(f"{name} shall be longer, and its node does not hear of it")
-        it.portal.extend(name, (it.portal.tables.bookings[name].ends or 0) + 600, it.world.now)
-    it.portal.cycle(it.world.now)
-    it.world.passes(60)
-    for hears in (False, True):
-        for node in it.world.nodes:
-            node.hears = hears
-            it.world.node_works(node)
+        schedule.tell(f"{name} shall be longer, and its node does not hear of it")
+        schedule.portal.extend(
+            name, (schedule.portal.tables.bookings[name].ends or 0) + 600, schedule.world.now
+        )
+    schedule.portal.cycle(schedule.world.now)
+    schedule.world.passes(60)
+    for receives in (False, True):
+        for node in schedule.world.nodes:
+            node.receives = receives
+            schedule.world.node_works(node)
     for name in active:
-        it.portal.release(name, it.world.now)
-    it.portal.cycle(it.world.now)
-    it.happened["words that were overtaken"] += len(active)
-    while it.world.server.stream and not it.world.violations:
-        it.world.portal_hears(1)
+        schedule.portal.release(name, schedule.world.now)
+    schedule.portal.cycle(schedule.world.now)
+    schedule.happened["words that were overtaken"] += len(active)
+    while schedule.world.server.stream and not schedule.world.violations:
+        schedule.world.portal_receives(1)
 
 
-def power_lost_in_the_dark(it: "Schedule") -> None:
+def power_lost_in_the_dark(schedule: "Schedule") -> None:
     """What one had is proven empty; then its node loses power, comes back and hears nothing."""
-    ask(it, _ONE)
-    _begun(it)
-    release(it)
-    _begun(it)
-    if it.world.rng.random() < 0.5:
-        ask(it, _ONE)
-        _begun(it)
-    for node in it.world.nodes:
-        node.hears = False
-        it.tell(f"{node.name} loses power, and hears nothing")
+    ask(schedule, _ONE)
+    _begun(schedule)
+    release(schedule)
+    _begun(schedule)
+    if schedule.world.rng.random() < 0.5:
+        ask(schedule, _ONE)
+        _begun(schedule)
+    for node in schedule.world.nodes:
+        node.receives = False
+        schedule.tell(f"{node.name} loses power, and hears nothing")
         node.loses_power()
-        it.happened["power lost in the dark"] += 1
+        schedule.happened["power lost in the dark"] += 1
     for seconds in (1, 10):
-        it.world.passes(seconds)
-        everybody_works(it)
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
 
 
-def frozen_that_die(it: "Schedule") -> None:
+def frozen_that_die(schedule: "Schedule") -> None:
     """Work is frozen for somebody stronger; before it goes on, a program of it is ended."""
     frozen = dataclasses.replace(_ONE, who=BORROWER, tier="frozen", duration=3600)
-    for _ in it.portal.site.gpus:
-        ask(it, frozen)
-    _settles(it)
-    _may_die(it, PAUSING)
-    for _ in it.portal.site.gpus:
-        ask(it, dataclasses.replace(_ONE, duration=60))
-    it.portal.cycle(it.world.now)
-    _settles(it)
-    frozen_dies(it)
+    for _ in schedule.portal.site.gpus:
+        ask(schedule, frozen)
+    _settles(schedule)
+    _may_die(schedule, PAUSING)
+    for _ in schedule.portal.site.gpus:
+        ask(schedule, dataclasses.replace(_ONE, duration=60))
+    schedule.portal.cycle(schedule.world.now)
+    _settles(schedule)
+    frozen_dies(schedule)
     for _ in range(2):
-        it.world.passes(60)
-        everybody_works(it)
-        _settles(it)
+        schedule.world.passes(60)
+        everybody_works(schedule)
+        _settles(schedule)
 
 
-def on_one_node(it: "Schedule") -> None:
+def on_one_node(schedule: "Schedule") -> None:
     """Gangs that are to lie on one node, and others that leave each node too little room."""
     for count, together in ((1, "any"), (2, "node"), (1, "any"), (2, "node")):
         required = together == "node"
-        ask(it, dataclasses.replace(_ONE, count=count, together=together, required=required))
-    it.portal.cycle(it.world.now)
-    it.world.look()
-    _begun(it)
+        ask(schedule, dataclasses.replace(_ONE, count=count, together=together, required=required))
+    schedule.portal.cycle(schedule.world.now)
+    schedule.world.look()
+    _begun(schedule)
 
 
-def in_the_way(it: "Schedule") -> None:
+def in_the_way(schedule: "Schedule") -> None:
     """A large slice on one GPU and a small one on the next, both free to be paused; somebody waits
     for a whole GPU, and an operator orders a move."""
-    for _ in it.portal.site.gpus:
+    for _ in schedule.portal.site.gpus:
         for profile in ("4g.40gb", "3g.40gb"):
-            ask(it, dataclasses.replace(_ONE, profile=profile, tier="flex", duration=3600))
-    it.portal.cycle(it.world.now)
-    _settles(it)
-    tables = it.portal.tables
-    for number, gpu in enumerate(it.portal.site.gpus):
+            ask(schedule, dataclasses.replace(_ONE, profile=profile, tier="flex", duration=3600))
+    schedule.portal.cycle(schedule.world.now)
+    _settles(schedule)
+    tables = schedule.portal.tables
+    for number, gpu in enumerate(schedule.portal.site.gpus):
         gone = ("4g.40gb", "3g.40gb")[number % 2]
         for row in [r for r in tables.rows.values() if r.place.gpu == gpu.id]:
             if row.place.profile == gone:
-                it.tell(f"{row.booking} is released")
-                it.portal.release(row.booking, it.world.now)
-    _settles(it)
-    ask(it, dataclasses.replace(_ONE, tier="flex", duration=600))
-    it.portal.cycle(it.world.now)
-    move_is_ordered(it)
+                schedule.tell(f"{row.booking} is released")
+                schedule.portal.release(row.booking, schedule.world.now)
+    _settles(schedule)
+    ask(schedule, dataclasses.replace(_ONE, tier="flex", duration=600))
+    schedule.portal.cycle(schedule.world.now)
+    move_is_ordered(schedule)
     for seconds in (30, 10, 30):
-        it.world.passes(seconds)
-        everybody_works(it)
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
 
 
-def clock_set_back(it: "Schedule") -> None:
+def clock_set_back(schedule: "Schedule") -> None:
     """A node that hears nothing ends a booking in time, says so, and then its clock goes wrong."""
-    ask(it, dataclasses.replace(_ONE, duration=60))
-    _begun(it)
-    for node in it.world.nodes:
-        node.hears = False
+    ask(schedule, dataclasses.replace(_ONE, duration=60))
+    _begun(schedule)
+    for node in schedule.world.nodes:
+        node.receives = False
     for seconds in (60, 10):
-        it.world.passes(seconds)
-        everybody_works(it)
-    for node in it.world.nodes:
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
+    for node in schedule.world.nodes:
         node.skew = -3600.0
-    it.world.passes(10)
-    everybody_works(it)
+    schedule.world.passes(10)
+    everybody_works(schedule)
 
 
-def sliced(it: "Schedule") -> None:
+def sliced(schedule: "Schedule") -> None:
     """Slices come and go, and somebody makes one by hand; the agents die of it."""
-    _may_die(it, MAKING)
+    _may_die(schedule, MAKING)
     for profile in ("1g.10gb", "2g.20gb", "3g.40gb"):
-        ask(it, dataclasses.replace(_ONE, profile=profile, duration=60))
-    _begun(it)
-    _may_die(it, TAKING)
-    it.world.passes(60)
-    everybody_works(it)
+        ask(schedule, dataclasses.replace(_ONE, profile=profile, duration=60))
+    _begun(schedule)
+    _may_die(schedule, TAKING)
+    schedule.world.passes(60)
+    everybody_works(schedule)
 
 
-def fallen_silent(it: "Schedule") -> None:
+def node_unreachable(schedule: "Schedule") -> None:
     """A node is not heard, or does not hear, when something is to start there; perhaps for long."""
-    node = it.world.rng.choice(it.world.nodes)
-    starts = int(it.world.now) + it.world.rng.choice((90, 2400))
-    ask(it, dataclasses.replace(_ONE, pin=(node.name,), starts=starts))
-    _begun(it)
-    node.hears, node.speaks = it.world.rng.choice(((False, True), (True, False), (False, False)))
-    it.tell(f"{node.name} hears {node.hears}, speaks {node.speaks}")
-    for seconds in (30, 30, 60, *it.world.rng.choice(((), (300, 300)))):
-        it.world.passes(seconds)
-        everybody_works(it)
+    node = schedule.world.rng.choice(schedule.world.nodes)
+    starts = int(schedule.world.now) + schedule.world.rng.choice((90, 2400))
+    ask(schedule, dataclasses.replace(_ONE, pin=(node.name,), starts=starts))
+    _begun(schedule)
+    node.receives, node.sends = schedule.world.rng.choice(
+        ((False, True), (True, False), (False, False))
+    )
+    schedule.tell(f"{node.name} hears {node.receives}, speaks {node.sends}")
+    for seconds in (30, 30, 60, *schedule.world.rng.choice(((), (300, 300)))):
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
 
 
-def driver_that_hangs(it: "Schedule") -> None:
+def driver_that_hangs(schedule: "Schedule") -> None:
     """In the middle of making slices; what was asked for is given back before it answers."""
     for profile in ("1g.10gb", "2g.20gb"):
-        ask(it, dataclasses.replace(_ONE, profile=profile))
-    if it.world.rng.random() < 0.5:
-        _begun(it)
-    for node in it.world.nodes:
+        ask(schedule, dataclasses.replace(_ONE, profile=profile))
+    if schedule.world.rng.random() < 0.5:
+        _begun(schedule)
+    for node in schedule.world.nodes:
         node.hanging = {gpu.uuid for gpu in node.hardware.gpus}
-    it.tell("all drivers hang")
+    schedule.tell("all drivers hang")
     for _ in range(3):
-        it.world.passes(10)
-        everybody_works(it)
-    it.world.rng.choice((release, ask_again, time_passes))(it)
-    for node in it.world.nodes:
-        it.tell(f"the driver of {node.name} answers again")
+        schedule.world.passes(10)
+        everybody_works(schedule)
+    schedule.world.rng.choice((release, ask_again, time_passes))(schedule)
+    for node in schedule.world.nodes:
+        schedule.tell(f"the driver of {node.name} answers again")
         node.answers()
-        it.world.node_works(node)
+        schedule.world.node_works(node)
 
 
-def laid_anew(it: "Schedule") -> None:
+def laid_anew(schedule: "Schedule") -> None:
     """Slices that are to begin later lie apart once others are given up; then there is room for a
     whole GPU only if they lie beside each other."""
-    later = dataclasses.replace(_ONE, starts=int(it.world.now) + 600)
+    later = dataclasses.replace(_ONE, starts=int(schedule.world.now) + 600)
     for profile in ("4g.40gb", "4g.40gb", "3g.40gb"):
-        ask(it, dataclasses.replace(later, profile=profile))
-    it.portal.cycle(it.world.now)
-    tables = it.portal.tables
+        ask(schedule, dataclasses.replace(later, profile=profile))
+    schedule.portal.cycle(schedule.world.now)
+    tables = schedule.portal.tables
     planned = [row for row in tables.rows.values() if row.state == "planned"]
     beside = {row.place.gpu for row in planned if row.place.profile == "3g.40gb"}
     for row in planned:
         if row.place.gpu in beside and row.place.profile != "3g.40gb":
-            it.tell(f"{row.booking} is cancelled")
-            it.portal.cancel(row.booking, it.world.now)
-    ask(it, later)
-    it.portal.cycle(it.world.now)
-    it.world.look()
+            schedule.tell(f"{row.booking} is cancelled")
+            schedule.portal.cancel(row.booking, schedule.world.now)
+    ask(schedule, later)
+    schedule.portal.cycle(schedule.world.now)
+    schedule.world.look()
 
 
-def ask_again(it: "Schedule") -> None:
+def ask_again(schedule: "Schedule") -> None:
     """For a whole GPU."""
-    ask(it, _ONE)
+    ask(schedule, _ONE)
 
 
-def under_maintenance(it: "Schedule") -> None:
+def under_maintenance(schedule: "Schedule") -> None:
     """Somebody runs where maintenance is planned, and somebody wants to."""
-    ask(it, _ONE)
-    _begun(it)
-    maintenance_is_planned(it)
-    ask(it, _ONE)
+    ask(schedule, _ONE)
+    _begun(schedule)
+    maintenance_is_planned(schedule)
+    ask(schedule, _ONE)
     for seconds in (30, 30, 120):
-        it.world.passes(seconds)
-        everybody_works(it)
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
 
 
-def _may_die(it: "Schedule", kind: Sequence[str]) -> None:
-    for node in it.world.nodes:
-        if it.world.rng.random() < 0.6:
-            will_die(it, node, kind)
+def _may_die(schedule: "Schedule", kind: Sequence[str]) -> None:
+    for node in schedule.world.nodes:
+        if schedule.world.rng.random() < 0.6:
+            will_die(schedule, node, kind)
 
 
-def _begun(it: "Schedule") -> None:
-    for seconds in (1, it.world.rng.choice((2, 30))):
-        it.world.passes(seconds)
-        everybody_works(it)
+def _begun(schedule: "Schedule") -> None:
+    for seconds in (1, schedule.world.rng.choice((2, 30))):
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
 
 
-def _settles(it: "Schedule") -> None:
+def _settles(schedule: "Schedule") -> None:
     """Time for what ends to be proven empty, too."""
     for seconds in (10, 20, 20):
-        it.world.passes(seconds)
-        everybody_works(it)
+        schedule.world.passes(seconds)
+        everybody_works(schedule)
 
 
 SCENES: tuple[Callable[["Schedule"], None], ...] = (
@@ -321,8 +325,8 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     fully_borrowed,
     fully_borrowed,
     cut_off_on_lease,
-    beside_each_other,
-    told_again,
+    shares_side_by_side,
+    old_reports_repeated,
     clock_set_back,
     sliced,
     sliced,
@@ -334,7 +338,7 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     in_the_way,
     in_the_way,
     laid_anew,
-    fallen_silent,
+    node_unreachable,
     driver_that_hangs,
     under_maintenance,
 )

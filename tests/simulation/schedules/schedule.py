@@ -11,7 +11,7 @@ from tests.simulation.schedules.actions import weighted
 from tests.simulation.schedules.faults import (
     operator_returns,
     reconnected,
-    strangers_leave,
+    unbooked_end,
     will_die,
 )
 from tests.simulation.schedules.interludes import SOME_SCHEDULES, interlude
@@ -80,11 +80,11 @@ class Schedule:
         self.portal.freeze_end(self.world.now)
         for node in self.world.nodes:
             node.skew, node.disk_full, node.armed = 0.0, False, None
-            node.hears = node.speaks = True
+            node.receives = node.sends = True
             node.driver.faults.clear()
             node.goes_on()
             node.answers()
-            strangers_leave(node)
+            unbooked_end(node)
             for gpu in node.hardware.gpus:
                 gpu.lost = False
             if node.agent is None:
@@ -98,7 +98,7 @@ class Schedule:
             self.world.passes(5)
             for node in self.world.nodes:
                 self.world.node_works(node)
-            self.world.portal_hears()
+            self.world.portal_receives()
             self.portal.cycle(self.world.now)
             if self.world.violations or self._rests():
                 return

@@ -17,7 +17,7 @@ from tests.simulation.nodes.node import SimNode
 from tests.simulation.schedules.promises import (
     begun_broken,
     frozen_broken,
-    promises_broken,
+    invariants_broken,
     runs_broken,
     stops_broken,
 )
@@ -47,8 +47,8 @@ class Portal(Protocol):
     def extend(self, identifier: str, until: int, now: float) -> None: ...
     def saved(self, identifier: str, now: float) -> None: ...
     def more_time(self, identifier: str, now: float) -> None: ...
-    def plan_upkeep(self, wanted: Upkeep, now: float) -> None: ...
-    def end_upkeep(self, identifier: str, now: float) -> None: ...
+    def maintenance_plan(self, wanted: Upkeep, now: float) -> None: ...
+    def maintenance_end(self, identifier: str, now: float) -> None: ...
     def order(self, identifier: str, now: float) -> bool: ...
     def gpu_return(self, uuid: str, now: float) -> None: ...
     def replace_lost(self, now: float) -> None: ...
@@ -150,14 +150,14 @@ class World:
                 for node in held:
                     self.node_works(node)
                 if answered and not self.is_away:
-                    self.portal_hears()
+                    self.portal_receives()
 
     def node_works(self, node: SimNode, *, stale: bool = False) -> None:
         """The agent reads, works, and says what it has to say as far as the line lets it."""
-        document = self.server.documents.get(node.name) if node.hears else None
-        lease = self.server.leases.get(node.name) if node.hears else None
+        document = self.server.documents.get(node.name) if node.receives else None
+        lease = self.server.leases.get(node.name) if node.receives else None
         past, leases = self.server.past.get(node.name), self.server.past_leases.get(node.name)
-        if stale and past and node.hears:
+        if stale and past and node.receives:
             document = self.rng.choice(past)
             lease = self.rng.choice(leases) if leases else None
         node.works(document, lease)
@@ -165,18 +165,18 @@ class World:
         self.look()
 
     def _flush(self, node: SimNode) -> None:
-        if not node.speaks or node.agent is None:
+        if not node.sends or node.agent is None:
             return
-        waiting = links._newest(node.outbox)
+        waiting = links.newest_of_each_kind(node.outbox)
         self.server.stream += [(node.name, outgoing.envelope) for outgoing in waiting]
-        if not node.hears:
+        if not node.receives:
             # The server's answer is lost: the link says the same again later.
             node.outbox = waiting
             return
         node.outbox = []
         node.arrivals += [links.Delivered(o.seq) for o in waiting if o.seq is not None]
 
-    def portal_hears(self, count: int | None = None) -> None:
+    def portal_receives(self, count: int | None = None) -> None:
         """The reader takes what is in the stream, or the first so many of it.
 
         A server that has lost its data has no group of readers any more: all is told again.
@@ -195,11 +195,11 @@ class World:
         self.portal.mark_silent(self.now)
         self.look()
 
-    def forget_told(self) -> None:
+    def reset_started(self) -> None:
         """A backup came back: what had begun in it is not begun now."""
-        self._told = self._told_now()
+        self._told = self._started_now()
 
-    def _told_now(self) -> set[str]:
+    def _started_now(self) -> set[str]:
         return {row.id for row in self.portal.tables.rows.values() if row.state in TOLD}
 
     # What must hold at every instant.
@@ -225,16 +225,16 @@ class World:
         self.violations += [f"P14 a plan was dropped: {why}" for why in self.portal.dropped]
         self.portal.dropped.clear()
         self.violations += runs_broken(tables, self.nodes, self.now)
-        self.violations += promises_broken(tables)
-        told = self._told_now()
+        self.violations += invariants_broken(tables)
+        told = self._started_now()
         fresh = [tables.rows[name] for name in sorted(told - self._told)]
         self.violations += begun_broken(tables, self.portal.site, fresh, self.now)
         self.violations += frozen_broken(tables, fresh, self.now)
         self._told = told
         self.marks |= {
-            ("nodes silent for long" if node.long_silent else "nodes silent", name)
+            ("nodes silent for long" if node.long_unreachable else "nodes silent", name)
             for name, node in tables.nodes.items()
-            if node.silent_since is not None
+            if node.unreachable_since is not None
         }
         hangs = (uuid for uuid, gpu in tables.gpus.items() if gpu.why == "hangs")
         self.marks |= {("GPUs that hang", uuid) for uuid in hangs}

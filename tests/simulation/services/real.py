@@ -16,15 +16,15 @@ from django.db import connection, transaction
 from allocation import wire
 from allocation.agent.state.enrol import Identity
 from allocation.models import (
-    Blackout,
     Booking,
     Gpu,
+    Maintenance,
     Node,
     SolverState,
 )
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
-from allocation.rules.nodes.unreachable import SilenceWatch
+from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.bookings.bookings import (
     booking_cancel,
     booking_extend,
@@ -38,16 +38,20 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.plan_diff import Changes, changes_of
 from allocation.services.inbox.apply import message_apply
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key
-from allocation.services.nodes.leases import beats_of_leased, leases_long, leases_long_end
+from allocation.services.nodes.leases import leased_heartbeats, long_leases, long_leases_end
 from allocation.services.nodes.node_policies import node_policy
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.nodes.unreachable import signs_read, silence_mark
+from allocation.services.nodes.unreachable import signs_read, unreachable_mark
 from allocation.services.operate.drain import gpu_return
-from allocation.services.operate.maintenance import BlackoutWish, blackout_end, blackout_plan
+from allocation.services.operate.maintenance import (
+    MaintenanceTerms,
+    maintenance_end,
+    maintenance_plan,
+)
 from allocation.services.operate.portal_modes import freeze_begin, mode_end, outage_begin
 from allocation.services.publish.publish import publish_due, republish_all
-from allocation.services.runs.pause_choices import booking_saved, more_time_ask
-from allocation.services.runs.replace import node_replace
+from allocation.services.runs.lost_runs import node_bookings_requeue
+from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.services.snapshot import snapshot as snapshots
 from allocation.solver import Plan, digest
 from tenants.access import Actor
@@ -76,7 +80,7 @@ _SERVICES: dict[str, Callable[..., Any]] = {
     "release": booking_release,
     "extend": booking_extend,
     "saved": booking_saved,
-    "more_time": more_time_ask,
+    "more_time": more_time_request,
 }
 _NAMESPACE = uuid.UUID("d7f6f9bb-9a3f-5a3e-8b1e-5a4de0a3b7c1")
 
@@ -112,10 +116,10 @@ class BothPortals:
         )
         self._ids, self._pause_ids = names(), names("pause ")
         self._watch: LeaseWatch[UUID] = LeaseWatch()
-        self._silence: SilenceWatch[UUID] = SilenceWatch()
+        self._silence: AnswerWatch[UUID] = AnswerWatch()
         self._long: LongLeases[UUID] = LongLeases()
         self._operator = a_user("olga", is_staff=True)
-        self._upkeep: dict[str, Blackout] = {}
+        self._upkeep: dict[str, Maintenance] = {}
         self._adopt()
         for node in world.nodes:
             keys = {self.site.key_version: self.site.keys[node.name]}
@@ -205,7 +209,7 @@ class BothPortals:
         self._compare()
 
     def more_time(self, identifier: str, now: float) -> None:
-        self._person(more_time_ask, identifier, now=when(now))
+        self._person(more_time_request, identifier, now=when(now))
         self._model.more_time(identifier, now)
         self._compare()
 
@@ -221,25 +225,25 @@ class BothPortals:
             except Refused:
                 return
 
-    def plan_upkeep(self, wanted: Upkeep, now: float) -> None:
+    def maintenance_plan(self, wanted: Upkeep, now: float) -> None:
         """A date that is past is no date for the model either."""
-        wish = BlackoutWish(
+        wish = MaintenanceTerms(
             *(when(wanted.starts), when(wanted.ends), "new fans"),
             node=wanted.node,
             gpu=wanted.gpu,
             drain_by=when(wanted.drain_by),
         )
         with as_system():
-            made = blackout_plan(operator=self._operator, wish=wish, now=when(now))
+            made = maintenance_plan(operator=self._operator, wish=wish, now=when(now))
         self._upkeep[wanted.id] = made
-        self._model.plan_upkeep(wanted, now)
+        self._model.maintenance_plan(wanted, now)
         self._compare()
 
-    def end_upkeep(self, identifier: str, now: float) -> None:
+    def maintenance_end(self, identifier: str, now: float) -> None:
         with as_system(), transaction.atomic(), contextlib.suppress(Refused):
             blackout = self._upkeep[identifier]
-            blackout_end(operator=self._operator, blackout=blackout, now=when(now))
-        self._model.end_upkeep(identifier, now)
+            maintenance_end(operator=self._operator, blackout=blackout, now=when(now))
+        self._model.maintenance_end(identifier, now)
         self._compare()
 
     def gpu_return(self, uuid: str, now: float) -> None:
@@ -276,23 +280,23 @@ class BothPortals:
     def mark_silent(self, now: float) -> None:
         with as_system():
             verdict = self._silence.turn(signs_read(), now, node_policy())
-            silence_mark(verdict, when(now))
+            unreachable_mark(verdict, when(now))
         self._model.mark_silent(now)
         self._compare()
 
     def replace_lost(self, now: float) -> None:
         with as_system():
-            long = leases_long()
+            long = long_leases()
             over = self._long.over(long, now)
-            leases_long_end(over)
-            for node, seq in self._watch.silent(beats_of_leased(), now).items():
+            long_leases_end(over)
+            for node, seq in self._watch.silent(leased_heartbeats(), now).items():
                 if node not in long or node in over:
-                    node_replace(node_id=node, seq=seq, now=when(now))
+                    node_bookings_requeue(node_id=node, seq=seq, now=when(now))
         self._model.replace_lost(now)
         self._compare()
 
     def reader_restarts(self) -> None:
-        self._watch, self._silence, self._long = LeaseWatch(), SilenceWatch(), LongLeases()
+        self._watch, self._silence, self._long = LeaseWatch(), AnswerWatch(), LongLeases()
         self._model.reader_restarts()
 
     def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None:
@@ -318,7 +322,7 @@ class BothPortals:
         ):
             cycle_run(when(now))
             real = snapshots.snapshot_take(when(now))
-            behind = SolverState.objects.filter(withheld_turns__gt=0).exists()
+            behind = SolverState.objects.filter(withheld_cycles__gt=0).exists()
         self._model.cycle(now, publishes=publishes, acts=tuple(done))
         assert behind == self._model.is_behind
         assert digest(real) == digest(model_snapshot(self.tables, self.site, now))
@@ -390,7 +394,7 @@ class BothPortals:
             assert real_nodes() == {
                 name: (
                     *(n.generation, n.published, n.observed, n.seq, n.takes_work),
-                    *(n.silent_since, n.long_silent),
+                    *(n.unreachable_since, n.long_unreachable),
                     *(n.lease_said, n.long_lease),
                 )
                 for name, n in self.tables.nodes.items()

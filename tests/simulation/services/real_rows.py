@@ -46,7 +46,7 @@ def real_pauses() -> dict[str, tuple[object, ...]]:
         p.id.hex: (
             *(str(p.booking_id), str(p.cause.beneficiary_id), p.number, p.may_wait),
             *map(_seconds, (p.ready_at, p.noticed_at, p.deadline, p.ends_before)),
-            *(p.cause.handed_at is not None, p.more_times_used),
+            *(p.cause.handed_over_at is not None, p.more_times_used),
             *map(_seconds, (p.more_asked_at, p.acknowledged_at, p.emptied_at)),
             *map(_seconds, (p.resumed_at, p.ended_at)),
             *(p.lost_seconds, p.credit_seconds, p.remaining_seconds),
@@ -80,8 +80,8 @@ def real_nodes() -> dict[str, tuple[float | None, ...]]:
             n.observed_generation,
             n.report_seq,
             n.takes_work,
-            _seconds(n.silent_since),
-            n.long_silent,
+            _seconds(n.unreachable_since),
+            n.long_unreachable,
             n.lease_said,
             n.long_lease,
         )

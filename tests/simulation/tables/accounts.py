@@ -23,7 +23,7 @@ def run_is_broken(booking: Booking) -> bool:
     return lost >= ready
 
 
-def run_kept_seconds(booking: Booking) -> int:
+def run_saved_seconds(booking: Booking) -> int:
     """See run_kept_seconds."""
     return run_seconds(booking, booking.saved_at) if booking.saved_at else 0
 
@@ -37,12 +37,12 @@ def granted_seconds(booking: Booking) -> int:
     return earlier + booking.ends - begins
 
 
-def is_rest(booking: Booking) -> bool:
+def has_earlier_run(booking: Booking) -> bool:
     """See is_rest."""
     return booking.replaced > 0 or booking.used_seconds > 0
 
 
-def time_left(booking: Booking, now: float) -> tuple[int, int | None]:
+def time_remaining(booking: Booking, now: float) -> tuple[int, int | None]:
     """See time_left; nobody in a schedule has a deadline."""
     left = booking.duration - booking.used_seconds
     if booking.wish.starts is None:
@@ -74,10 +74,10 @@ def none_left(tables: Tables, booking: Booking, outcome: str, now: float) -> Non
     """See run_none_left."""
     tables.supersede(booking)
     booking.state, booking.outcome, booking.places = "ended", outcome, ()
-    pause_over(tables, booking, now)
+    pause_end(tables, booking, now)
 
 
-def pause_over(tables: Tables, booking: Booking, now: float) -> None:
+def pause_end(tables: Tables, booking: Booking, now: float) -> None:
     """See pause_over."""
     pause = tables.pause_of(booking)
     if pause is not None:

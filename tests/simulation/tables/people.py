@@ -115,7 +115,7 @@ SHAPES: tuple[tuple[int, str | int | None, str, bool], ...] = (
 )
 
 
-def wish_draw(rng: random.Random, now: float) -> Wish:
+def request_draw(rng: random.Random, now: float) -> Wish:
     """One of all that may be asked for."""
     count, shape, together, required = rng.choice(SHAPES)
     ((who, tier, _),) = rng.choices(WHO, [weight for _, _, weight in WHO])

@@ -173,8 +173,8 @@ class NodeRow:
     clock_wrong: bool = False
     cut_off: bool = False
     ahead: int | None = None
-    silent_since: float | None = None
-    long_silent: bool = False
+    unreachable_since: float | None = None
+    long_unreachable: bool = False
     lease_said: int = 0
     long_lease: int = 0
     long_lease_seq: int = 0
@@ -182,12 +182,12 @@ class NodeRow:
     @property
     def takes_work(self) -> bool:
         """Whether anything new may be placed there."""
-        return self.keeps_work and self.silent_since is None
+        return self.keeps_planned_work and self.unreachable_since is None
 
     @property
-    def keeps_work(self) -> bool:
+    def keeps_planned_work(self) -> bool:
         """Whether what is planned there stays."""
-        trusted = not (self.clock_wrong or self.cut_off or self.long_silent)
+        trusted = not (self.clock_wrong or self.cut_off or self.long_unreachable)
         return trusted and self.ahead is None
 
 
@@ -207,7 +207,7 @@ class GpuRow:
 
 @dataclass(slots=True, kw_only=True)
 class Upkeep:
-    """Maintenance of a node, or of one of its GPUs. See `allocation.models.Blackout`."""
+    """Maintenance of a node, or of one of its GPUs. See `allocation.models.Maintenance`."""
 
     id: str
     node: str
@@ -293,7 +293,7 @@ class Tables:
 
     def is_silent(self, row: Row) -> bool:
         """Whether its node does not answer."""
-        return self.nodes[self.node_of[row.place.gpu]].silent_since is not None
+        return self.nodes[self.node_of[row.place.gpu]].unreachable_since is not None
 
     def supersede(self, booking: Booking) -> bool:
         """Its plan is void; False when there was none."""

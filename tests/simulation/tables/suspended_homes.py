@@ -8,11 +8,11 @@ from allocation import wire
 from allocation.solver import Place, Request
 from tests.simulation.tables.rows import Booking, Pause, Row, Tables
 
-Home = tuple[tuple[Place, ...], float, float | None]
+OriginalGpus = tuple[tuple[Place, ...], float, float | None]
 """Places; what was done from then until then, or until now, is lost anywhere else."""
 
 
-def at_home(request: Request, home: Home | None, now: float) -> Request:
+def with_original_gpus(request: Request, home: OriginalGpus | None, now: float) -> Request:
     """See at_home."""
     if home is None:
         return request
@@ -31,7 +31,7 @@ def way_of(tables: Tables, booking: Booking, rows: Sequence[Row]) -> wire.PauseM
     return "suspend" if is_whole and major >= 550 else "stop"
 
 
-def home_running(tables: Tables, booking: Booking) -> Home | None:
+def home_running(tables: Tables, booking: Booking) -> OriginalGpus | None:
     """See homes_running."""
     if booking.tier.method != "suspend":
         return None
@@ -39,7 +39,7 @@ def home_running(tables: Tables, booking: Booking) -> Home | None:
     return _home(tables, tables.of(booking, "active"), saved, None)
 
 
-def home_paused(tables: Tables, booking: Booking, pause: Pause) -> Home | None:
+def home_paused(tables: Tables, booking: Booking, pause: Pause) -> OriginalGpus | None:
     """See homes_paused."""
     if pause.method != "suspend":
         return None
@@ -51,7 +51,9 @@ def home_paused(tables: Tables, booking: Booking, pause: Pause) -> Home | None:
     return _home(tables, there, saved, pause.noticed_at)
 
 
-def _home(tables: Tables, rows: Sequence[Row], saved: float, until: float | None) -> Home | None:
+def _home(
+    tables: Tables, rows: Sequence[Row], saved: float, until: float | None
+) -> OriginalGpus | None:
     """Of the last run, if agents can suspend it."""
     begun = max((row.starts for row in rows), default=0)
     last = sorted((row for row in rows if row.starts == begun), key=lambda row: row.place.gpu)

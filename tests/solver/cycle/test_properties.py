@@ -22,9 +22,9 @@ from allocation.solver import (
 )
 from allocation.solver.fleet.mig_geometry import Geometry
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.placement.gang import Want
+from allocation.solver.placement.gang import Demand
 from allocation.solver.quota.quota import Quota
-from allocation.solver.timeline.gpu_calendar import Calendar
+from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from tests.rings import holds_for
 from tests.solver import truth
 from tests.solver.builders import (
@@ -200,7 +200,7 @@ class TestControls:
     ) -> None:
         site = a_snapshot(a_request("a"), a_request("b"), fleet=gpus(1))
         assert truth.overlaps(site, solve(site, POLICY)) == []
-        monkeypatch.setattr(Calendar, "lay", lambda *_: None)
+        monkeypatch.setattr(GpuCalendar, "add", lambda *_: None)
         assert truth.overlaps(site, solve(site, POLICY)) == [("a", "b")]
 
     def test_without_the_token_bit_a_gpu_gets_two_media_engines(
@@ -228,7 +228,7 @@ class TestControls:
         fleet = gpus(1, node="n1") + gpus(1, node="n2")
         site = a_snapshot(a_request(ask=ask), fleet=fleet)
         assert truth.torn(site, solve(site, POLICY)) == []
-        monkeypatch.setattr("allocation.solver.model.demand.want_of", _anywhere)
+        monkeypatch.setattr("allocation.solver.model.demand.demand_of", _anywhere)
         assert truth.torn(site, solve(site, POLICY)) == ["b1"]
 
     def test_without_the_quota_s_rows_a_tenant_gets_over_its_limit(
@@ -265,5 +265,5 @@ def _start(plan: Plan, booking: str) -> int:
 
 def _anywhere(
     _: object, gpu_class: str, duration: int, owners: tuple[str, ...], tier: str, owner: str
-) -> Want:
-    return Want(gpu_class, None, 2, "any", duration, owners, tier, owner=owner)
+) -> Demand:
+    return Demand(gpu_class, None, 2, "any", duration, owners, tier, owner=owner)

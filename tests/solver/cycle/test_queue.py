@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import Plan, Used, solve
-from allocation.solver.quota.fair_share import Claimant, decayed, split, split_down
+from allocation.solver.quota.fair_share import Claimant, decayed, split, split_to_projects
 from tests.solver.builders import (
     DAY,
     HOUR,
@@ -49,7 +49,7 @@ class TestSplit:
             a_limit("p", 2, parent="t", borrow=None, weight=3),
             a_limit("q", 0, parent="t", borrow=None),
         )
-        shares = split_down(limits, {"t": 20 * GPU, "p": 10 * GPU, "q": 10 * GPU}, 10 * GPU)
+        shares = split_to_projects(limits, {"t": 20 * GPU, "p": 10 * GPU, "q": 10 * GPU}, 10 * GPU)
         assert shares == {"t": 10 * GPU, "p": 8 * GPU, "q": 2 * GPU}
 
     @settings(max_examples=30, deadline=None)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Ask, Availability, Option, Policy, Question, Quote, quote
+from allocation.solver import Ask, Availability, Option, Policy, Quote, QuoteRequest, quote
 from allocation.solver.model.inputs import Gpu, Held
 from tests.solver.builders import (
     DAY,
@@ -31,9 +31,9 @@ def a_question(
     latest: int | None = None,
     fixed: bool = False,
     rates: dict[str, int] | None = None,
-) -> Question:
+) -> QuoteRequest:
     """One H100 for two hours as soon as possible."""
-    return Question(
+    return QuoteRequest(
         ask=ask or an_ask(),
         duration=int(hours * HOUR),
         earliest=NOON + earliest,
@@ -50,7 +50,7 @@ def told(answer: Quote) -> list[tuple[str, str, str | None, int]]:
     return [(o.kind, o.gpu_class, o.profile, o.starts - NOON) for o in answer.options]
 
 
-def ask_of(question: Question, *held: Held, fleet: tuple[Gpu, ...] = SITE) -> Quote:
+def ask_of(question: QuoteRequest, *held: Held, fleet: tuple[Gpu, ...] = SITE) -> Quote:
     """A quote on a site where this much is taken."""
     return quote(a_snapshot(fleet=fleet, held=held), POLICY, question)
 

@@ -17,12 +17,12 @@ from allocation.solver import (
     Held,
     Option,
     Plan,
-    Question,
+    QuoteRequest,
     Request,
     Snapshot,
     solve,
 )
-from allocation.solver.cycle.queue_preview import Ahead
+from allocation.solver.cycle.queue_preview import QueuePreview
 from allocation.solver.fleet.demand_mix import Mix, mixes_of
 from allocation.solver.preemption.search import Preemption
 from tests.solver import truth
@@ -40,9 +40,9 @@ HELD = (
 )
 
 
-def question(wish: Request) -> Question:
+def question(wish: Request) -> QuoteRequest:
     """The same wish, asked."""
-    return Question(
+    return QuoteRequest(
         wish.ask, wish.duration, wish.earliest, wish.latest, wish.fixed, wish.tenant,
         wish.project, tier=wish.tier, owner=wish.owner, priority=wish.priority,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def test_the_control_without_moves_such_a_window_is_told_busy(
 def test_the_control_without_the_line_the_quote_names_an_earlier_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Ahead, "_given", lambda *_: ())
+    monkeypatch.setattr(QueuePreview, "_given", lambda *_: ())
     with pytest.raises(AssertionError):
         test_the_quoted_start_is_the_one_that_the_next_cycle_gives()
 

@@ -12,11 +12,11 @@ import pytest
 
 from allocation.solver import Ask, Host, Place, Policy, Snapshot
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Want, wants_of
+from allocation.solver.model.demand import Demand, demands_of
 from allocation.solver.model.inputs import Mode, Model
 from allocation.solver.placement.gang import place
 from allocation.solver.placement.repack import make_room
-from allocation.solver.state.working import Found, Working
+from allocation.solver.state.working import Fit, Working
 from tests.solver.builders import A30, A100_40, H100, H200, HOUR, L40S, NOON, a_request, gpus
 
 MODELS = (H100, A100_40, H200, A30, L40S)
@@ -79,14 +79,14 @@ class Card:
         if profile is not None and dice > 0.97:
             self.force(profile)
             return
-        want = Want("c", profile, self.chance.choice((1, 1, 1, 2, 3)), "any", 1, ())
-        for spot in place(self.pool, want, self.busy) or ():
+        demand = Demand("c", profile, self.chance.choice((1, 1, 1, 2, 3)), "any", 1, ())
+        for spot in place(self.pool, demand, self.busy) or ():
             self.start(spot)
 
     def force(self, profile: str) -> None:
         """Make room by moving slices."""
         slices = tuple(each for each in self.live if each.profile is not None)
-        room = make_room(self.pool, Want("c", profile, 1, "any", 1, ()), self.busy, slices, 2)
+        room = make_room(self.pool, Demand("c", profile, 1, "any", 1, ()), self.busy, slices, 2)
         if room is None:
             return
         for old, _ in room.moves:
@@ -153,10 +153,10 @@ class Books:
 
     used: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def count(self, found: Found, ask: Ask, sign: int) -> None:
+    def count(self, found: Fit, ask: Ask, sign: int) -> None:
         """AssertionError for too much of anything, and for what was not asked for."""
         assert len({spot.gpu for spot in found.places}) == ask.count
-        assert found.want.gpu_class in ask.classes
+        assert found.demand.gpu_class in ask.classes
         for spot in found.places:
             node = spot.gpu.split("-")[0]
             self.used[node, "cores"] += sign * ask.cores
@@ -175,7 +175,7 @@ def run_hosts(steps: int) -> int:
     """Shares, cores and memory likewise, over the days: what ends is given back."""
     chance = Random(2)  # noqa: S311  made-up work, the same each time
     working, books = a_working(chance), Books()
-    live: list[tuple[Ask, Found]] = []
+    live: list[tuple[Ask, Fit]] = []
     for _ in range(steps):
         if live and chance.random() < 0.45:
             ask, found = live.pop(chance.randrange(len(live)))
@@ -183,7 +183,7 @@ def run_hosts(steps: int) -> int:
             books.count(found, ask, -1)
             continue
         ask = an_ask(chance)
-        given = working.first_at(wants_of(a_request(ask=ask)), NOON)
+        given = working.first_at(demands_of(a_request(ask=ask)), NOON)
         if given is not None:
             working.reserve(given)
             books.count(given, ask, 1)
@@ -206,8 +206,8 @@ def test_a_million_operations_over_all_models_place_nothing_illegal_or_twice() -
 def test_the_control_a_place_beside_the_legal_ones_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def shifted(pool: Pool, want: Want, busy: np.ndarray) -> tuple[Place, ...] | None:
-        return (Place(pool.gpus[0].id, want.profile, 1, 4),)
+    def shifted(pool: Pool, demand: Demand, busy: np.ndarray) -> tuple[Place, ...] | None:
+        return (Place(pool.gpus[0].id, demand.profile, 1, 4),)
 
     monkeypatch.setattr("tests.solver.cycle.test_random_operations.place", shifted)
     with pytest.raises(AssertionError):

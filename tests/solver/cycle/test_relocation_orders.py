@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from allocation.solver import (
-    Blackout,
     Extension,
     Held,
+    Maintenance,
     Order,
     Plan,
-    Promise,
+    PlannedStart,
     Relocation,
     Request,
     Snapshot,
@@ -59,7 +59,7 @@ def ordered(site: Snapshot, now: int = 10) -> tuple[Snapshot, Proposal]:
     (found,) = propose(site, plan, POLICY)
     moves = tuple(Relocation(each.booking, each.source, each.target) for each in found.moves)
     order = Order("order", found.beneficiary, found.gpu_class, found.places, moves)
-    promises = {row.booking: Promise(row.starts, row.ends, row.places) for row in plan.waits}
+    promises = {row.booking: PlannedStart(row.starts, row.ends, row.places) for row in plan.waits}
     requests = tuple(replace(r, promise=promises.get(r.booking)) for r in site.requests)
     rest = tuple(replace(wish, duration=wish.duration - now) for wish in site.running)
     return replace(
@@ -146,7 +146,7 @@ def out_of_service(site: Snapshot) -> Snapshot:
 
 
 def in_maintenance(site: Snapshot) -> Snapshot:
-    return replace(site, blackouts=(Blackout("n1-0", NOON + HOUR, NOON + 2 * HOUR),))
+    return replace(site, blackouts=(Maintenance("n1-0", NOON + HOUR, NOON + 2 * HOUR),))
 
 
 def limited(site: Snapshot) -> Snapshot:

@@ -7,7 +7,7 @@ import numpy as np
 from allocation.solver.fleet.demand_mix import Mix, mixes_of
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
-from allocation.solver.placement.gang import Want, place
+from allocation.solver.placement.gang import Demand, place
 from allocation.solver.placement.repack import make_room, pack
 from tests.solver.builders import H100, a_held, a_request, an_ask, gpus
 
@@ -18,8 +18,8 @@ def a_pool(*lines: tuple[str | None, int, int], count: int = 2) -> Pool:
     return Pool("h100", gpus(count), {H100.slug: H100}, mix)
 
 
-def a_want(profile: str, count: int = 1) -> Want:
-    return Want("h100", profile, count, "any", 3_600, ())
+def a_want(profile: str, count: int = 1) -> Demand:
+    return Demand("h100", profile, count, "any", 3_600, ())
 
 
 def taken(pool: Pool, *places: Place) -> np.ndarray:

@@ -11,7 +11,7 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Best, Geometry, geometry_of, units_of
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Model, Place, Placement
-from allocation.solver.placement.gang import Want, place
+from allocation.solver.placement.gang import Demand, place
 from tests.solver.builders import A30, A100_40, H100, H200, L40S, gpus
 
 
@@ -89,7 +89,7 @@ def put(*profiles: str) -> list[tuple[str, int]] | None:
     pool = Pool("h100", gpus(1), {H100.slug: H100})
     busy, found = np.zeros(1, dtype=np.uint16), []
     for profile in profiles:
-        places = place(pool, Want("h100", profile, 1, "any", 1, ()), busy)
+        places = place(pool, Demand("h100", profile, 1, "any", 1, ()), busy)
         if places is None:
             return None
         busy[0] |= pool.mask_of(places[0])

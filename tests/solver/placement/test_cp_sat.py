@@ -10,7 +10,7 @@ from allocation.solver.fleet.mig_geometry import Masks
 from allocation.solver.fleet.pool import Pool, pools_of
 from allocation.solver.model.inputs import Place
 from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
-from allocation.solver.placement.gang import Want
+from allocation.solver.placement.gang import Demand
 from tests.solver.builders import MODELS, gpus
 
 ONE, TWO, THREE = "1g.10gb", "2g.20gb", "3g.40gb"
@@ -20,8 +20,8 @@ def a_pool(count: int) -> Pool:
     return pools_of(gpus(count), MODELS)["h100"]
 
 
-def a_want(profile: str | None, count: int = 1) -> Want:
-    return Want("h100", profile, count, "any", 3600, ("lab", "folding"))
+def a_want(profile: str | None, count: int = 1) -> Demand:
+    return Demand("h100", profile, count, "any", 3600, ("lab", "folding"))
 
 
 def at(gpu: int, profile: str | None, start: int, size: int) -> Place:
@@ -35,15 +35,15 @@ def busy_with(pool: Pool, places: list[Place]) -> Masks:
     return busy
 
 
-def cheapest(pool: Pool, want: Want, busy: Masks, movable: list[Movable]) -> int | None:
+def cheapest(pool: Pool, demand: Demand, busy: Masks, movable: list[Movable]) -> int | None:
     """By trying everything; `busy` with what is movable."""
     found: int | None = None
     spots = [_spots(pool, item.place.profile) for item in movable]
-    goals = _spots(pool, want.profile)
+    goals = _spots(pool, demand.profile)
     fixed = busy.copy()
     for item in movable:
         fixed[pool.column[item.place.gpu]] &= ~np.uint16(pool.mask_of(item.place))
-    for ends in product(*spots, *[goals] * want.count):
+    for ends in product(*spots, *[goals] * demand.count):
         now, legal = fixed.copy(), True
         for place in ends:
             column, mask = pool.column[place.gpu], pool.mask_of(place)
@@ -67,7 +67,7 @@ def _spots(pool: Pool, profile: str | None) -> list[Place]:
 
 def asked(
     pool: Pool,
-    want: Want,
+    demand: Demand,
     movable: list[Movable],
     fixed: list[Place] | None = None,
     columns: Iterable[int] | None = None,
@@ -78,7 +78,7 @@ def asked(
         return not busy[pool.column[place.gpu]] & pool.mask_of(place)
 
     near = Neighbourhood(pool, tuple(columns or range(len(pool))), is_free)
-    return rearrange(near, want, 0, movable)
+    return rearrange(near, demand, 0, movable)
 
 
 def movable_at(place: Place, cost: int, window: Window = (0, 60)) -> Movable:
@@ -135,9 +135,9 @@ def test_no_cheaper_rearrangement_exists(seed: int) -> None:
             place = free[int(chance.integers(len(free)))]
             now[pool.column[place.gpu]] |= pool.mask_of(place)
             movable.append(movable_at(place, int(chance.integers(1, 50))))
-    want = a_want(str(chance.choice([TWO, THREE, "7g.80gb"])))
-    found = asked(pool, want, movable)
-    least = cheapest(pool, want, now, movable)
+    demand = a_want(str(chance.choice([TWO, THREE, "7g.80gb"])))
+    found = asked(pool, demand, movable)
+    least = cheapest(pool, demand, now, movable)
     assert (found.cost if found else None) == least
     assert found is None or found.proven
 

@@ -8,7 +8,7 @@ import pytest
 from allocation.solver import (
     Assign,
     Plan,
-    Question,
+    QuoteRequest,
     Request,
     Snapshot,
     Waiting,
@@ -231,7 +231,7 @@ def test_a_date_beyond_the_horizon_refuses_the_series() -> None:
 # Quotes
 
 
-def asked(**more: object) -> Question:
+def asked(**more: object) -> QuoteRequest:
     values: dict[str, object] = {
         "ask": an_ask(1),
         "duration": 2 * HOUR,
@@ -242,7 +242,7 @@ def asked(**more: object) -> Question:
         "project": "folding",
         "rates": {"h100": 300, "l40s": 60},
     }
-    return Question(**{**values, **more})  # type: ignore[arg-type]
+    return QuoteRequest(**{**values, **more})  # type: ignore[arg-type]
 
 
 def test_work_is_offered_on_a_slower_class_for_longer_at_the_price_of_that() -> None:

@@ -9,7 +9,7 @@ from allocation.solver import (
     Place,
     Plan,
     Policy,
-    Question,
+    QuoteRequest,
     Request,
     Snapshot,
     decode,
@@ -198,7 +198,7 @@ def test_documents_without_a_pin_have_the_bytes_they_always_had() -> None:
 
 def test_a_quote_says_when_it_is_free_and_what_would_start_sooner_without_the_pin() -> None:
     ask = replace(an_ask(), pin=("n2/3",))
-    question = Question(
+    question = QuoteRequest(
         ask, HOUR, NOON, None, fixed=False, tenant="lab", project="p", rates={"h100": 1}
     )
     found = quote(site(held=(LATE,)), POLICY, question).options

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Place, Policy, Promise, Request, Snapshot, solve
+from allocation.solver import Extension, Place, PlannedStart, Policy, Request, Snapshot, solve
 from tests.solver.builders import (
     HOUR,
     NOON,
@@ -237,7 +237,7 @@ class TestWhoIsLeftAlone:
         leaving = tuple(replace(row, pausing=True) for row in base.held)
         (refused,) = solve(replace(base, held=leaving), POLICY).extensions
         assert [why.code for why in refused.reasons] == ["room_promised"]
-        promise = Promise(NOON + HOUR, NOON + 2 * HOUR, FOUR[2:])
+        promise = PlannedStart(NOON + HOUR, NOON + 2 * HOUR, FOUR[2:])
         claim = a_claim(count=2, earliest=HOUR, promise=promise)
         plan = solve(replace(base, requests=(claim,)), POLICY)
         assert [why.code for why in plan.extensions[0].reasons] == ["room_promised"]

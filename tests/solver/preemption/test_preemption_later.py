@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Promise, Request, Snapshot, solve
+from allocation.solver import PlannedStart, Request, Snapshot, solve
 from tests.solver.builders import (
     DAY,
     HOUR,
@@ -130,7 +130,7 @@ class TestGoingOn:
         site = self.full(self.paused(hours=3, latest=3 * HOUR), ends=HOUR)
         (wait,) = solve(site, POLICY).waits
         assert (wait.starts, wait.ends) == (NOON + HOUR, NOON + 3 * HOUR)
-        promise = Promise(wait.starts, wait.ends, wait.places)
+        promise = PlannedStart(wait.starts, wait.ends, wait.places)
         shorter = replace(self.paused(hours=2.5, latest=3 * HOUR), promise=promise)
         again = solve(replace(site, now=NOON + HOUR // 2, requests=(shorter,)), POLICY)
         assert again.waits[0].delayed_by is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allocation.solver import Snapshot, decode, encode, solve
 from allocation.solver.model.plan import Plan
-from allocation.solver.preemption.candidates import Reclaim
+from allocation.solver.preemption.candidates import VictimRules
 from tests.rings import holds_for
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.cycle.test_properties import mixed
@@ -108,7 +108,7 @@ class TestControls:
         site = self.site("lab")
         assert told(solve(site, POLICY)) == {}
         all_of_them = frozenset(row.booking for row in site.held)
-        monkeypatch.setattr(Reclaim, "_above", lambda *_: all_of_them)
+        monkeypatch.setattr(VictimRules, "_above", lambda *_: all_of_them)
         assert told(solve(site, POLICY)) != {}
 
     def test_without_filling_back_somebody_is_paused_who_is_not_needed(
@@ -132,7 +132,7 @@ class TestControls:
         site = replace(self.site("inst", tier="flex"), gpus=gpus(1), limits=limits)
         site = replace(site, held=site.held[:1])
         assert turns(site) == 0
-        monkeypatch.setattr(Reclaim, "_fairer", Reclaim._lent)
+        monkeypatch.setattr(VictimRules, "_fairer", VictimRules._lent)
         monkeypatch.setattr("tests.solver.world.check", lambda *_: None)
         assert turns(site) > 3
 

@@ -11,17 +11,17 @@ import pytest
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.pool import Pool, pools_of
 from allocation.solver.model.inputs import Place, Tier, Together
-from allocation.solver.placement.gang import Want
+from allocation.solver.placement.gang import Demand
 from allocation.solver.preemption.victims import Room, victims
 from allocation.solver.quota.quota import Use
-from allocation.solver.state.running import Runner
+from allocation.solver.state.running import RunningBooking
 from tests.solver.builders import H100, NOON, gpus
 
 SPOT = Tier("spot", pausable=True, counts=False)
 SIZES = {"1g.10gb": (1, range(7)), "2g.20gb": (2, (0, 2, 4)), "3g.40gb": (4, (0, 4))}
 
 
-def a_runner(pool: Pool, name: str, lost: int, *places: Place) -> Runner:
+def a_runner(pool: Pool, name: str, lost: int, *places: Place) -> RunningBooking:
     """A running booking that loses so many GPU-seconds."""
     bits: dict[int, int] = {}
     for place in places:
@@ -29,10 +29,10 @@ def a_runner(pool: Pool, name: str, lost: int, *places: Place) -> Runner:
         bits[column] = bits.get(column, 0) | pool.mask_of(place)
     use = Use(("firm", "p"), "spot", "h100", 1)
     rows = tuple(bits.items())
-    return Runner(name, "firm", SPOT, use, places, rows, NOON + 9, NOON, NOON, lost)
+    return RunningBooking(name, "firm", SPOT, use, places, rows, NOON + 9, NOON, NOON, lost)
 
 
-def some_runners(pool: Pool, chance: Random) -> Iterator[Runner]:
+def some_runners(pool: Pool, chance: Random) -> Iterator[RunningBooking]:
     """Up to ten: whole GPUs, gangs of them, slices, some of two GPUs."""
     free = {gpu.id: set(range(8)) for gpu in pool.gpus}
     for number in range(chance.randint(3, 10)):
@@ -49,15 +49,15 @@ def some_runners(pool: Pool, chance: Random) -> Iterator[Runner]:
             yield a_runner(pool, f"r{number}", lost + chance.randint(0, 59), *places)
 
 
-def a_want(chance: Random) -> Want:
+def a_want(chance: Random) -> Demand:
     """Whole GPUs or slices, anywhere or on one node."""
     profile = chance.choice((None, None, "1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"))
     count = chance.randint(1, 4)
     levels: tuple[Together, ...] = ("any", "any", "node")
-    return Want("h100", profile, count, chance.choice(levels), 3_600, ("lab", "p"))
+    return Demand("h100", profile, count, chance.choice(levels), 3_600, ("lab", "p"))
 
 
-def least(room: Room, runners: list[Runner]) -> int:
+def least(room: Room, runners: list[RunningBooking]) -> int:
     """The least that any subset loses whose room is enough."""
     found = []
     for size in range(len(runners) + 1):
@@ -69,7 +69,7 @@ def least(room: Room, runners: list[Runner]) -> int:
     return min(found)
 
 
-def cases(seed: int, count: int) -> Iterator[tuple[Room, list[Runner]]]:
+def cases(seed: int, count: int) -> Iterator[tuple[Room, list[RunningBooking]]]:
     """Small rooms in which nothing fits until somebody leaves."""
     chance = Random(seed)  # noqa: S311  made-up rooms
     fleet = gpus(4, node="n1") + gpus(3, node="n2")
@@ -86,7 +86,7 @@ def cases(seed: int, count: int) -> Iterator[tuple[Room, list[Runner]]]:
             yield room, runners
 
 
-def chosen(room: Room, runners: list[Runner]) -> Bools:
+def chosen(room: Room, runners: list[RunningBooking]) -> Bools:
     gone = victims(room, [0] * len(runners), lambda _: True)
     assert gone is not None
     return gone
@@ -125,8 +125,8 @@ def test_nobody_of_a_later_group_goes_while_the_earlier_are_enough() -> None:
     dear = a_runner(pool, "a", 9_999, Place("n1-0", None, 0, 8))
     cheap = a_runner(pool, "b", 1, Place("n1-1", None, 0, 8))
     taken = np.array([0, 0, 255, 255], dtype=np.uint16)
-    want = Want("h100", None, 1, "any", 60, ("lab", "p"))
-    room = Room(pool, want, taken, [dear, cheap])
+    demand = Demand("h100", None, 1, "any", 60, ("lab", "p"))
+    room = Room(pool, demand, taken, [dear, cheap])
     for groups, expected in (([0, 1], [True, False]), ([0, 0], [False, True])):
         gone = victims(room, groups, lambda _: True)
         assert gone is not None
@@ -137,5 +137,5 @@ def test_all_of_them_may_be_too_few() -> None:
     pool = pools_of(gpus(2), (H100,))["h100"]
     runner = a_runner(pool, "a", 1, Place("n1-0", None, 0, 8))
     taken = np.array([0, 255], dtype=np.uint16)
-    room = Room(pool, Want("h100", None, 2, "any", 60, ("lab", "p")), taken, [runner])
+    room = Room(pool, Demand("h100", None, 2, "any", 60, ("lab", "p")), taken, [runner])
     assert victims(room, [0], lambda _: True) is None

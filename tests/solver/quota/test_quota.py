@@ -22,8 +22,8 @@ from allocation.solver.quota.tree import (
     PLATFORM,
     Tree,
     available,
+    guarantee_tree,
     lending_tree,
-    sure_tree,
 )
 from tests.rings import holds_for
 from tests.solver.builders import (
@@ -109,7 +109,7 @@ class TestAlgebra:
         assert available(tree, {}, "a") == 8 * GPU
 
     def test_sure_is_the_own_guarantee_and_what_the_tenant_has_not_split(self) -> None:
-        tree = sure_tree((a_limit("t", 6), a_limit("p", 4, parent="t", borrow=1)))
+        tree = guarantee_tree((a_limit("t", 6), a_limit("p", 4, parent="t", borrow=1)))
         assert available(tree, {}, "p") == 5 * GPU
         assert available(tree, {"t": 2 * GPU}, "p") == 4 * GPU
 
@@ -139,13 +139,13 @@ def test_the_tree_over_time_agrees_with_the_formula(
     tree = Tree(nodes, NOON)
     for number, units in enumerate(used):
         owners = (("a", "p"), ("a", "q"), ("b",))[number % 3]
-        way = tree.way_up(owners)
+        way = tree.path_up(owners)
         if tree.over(way, units * GPU, (NOON, NOON + HOUR)) is None:
             tree.add(way, units * GPU, (NOON, NOON + HOUR))
     now = (NOON, NOON + 1)
     usage = {owner: tree.peak(owner, now) for owner in nodes}
     for owners in (("a", "p"), ("a", "q"), ("b",)):
-        way = tree.way_up(owners)
+        way = tree.path_up(owners)
         left = available(nodes, usage, owners[-1])
         assert tree.room(way, now) == max(0, left)
         for hour in (0, HOUR):
@@ -249,8 +249,8 @@ class TestTiers:
         limits = (a_limit("a", 4, borrow=8), a_limit("b", 4), a_limit("c", 4, lend=0))
         site = a_snapshot(wish, held=held, limits=limits, fleet=fleet)
         assert starts(solve(site, POLICY)) == {"b1": 0}
-        nothing = lambda rows: sure_tree([replace(row, guaranteed=0) for row in rows])  # noqa: E731
-        monkeypatch.setattr("allocation.solver.quota.quota.sure_tree", nothing)
+        nothing = lambda rows: guarantee_tree([replace(row, guaranteed=0) for row in rows])  # noqa: E731
+        monkeypatch.setattr("allocation.solver.quota.quota.guarantee_tree", nothing)
         assert starts(solve(site, POLICY)) != {"b1": 0}
 
 

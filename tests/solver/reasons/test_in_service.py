@@ -4,7 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Blackout, Plan, Policy, Promise, Question, Snapshot, quote, solve
+from allocation.solver import (
+    Maintenance,
+    Plan,
+    PlannedStart,
+    Policy,
+    QuoteRequest,
+    Snapshot,
+    quote,
+    solve,
+)
 from tests.solver.builders import (
     DAY,
     HOUR,
@@ -23,7 +32,7 @@ L40S = gpus(2, "l40s", "l40s", node="n2", domains=None)
 
 def closed(snapshot: Snapshot, *, until: int) -> Snapshot:
     """All GPUs are in maintenance from now until then."""
-    away = tuple(Blackout(gpu.id, NOON, NOON + until) for gpu in snapshot.gpus)
+    away = tuple(Maintenance(gpu.id, NOON, NOON + until) for gpu in snapshot.gpus)
     return replace(snapshot, blackouts=away)
 
 
@@ -86,14 +95,14 @@ def test_it_waits_only_while_its_deadline_can_be_met(latest: int, *, waits: bool
 
 def test_the_start_that_nothing_proves_is_not_told_anew_each_day() -> None:
     first = solve(a_snapshot(a_request(), fleet=OUT), POLICY).waits[0]
-    again = a_request(promise=Promise(first.starts, first.ends, ()))
+    again = a_request(promise=PlannedStart(first.starts, first.ends, ()))
     for days in (1, 7, 13):
         later = solve(a_snapshot(again, fleet=OUT, now=days * DAY), POLICY).waits[0]
         assert (later.starts, later.reasons) == (first.starts, first.reasons)
 
 
 def test_who_waited_goes_before_who_comes_when_hardware_is_back() -> None:
-    promise = Promise(NOON + 28 * DAY, NOON + 28 * DAY + HOUR, ())
+    promise = PlannedStart(NOON + 28 * DAY, NOON + 28 * DAY + HOUR, ())
     waited = a_request("z", promise=promise)
     plan = solve(a_snapshot(a_request("a"), waited, fleet=gpus(1)), POLICY)
     assert [given.booking for given in plan.assigns] == ["z"]
@@ -108,7 +117,9 @@ def test_a_fixed_window_is_refused_with_what_would_work() -> None:
 
 
 def test_a_quote_says_what_is_out_of_service_instead_of_no_room() -> None:
-    question = Question(an_ask(), HOUR, NOON, None, fixed=False, tenant="lab", project="folding")
+    question = QuoteRequest(
+        an_ask(), HOUR, NOON, None, fixed=False, tenant="lab", project="folding"
+    )
     answer = quote(a_snapshot(fleet=OUT + L40S), POLICY, question)
     assert answer.blocked is not None
     assert answer.blocked.code == "none_in_service"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from allocation.solver import Place, Plan, Request, Snapshot, encode, solve
-from allocation.solver.rebinding.rebinding import Promised
+from allocation.solver.rebinding.rebinding import Rebinding
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -80,6 +80,6 @@ def test_moved_promises_are_the_same_bytes_for_any_order_of_rows() -> None:
 
 
 def test_the_control_without_moving_the_window_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Promised, "make_way", lambda *_: None)
+    monkeypatch.setattr(Rebinding, "place_with_moves", lambda *_: None)
     plan = solve(scattered(a_request("new", earliest=HOUR, fixed=True)), POLICY)
     assert [row.booking for row in plan.refusals] == ["new"]

@@ -8,7 +8,7 @@ from allocation.solver import Held, Host, Limit, Plan, Policy, Request, Snapshot
 from allocation.solver.simulation.metrics import TierResult
 from allocation.solver.simulation.simulate import Simulation, simulate
 from allocation.solver.simulation.traces import trace_arrivals
-from allocation.solver.simulation.workload import Demand, Dice, demand_arrivals
+from allocation.solver.simulation.workload import RandomSource, Workload, workload_arrivals
 from tests.solver.builders import DAY, HOUR, MODELS, NOON, POLICY, gpus
 from tests.solver.pausing import GRACE, TIERS, a_claim
 
@@ -73,17 +73,17 @@ def test_tenants_who_are_served_alike_are_fair_and_one_who_gets_nothing_is_told(
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_same_seed_has_the_same_bytes_and_another_has_not(seed: int) -> None:
     site = a_site(4, ("lab", 2), ("firm", 2))
-    demand = Demand(days=1, load=40)
-    arrivals = demand_arrivals(demand, site, seed)
+    demand = Workload(days=1, load=40)
+    arrivals = workload_arrivals(demand, site, seed)
     result = simulate(site, POLICY, arrivals, DAY)
     assert result == simulate(site, POLICY, tuple(reversed(arrivals)), DAY)
-    assert arrivals == demand_arrivals(demand, site, seed)
-    assert arrivals != demand_arrivals(demand, site, seed + 10)
+    assert arrivals == workload_arrivals(demand, site, seed)
+    assert arrivals != workload_arrivals(demand, site, seed + 10)
 
 
 def test_nothing_is_given_twice_and_nobody_is_lost() -> None:
     site = a_site(4, ("lab", 2), ("firm", 2))
-    arrivals = demand_arrivals(Demand(days=1, load=90, tenants=2), site, 5)
+    arrivals = workload_arrivals(Workload(days=1, load=90, tenants=2), site, 5)
     simulation = Simulation(site, Policy(1, cool_down=1), arrivals)
     busiest = 0
     until = NOON + 30 * DAY
@@ -96,20 +96,23 @@ def test_nothing_is_given_twice_and_nobody_is_lost() -> None:
         busiest = max(busiest, sum(row.started for row in rows))
     assert busiest > 3
     assert simulation.is_over
-    result = simulation.tally.result(until)
+    result = simulation.metrics.result(until)
     refused = sum(each.refused for each in result.tiers)
     assert result.finished + refused == len(arrivals)
     assert sum(each.waiting for each in result.tiers) == 0
 
 
 def test_the_dice_are_those_of_splitmix() -> None:
-    dice = Dice(0)
-    assert [dice.below(1 << 64) for _ in range(2)] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+    random_source = RandomSource(0)
+    assert [random_source.below(1 << 64) for _ in range(2)] == [
+        0xE220A8397B1DCDAF,
+        0x6E789E6AA1B965F4,
+    ]
 
 
 def test_a_demand_asks_for_about_its_load_in_its_days() -> None:
     site = a_site(8, ("lab", 8))
-    arrivals = demand_arrivals(Demand(days=7, load=80), site, 3)
+    arrivals = workload_arrivals(Workload(days=7, load=80), site, 3)
     assert all(NOON <= each.submitted < NOON + 7 * DAY for each in arrivals)
     assert {each.tenant for each in arrivals} == {"lab"}
 

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
-from allocation.solver.model.demand import Want
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.rebinding import strategies
-from allocation.solver.state.full_until import Outlook
+from allocation.solver.state.full_until import NoRoomCache
 from allocation.solver.state.working import Working
-from allocation.solver.timeline.gpu_calendar import Calendar
-from tests.bench.solver.cycle import CLASSES, a_site, a_wish
+from allocation.solver.timeline.gpu_calendar import GpuCalendar
+from tests.bench.solver.cycle import CLASSES, a_request_of, a_site
 from tests.bench.solver.cycle import the_next as next_of_bench
 from tests.solver.builders import (
     HOUR,
@@ -49,12 +49,12 @@ def busy_but_for(*gaps: tuple[int, int]) -> Working:
     return Working(a_snapshot(fleet=gpus(1), held=held), POLICY)
 
 
-def for_minutes(minutes: int, count: int = 1) -> Want:
-    return Want("h100", None, count, "any", minutes * MINUTE, ("lab", "lab-p"))
+def for_minutes(minutes: int, count: int = 1) -> Demand:
+    return Demand("h100", None, count, "any", minutes * MINUTE, ("lab", "lab-p"))
 
 
-def is_full(working: Working, want: Want, minutes: int) -> bool:
-    return working.outlook.is_full_until(want, NOON + minutes * MINUTE)
+def is_full(working: Working, demand: Demand, minutes: int) -> bool:
+    return working.no_room.is_full_until(demand, NOON + minutes * MINUTE)
 
 
 class TestFullUntil:
@@ -77,50 +77,50 @@ class TestFullUntil:
 
     def test_what_has_come_free_is_seen_and_what_lies_before_is_not_looked_at_again(self) -> None:
         working = busy_but_for((30, 60))
-        want = for_minutes(31)
-        assert is_full(working, want, 90)
-        working.calendars["h100"].drop((whole("n1-0"),), NOON + 3_600, NOON + 7_200)
-        working.outlook.freed("h100", NOON + 3_600)
-        assert is_full(working, want, 60) is False
-        assert is_full(working, want, 30)
-        assert not is_full(working, want, 90)
+        demand = for_minutes(31)
+        assert is_full(working, demand, 90)
+        working.calendars["h100"].remove((whole("n1-0"),), NOON + 3_600, NOON + 7_200)
+        working.no_room.forget("h100", NOON + 3_600)
+        assert is_full(working, demand, 60) is False
+        assert is_full(working, demand, 30)
+        assert not is_full(working, demand, 90)
 
 
 class TestSearchedBefore:
     def test_it_holds_for_as_much_time_or_more(self) -> None:
-        outlook = busy_but_for().outlook
-        outlook.searched(for_minutes(20), 500)
-        assert outlook.none_before(for_minutes(20)) == 500
-        assert outlook.none_before(for_minutes(21)) == 500
-        assert outlook.none_before(for_minutes(19)) == 0
-        assert outlook.none_before(for_minutes(20, count=2)) == 0
+        no_room = busy_but_for().no_room
+        no_room.record_search(for_minutes(20), 500)
+        assert no_room.first_possible(for_minutes(20)) == 500
+        assert no_room.first_possible(for_minutes(21)) == 500
+        assert no_room.first_possible(for_minutes(19)) == 0
+        assert no_room.first_possible(for_minutes(20, count=2)) == 0
 
     def test_room_that_comes_free_makes_it_forgotten_and_a_trial_does_not(self) -> None:
-        outlook, want = busy_but_for().outlook, for_minutes(20)
-        outlook.searched(want, 500)
-        with outlook.on_trial("h100"):
-            outlook.freed("h100", NOON)
-            assert outlook.none_before(want) == 0
-        assert outlook.none_before(want) == 500
-        with outlook.on_trial("h100") as keep:
-            outlook.freed("h100", NOON)
+        no_room, demand = busy_but_for().no_room, for_minutes(20)
+        no_room.record_search(demand, 500)
+        with no_room.trial("h100"):
+            no_room.forget("h100", NOON)
+            assert no_room.first_possible(demand) == 0
+        assert no_room.first_possible(demand) == 500
+        with no_room.trial("h100") as keep:
+            no_room.forget("h100", NOON)
             keep()
-        assert outlook.none_before(want) == 0
+        assert no_room.first_possible(demand) == 0
 
     def test_a_search_for_cores_or_for_a_named_node_says_nothing_of_others(self) -> None:
-        outlook = busy_but_for().outlook
-        outlook.searched(replace(for_minutes(20), cores=1_000), 500)
-        outlook.searched(replace(for_minutes(20), pin=("n1",)), 500)
-        assert outlook.none_before(for_minutes(20)) == 0
+        no_room = busy_but_for().no_room
+        no_room.record_search(replace(for_minutes(20), cores=1_000), 500)
+        no_room.record_search(replace(for_minutes(20), pin=("n1",)), 500)
+        assert no_room.first_possible(for_minutes(20)) == 0
 
 
 def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     """The plan without any shortcut."""
     with patch.context() as without:
-        without.setattr(Outlook, "is_full_until", lambda *_: False)
-        without.setattr(Outlook, "none_before", lambda *_: 0)
+        without.setattr(NoRoomCache, "is_full_until", lambda *_: False)
+        without.setattr(NoRoomCache, "first_possible", lambda *_: 0)
         without.setattr(Quota, "has_plenty", lambda *_: False)
-        without.setattr(Calendar, "_run", lambda *_: None)
+        without.setattr(GpuCalendar, "_run", lambda *_: None)
         without.setattr(strategies, "_would_fit", lambda *_: True)
         return solve(site, policy)
 
@@ -141,7 +141,7 @@ def lives(seed: int, gpu_count: int, bookings: int) -> Iterator[Snapshot]:
     for cycle in range(3):
         yield site
         site = next_of_bench(site, solve(site, policy))
-        new = replace(a_wish(bookings + cycle, chance), earliest=site.now, fixed=False)
+        new = replace(a_request_of(bookings + cycle, chance), earliest=site.now, fixed=False)
         site = replace(
             site,
             held=tuple(row for row in site.held if chance.random() > 0.05),
@@ -215,12 +215,14 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
 
         return call
 
-    full, before = Outlook.is_full_until, Outlook.none_before
-    monkeypatch.setattr(Outlook, "is_full_until", counted("full", full, bool))
-    monkeypatch.setattr(Outlook, "none_before", counted("searched", before, lambda at: at > NOON))
+    full, before = NoRoomCache.is_full_until, NoRoomCache.first_possible
+    monkeypatch.setattr(NoRoomCache, "is_full_until", counted("full", full, bool))
+    monkeypatch.setattr(
+        NoRoomCache, "first_possible", counted("searched", before, lambda at: at > NOON)
+    )
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
     monkeypatch.setattr(Quota, "has_plenty", counted("plenty", Quota.has_plenty, bool))
-    monkeypatch.setattr(Calendar, "_run", counted("run", Calendar._run, bool))
+    monkeypatch.setattr(GpuCalendar, "_run", counted("run", GpuCalendar._run, bool))
     near = counted("near", strategies._would_fit, lambda fits: not fits)
     monkeypatch.setattr(strategies, "_would_fit", near)
     for site in lives(2, 48, 120):
@@ -234,7 +236,7 @@ def test_the_control_a_promise_that_is_said_to_be_at_its_earliest_is_not_made_ea
     request = a_request(promise=a_promise(2 * HOUR, 1, whole("n1-0")))
     site = a_snapshot(request, fleet=gpus(1))
     assert [row.starts for row in solve(site, POLICY).assigns] == [NOON]
-    monkeypatch.setattr(Outlook, "is_full_until", lambda *_: True)
+    monkeypatch.setattr(NoRoomCache, "is_full_until", lambda *_: True)
     assert [row.starts for row in solve(site, POLICY).waits] == [NOON + 2 * HOUR]
 
 
@@ -288,7 +290,7 @@ def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() ->
     chance = Random(3)  # noqa: S311  made-up windows
     pool = Working(a_snapshot(fleet=gpus(4)), POLICY).pools["h100"]
     for _ in range(30):
-        calendar, laid = Calendar(pool, NOON), []
+        calendar, laid = GpuCalendar(pool, NOON), []
         for _ in range(12):
             starts = NOON + chance.randint(-1, 9) * HOUR
             window = (starts, starts + chance.randint(1, 5) * HOUR)
@@ -300,6 +302,6 @@ def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() ->
         begins = NOON + chance.randint(0, 8) * HOUR
         without = calendar.busy_without(others, begins, begins + 2 * HOUR)
         for row in others:
-            calendar.drop(*row)
+            calendar.remove(*row)
         at = np.array([begins], dtype=np.int64)
         assert without.tolist() == calendar.busy(at, 2 * HOUR)[0].tolist()

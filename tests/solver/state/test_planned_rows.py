@@ -10,13 +10,13 @@ from allocation.solver import (
     Host,
     Place,
     Plan,
+    PlannedStart,
     Policy,
-    Promise,
     Snapshot,
     encode,
     solve,
 )
-from allocation.solver.model.inputs import Blackout, Together
+from allocation.solver.model.inputs import Maintenance, Together
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -136,8 +136,8 @@ def test_a_chain_moves_when_no_single_move_is_enough() -> None:
         a_held("n1-1", starts=HOUR, ends=2 * HOUR, profile="2g.20gb", start=0, size=2, level="any"),
         a_held("n1-1", starts=HOUR, ends=2 * HOUR, profile=SLICE, start=4, size=1, level="any"),
     )
-    want = replace(WINDOW, ask=an_ask(profile="4g.40gb"))
-    plan = checked(a_snapshot(want, fleet=gpus(2), held=rows))
+    demand = replace(WINDOW, ask=an_ask(profile="4g.40gb"))
+    plan = checked(a_snapshot(demand, fleet=gpus(2), held=rows))
     assert refused(plan) == []
 
 
@@ -148,8 +148,8 @@ def test_a_gang_moves_whole_and_stays_together() -> None:
         a_held(f"n1-{n}", starts=HOUR, ends=2 * HOUR, level="node", booking="gang") for n in (0, 1)
     )
     one = a_held("n2-0", starts=HOUR, ends=2 * HOUR, level="any")
-    want = replace(WINDOW, ask=an_ask(3, together="node", required=True))
-    plan = checked(a_snapshot(want, fleet=fleet, held=(*gang, one)))
+    demand = replace(WINDOW, ask=an_ask(3, together="node", required=True))
+    plan = checked(a_snapshot(demand, fleet=fleet, held=(*gang, one)))
     assert refused(plan) == []
     # Only the one can go: the gang would have to be torn, or to go to the other node whole.
     moved = {move.booking: {place.gpu[:2] for place in move.places} for move in plan.moves}
@@ -161,11 +161,11 @@ def test_a_gang_that_would_be_torn_stays() -> None:
     gang = tuple(
         a_held(f"n1-{n}", starts=HOUR, ends=2 * HOUR, level="node", booking="gang") for n in (0, 1)
     )
-    want = replace(WINDOW, ask=an_ask(2, together="node", required=True))
-    plan = checked(a_snapshot(want, fleet=fleet, held=gang))
+    demand = replace(WINDOW, ask=an_ask(2, together="node", required=True))
+    plan = checked(a_snapshot(demand, fleet=fleet, held=gang))
     assert (refused(plan), plan.moves) == (["new"], ())
     loose = tuple(replace(row, level="any") for row in gang)
-    assert refused(checked(a_snapshot(want, fleet=fleet, held=loose))) == []
+    assert refused(checked(a_snapshot(demand, fleet=fleet, held=loose))) == []
 
 
 def test_a_gang_of_many_nodes_has_several_of_them_cleared() -> None:
@@ -173,8 +173,8 @@ def test_a_gang_of_many_nodes_has_several_of_them_cleared() -> None:
     rows = tuple(a_whole(f"n{n}-0") for n in range(2))
     rack = (*gpus(2, node="n8", rack="r2"), *gpus(2, node="n9", rack="r2"))
     ask = an_ask(8, together="rack", required=True)
-    want = replace(WINDOW, ask=ask)
-    plan = checked(a_snapshot(want, fleet=(*fleet, *rack), held=rows))
+    demand = replace(WINDOW, ask=ask)
+    plan = checked(a_snapshot(demand, fleet=(*fleet, *rack), held=rows))
     assert refused(plan) == []
     assert {place.gpu[:2] for move in plan.moves for place in move.places} <= {"n8", "n9"}
     assert len(plan.moves) == 2
@@ -184,8 +184,8 @@ def test_more_slices_than_are_moved_one_by_one_are_packed_closer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = tuple(a_row(f"n1-{gpu}", start) for gpu in range(8) for start in (0, 2, 4))
-    want = replace(WINDOW, ask=an_ask(4, together="node", required=True))
-    site = a_snapshot(want, fleet=gpus(8), held=rows)
+    demand = replace(WINDOW, ask=an_ask(4, together="node", required=True))
+    site = a_snapshot(demand, fleet=gpus(8), held=rows)
     plan = checked(site)
     assert refused(plan) == []
     assert len(plan.moves) >= 12
@@ -221,7 +221,7 @@ def test_a_share_goes_only_to_shares_of_its_owner() -> None:
 
 
 def test_a_place_in_maintenance_is_no_place_to_go_to() -> None:
-    away = Blackout("n1-1", NOON + HOUR, NOON + 2 * HOUR)
+    away = Maintenance("n1-1", NOON + HOUR, NOON + 2 * HOUR)
     site = scattered(a_row("n1-0"), count=3)
     site = replace(site, requests=(replace(WINDOW, ask=an_ask(2)),), blackouts=(away,))
     plan = checked(site)
@@ -265,7 +265,7 @@ def test_a_promise_gets_earlier_when_what_is_in_its_way_can_lie_elsewhere() -> N
     held = tuple(a_row(f"n1-{n}", level=None) for n in range(2))
     (wait,) = solve(replace(site, requests=(late,), held=held), POLICY).waits
     assert wait.starts == NOON + 2 * HOUR
-    from_before = replace(late, promise=Promise(wait.starts, wait.ends, wait.places))
+    from_before = replace(late, promise=PlannedStart(wait.starts, wait.ends, wait.places))
     plan = checked(replace(site, requests=(from_before,)))
     assert [row.starts for row in truth.given_by(plan)] == [NOON]
     assert len(plan.moves) == 1

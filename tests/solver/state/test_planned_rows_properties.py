@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from allocation.solver import Held, Host, Place, Plan, Request, Snapshot, encode, solve
-from allocation.solver.rebinding.rebinding import Promised
+from allocation.solver.rebinding.rebinding import Rebinding
 from tests.solver import truth
 from tests.solver.builders import (
     H100,
@@ -181,6 +181,6 @@ def test_where_no_simple_way_is_enough_the_search_finds_one(
 
 
 def test_the_control_without_moves_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Promised, "make_way", lambda *_: None)
+    monkeypatch.setattr(Rebinding, "place_with_moves", lambda *_: None)
     with pytest.raises(AssertionError, match="world"):
         list(outcomes(range(WORLDS)))

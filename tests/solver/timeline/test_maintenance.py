@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Blackout, Extension, Snapshot, decode, encode, solve
+from allocation.solver import Extension, Maintenance, Snapshot, decode, encode, solve
 from tests.solver.builders import (
     HOUR,
     NOON,
@@ -24,12 +24,12 @@ ONE = gpus(1)
 TWO = gpus(2)
 
 
-def away(gpu: str, starts: int, ends: int) -> Blackout:
+def away(gpu: str, starts: int, ends: int) -> Maintenance:
     """Times from NOON."""
-    return Blackout(gpu, NOON + starts, NOON + ends)
+    return Maintenance(gpu, NOON + starts, NOON + ends)
 
 
-def site(snapshot: Snapshot, *blackouts: Blackout) -> Snapshot:
+def site(snapshot: Snapshot, *blackouts: Maintenance) -> Snapshot:
     return replace(snapshot, blackouts=blackouts)
 
 

@@ -18,9 +18,9 @@ from allocation.solver import (
     digest,
     solve,
 )
-from allocation.solver.cycle.quote import Availability, Question, quote
+from allocation.solver.cycle.quote import Availability, QuoteRequest, quote
 from allocation.solver.model.inputs import Held
-from allocation.solver.timeline.mig_modes import Modes
+from allocation.solver.timeline.mig_modes import ModeCalendar
 from tests.rings import holds_for
 from tests.solver import truth
 from tests.solver.builders import (
@@ -118,7 +118,7 @@ class TestWhen:
 
     def test_a_quote_says_the_same_start(self) -> None:
         ask = an_ask(8, "a100")
-        question = Question(ask, HOUR, NOON, None, fixed=False, tenant="lab", project="folding")
+        question = QuoteRequest(ask, HOUR, NOON, None, fixed=False, tenant="lab", project="folding")
         site = a_snapshot(fleet=a100s(4, 4))
         assert quote(site, POLICY, question).options[0].starts == NOON + SWITCH
 
@@ -324,7 +324,7 @@ def test_without_the_rows_of_modes_a_gpu_is_given_while_it_changes(
     held = (a_slice("n1-0", ends=900),)
     site = a_snapshot(on_a100(), fleet=a100s(0, 1), held=held)
     assert truth.uncut(site, solve(site, POLICY)) == []
-    monkeypatch.setattr(Modes, "lay", lambda *_: None)
+    monkeypatch.setattr(ModeCalendar, "add", lambda *_: None)
     assert truth.uncut(site, solve(site, POLICY)) != []
 
 

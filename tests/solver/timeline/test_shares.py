@@ -16,12 +16,12 @@ from allocation.solver import (
     Waiting,
     solve,
 )
-from allocation.solver.model.demand import wants_of
+from allocation.solver.model.demand import demands_of
 from allocation.solver.model.inputs import Held
 from allocation.solver.model.ordering import in_order
 from allocation.solver.state.working import Working
-from allocation.solver.timeline.gpu_calendar import Calendar
-from allocation.solver.timeline.host_calendar import Hosts
+from allocation.solver.timeline.gpu_calendar import GpuCalendar
+from allocation.solver.timeline.host_calendar import HostCalendar
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -211,7 +211,7 @@ def test_deciding_one_by_one_is_what_a_cycle_does() -> None:
     site = in_order(a_snapshot(*wishes, fleet=fleet, hosts=TWO_HOSTS))
     working, one_by_one = Working(site, POLICY), {}
     for wish in wishes:
-        found = working.first_at(wants_of(wish), NOON)
+        found = working.first_at(demands_of(wish), NOON)
         if found is not None:
             working.reserve(found)
             one_by_one[wish.booking] = found.places
@@ -228,7 +228,7 @@ class TestControls:
     ) -> None:
         site = crowded(a_share(600))
         assert thousandths(site) <= 1_000
-        monkeypatch.setattr(Calendar, "_share", lambda *_: None)
+        monkeypatch.setattr(GpuCalendar, "_share", lambda *_: None)
         assert thousandths(site) > 1_000
 
     def test_without_counting_cores_a_node_gives_more_than_it_has(
@@ -236,7 +236,7 @@ class TestControls:
     ) -> None:
         site = crowded(with_cores(an_ask(), 40_000))
         assert len(solve(site, POLICY).assigns) == 1
-        monkeypatch.setattr(Hosts, "take", lambda *_: None)
+        monkeypatch.setattr(HostCalendar, "take", lambda *_: None)
         assert len(solve(site, POLICY).assigns) > 1
 
 

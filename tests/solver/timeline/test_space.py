@@ -6,11 +6,11 @@ from random import Random
 import numpy as np
 
 from allocation.solver.fleet.pool import pools_of
-from allocation.solver.model.demand import wants_of
+from allocation.solver.model.demand import demands_of
 from allocation.solver.model.ordering import in_order
 from allocation.solver.state.space import Space
 from allocation.solver.state.working import Working
-from allocation.solver.timeline.share_calendar import Sharers
+from allocation.solver.timeline.share_calendar import ShareCalendar
 from tests.solver.builders import (
     H100,
     HOUR,
@@ -50,9 +50,9 @@ def test_what_was_looked_at_before_changes_no_decision() -> None:
     for wish in wishes:
         starts = NOON + HOUR * chance.randrange(3)
         for other in wishes[::4]:
-            curious.first_at(wants_of(other), NOON + HOUR * chance.randrange(3))
-        found = asked.first_at(wants_of(wish), starts)
-        assert curious.first_at(wants_of(wish), starts) == found
+            curious.first_at(demands_of(other), NOON + HOUR * chance.randrange(3))
+        found = asked.first_at(demands_of(wish), starts)
+        assert curious.first_at(demands_of(wish), starts) == found
         if found is not None:
             placed.append(found)
             asked.reserve(found)
@@ -67,28 +67,28 @@ def test_what_was_looked_at_before_changes_no_decision() -> None:
 def test_a_class_is_looked_at_once_until_something_changes() -> None:
     site = a_snapshot(a_request("a"), fleet=gpus(2))
     space = Space(in_order(site))
-    whole, part = (wants_of(a_request("a", ask))[0] for ask in (an_ask(), a_share(500)))
-    first = space.ground(whole, NOON)
-    assert space.ground(part, NOON) is not first
-    assert space.ground(whole, NOON) is first
+    whole, part = (demands_of(a_request("a", ask))[0] for ask in (an_ask(), a_share(500)))
+    first = space.pool_state(whole, NOON)
+    assert space.pool_state(part, NOON) is not first
+    assert space.pool_state(whole, NOON) is first
     space.calendars["h100"].put([shared("n1-0", 500)], NOON, NOON + HOUR)
-    assert space.ground(whole, NOON) is not first
+    assert space.pool_state(whole, NOON) is not first
 
 
 def test_who_shares_is_told_as_by_asking_every_share_in_turn() -> None:
     chance = Random(7)  # noqa: S311  made-up shares
     pools = pools_of((*gpus(3), *gpus(2, "a100", "h100-80gb", node="n2")), [H100])
-    sharers = Sharers(pools.values(), alone=True)
+    sharers = ShareCalendar(pools.values(), alone=True)
     rows: list[tuple[str, str, str, tuple[int, int]]] = []
     names = [(name, gpu.id) for name, pool in pools.items() for gpu in pool.gpus]
     for _ in range(150):
         if rows and chance.random() < 0.45:
             _, gpu, owner, window = rows.pop(chance.randrange(len(rows)))
-            sharers.lay([shared(gpu, 100)], owner, window, -1)
+            sharers.add([shared(gpu, 100)], owner, window, -1)
         else:
             begin = chance.randrange(9)
             row = (*chance.choice(names), chance.choice(OWNERS), (begin, begin + 3))
-            sharers.lay([shared(row[1], 100)], row[2], row[3])
+            sharers.add([shared(row[1], 100)], row[2], row[3])
             rows.append(row)
         owner, starts = chance.choice(OWNERS), np.array([0, 4, 9])
         for told in (sharers, sharers.copy()):

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.queries.bookings.booking_list import PAGE, BookingsWanted, bookings_page
+from allocation.queries.bookings.booking_list import PAGE, BookingFilter, bookings_page
 from allocation.rules.states import State
 from allocation.web.parts.booking_links import linked
 from tenants.models import Membership, Tenant
@@ -31,7 +31,7 @@ def _get(member: Membership, path: str) -> str:
     return answer.content.decode()
 
 
-def _names(member: Membership, wanted: BookingsWanted) -> list[str]:
+def _names(member: Membership, wanted: BookingFilter) -> list[str]:
     with tenant_tx(member.tenant_id):
         return [row.name for row in bookings_page(an_actor(member), wanted).rows]
 
@@ -42,12 +42,12 @@ def test_every_column_sorts_both_ways_and_says_so() -> None:
         a_booking(
             mine, now=timezone.now(), name=name, held=str(number), starts_in=timedelta(hours=number)
         )
-    assert _names(mine, BookingsWanted(sort="name")) == ["Alpha", "beta", "gamma"]
-    assert _names(mine, BookingsWanted(sort="-cost")) == ["gamma", "Alpha", "beta"]
-    assert _names(mine, BookingsWanted(sort="start")) == ["beta", "Alpha", "gamma"]
+    assert _names(mine, BookingFilter(sort="name")) == ["Alpha", "beta", "gamma"]
+    assert _names(mine, BookingFilter(sort="-cost")) == ["gamma", "Alpha", "beta"]
+    assert _names(mine, BookingFilter(sort="start")) == ["beta", "Alpha", "gamma"]
     for column in ("booked", "state", "tier", "project", "owner"):
         for sign in ("", "-"):
-            assert len(_names(mine, BookingsWanted(sort=sign + column))) == 3
+            assert len(_names(mine, BookingFilter(sort=sign + column))) == 3
     page = _get(mine, "bookings?sort=-cost")
     assert 'aria-sort="descending"' in page
     assert page.count("aria-sort") == 1
@@ -59,11 +59,11 @@ def test_pages_by_cursor_show_each_booking_once_though_new_ones_come() -> None:
     for number in range(PAGE + 3):
         a_booking(mine, now=now, name=f"run-{number:02}", held="5")
     with tenant_tx(mine.tenant_id):
-        first = bookings_page(an_actor(mine), BookingsWanted(sort="cost"))
+        first = bookings_page(an_actor(mine), BookingFilter(sort="cost"))
     a_booking(mine, now=now, name="newcomer", held="1")
     with tenant_tx(mine.tenant_id):
-        second = bookings_page(an_actor(mine), BookingsWanted(sort="cost", after=first.after))
-        back = bookings_page(an_actor(mine), BookingsWanted(sort="cost", before=second.before))
+        second = bookings_page(an_actor(mine), BookingFilter(sort="cost", after=first.after))
+        back = bookings_page(an_actor(mine), BookingFilter(sort="cost", before=second.before))
     seen = [row.name for row in (*first.rows, *second.rows)]
     assert sorted(seen) == [f"run-{number:02}" for number in range(PAGE + 3)]
     assert back.rows == first.rows
@@ -77,7 +77,7 @@ def test_words_search_the_list_and_stay_in_its_links() -> None:
     other = a_member(project, user=a_user("noah"))
     a_booking(mine, now=timezone.now(), name="needle one")
     a_booking(other, now=timezone.now(), name="needle two")
-    assert _names(mine, BookingsWanted(text="needle MAR")) == ["needle one"]
+    assert _names(mine, BookingFilter(text="needle MAR")) == ["needle one"]
     page = _get(mine, "bookings?q=needle&sort=name")
     assert "q=needle&amp;sort=-name" in page
     assert 'href="bookings.csv?q=needle&amp;sort=name"' in page

@@ -11,8 +11,8 @@ from django.utils import timezone
 from allocation.api.bookings.shapes import why
 from allocation.models import Booking, Node
 from allocation.rules.states import State
-from allocation.web.bookings.scene import Scene
-from allocation.web.bookings.story import Story, story_of
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.summary import BookingSummary, booking_summary
 from allocation.web.parts.times import length_words, window_words
 from billing.rules import month_of
 from billing.services import budget_set, hold_place
@@ -25,7 +25,7 @@ from tests.web.fleet_builders import a_booking, a_node, a_place
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
-SCENE = Scene(NOW, UTC, "/t/x/", {"h100": "H100 80 GB"})
+SCENE = PageContext(NOW, UTC, "/t/x/", {"h100": "H100 80 GB"})
 
 
 def _client(member: Membership) -> Client:
@@ -45,8 +45,10 @@ def _change(booking: Booking, **values: object) -> Booking:
         return found.get(id=booking.id)
 
 
-def _story(booking: Booking, *, may_change: bool = True, scene: Scene = SCENE) -> Story:
-    return story_of(booking, scene, may_change=may_change)
+def _story(
+    booking: Booking, *, may_change: bool = True, scene: PageContext = SCENE
+) -> BookingSummary:
+    return booking_summary(booking, scene, may_change=may_change)
 
 
 def _held(booking: Booking) -> Booking:
@@ -140,10 +142,10 @@ def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
     ask = {**booking.ask, "count": 10}
     booking = _change(booking, ask=ask, planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
     scene = replace(SCENE, units=10 * UNITS_PER_GPU)
-    story = story_of(booking, scene, may_change=True)
+    story = booking_summary(booking, scene, may_change=True)
     assert story.borrowed.startswith("8 own + 2 borrowed: may be paused")
     booking = _change(booking, at_risk_from=NOW.replace(hour=13, minute=40))
-    story = story_of(booking, scene, may_change=True)
+    story = booking_summary(booking, scene, may_change=True)
     assert story.borrowed == "8 own + 2 borrowed: at risk from today 13:40."
     page = _client(member).get(_url(booking)).content.decode()
     assert "2 borrowed: at risk from" in page

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
-from allocation.web.bookings.pause_story import notice_of, receipt_of
-from allocation.web.bookings.scene import Scene
-from allocation.web.bookings.story import story_of
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.pause_notice import notice_of, receipt_of
+from allocation.web.bookings.summary import booking_summary
 from tenants.models import Membership, Role, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tier
@@ -69,8 +69,8 @@ def told(*, now: datetime, label: str = "", may_wait: bool = True) -> Told:
     return Told(member, booking, strong, pause)
 
 
-def scene(now: datetime, *pauses: Pause) -> Scene:
-    return Scene(now, UTC, "/t/x/", {"h100": "H100 80 GB"}, pauses=tuple(pauses))
+def scene(now: datetime, *pauses: Pause) -> PageContext:
+    return PageContext(now, UTC, "/t/x/", {"h100": "H100 80 GB"}, pauses=tuple(pauses))
 
 
 def test_the_notice_says_who_why_what_is_lost_and_what_happens_by_itself() -> None:
@@ -207,7 +207,7 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
     assert ("Charged for this run", "€1.33") in {(row.name, row.amount) for row in receipt.lines}
     assert receipt.basis.startswith("Rule R46, policy 1, decision ")
     with tenant_tx(booking.tenant_id):
-        story = story_of(booking, scene(NOW, pause), may_change=True)
+        story = booking_summary(booking, scene(NOW, pause), may_change=True)
     assert story.headline == "Paused until there is room"
     assert [(line.name, line.amount) for line in story.costs] == [
         ("Run 1, 09:27 – 09:57", "€2.00"),
@@ -222,8 +222,10 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
 def test_while_it_pauses_nothing_more_is_charged() -> None:
     case = told(now=NOW)
     with tenant_tx(case.booking.tenant_id):
-        costs = story_of(case.booking, scene(NOW, case.pause), may_change=True).costs
-        later = story_of(case.booking, scene(NOW + MINUTE, case.pause), may_change=True).costs
+        costs = booking_summary(case.booking, scene(NOW, case.pause), may_change=True).costs
+        later = booking_summary(
+            case.booking, scene(NOW + MINUTE, case.pause), may_change=True
+        ).costs
     assert costs[0].amount == later[0].amount == "€2.00"
 
 

@@ -374,7 +374,7 @@ def test_an_operator_sees_whether_the_promises_hold_and_a_member_does_not(
     seen: dict[str, int | None] = {
         "invariant_violations": None, "invariants_checked_seconds_ago": None, "failed_cycles": 0,
     }  # fmt: skip
-    monkeypatch.setattr("allocation.web.fleet.fleet_pages.watch_read", lambda _: seen)
+    monkeypatch.setattr("allocation.web.fleet.fleet_pages.self_check_read", lambda _: seen)
     a_node("gpu-a1-01", now=timezone.now())
     assert "Nobody has looked yet" in _page(operator, "/ops/fleet")
     seen |= {"invariant_violations": 0, "invariants_checked_seconds_ago": 12}

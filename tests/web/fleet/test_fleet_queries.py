@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet.fleet import NodeNow, Totals, fleet_now, totals_of, traces
-from allocation.services.quotes.free_times import LEAST, free_read
+from allocation.queries.fleet.fleet import NodeNow, Totals, fleet_now, totals_of, utilisation_traces
+from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
 from allocation.web.fleet.tiles import Geometry, geometry, node_tile
 from tenants.models import Membership
 from tenants.platform.wall import operator_tx, tenant_tx
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.django_db
 
 def _totals(member: Membership) -> Totals:
     with tenant_tx(member.tenant_id):
-        free = free_read(is_operator=False, since=NOW, until=NOW + LEAST, now=NOW)
-    return totals_of(_seen_by(member), free.during(NOW, NOW + LEAST))
+        free = free_times_read(is_operator=False, since=NOW, until=NOW + MIN_FREE_TIME, now=NOW)
+    return totals_of(_seen_by(member), free.during(NOW, NOW + MIN_FREE_TIME))
 
 
 def _seen_by(member: Membership, now: datetime = NOW) -> list[NodeNow]:
@@ -73,7 +73,7 @@ def test_use_that_nobody_measured_is_unknown_and_not_zero() -> None:
     assert totals.booked == 2
     assert totals.measured == 0
     assert totals.busy is None
-    assert totals.dark == 0
+    assert totals.unused == 0
 
 
 def test_an_old_reading_says_nothing_about_now() -> None:
@@ -96,7 +96,7 @@ def test_an_old_reading_says_nothing_about_now() -> None:
 def test_dark_means_watched_and_idle(values: list[int | None], is_dark: bool) -> None:  # noqa: FBT001
     member, node = a_member(a_project()), a_node(now=NOW)
     measured(a_place(a_booking(member, now=NOW), node.gpus.all()[0]), values, now=NOW)
-    assert (_totals(member).dark == 1) is is_dark
+    assert (_totals(member).unused == 1) is is_dark
 
 
 def test_the_mean_is_weighted_by_the_size_of_what_was_booked() -> None:
@@ -189,7 +189,7 @@ def test_a_trace_has_gaps_where_nothing_was_measured() -> None:
     place = a_place(a_booking(member, now=NOW), node.gpus.all()[0])
     measured(place, [20, None, 40], now=NOW)
     with tenant_tx(member.tenant_id):
-        found = traces(
+        found = utilisation_traces(
             allocations=[place.id],
             now=NOW,
             span=timedelta(minutes=4),

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from allocation.models import Gpu
-from allocation.queries.fleet.topology import joins_of
+from allocation.queries.fleet.topology import gpu_links_of
 from tests.builders import a_member, a_project
 from tests.roles import as_system
 from tests.web.fleet_builders import a_node
@@ -21,7 +21,7 @@ def test_the_matrix_is_on_the_page_of_a_node_whose_agent_told_it() -> None:
     client.force_login(member.user)
     url = f"/t/{member.tenant.slug}/fleet/{node.name}"
     assert "NVLink" not in client.get(url).content.decode()
-    assert joins_of(node.id) == []
+    assert gpu_links_of(node.id) == []
     with as_system():
         Gpu.objects.filter(index=0).update(peers=[[1, 18, "numa"]])
         Gpu.objects.filter(index=1).update(peers=[[0, 18, None]])

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Blackout, Gpu, GpuEvent, Node
+from allocation.models import Gpu, GpuEvent, Maintenance, Node
 from allocation.services.operate.maintenance import Moved, Preview
 from tests.builders import a_member, a_project, an_operator
 from tests.builders_allocation import a_policy
@@ -70,12 +70,12 @@ def test_what_repeats_is_one_line_with_the_next_date_and_is_called_off_whole(
     assert "start would move" in looked
     saved = operator.post("/ops/maintenance", a_form("save", **weekly), follow=True)
     page = saved.content.decode()
-    assert Blackout.objects.count() == 4
+    assert Maintenance.objects.count() == 4
     assert (page.count("New fans"), "every week until" in page) == (1, True)
     assert "3 more dates" in page
-    first = Blackout.objects.earliest("starts")
+    first = Maintenance.objects.earliest("starts")
     operator.post(f"/ops/maintenance/{first.id}/end", {"following": "1", "sure": "1"})
-    assert not Blackout.objects.filter(ended_at=None).exists()
+    assert not Maintenance.objects.filter(ended_at=None).exists()
 
 
 def test_maintenance_repeats_on_days_of_the_month_and_says_which_it_did_not_understand(
@@ -85,7 +85,7 @@ def test_maintenance_repeats_on_days_of_the_month_and_says_which_it_did_not_unde
     monthly = {"often": "days", "days": "2nd tue", "last_day": f"{last:%Y-%m-%d}"}
     saved = operator.post("/ops/maintenance", a_form("save", **monthly), follow=True)
     assert "every month on the 2nd Tue until" in saved.content.decode()
-    dates = Blackout.objects.values_list("starts", flat=True)
+    dates = Maintenance.objects.values_list("starts", flat=True)
     assert dates
     assert {(each.weekday(), (each.day - 1) // 7) for each in dates} == {(1, 1)}
     wrong = operator.post("/ops/maintenance", a_form("save", **(monthly | {"days": "x"})))
@@ -98,21 +98,21 @@ def test_what_repeats_needs_a_last_day(operator: Client) -> None:
     answer = operator.post("/ops/maintenance", a_form("save", often="daily"))
     assert answer.status_code == 422
     assert "Say the last day" in answer.content.decode()
-    assert not Blackout.objects.exists()
+    assert not Maintenance.objects.exists()
 
 
 def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> None:
     assert "No maintenance is planned" in _page(operator, "/ops/maintenance")
     looked = operator.post("/ops/maintenance", a_form())
     assert "start would move" in looked.content.decode()
-    assert not Blackout.objects.exists()
+    assert not Maintenance.objects.exists()
     saved = operator.post("/ops/maintenance", a_form("save"), follow=True).content.decode()
     assert f"Maintenance of {NODE} is planned." in saved
-    (blackout,) = Blackout.objects.all()
+    (blackout,) = Maintenance.objects.all()
     assert "Call off" in saved
     asked = operator.post(f"/ops/maintenance/{blackout.id}/end").content.decode()
     assert "Call off maintenance, 2 GPUs back" in asked
-    assert Blackout.objects.get().ended_at is None
+    assert Maintenance.objects.get().ended_at is None
     operator.post(f"/ops/maintenance/{blackout.id}/end", {"sure": "1"})
     assert "Called off" in _page(operator, "/ops/maintenance")
 
@@ -137,9 +137,9 @@ def test_what_is_lost_is_planned_only_when_as_much_was_agreed_to(operator: Clien
     for accepted in ("", "1", "many", "\u0662"):
         page = operator.post("/ops/maintenance", a_form("save", accepted=accepted)).content.decode()
         assert "more is lost than was agreed to" in page
-        assert not Blackout.objects.exists()
+        assert not Maintenance.objects.exists()
     operator.post("/ops/maintenance", a_form("save", accepted="2"))
-    assert Blackout.objects.count() == 1
+    assert Maintenance.objects.count() == 1
 
 
 def test_the_button_tells_moved_starts_from_lost_ones(
@@ -149,7 +149,7 @@ def test_the_button_tells_moved_starts_from_lost_ones(
     moved = Moved("BK-1", "helix", window, window + timedelta(hours=1))
     lost = Moved("BK-2", "helix", window, None)
     preview = Preview(moved=(moved, lost, lost, lost), running=())
-    monkeypatch.setattr("allocation.web.fleet.maintenance.blackout_preview", lambda **_: preview)
+    monkeypatch.setattr("allocation.web.fleet.maintenance.maintenance_preview", lambda **_: preview)
     page = operator.post("/ops/maintenance", a_form()).content.decode()
     assert "Plan it, move 1 start, cancel 3" in page
     assert "3 bookings may be cancelled" in page
@@ -171,7 +171,7 @@ def test_a_form_that_makes_no_sense_comes_back_with_the_reason(
     answer = operator.post("/ops/maintenance", a_form("save", **changed))
     assert answer.status_code == 422
     assert words in answer.content.decode()
-    assert not Blackout.objects.exists()
+    assert not Maintenance.objects.exists()
 
 
 def test_maintenance_is_drawn_on_the_timeline_and_named_on_the_node(operator: Client) -> None:
@@ -234,4 +234,4 @@ def test_nobody_else_does_any_of_it(operator: Client, path: str) -> None:
     client = Client()
     client.force_login(member.user)
     assert client.post(f"/ops/{path}", a_form("save", note="off")).status_code == 404
-    assert not Blackout.objects.exists()
+    assert not Maintenance.objects.exists()

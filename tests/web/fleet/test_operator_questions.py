@@ -20,7 +20,7 @@ from allocation.models import (
 )
 from allocation.rules.states import State
 from allocation.services.policy.policies import policy_values
-from allocation.services.runs.healing import hardware_clear
+from allocation.services.runs.interrupt import hardware_vacate
 from allocation.web.site.policy import COUNTS, LABELS
 from tenants.services import seconds_text
 from tests.api.builders import Site, a_site
@@ -91,7 +91,7 @@ def test_a_drain_without_a_deadline_ends_nobody(operator: Client) -> None:
     assert "Drain gpu-a1-01, move 1 start" in said
     operator.post(f"{FLEET}/drain", {"reason": "fans", "sure": "1"})
     with as_system():
-        hardware_clear(timezone.now())
+        hardware_vacate(timezone.now())
         # The one within the hour has lost its place, the later one keeps it.
         assert Allocation.objects.filter(state=Allocation.State.PLANNED).count() == 1
     assert _states()[:2] == [State.ACTIVE, State.ACTIVE]
@@ -107,10 +107,10 @@ def test_a_drain_with_a_deadline_says_whom_it_breaks_off(operator: Client) -> No
     assert "Drain gpu-a1-01, move 1 start, break off 1 run" in said
     operator.post(f"{FLEET}/drain", form | {"sure": "1"})
     with as_system():
-        hardware_clear(by - 2 * HOUR)
+        hardware_vacate(by - 2 * HOUR)
     assert _states()[:2] == [State.ACTIVE, State.ACTIVE]
     with as_system():
-        hardware_clear(by + timedelta(minutes=1))
+        hardware_vacate(by + timedelta(minutes=1))
     assert _states()[1] == State.QUEUED
 
 
@@ -152,7 +152,7 @@ def test_a_lock_out_says_what_nobody_can_stop_any_more(operator: Client) -> None
 def test_a_clock_in_doubt_is_accepted_with_the_runs_that_end_by_it(operator: Client) -> None:
     with as_system():
         day = timedelta(days=1)
-        MachineClock.objects.create(machine="portal", apart=day, jump=day)
+        MachineClock.objects.create(machine="portal", clock_offset=day, jump=day)
     # None is over by the clock as it is.
     assert operator.post("/ops/clock").status_code == 302
     with as_system():

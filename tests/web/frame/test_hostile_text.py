@@ -16,7 +16,7 @@ from django.db import transaction
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
-from tenants.platform.text import seen_only, unseen
+from tenants.platform.text import first_invisible, without_invisible
 from tests.api.builders import Site, a_site, row_counts, said
 from tests.web.crawl import METHODS, TEXTS, Crawler, Form, escaped, filled, forms_of, routes
 
@@ -232,14 +232,14 @@ def test_no_body_breaks_anything(crawlers: list[Crawler], content_type: str, bod
     "text", ["a\x00b", "a\u202eb", "\u200f", "a\u200bb", "\ufeffa", "\ud800", "a\u2066b", "\ue000"]
 )
 def test_what_can_not_be_seen_is_found_and_taken_out(text: str) -> None:
-    assert unseen(text)
-    assert not unseen(seen_only(text))
+    assert first_invisible(text)
+    assert not first_invisible(without_invisible(text))
 
 
 @pytest.mark.parametrize("text", ["", "Jürgen", "می‌خواهم", "👩‍🚀", "日本", "naïve – “x”", "שלום"])
 def test_what_people_write_stays_as_it_is(text: str) -> None:
-    assert not unseen(text)
-    assert seen_only(text) == text
+    assert not first_invisible(text)
+    assert without_invisible(text) == text
 
 
 def test_a_form_is_refused_beside_its_field_and_shows_what_is_left(site: Site) -> None:

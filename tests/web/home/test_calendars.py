@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from allocation.models import Blackout, Booking, CalendarFeed
+from allocation.models import Booking, CalendarFeed, Maintenance
 from allocation.rules.states import State
 from tenants.models import AuditEntry, Membership
 from tests.builders import a_gpu_class, a_member, a_project, a_user, an_operator
@@ -171,7 +171,7 @@ def test_a_pools_calendar_has_what_one_may_see_and_its_maintenance() -> None:
     a_booking(member, now=now, name="mine")
     a_booking(stranger, now=now, name="not my project")
     with as_system():
-        Blackout.objects.create(
+        Maintenance.objects.create(
             node=node, starts=now, ends=now + timedelta(hours=2), drain_by=now, created=now,
             reason="New fans", created_by=an_operator(),
         )  # fmt: skip

@@ -8,10 +8,16 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.queries.bookings.projects import Forecast, Money, forecast_of, money_of, quota_of
+from allocation.queries.bookings.projects import (
+    BudgetHistory,
+    Forecast,
+    budget_history_of,
+    forecast_of,
+    quota_of,
+)
 from allocation.rules.states import State
 from allocation.web.home.projects import gpus_text, money_card, quota_bars
-from billing.queries import BudgetEffect
+from billing.queries import BudgetFigures
 from billing.rules import month_of
 from billing.services import budget_set, hold_place, hold_settle
 from tenants.models import Membership, Project, Role
@@ -24,9 +30,9 @@ pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
 
 
-def _effect(amount: str, spent: str, held: str = "0") -> BudgetEffect:
+def _effect(amount: str, spent: str, held: str = "0") -> BudgetFigures:
     total, used, kept = Decimal(amount), Decimal(spent), Decimal(held)
-    return BudgetEffect(
+    return BudgetFigures(
         budget_id=uuid4(),
         project_id=uuid4(),
         amount=total,
@@ -111,7 +117,7 @@ def test_the_days_of_the_chart_add_up_to_what_is_spent() -> None:
     for back in range(9):
         _charge(member, "20.50", NOW - timedelta(days=back))
     with tenant_tx(member.tenant_id):
-        money = money_of(project=member.project, now=NOW)
+        money = budget_history_of(project=member.project, now=NOW)
     assert money is not None
     assert sum(money.days) == money.effect.spent == Decimal("184.50")
     assert len(money.days) == 17
@@ -211,7 +217,7 @@ def test_a_range_without_a_width_is_not_called_one(
 ) -> None:
     forecast = Forecast(Decimal(high), Decimal(low), Decimal(high), Decimal(1), None, None, None)
     effect = _effect("1000", spent, held=held)
-    money = Money(effect, date(2026, 11, 17), (Decimal(spent),), 9, forecast)
+    money = BudgetHistory(effect, date(2026, 11, 17), (Decimal(spent),), 9, forecast)
     card = money_card(money)
     assert card.forecast_range == words
     assert bool(card.chart.forecast_band) is (low != high)

@@ -6,9 +6,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from allocation.queries.bookings.booking_list import booking_words
-from allocation.queries.bookings.search import search_found
-from allocation.queries.bookings.timeline import bookings_seen
+from allocation.queries.bookings.booking_list import booking_search_condition
+from allocation.queries.bookings.search import search_results
+from allocation.queries.bookings.timeline import bookings_visible
 from tenants.models import Membership, User
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user, an_actor
@@ -75,11 +75,11 @@ def test_nothing_of_another_tenant_or_of_a_foreign_project_is_found() -> None:
     for member in (colleague, stranger):
         a_booking(member, now=now, name="orchid-run")
     with tenant_tx(mine.tenant_id):
-        found = search_found(an_actor(mine), "orchid")
+        found = search_results(an_actor(mine), "orchid")
     assert (found.bookings, found.projects, found.people) == ((), (), ())
     admin = a_tenant_admin(mine.tenant)
     with tenant_tx(mine.tenant_id):
-        found = search_found(an_actor(admin), "orchid")
+        found = search_results(an_actor(admin), "orchid")
     assert [row.owner_id for row in found.bookings] == [colleague.user_id]
     assert [each.user_id for each in found.people] == [colleague.user_id]
     assert [each.tenant_id for each in found.projects] == [mine.tenant_id]
@@ -126,7 +126,11 @@ def test_a_search_among_many_reads_the_narrow_index_alone(real_db: Servers) -> N
             # So few rows are read as quickly otherwise; whether the index suffices is the same.
             cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
         for text in ("needle", "nowhere"):
-            rows = bookings_seen(actor).filter(booking_words(actor, text)).order_by("-submitted")
+            rows = (
+                bookings_visible(actor)
+                .filter(booking_search_condition(actor, text))
+                .order_by("-submitted")
+            )
             plan = rows.values_list("id", flat=True)[:6].explain()
             assert "Index Only Scan using booking_found" in plan, plan
-        assert [row.id for row in search_found(actor, "needle").bookings] == [seed.id]
+        assert [row.id for row in search_results(actor, "needle").bookings] == [seed.id]

@@ -13,11 +13,11 @@ from allocation.models import Booking, Gpu, Node
 from allocation.queries.bookings.timeline import timeline_read
 from allocation.queries.bookings.timeline_rows import Timeline, Window
 from allocation.rules.states import State
-from allocation.services.quotes.free_times import free_read
+from allocation.services.quotes.free_times import free_times_read
+from allocation.web.timeline.elements import ROW, Bar, Row, ViewOptions
 from allocation.web.timeline.grid import grid_groups
-from allocation.web.timeline.look import ROW, Bar, Look, Row
 from allocation.web.timeline.span import ZOOMS, Span, span_read
-from allocation.web.timeline.tables import free_rows, seen_rows
+from allocation.web.timeline.tables import booked_rows, free_rows
 from tenants.models import Membership, Role, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_tier, an_actor
@@ -34,17 +34,17 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 def _read(member: Membership, window: Window = WINDOW) -> Timeline:
     with tenant_tx(member.tenant_id):
-        free = free_read(is_operator=False, since=window.starts, until=window.ends, now=NOW)
+        free = free_times_read(is_operator=False, since=window.starts, until=window.ends, now=NOW)
         return timeline_read(
             actor=an_actor(member), window=window, gpu_class="", now=NOW, free=free.by_gpu
         )
 
 
-def _look(free: timedelta | None = None) -> Look:
-    return Look(SPAN, NOW, "/t/x/", None, free, {"h100": "€4.80"})
+def _look(free: timedelta | None = None) -> ViewOptions:
+    return ViewOptions(SPAN, NOW, "/t/x/", None, free, {"h100": "€4.80"})
 
 
-def _rows(member: Membership, look: Look | None = None) -> dict[str, Row]:
+def _rows(member: Membership, look: ViewOptions | None = None) -> dict[str, Row]:
     groups = grid_groups(_read(member), look or _look())
     return {row.key: row for group in groups for row in group.rows}
 
@@ -225,7 +225,7 @@ def test_the_list_has_the_same_bookings_and_offers_the_free_time() -> None:
     first, _ = a_node(now=NOW, gpus=2).gpus.all()
     a_place(a_booking(mine, now=NOW, name="own", hours=4), first)
     timeline, look = _read(mine), _look()
-    assert [row.title for row in seen_rows(timeline, look)] == ["own"]
+    assert [row.title for row in booked_rows(timeline, look)] == ["own"]
     rows = free_rows(timeline, look)
     assert [(row.count, row.when) for row in rows] == [
         (1, "today 10:05 – tomorrow 07:00"),
@@ -332,7 +332,7 @@ def test_a_gang_that_lies_apart_says_how_many_of_how_many() -> None:
 
 def _fortnight(member: Membership, open_nodes: frozenset[str] | None = None) -> dict[str, Row]:
     span = span_read(key="2w", since="", zone=BERLIN, now=NOW)
-    look = Look(span, NOW, "/t/x/", open_nodes, None, {})
+    look = ViewOptions(span, NOW, "/t/x/", open_nodes, None, {})
     timeline = _read(member, span.window)
     return {row.key: row for group in grid_groups(timeline, look) for row in group.rows}
 

@@ -11,7 +11,7 @@ from lark import Lark, Token, Tree, UnexpectedInput
 from lark.lexer import Lexer
 
 from allocation.errors import AskError
-from allocation.rules.ask.line.repairs import missing_of, refused_words, repairs_that_help
+from allocation.rules.ask.line.repairs import missing_part_of, repairs_useful, words_refuse
 from allocation.rules.ask.line.shape import SHAPE_RULES, classes_of
 from allocation.rules.ask.line.tokens import tokens_of
 from allocation.rules.ask.when.series import SERIES_RULES, series_end, series_of
@@ -21,7 +21,7 @@ from allocation.rules.ask.words.names import names_of
 from allocation.rules.ask.words.parsed import Catalogue, Parsed
 from allocation.rules.ask.words.reading import Reading
 
-LONGEST_TEXT = 200
+MAX_TEXT_LENGTH = 200
 _SPACES = "\t\u00a0\u202f"
 
 # An order-free list of parts. That each is said at most once, and that day and time make one window
@@ -101,8 +101,8 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
 
     AskError only for text that is no request at all: too long, or with control characters.
     """
-    if len(text) > LONGEST_TEXT:
-        sentence = f"A request is at most {LONGEST_TEXT} characters long."
+    if len(text) > MAX_TEXT_LENGTH:
+        sentence = f"A request is at most {MAX_TEXT_LENGTH} characters long."
         raise AskError("text_too_long", sentence, "request")
     if any(not char.isprintable() and char not in _SPACES for char in text):
         raise AskError("control_characters", "A request is one line of plain text.", "request")
@@ -114,7 +114,7 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
     wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
     if not wrong:
         return parsed
-    helped = repairs_that_help(wrong, read, LONGEST_TEXT)
+    helped = repairs_useful(wrong, read, MAX_TEXT_LENGTH)
     return (
         replace(parsed, problems=helped) if parsed.problems else replace(parsed, missing=helped[0])
     )
@@ -129,7 +129,7 @@ def _read(reading: Reading) -> Parsed:
     series_end(reading, when)
     if "which_half" not in {problem.code for problem in reading.problems}:
         when_resolve(reading, when)
-    refused_words(reading, refused)
+    words_refuse(reading, refused)
     return _parsed(reading)
 
 
@@ -180,51 +180,51 @@ def _tree(tokens: list[Token]) -> tuple[list[Tree[Token]] | None, int]:
 
 
 def _parsed(reading: Reading) -> Parsed:
-    said: dict[str, Any] = reading.said
+    values: dict[str, Any] = reading.values
     classes = classes_of(reading)
-    deadline = said.get("deadline")
-    if deadline is None and "start_by" in said and "starts" not in said:
+    deadline = values.get("deadline")
+    if deadline is None and "start_by" in values and "starts" not in values:
         # A day is when it starts; the window's end is that day's and the time it takes.
-        deadline = said["start_by"] + timedelta(seconds=said.get("duration", 0))
-    starts, not_before = said.get("starts"), said.get("not_before")
+        deadline = values["start_by"] + timedelta(seconds=values.get("duration", 0))
+    starts, not_before = values.get("starts"), values.get("not_before")
     _check_window(reading, deadline)
     repeat = series_of(reading)
     parsed = Parsed(
-        count=said.get("count"),
+        count=values.get("count"),
         classes=classes,
-        profile=said.get("profile"),
-        together=said.get("together"),
-        required=said.get("required", False),
-        duration=said.get("duration"),
+        profile=values.get("profile"),
+        together=values.get("together"),
+        required=values.get("required", False),
+        duration=values.get("duration"),
         starts=starts,
         not_before=not_before,
         deadline=deadline,
-        workload=said.get("workload"),
+        workload=values.get("workload"),
         repeat=repeat,
         parts=tuple(sorted(reading.parts, key=lambda part: (part.start, part.field))),
         problems=tuple(reading.problems),
         noise=tuple(reading.noise),
-        share=said.get("share"),
-        cores=said.get("cores", 0),
-        memory=said.get("memory", 0),
-        pin=said.get("pin", ()),
-        tier=said.get("tier"),
-        project=said.get("project"),
-        cheapest="cheapest" in said,
+        share=values.get("share"),
+        cores=values.get("cores", 0),
+        memory=values.get("memory", 0),
+        pin=values.get("pin", ()),
+        tier=values.get("tier"),
+        project=values.get("project"),
+        cheapest="cheapest" in values,
     )
-    return parsed if parsed.problems else replace(parsed, missing=missing_of(reading, parsed))
+    return parsed if parsed.problems else replace(parsed, missing=missing_part_of(reading, parsed))
 
 
 def _check_window(reading: Reading, deadline: datetime | None) -> None:
-    said: dict[str, Any] = reading.said
-    seconds, starts = said.get("duration"), said.get("starts")
-    not_before = said.get("not_before")
+    values: dict[str, Any] = reading.values
+    seconds, starts = values.get("duration"), values.get("starts")
+    not_before = values.get("not_before")
     if starts is not None and (not_before is not None or deadline is not None):
         sentence = "A window is either exact, or has an earliest start and a deadline."
-        reading.trouble("window_twice", sentence, reading.spans["starts"])
+        reading.add_problem("window_twice", sentence, reading.spans["starts"])
     elif deadline is not None and isinstance(seconds, int):
         first = max(not_before or reading.now, reading.now)
         if deadline < first + timedelta(seconds=seconds):
             span = reading.spans.get("deadline") or reading.spans["not_before"]
             sentence = "There is less time before the deadline than the booking is long."
-            reading.trouble("deadline_unreachable", sentence, span)
+            reading.add_problem("deadline_unreachable", sentence, span)

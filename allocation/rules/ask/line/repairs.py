@@ -10,9 +10,9 @@ from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 
-MOST_REPAIRS = 4
-MOST_GUESSED = 3
-MOST_TRIED = 8
+MAX_REPAIRS = 4
+MAX_GUESSES = 3
+MAX_TRIALS = 8
 _LENGTHS = ("1h", "4h", "1d")
 _DENIALS_TEXT = (
     "not no never without except unless nor avoid don't dont if but exclude excluding cannot"
@@ -54,7 +54,7 @@ _LEADS = {
 }  # fmt: skip
 
 
-def refused_words(reading: Reading, tokens: Sequence[Token]) -> None:
+def words_refuse(reading: Reading, tokens: Sequence[Token]) -> None:
     """Note tokens that no part of the grammar takes, each with what is known about it."""
     if tokens and tokens[0].lower() in _OTHER_VERBS:
         # What follows is not an ask.
@@ -85,7 +85,7 @@ def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _refuse(reading: Reading, span: Span, sentence: str, repairs: list[Repair]) -> None:
-    reading.trouble(NOT_UNDERSTOOD, sentence, span, repairs)
+    reading.add_problem(NOT_UNDERSTOOD, sentence, span, repairs)
 
 
 def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -111,12 +111,12 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
 def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
     """What the words may have been meant to be."""
     repairs: list[Repair] = []
-    for token in tokens[:MOST_GUESSED]:
+    for token in tokens[:MAX_GUESSES]:
         word = token.lower().rstrip(".:")
         if token.type != "UNKNOWN" or len(word) < 3:
             continue
         repairs += _unglued(reading, token)
-        repairs += reading.instead(span_of(token), *reading.guess(word))
+        repairs += reading.replacements(span_of(token), *reading.spelling_guesses(word))
     return repairs
 
 
@@ -125,7 +125,7 @@ def _unglued(reading: Reading, token: Token) -> list[Repair]:
     found = re.fullmatch(r"(\d+)([a-z]\w*)", token)
     if not found:
         return []
-    return reading.instead(span_of(token), f"{found[1]} {found[2]}")
+    return reading.replacements(span_of(token), f"{found[1]} {found[2]}")
 
 
 def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
@@ -145,14 +145,14 @@ def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
         number = int(months[1]) if months[1].isdecimal() else 1
         words += [f"{30 * number}d"]
     words += [f"kind:{kind}" for kind in reading.catalogue.workloads if kind in text.split()]
-    found = reading.instead(reading.with_noise(span), *words)
+    found = reading.replacements(reading.with_noise(span), *words)
     if _MACHINE.fullmatch(text):
-        found += reading.instead(span, f"on {text}")
+        found += reading.replacements(span, f"on {text}")
     for name, clock in _SYNONYMS.items():
         at = text.find(name)
         if at >= 0:
             place = span[0] + at
-            found += reading.instead((place, place + len(name)), clock)
+            found += reading.replacements((place, place + len(name)), clock)
     return found
 
 
@@ -160,7 +160,7 @@ def _vague(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
     for token in tokens:
         if token.lower() in _VAGUE:
             span = reading.with_noise(span_of(token))
-            return reading.instead(span, *_VAGUE[token.lower()])
+            return reading.replacements(span, *_VAGUE[token.lower()])
     return []
 
 
@@ -171,7 +171,7 @@ def _other_gpu(reading: Reading, token: Token) -> None:
     labels = ", ".join(entry.label for entry in entries)
     repairs = [
         Repair(entry.label, reading.replaced(span, entry.label.lower()))
-        for entry in entries[:MOST_REPAIRS]
+        for entry in entries[:MAX_REPAIRS]
     ]
     _refuse(reading, span, f"There is no {reading.words(span)} here: {labels}.", repairs)
 
@@ -186,7 +186,7 @@ def _fraction(reading: Reading, token: Token) -> None:
     hours, _, minutes = token.partition(".")
     if int(hours) < 24 and len(minutes) == 2 and int(minutes) < 60:
         others.append(f"{hours}:{minutes}")
-    _refuse(reading, span, sentence, reading.instead(span, *choices, *others))
+    _refuse(reading, span, sentence, reading.replacements(span, *choices, *others))
 
 
 def _bare_number(reading: Reading, token: Token) -> None:
@@ -194,9 +194,9 @@ def _bare_number(reading: Reading, token: Token) -> None:
     span = span_of(token)
     repairs = []
     span = reading.with_noise(span)
-    if "count" not in reading.said:
+    if "count" not in reading.values:
         repairs.append(Repair(f"{token} GPUs", reading.replaced(span, f"x{token}")))
-    if "duration" not in reading.said:
+    if "duration" not in reading.values:
         repairs.append(Repair(f"{token} hours", reading.replaced(span, f"{token}h")))
     if token.isdecimal() and int(token) < 24:
         repairs.append(Repair(f"at {token}:00", reading.replaced(span, f"at {int(token):02}:00")))
@@ -224,7 +224,7 @@ def _nodes(reading: Reading, token: Token) -> None:
 def _hour_h(reading: Reading, token: Token) -> None:
     """`from 19h`, which is a length everywhere else."""
     hour, _, minute = token.partition("h")
-    repairs = reading.instead(span_of(token), f"{int(hour):02}:{minute or '00'}")
+    repairs = reading.replacements(span_of(token), f"{int(hour):02}:{minute or '00'}")
     _refuse(reading, span_of(token), f"“{token}” is a length. Say a time as in “19:00”.", repairs)
 
 
@@ -234,7 +234,10 @@ def _clock_words(reading: Reading, token: Token) -> None:
     minutes = hour * 60 + (30 if "half" in token else 15 if "past" in token else -15)
     clocks = [f"{each // 60 % 24:02}:{each % 60:02}" for each in (minutes + 720, minutes)]
     _refuse(
-        reading, span_of(token), f"{' or '.join(clocks)}?", reading.instead(span_of(token), *clocks)
+        reading,
+        span_of(token),
+        f"{' or '.join(clocks)}?",
+        reading.replacements(span_of(token), *clocks),
     )
 
 
@@ -244,7 +247,10 @@ def _range(reading: Reading, token: Token) -> None:
     unit = re.sub(r"^[\d.\s]+", "", last) if first.isdecimal() else ""
     choices = (f"{first}{' ' * (len(unit) > 1)}{unit}", last)
     _refuse(
-        reading, span_of(token), f"{first} or {last}?", reading.instead(span_of(token), *choices)
+        reading,
+        span_of(token),
+        f"{first} or {last}?",
+        reading.replacements(span_of(token), *choices),
     )
 
 
@@ -253,23 +259,23 @@ def _no_project(reading: Reading, token: Token) -> None:
     known = [slug for slug, _ in reading.catalogue.projects]
     names = ", ".join(known)
     sentence = f"You have no project “{token.split()[-1]}”" + (f": {names}." if names else ".")
-    repairs = reading.instead(span, *(f"project {slug}" for slug in known[:MOST_REPAIRS]))
+    repairs = reading.replacements(span, *(f"project {slug}" for slug in known[:MAX_REPAIRS]))
     _refuse(reading, span, sentence, repairs)
 
 
 def _past(reading: Reading, token: Token) -> None:
-    reading.trouble("window_past", "That time is over.", span_of(token))
+    reading.add_problem("window_past", "That time is over.", span_of(token))
 
 
 def _within(reading: Reading, token: Token) -> None:
     span = span_of(token)
     length = re.sub(r"^.*?(?=\d|\bhalf|\ban?\b|\b(?:one|two|three|four|five|six)\b)", "", token)
-    repairs = reading.instead(span, f"for {length}", f"in {length}", "asap")
+    repairs = reading.replacements(span, f"for {length}", f"in {length}", "asap")
     _refuse(reading, span, "Say when it is to be done, as in “by 18:00”, or for how long.", repairs)
 
 
 def _apart(reading: Reading, token: Token) -> None:
-    repairs = reading.instead(span_of(token), "same node", "same nvlink", "same rack")
+    repairs = reading.replacements(span_of(token), "same node", "same nvlink", "same rack")
     _refuse(reading, span_of(token), "On one node, or in one NVLink domain?", repairs)
 
 
@@ -289,7 +295,7 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
 }
 
 
-def missing_of(reading: Reading, parsed: Parsed) -> Problem | None:
+def missing_part_of(reading: Reading, parsed: Parsed) -> Problem | None:
     """What a line without a mistake does not say yet."""
     text = " ".join(reading.text.split())
     end = len(reading.text)
@@ -297,14 +303,14 @@ def missing_of(reading: Reading, parsed: Parsed) -> Problem | None:
         number = parsed.count or 1
         repairs = [
             Repair(entry.label, f"{text} {entry.slug}")
-            for entry in reading.catalogue.classes[:MOST_REPAIRS]
+            for entry in reading.catalogue.classes[:MAX_REPAIRS]
         ]
         repairs.append(Repair("any GPU", f"{text} any"))
         what = "GPU" if number == 1 else "GPUs"
         return Problem(0, end, "no_class", f"Say which {what}, or “any”.", tuple(repairs))
     if parsed.duration is None:
         repairs = [Repair(length, f"{text} {length}") for length in _LENGTHS]
-        if "start_by" in reading.said:
+        if "start_by" in reading.values:
             whole = re.sub(r"\b((?:this |next )?weekend)\b", r"all \1", text, flags=re.IGNORECASE)
             whole = f"{text} all day" if whole == text else whole
             repairs.insert(0, Repair("all of it", whole))
@@ -312,7 +318,7 @@ def missing_of(reading: Reading, parsed: Parsed) -> Problem | None:
     return None
 
 
-def repairs_that_help(
+def repairs_useful(
     problems: Sequence[Problem], read: Callable[[str], Parsed], longest: int
 ) -> tuple[Problem, ...]:
     """The problems in order, each with the repairs that leave no problem, or else fewer."""
@@ -328,15 +334,15 @@ def repairs_that_help(
     found = []
     for problem in ordered:
         good = {
-            each.text: each for each in problem.repairs[:MOST_TRIED] if leaves(each) < len(problems)
+            each.text: each for each in problem.repairs[:MAX_TRIALS] if leaves(each) < len(problems)
         }
         least = min(map(leaves, good.values()), default=0)
-        best = [each for each in good.values() if leaves(each) == least][: MOST_REPAIRS + 1]
+        best = [each for each in good.values() if leaves(each) == least][: MAX_REPAIRS + 1]
         found.append(replace(problem, repairs=tuple(best)))
     if len(found) > 1 and all(left.get(each.text) for one in found for each in one.repairs):
         line = _all_repaired(ordered, read)
         if line is not None:
-            repairs = (Repair(line, line), *found[0].repairs)[: MOST_REPAIRS + 1]
+            repairs = (Repair(line, line), *found[0].repairs)[: MAX_REPAIRS + 1]
             found[0] = replace(found[0], repairs=repairs)
     return tuple(found)
 
@@ -344,8 +350,8 @@ def repairs_that_help(
 def _all_repaired(problems: Sequence[Problem], read: Callable[[str], Parsed]) -> str | None:
     """A line without a problem, by one repair after the other; None if there is no way."""
     line = None
-    for _ in range(MOST_TRIED):
-        repairs = [each for problem in problems for each in problem.repairs[:MOST_GUESSED]]
+    for _ in range(MAX_TRIALS):
+        repairs = [each for problem in problems for each in problem.repairs[:MAX_GUESSES]]
         better = (each.text for each in repairs if len(read(each.text).problems) < len(problems))
         line = next(better, None)
         if line is None:

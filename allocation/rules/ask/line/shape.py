@@ -12,8 +12,8 @@ from allocation.rules.ask.line.tokens import names_key, place_names
 from allocation.rules.ask.words.document import (
     WHOLE_SHARE,
     Together,
-    beside_of,
     count_of,
+    host_resource_of,
     pin_of,
     share_of,
 )
@@ -32,7 +32,7 @@ _FRACTIONS = {
     "½": 500, "¼": 250, "¾": 750, "⅓": 333, "⅔": 667, "⅛": 125,
 }  # fmt: skip
 _AT_LEAST = re.compile(r">=|≥|=>|at\s+least|min|\+|or\s+more")
-MOST_SHOWN = 4
+MAX_SHOWN = 4
 
 
 def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -41,9 +41,9 @@ def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
     number = number_of(words)
     span = span_of(*tokens)
     try:
-        reading.say("count", count_of(number), f"{number} of them", span)
+        reading.set_value("count", count_of(number), f"{number} of them", span)
     except AskError as error:
-        reading.trouble(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.sentence, span)
 
 
 def read_classes(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -57,31 +57,31 @@ def read_classes(reading: Reading, tokens: Sequence[Token]) -> None:
             slugs += named.slugs if named else ()
             family += named.family if named else ()
             if is_plural:
-                reading.said["plural"], reading.spans["plural"] = True, span
+                reading.values["plural"], reading.spans["plural"] = True, span
     wanted = tuple(dict.fromkeys(slugs))
-    if "classes" not in reading.said:
-        reading.said["family"] = tuple(dict.fromkeys(family))
-    reading.say("classes", wanted, " or ".join(wanted), span)
+    if "classes" not in reading.values:
+        reading.values["family"] = tuple(dict.fromkeys(family))
+    reading.set_value("classes", wanted, " or ".join(wanted), span)
 
 
 def read_any(reading: Reading, tokens: Sequence[Token]) -> None:
     """`any`: every class, if no other is named."""
-    reading.say("any", "any", "any GPU", span_of(*tokens))
+    reading.set_value("any", "any", "any GPU", span_of(*tokens))
 
 
 def read_profile(reading: Reading, tokens: Sequence[Token]) -> None:
     """The name of a slice."""
     profile = reading.names.profile_by_key[key_of(tokens[0])]
-    reading.say("profile", profile, f"slice {profile}", span_of(*tokens))
+    reading.set_value("profile", profile, f"slice {profile}", span_of(*tokens))
 
 
 def read_slice(reading: Reading, tokens: Sequence[Token]) -> None:
     """`mig slice`, `slice`: which one is said by its name or its memory."""
     span = span_of(*tokens)
-    if "slice" in reading.said:
-        reading.mean("slice", "a slice", span)
+    if "slice" in reading.values:
+        reading.add_part("slice", "a slice", span)
         return
-    reading.say("slice", "slice", "a slice", span)
+    reading.set_value("slice", "slice", "a slice", span)
 
 
 def read_memory(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -91,7 +91,7 @@ def read_memory(reading: Reading, tokens: Sequence[Token]) -> None:
     is_least = _AT_LEAST.search(tokens[0]) is not None
     is_compute = re.fullmatch(r"\dg", tokens[0]) is not None
     words = f"at least {gigabytes} GB" if is_least else f"{gigabytes} GB"
-    reading.say("gigabytes", (gigabytes, is_least, is_compute), words, span_of(*tokens))
+    reading.set_value("gigabytes", (gigabytes, is_least, is_compute), words, span_of(*tokens))
 
 
 def read_share(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -100,9 +100,9 @@ def read_share(reading: Reading, tokens: Sequence[Token]) -> None:
     try:
         share = share_of(_share(tokens[0]))
         meaning = f"{(share or 0) / WHOLE_SHARE:g} of one GPU, not isolated"
-        reading.say("share", share, meaning, span)
+        reading.set_value("share", share, meaning, span)
     except AskError as error:
-        reading.trouble(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.sentence, span)
 
 
 def read_filler(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -129,7 +129,7 @@ def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
             Repair(f"{gigabytes} GB GPU memory", reading.replaced(span, f"{gigabytes}gb")),
         ]
         sentence = f"Are {gigabytes} GB the memory of the GPU, or of its host?"
-        reading.trouble("which_memory", sentence, span, choices)
+        reading.add_problem("which_memory", sentence, span, choices)
         return
     _say_host(reading, tokens, "memory", gigabytes, f"{gigabytes} GiB of host memory with each")
 
@@ -139,9 +139,9 @@ def _say_host(
 ) -> None:
     span = span_of(*tokens)
     try:
-        reading.say(name, beside_of(amount, name), meaning, span)
+        reading.set_value(name, host_resource_of(amount, name), meaning, span)
     except AskError as error:
-        reading.trouble(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.sentence, span)
 
 
 def read_together(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -151,39 +151,39 @@ def read_together(reading: Reading, tokens: Sequence[Token]) -> None:
     group = _GROUPS["nvlink" if "nvlink" in tokens[0] else words[-1]]
     name = "NVLink domain" if group == "domain" else group
     meaning = f"{'better' if is_wish else 'must'} share one {name}"
-    if "together" not in reading.said:
-        reading.said["required"] = not is_wish
-    reading.say("together", group, meaning, span_of(*tokens))
+    if "together" not in reading.values:
+        reading.values["required"] = not is_wish
+    reading.set_value("together", group, meaning, span_of(*tokens))
 
 
 def read_workload(reading: Reading, tokens: Sequence[Token]) -> None:
     """`kind:training`: it is work of that kind, as long as its class needs."""
     kind = tokens[0].partition(":")[2]
     span = span_of(*tokens)
-    reading.say("workload", kind, f"{kind} work: other GPUs take as long as they need", span)
+    reading.set_value("workload", kind, f"{kind} work: other GPUs take as long as they need", span)
     known = reading.catalogue.workloads
     if kind not in known:
         names = ", ".join(known) or "none yet"
         sentence = f"No such kind of work. There is: {names}."
-        choices = reading.instead(span, *(f"kind:{name}" for name in known[:MOST_SHOWN]))
-        reading.trouble("unknown_workload", sentence, span, choices)
+        choices = reading.replacements(span, *(f"kind:{name}" for name in known[:MAX_SHOWN]))
+        reading.add_problem("unknown_workload", sentence, span, choices)
 
 
 def read_tier(reading: Reading, tokens: Sequence[Token]) -> None:
     """`spot`, `in the standard tier`."""
     slug = reading.names.tier_by_key[names_key(tokens[0], "tier")]
-    reading.say("tier", slug, f"in the tier {slug}", span_of(*tokens))
+    reading.set_value("tier", slug, f"in the tier {slug}", span_of(*tokens))
 
 
 def read_project(reading: Reading, tokens: Sequence[Token]) -> None:
     """`for project folding`."""
     slug = reading.names.project_by_key[names_key(tokens[0], "project")]
-    reading.say("project", slug, f"for the project {slug}", span_of(*tokens))
+    reading.set_value("project", slug, f"for the project {slug}", span_of(*tokens))
 
 
 def read_cheapest(reading: Reading, tokens: Sequence[Token]) -> None:
     """`cheapest`: among what fits, the least price."""
-    reading.say("cheapest", "cheapest", "the cheapest that fits", span_of(*tokens))
+    reading.set_value("cheapest", "cheapest", "the cheapest that fits", span_of(*tokens))
 
 
 def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -191,12 +191,12 @@ def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
     span = span_of(*tokens)
     try:
         pin = pin_of(place_names(tokens[0]))
-        if len(pin) == 1 and not re.search(r"\d|-", pin[0]) and reading.guess(pin[0]):
-            reading.misspelled(span, pin[0])
+        if len(pin) == 1 and not re.search(r"\d|-", pin[0]) and reading.spelling_guesses(pin[0]):
+            reading.add_misspelling(span, pin[0])
             return
-        reading.say("pin", pin, f"only on {pin_words(pin)}", span)
+        reading.set_value("pin", pin, f"only on {pin_words(pin)}", span)
     except AskError as error:
-        reading.trouble(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.sentence, span)
 
 
 def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -223,7 +223,7 @@ def classes_of(reading: Reading) -> tuple[str, ...]:
     _slice_of_memory(reading)
     named = _of_memory(reading)
     _how_many(reading)
-    profile = reading.said.get("profile")
+    profile = reading.values.get("profile")
     if not isinstance(profile, str):
         return named or ()
     able = tuple(e.slug for e in reading.catalogue.classes if profile in e.profiles)
@@ -234,13 +234,13 @@ def classes_of(reading: Reading) -> tuple[str, ...]:
         sentence = f"{' or '.join(named)} has no slice {profile}."
         profiles = list(dict.fromkeys(p for e in _entries(reading, named) for p in e.profiles))
         span = reading.spans["profile"]
-        choices = reading.instead(span, *profiles[:MOST_SHOWN])
+        choices = reading.replacements(span, *profiles[:MAX_SHOWN])
         class_span = reading.spans.get("classes")
         if class_span:
             choices += [
                 Repair(f"{profile} {slug}", reading.replaced(class_span, slug)) for slug in able
             ]
-        reading.trouble("impossible_profile", sentence, span, choices)
+        reading.add_problem("impossible_profile", sentence, span, choices)
     return fitting
 
 
@@ -249,40 +249,40 @@ def _entries(reading: Reading, slugs: Sequence[str]) -> list[ClassEntry]:
 
 
 def _named(reading: Reading) -> tuple[str, ...] | None:
-    said = reading.said.get("classes")
-    if isinstance(said, tuple):
-        return said
-    is_any = "any" in reading.said or "cheapest" in reading.said
+    values = reading.values.get("classes")
+    if isinstance(values, tuple):
+        return values
+    is_any = "any" in reading.values or "cheapest" in reading.values
     return tuple(entry.slug for entry in reading.catalogue.classes) if is_any else None
 
 
 def _how_many(reading: Reading) -> None:
     """`h100s` without a number could be any number; a share is of one GPU."""
-    count, share = reading.said.get("count"), reading.said.get("share")
-    if share is not None and (count not in (None, 1) or "profile" in reading.said):
+    count, share = reading.values.get("count"), reading.values.get("share")
+    if share is not None and (count not in (None, 1) or "profile" in reading.values):
         sentence = "A share is a part of one whole GPU."
         dropped = reading.spans.get("count") or reading.spans["profile"]
         choices = [Repair(reading.words(reading.spans["share"]), reading.replaced(dropped, ""))]
-        reading.trouble("share_of_one", sentence, reading.spans["share"], choices)
-    if "plural" in reading.said and count is None and share is None:
+        reading.add_problem("share_of_one", sentence, reading.spans["share"], choices)
+    if "plural" in reading.values and count is None and share is None:
         span = reading.spans["plural"]
         words = reading.words(span)
-        choices = reading.instead(span, *(f"{number} {words}" for number in (1, 2, 4)))
-        reading.trouble("how_many", f"How many {words}?", span, choices)
+        choices = reading.replacements(span, *(f"{number} {words}" for number in (1, 2, 4)))
+        reading.add_problem("how_many", f"How many {words}?", span, choices)
 
 
 def _slice_of_memory(reading: Reading) -> None:
     """`mig slice 20gb` is the smallest slice with that memory; a slice without a size is open."""
-    if "slice" not in reading.said or "profile" in reading.said:
+    if "slice" not in reading.values or "profile" in reading.values:
         _bare_compute(reading)
         return
     named = _named(reading)
     entries = _entries(reading, named) if named else list(reading.catalogue.classes)
     profiles = list(dict.fromkeys(p for e in entries for p in e.profiles))
-    if "gigabytes" not in reading.said:
+    if "gigabytes" not in reading.values:
         span = reading.spans["slice"]
-        choices = reading.instead(span, *profiles[: MOST_SHOWN + 2])
-        reading.trouble("which_slice", f"Which slice? {_names(profiles)}.", span, choices)
+        choices = reading.replacements(span, *profiles[: MAX_SHOWN + 2])
+        reading.add_problem("which_slice", f"Which slice? {_names(profiles)}.", span, choices)
         return
     gigabytes, is_least, is_compute = _memory_said(reading)
     span = reading.spans["gigabytes"]
@@ -292,28 +292,28 @@ def _slice_of_memory(reading: Reading) -> None:
         fitting = [name for name in profiles if _fits(profile_gigabytes(name), gigabytes, is_least)]
     fitting.sort(key=lambda name: (profile_gigabytes(name), name))
     if not fitting or is_compute:
-        del reading.said["gigabytes"]
+        del reading.values["gigabytes"]
         sentence = f"Which slice? {_names(fitting or profiles)}."
-        choices = reading.instead(span, *(fitting or profiles)[: MOST_SHOWN + 2])
-        reading.trouble("which_slice", sentence, span, choices)
+        choices = reading.replacements(span, *(fitting or profiles)[: MAX_SHOWN + 2])
+        reading.add_problem("which_slice", sentence, span, choices)
         return
-    del reading.said["gigabytes"]
-    reading.said["profile"], reading.spans["profile"] = fitting[0], span
-    reading.mean("profile", f"slice {fitting[0]}", span)
+    del reading.values["gigabytes"]
+    reading.values["profile"], reading.spans["profile"] = fitting[0], span
+    reading.add_part("profile", f"slice {fitting[0]}", span)
 
 
 def _bare_compute(reading: Reading) -> None:
     """`1g` alone is the beginning of a slice's name, not a memory."""
-    if "gigabytes" not in reading.said:
+    if "gigabytes" not in reading.values:
         return
     number, _, is_compute = _memory_said(reading)
     if not is_compute:
         return
     span = reading.spans["gigabytes"]
     names = [p for e in reading.catalogue.classes for p in e.profiles if p.startswith(f"{number}g")]
-    choices = reading.instead(span, *dict.fromkeys(names))
-    reading.trouble("which_slice", f"Which slice with {number} compute units?", span, choices)
-    del reading.said["gigabytes"]
+    choices = reading.replacements(span, *dict.fromkeys(names))
+    reading.add_problem("which_slice", f"Which slice with {number} compute units?", span, choices)
+    del reading.values["gigabytes"]
 
 
 def profile_gigabytes(profile: str) -> int:
@@ -327,16 +327,16 @@ def _fits(has: int, wanted: int, is_least: bool) -> bool:  # noqa: FBT001
 
 
 def _memory_said(reading: Reading) -> tuple[int, bool, bool]:
-    said = reading.said["gigabytes"]
-    return said if isinstance(said, tuple) else (0, False, False)
+    values = reading.values["gigabytes"]
+    return values if isinstance(values, tuple) else (0, False, False)
 
 
 def _of_memory(reading: Reading) -> tuple[str, ...] | None:
     """The classes named, those of them with the memory that was said."""
-    if "gigabytes" not in reading.said:
+    if "gigabytes" not in reading.values:
         return _named(reading)
     gigabytes, is_least, _ = _memory_said(reading)
-    family = reading.said.get("family")
+    family = reading.values.get("family")
     entries = (
         _entries(reading, family) if isinstance(family, tuple) else list(reading.catalogue.classes)
     )
@@ -357,16 +357,16 @@ def _no_such_memory(reading: Reading, entries: list[ClassEntry], gigabytes: int)
         span = (beside[0], span[1])
     sizes = sorted({gigabytes_of(entry) for entry in entries})
     sentence = f"No GPU class has {gigabytes} GB: {', '.join(map(str, sizes))}."
-    choices = reading.instead(reading.spans["gigabytes"], *(f"{size}gb" for size in sizes))
+    choices = reading.replacements(reading.spans["gigabytes"], *(f"{size}gb" for size in sizes))
     larger = [size for size in sizes if size > gigabytes]
     if larger:
         choices = [
-            *reading.instead(reading.spans["gigabytes"], f">={gigabytes}gb"),
-            *choices[:MOST_SHOWN],
+            *reading.replacements(reading.spans["gigabytes"], f">={gigabytes}gb"),
+            *choices[:MAX_SHOWN],
         ]
     makers = [p for e in entries for p in e.profiles if profile_gigabytes(p) == gigabytes]
-    choices += reading.instead(reading.spans["gigabytes"], *dict.fromkeys(makers))
-    reading.trouble("no_such_memory", sentence, span, choices)
+    choices += reading.replacements(reading.spans["gigabytes"], *dict.fromkeys(makers))
+    reading.add_problem("no_such_memory", sentence, span, choices)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def fixed_text(
     return f"{shape} from {starts:%Y-%m-%d %H:%M} to {last}"
 
 
-def beside_text(cores: int, memory: int) -> list[str]:
+def host_resources_text(cores: int, memory: int) -> list[str]:
     """`16 cores`, `64 gb ram`; nothing for nothing."""
     return [f"{cores} cores"] * bool(cores) + [f"{memory} gb ram"] * bool(memory)
 
@@ -62,7 +62,7 @@ def document_text(ask: AskDocument, zone: tzinfo) -> str:
     """The line that means this ask, to the minute."""
     classes = " or ".join(ask.classes)
     parts = [shape_text(ask.count, classes, ask.profile, ask.share), duration_text(ask.duration)]
-    parts += beside_text(ask.cores, ask.memory)
+    parts += host_resources_text(ask.cores, ask.memory)
     for word, moment in (("at", ask.starts), ("from", ask.not_before), ("before", ask.deadline)):
         if moment is not None:
             parts.append(f"{word} {moment.astimezone(zone):%Y-%m-%d %H:%M}")

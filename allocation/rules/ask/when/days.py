@@ -13,18 +13,18 @@ def days_rule(reading: Reading, when: When) -> bool:
     """Read a day, several days or a part of a day: it starts then, at any time."""
     if when.plain is None:
         return False
-    say_days(reading, when.plain)
+    set_days(reading, when.plain)
     return True
 
 
-def say_days(reading: Reading, moment: Moment) -> None:
+def set_days(reading: Reading, moment: Moment) -> None:
     """Say that it starts at any time of these days, or of that part of the day."""
     if moment.ends:
         sentence = "Say “by” or “until” before it."
-        choices = reading.instead(
+        choices = reading.replacements(
             moment.span, *(f"{word} {reading.words(moment.span)}" for word in ("by", "until"))
         )
-        reading.trouble("which_end", sentence, moment.span, choices)
+        reading.add_problem("which_end", sentence, moment.span, choices)
         return
     first, last = moment.days or (date_of(moment, reading), date_of(moment, reading) + ONE_DAY)
     begins, ends = day_bounds(first, reading.zone)[0], day_bounds(last, reading.zone)[0]
@@ -38,16 +38,16 @@ def say_days(reading: Reading, moment: Moment) -> None:
         begins, ends = _part_bounds(reading, first, moment.part)
         words = f"starts in the {moment.part} of {first:%a %d %b}"
     if ends <= reading.now:
-        reading.trouble("window_past", "That day is over.", moment.span)
+        reading.add_problem("window_past", "That day is over.", moment.span)
         return
-    reading.said["start_by"] = ends
-    reading.say("not_before", max(begins, reading.now), words, moment.span)
+    reading.values["start_by"] = ends
+    reading.set_value("not_before", max(begins, reading.now), words, moment.span)
 
 
 def _which_part(reading: Reading, moment: Moment) -> None:
     """`in the morning`, when this morning has begun."""
-    choices = reading.instead(moment.span, f"this {moment.part}", f"tomorrow {moment.part}")
-    reading.trouble("which_day", f"This {moment.part}, or tomorrow's?", moment.span, choices)
+    choices = reading.replacements(moment.span, f"this {moment.part}", f"tomorrow {moment.part}")
+    reading.add_problem("which_day", f"This {moment.part}, or tomorrow's?", moment.span, choices)
 
 
 def _part_bounds(reading: Reading, day: date, part: str) -> tuple[datetime, datetime]:

@@ -2,27 +2,27 @@
 
 from dataclasses import replace
 
-from allocation.rules.ask.when.instants import half_open, instant_of, midnight_open
+from allocation.rules.ask.when.instants import instant_of, is_half_ambiguous, is_midnight_ambiguous
 from allocation.rules.ask.when.moment import ONE_DAY
 from allocation.rules.ask.when.when_parts import When
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading
 
 
-def until_flexible(reading: Reading, when: When) -> None:
+def until_as_deadline(reading: Reading, when: When) -> None:
     """Read `2h tomorrow until 18:00` as done by then."""
     until = when.until
-    if until is None or "repeat" in reading.said:
+    if until is None or "repeat" in reading.values:
         return
-    if "duration" not in reading.said:
+    if "duration" not in reading.values:
         sentence = "Say from when, as in “from 9:00”, or for how long, as in “2h”."
-        reading.trouble("no_start", sentence, until.span)
+        reading.add_problem("no_start", sentence, until.span)
         return
     when.deadline, when.is_before = until, False
-    say_deadline(reading, when)
+    set_deadline(reading, when)
 
 
-def say_deadline(reading: Reading, when: When) -> None:
+def set_deadline(reading: Reading, when: When) -> None:
     """Say the deadline: `before fri` ends with Thursday, `by fri` with Friday."""
     found = when.deadline
     if found is None:
@@ -36,12 +36,12 @@ def say_deadline(reading: Reading, when: When) -> None:
             )
             for day in (first - ONE_DAY, last - ONE_DAY)
         ]
-        reading.trouble("which_day", "Done by when exactly?", found.span, choices)
+        reading.add_problem("which_day", "Done by when exactly?", found.span, choices)
         return
     if found.day is None and found.fixed is None and when.plain and when.plain.day:
         found.day = replace(when.plain.day, is_weekday=False)
-    if half_open(reading, found) or midnight_open(reading, found):
+    if is_half_ambiguous(reading, found) or is_midnight_ambiguous(reading, found):
         return
     at = instant_of(reading, found, found.span, end_of_day=not when.is_before)
     if at is not None:
-        reading.say("deadline", at, f"done by {reading.time_text(at)}", found.span)
+        reading.set_value("deadline", at, f"done by {reading.time_text(at)}", found.span)

@@ -11,24 +11,24 @@ from allocation.rules.ask.words.times import Day, NoSuchTime, day_bounds, wall
 _FIVE_MINUTES = 300
 
 
-def half_open(reading: Reading, moment: Moment) -> bool:
+def is_half_ambiguous(reading: Reading, moment: Moment) -> bool:
     """Whether `at 3` could be meant in the afternoon; noted with both."""
     clock = moment.clock
-    if clock is None or not clock.is_early:
+    if clock is None or not clock.is_ambiguous_afternoon:
         return False
     later = clock.time.replace(hour=clock.time.hour + 12)
     lead = "at " if reading.words(moment.clock_span).lower().startswith(("at ", "@")) else ""
-    choices = reading.instead(
+    choices = reading.replacements(
         moment.clock_span, f"{lead}{later:%H:%M}", f"{lead}{clock.time:%H:%M}"
     )
-    if not lead and "duration" not in reading.said and not clock.time.minute:
-        choices += reading.instead(moment.clock_span, f"{clock.time.hour}h")
+    if not lead and "duration" not in reading.values and not clock.time.minute:
+        choices += reading.replacements(moment.clock_span, f"{clock.time.hour}h")
     sentence = f"{clock.time:%H:%M} or {later:%H:%M}?"
-    reading.trouble("which_half", sentence, moment.clock_span, choices)
+    reading.add_problem("which_half", sentence, moment.clock_span, choices)
     return True
 
 
-def midnight_open(reading: Reading, moment: Moment) -> bool:
+def is_midnight_ambiguous(reading: Reading, moment: Moment) -> bool:
     """Whether `friday midnight` could be its beginning or its end; noted with both."""
     clock, day = moment.clock, moment.day
     if clock is None or day is None or not clock.is_midnight:
@@ -44,7 +44,7 @@ def midnight_open(reading: Reading, moment: Moment) -> bool:
         choices.append(
             Repair(f"{each:%a} {each.day} {each:%b} 00:00", reading.replaced(both, words))
         )
-    reading.trouble(
+    reading.add_problem(
         "which_day", "The midnight before that day or after it?", moment.clock_span, choices
     )
     return True
@@ -68,13 +68,13 @@ def instant_of(
         day = moment.day.on.isoformat() if moment.day else "today"
         words = reading.words(span)
         lead = words.split()[0] if words.split() else "by"
-        choices = reading.instead(span, *(f"{lead} {day} {hour:02}:00" for hour in hours))
-        reading.trouble("which_half", f"At what time of the {moment.part}?", span, choices)
+        choices = reading.replacements(span, *(f"{lead} {day} {hour:02}:00" for hour in hours))
+        reading.add_problem("which_half", f"At what time of the {moment.part}?", span, choices)
         return None
     try:
         found = _time_of(reading, moment, after or reading.now, end_of_day=end_of_day)
     except NoSuchTime as error:
-        reading.trouble("no_such_time", str(error), span)
+        reading.add_problem("no_such_time", str(error), span)
         return None
     if begins and not moment.has_time:
         last = moment.days[1] - ONE_DAY if moment.days else date_of(moment, reading)
@@ -84,8 +84,8 @@ def instant_of(
         choices = []
         if moment.clock and moment.day and moment.day.on == reading.today:
             lead = "" if begins else "by "
-            choices = reading.instead(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
-        reading.trouble("window_past", "That time is over.", span, choices)
+            choices = reading.replacements(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
+        reading.add_problem("window_past", "That time is over.", span, choices)
         return None
     return found
 
@@ -139,7 +139,7 @@ def day_words(day: Day | None) -> str:
     return f"on {day.on:%a %d %b}" if day else ""
 
 
-def next_five(now: datetime) -> datetime:
+def next_five_minutes(now: datetime) -> datetime:
     """The next full five minutes that leave one to press the button."""
     seconds = int((now + ONE_MINUTE).timestamp())
     return datetime.fromtimestamp(-(-seconds // _FIVE_MINUTES) * _FIVE_MINUTES, tz=now.tzinfo)

@@ -53,14 +53,14 @@ def moment_of(reading: Reading, tree: Tree[Token]) -> Moment:
         if not _stamp(reading, moment, token):
             moment.is_wrong = True
             return moment
-    if not is_one(reading, moment):
+    if not is_consistent(reading, moment):
         moment.is_wrong = True
     elif moment.clock and moment.part:
-        in_part(reading, moment)
+        clock_in_part(reading, moment)
     return moment
 
 
-def is_one(reading: Reading, moment: Moment) -> bool:
+def is_consistent(reading: Reading, moment: Moment) -> bool:
     """Whether its words can be meant together; noted where they can't. A weekday beside a week is
     the day of that week."""
     if moment.days is not None and moment.day is not None:
@@ -69,7 +69,7 @@ def is_one(reading: Reading, moment: Moment) -> bool:
         if moment.day.is_weekday:
             day = first + timedelta(days=(day.weekday() - first.weekday()) % 7)
         if not first <= day < last:
-            reading.trouble("said_twice", "That day is not in that week.", moment.span)
+            reading.add_problem("said_twice", "That day is not in that week.", moment.span)
             return False
         moment.day, moment.days = Day(day), None
     has_days = moment.days is not None or moment.fixed is not None
@@ -78,7 +78,7 @@ def is_one(reading: Reading, moment: Moment) -> bool:
         moment.ends and (moment.part or moment.clock)
     ):
         sentence = "These times can't be meant together: say one day and one time."
-        reading.trouble("said_twice", sentence, moment.span)
+        reading.add_problem("said_twice", sentence, moment.span)
         return False
     return True
 
@@ -92,14 +92,14 @@ def _stamp(reading: Reading, moment: Moment, token: Token) -> bool:
 def _stamp_instant(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     moment.fixed = instant_read(token)
     if moment.fixed is None:
-        reading.trouble(NOT_UNDERSTOOD, "There is no such time.", span)
+        reading.add_problem(NOT_UNDERSTOOD, "There is no such time.", span)
     return moment.fixed is not None
 
 
 def _stamp_days(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     found = days_of(token, reading.today)
     if found is None or isinstance(found, list):
-        open_days(reading, span, found)
+        add_ambiguous_days(reading, span, found)
         return False
     moment.days = found
     return True
@@ -112,11 +112,11 @@ def _stamp_end(_: Reading, moment: Moment, token: Token, __: Span) -> bool:
 
 def _stamp_part(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     if moment.part:
-        reading.twice("part of the day", span, None)
+        reading.add_duplicate("part of the day", span, None)
         return False
     if token.type == "TONIGHT":
         if moment.day is not None and moment.day.on != reading.today:
-            reading.twice("day", span, moment.span)
+            reading.add_duplicate("day", span, moment.span)
             return False
         moment.day = Day(reading.today)
         moment.part = "evening" if token.startswith("toni") else token.split()[-1]
@@ -128,14 +128,14 @@ def _stamp_part(reading: Reading, moment: Moment, token: Token, span: Span) -> b
 def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     day = day_read(token, reading.today)
     if day is None:
-        reading.trouble(NOT_UNDERSTOOD, "There is no such day.", span)
+        reading.add_problem(NOT_UNDERSTOOD, "There is no such day.", span)
         return False
     if day.choices:
         choices = [
             Repair(f"{each:%a} {each.day} {each:%b}", reading.replaced(span, each.isoformat()))
             for each in day.choices
         ]
-        reading.trouble("which_day", f"Which day is “{token}”?", span, choices)
+        reading.add_problem("which_day", f"Which day is “{token}”?", span, choices)
         return False
     if moment.day is None:
         moment.day, moment.day_span = day, span
@@ -144,17 +144,17 @@ def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bo
     if weekday.is_weekday and not dated.is_weekday and weekday.on.weekday() == dated.on.weekday():
         moment.day = dated
         return True
-    reading.twice("day", span, moment.day_span)
+    reading.add_duplicate("day", span, moment.day_span)
     return False
 
 
 def _stamp_clock(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     clock = clock_read(token)
     if clock is None:
-        reading.trouble(NOT_UNDERSTOOD, "There is no such time of day.", span)
+        reading.add_problem(NOT_UNDERSTOOD, "There is no such time of day.", span)
         return False
     if moment.clock is not None:
-        reading.twice("time", span, moment.clock_span)
+        reading.add_duplicate("time", span, moment.clock_span)
         return False
     moment.clock, moment.clock_span = clock, span
     return True
@@ -166,17 +166,17 @@ _STAMPS = {
 }  # fmt: skip
 
 
-def in_part(reading: Reading, moment: Moment) -> None:
+def clock_in_part(reading: Reading, moment: Moment) -> None:
     """`8 in the evening` is 20:00; `14:00 in the morning` is a contradiction."""
     first, last = PARTS[moment.part]
     first = {"morning": 0, "evening": 16, "night": 17}.get(moment.part, first)
     if moment.clock is None:
         return
     hours = [moment.clock.time.hour]
-    hours += [moment.clock.time.hour % 12 + 12] if moment.clock.is_twelve else []
+    hours += [moment.clock.time.hour % 12 + 12] if moment.clock.is_twelve_hour else []
     found = next((hour for hour in hours if first <= hour < last), None)
     if found is None:
-        reading.trouble(
+        reading.add_problem(
             "no_such_time", f"That time is not in the {moment.part}.", moment.clock_span
         )
         moment.is_wrong = True
@@ -202,9 +202,11 @@ def days_of(text: str, today: date) -> tuple[date, date] | list[tuple[date, date
     return None
 
 
-def open_days(reading: Reading, span: Span, choices: list[tuple[date, date]] | None) -> None:
+def add_ambiguous_days(
+    reading: Reading, span: Span, choices: list[tuple[date, date]] | None
+) -> None:
     if not choices:
-        reading.trouble("which_day", "Say from which day, as in “from 1 dec”.", span)
+        reading.add_problem("which_day", "Say from which day, as in “from 1 dec”.", span)
         return
     repairs = [
         Repair(
@@ -213,4 +215,4 @@ def open_days(reading: Reading, span: Span, choices: list[tuple[date, date]] | N
         )
         for first, _ in choices
     ]
-    reading.trouble("which_day", "Which weekend?", span, repairs)
+    reading.add_problem("which_day", "Which weekend?", span, repairs)

@@ -37,9 +37,9 @@ def read_repeat(reading: Reading, tokens: Sequence[Token]) -> None:
     rule = _rule(" ".join(tokens[0].split()))
     if rule is None:
         sentence = "Say days of the month of one kind, like “2nd tue, last fri” or “1st and 15th”."
-        reading.trouble("not_understood", sentence, span)
+        reading.add_problem("not_understood", sentence, span)
         return
-    reading.say("repeat", rule, every_words(rule), span)
+    reading.set_value("repeat", rule, every_words(rule), span)
 
 
 def _rule(text: str) -> Recurrence | None:
@@ -81,19 +81,19 @@ def read_rule(reading: Reading, tokens: Sequence[Token]) -> None:
     try:
         rule = rule_read(tokens[0], "request")
     except AskError as error:
-        reading.trouble(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.sentence, span)
         return
     for name, end in (("until", rule.until), ("times", rule.times)):
         if end is not None:
-            reading.said[name], reading.spans[name] = end, span
+            reading.values[name], reading.spans[name] = end, span
     rule = replace(rule, until=None, times=None)
-    reading.say("repeat", rule, every_words(rule), span)
+    reading.set_value("repeat", rule, every_words(rule), span)
 
 
 def read_times(reading: Reading, tokens: Sequence[Token]) -> None:
     """`10 times`."""
     number = number_of(re.split(r"\s+(?:times|dates|occ)", tokens[0])[0])
-    reading.say("times", number, f"{number} dates", span_of(*tokens))
+    reading.set_value("times", number, f"{number} dates", span_of(*tokens))
 
 
 SERIES_RULES = {"repeat": read_repeat, "rrule": read_rule, "times": read_times}
@@ -102,15 +102,15 @@ SERIES_RULES = {"repeat": read_repeat, "rrule": read_rule, "times": read_times}
 def series_end(reading: Reading, when: When) -> None:
     """`until 31 jan`, beside something that repeats, is its last day."""
     until = when.until
-    if "repeat" not in reading.said or until is None:
+    if "repeat" not in reading.values or until is None:
         return
     when.until = None
     if not until.has_day or until.has_time or until.days or until.part:
         sentence = "Say the last day on which it repeats, as in “until 31 jan”."
-        reading.trouble("no_end", sentence, until.span)
+        reading.add_problem("no_end", sentence, until.span)
         return
     day = _last_day(until)
-    reading.say("until", day, f"until {day:%a} {day.day} {day:%b %Y}", until.span)
+    reading.set_value("until", day, f"until {day:%a} {day.day} {day:%b %Y}", until.span)
 
 
 def _last_day(until: Moment) -> date:
@@ -119,16 +119,16 @@ def _last_day(until: Moment) -> date:
 
 def series_of(reading: Reading) -> Recurrence | None:
     """The rule that the words make in all; trouble is noted where they make none."""
-    rule = reading.said.get("repeat")
-    until, times = reading.said.get("until"), reading.said.get("times")
+    rule = reading.values.get("repeat")
+    until, times = reading.values.get("until"), reading.values.get("times")
     if not isinstance(rule, Recurrence):
-        if "times" in reading.said:
+        if "times" in reading.values:
             sentence = "Say what repeats, as in “every mon”."
-            reading.trouble("no_repeat", sentence, reading.spans["times"])
+            reading.add_problem("no_repeat", sentence, reading.spans["times"])
         return None
     span = reading.spans["repeat"]
     if until is not None and times is not None:
-        reading.trouble("end_twice", "It ends on a day or after so many dates, not both.", span)
+        reading.add_problem("end_twice", "It ends on a day or after so many dates, not both.", span)
         return None
     rule = replace(
         rule,
@@ -138,11 +138,11 @@ def series_of(reading: Reading) -> Recurrence | None:
     try:
         recurrence_check(rule, "request")
     except AskError as error:
-        clock = "" if "starts" in reading.said else " 9:00-17:00"
+        clock = "" if "starts" in reading.values else " 9:00-17:00"
         more = [f"{reading.words(span)}{clock} {end}" for end in ("5 times", "10 times")]
-        choices = reading.instead(span, *more) if error.code == "no_end" else []
-        reading.trouble(error.code, error.sentence, span, choices)
+        choices = reading.replacements(span, *more) if error.code == "no_end" else []
+        reading.add_problem(error.code, error.sentence, span, choices)
         return None
-    if "starts" not in reading.said:
-        reading.trouble("no_start", "Say at what time, as in “9-17”.", span)
+    if "starts" not in reading.values:
+        reading.add_problem("no_start", "Say at what time, as in “9-17”.", span)
     return rule

@@ -2,19 +2,24 @@
 
 from datetime import datetime
 
-from allocation.rules.ask.when.instants import day_words, half_open, instant_of, midnight_open
+from allocation.rules.ask.when.instants import (
+    day_words,
+    instant_of,
+    is_half_ambiguous,
+    is_midnight_ambiguous,
+)
 from allocation.rules.ask.when.moment import Moment
 from allocation.rules.ask.when.when_parts import When
-from allocation.rules.ask.when.windows import until_now
+from allocation.rules.ask.when.windows import window_from_now
 from allocation.rules.ask.words.reading import Reading, Span
 
 
-def soon_rule(reading: Reading, when: When) -> bool:
+def immediate_rule(reading: Reading, when: When) -> bool:
     """Read `now` and `in 2 hours`."""
     if when.in_time is not None:
         starts, span = when.in_time
         if when.plain or when.window or when.earliest or when.asap or when.whole or when.overnight:
-            reading.twice("time", span, when.seen.get("plain"))
+            reading.add_duplicate("time", span, when.seen.get("plain"))
             return True
         return _say_start(reading, starts, span)
     if when.asap is None:
@@ -25,14 +30,14 @@ def soon_rule(reading: Reading, when: When) -> bool:
     is_today = when.plain is None or (when.plain.day and when.plain.day.on == reading.today)
     if later or not is_today:
         first = when.seen.get("plain") or when.seen.get("window") or when.seen.get("earliest")
-        reading.twice("time", when.asap, first)
+        reading.add_duplicate("time", when.asap, first)
         return True
     if when.plain:
-        reading.mean("day", "today", when.plain.span)
-    if when.until is not None and "duration" not in reading.said:
-        reading.mean("not_before", "as soon as possible", when.asap)
-        return until_now(reading, when)
-    reading.say("not_before", reading.now, "as soon as possible", when.asap)
+        reading.add_part("day", "today", when.plain.span)
+    if when.until is not None and "duration" not in reading.values:
+        reading.add_part("not_before", "as soon as possible", when.asap)
+        return window_from_now(reading, when)
+    reading.set_value("not_before", reading.now, "as soon as possible", when.asap)
     return True
 
 
@@ -53,9 +58,9 @@ def start_rule(reading: Reading, when: When) -> bool:
 
 def _start_at(reading: Reading, begin: Moment) -> None:
     if begin.days is not None:
-        reading.trouble("which_day", "Which of these days?", begin.span)
+        reading.add_problem("which_day", "Which of these days?", begin.span)
         return
-    if half_open(reading, begin) or midnight_open(reading, begin):
+    if is_half_ambiguous(reading, begin) or is_midnight_ambiguous(reading, begin):
         return
     found = instant_of(reading, begin, begin.span, begins=True)
     if found is not None:
@@ -65,15 +70,15 @@ def _start_at(reading: Reading, begin: Moment) -> None:
 def _lend_day(reading: Reading, to: Moment, other: Moment) -> bool:
     """The day beside it is the day of a time that has none."""
     if other.has_time or other.part or other.days or to.has_day:
-        reading.twice("day" if other.has_day else "time", other.span, to.span)
+        reading.add_duplicate("day" if other.has_day else "time", other.span, to.span)
         return False
     to.day = other.day
-    reading.mean("day", day_words(other.day), other.span)
+    reading.add_part("day", day_words(other.day), other.span)
     return True
 
 
 def _say_start(reading: Reading, starts: datetime, span: Span) -> bool:
-    reading.say("starts", starts, f"starts exactly {reading.time_text(starts)}", span)
+    reading.set_value("starts", starts, f"starts exactly {reading.time_text(starts)}", span)
     return True
 
 
@@ -84,10 +89,10 @@ def earliest_rule(reading: Reading, when: When) -> bool:
         return False
     if when.plain is not None and not _lend_day(reading, found, when.plain):
         return True
-    if found.clock is not None and half_open(reading, found):
+    if found.clock is not None and is_half_ambiguous(reading, found):
         return True
     is_after = when.lead == "after" and not found.has_time
     at = instant_of(reading, found, found.span, begins=True, end_of_day=is_after)
     if at is not None:
-        reading.say("not_before", at, f"not before {reading.time_text(at)}", found.span)
+        reading.set_value("not_before", at, f"not before {reading.time_text(at)}", found.span)
     return True

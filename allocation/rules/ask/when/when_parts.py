@@ -14,15 +14,15 @@ from allocation.rules.ask.when.moment import (
     ONE_MINUTE,
     WEEK,
     Moment,
+    add_ambiguous_days,
     days_of,
     moment_of,
-    open_days,
 )
 from allocation.rules.ask.words.document import duration_of
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
-from allocation.rules.ask.words.times import Clock, clock_read, day_text
+from allocation.rules.ask.words.times import Clock, clock_read, duration_words
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def when_add(reading: Reading, when: When, tree: Tree[Token]) -> None:
     kind = _KINDS.get(name, name)
     if kind in when.seen and kind not in ("plain", "length"):
         if not _each_day(reading, when, span):
-            reading.twice(kind, span, when.seen[kind])
+            reading.add_duplicate(kind, span, when.seen[kind])
         return
     when.seen.setdefault(kind, span)
     trees = [child for child in tree.children if isinstance(child, Tree)]
@@ -74,7 +74,7 @@ def _each_day(reading: Reading, when: When, span: Span) -> bool:
     text = Reading.replaced(reading, span, "")
     both = reading.words(when.window_span)
     repair = Repair("every day", " ".join(text.replace(both, words).split()))
-    reading.trouble("said_twice", "Say what repeats, as in “every day”.", span, [repair])
+    reading.add_problem("said_twice", "Say what repeats, as in “every day”.", span, [repair])
     return True
 
 
@@ -90,12 +90,12 @@ def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence
     if not _is_one_length(text):
         begin, rest = text.split(maxsplit=1)
         choices = [Repair(each, reading.replaced(span, each)) for each in (begin, rest)]
-        reading.trouble("said_twice", "This is the second duration.", span, choices)
+        reading.add_problem("said_twice", "This is the second duration.", span, choices)
         return
     seconds = sum(length_of(each) or 0 for each in re.split(r"\s+and\s+(?=\d|one|an?\s\w+$)", text))
     if " and a half" in text:
         seconds = length_of(text) or 0
-    say_length(reading, seconds, span)
+    set_duration(reading, seconds, span)
 
 
 def _is_one_length(text: str) -> bool:
@@ -104,12 +104,12 @@ def _is_one_length(text: str) -> bool:
     return units == sorted(set(units), key="wdhm".index)
 
 
-def say_length(reading: Reading, seconds: int, span: Span) -> bool:
+def set_duration(reading: Reading, seconds: int, span: Span) -> bool:
     """Say the duration; False, with the trouble noted, where none can be that long."""
     try:
-        reading.say("duration", duration_of(seconds), f"for {day_text(seconds)}", span)
+        reading.set_value("duration", duration_of(seconds), f"for {duration_words(seconds)}", span)
     except AskError as error:
-        reading.trouble(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.sentence, span)
         return False
     return True
 
@@ -130,10 +130,10 @@ def _both(reading: Reading, one: Moment, other: Moment) -> Moment:
     """A day said here and a time said there are one moment."""
     for name, word in (("day", "day"), ("clock", "time"), ("part", "part of the day")):
         if getattr(one, name) and getattr(other, name):
-            reading.twice(word, other.span, one.span)
+            reading.add_duplicate(word, other.span, one.span)
             return one
     if (one.days or one.fixed) and (other.days or other.fixed or other.day):
-        reading.twice("day", other.span, one.span)
+        reading.add_duplicate("day", other.span, one.span)
         return one
     kept, beside = (other, one) if other.clock and not one.clock else (one, other)
     both = replace(
@@ -145,7 +145,7 @@ def _both(reading: Reading, one: Moment, other: Moment) -> Moment:
         ends=one.ends or other.ends,
     )
     # What is meant is shown where the time is said; the day that was said apart from it, there.
-    reading.mean("day", day_words(both.day) or "a part of that time", beside.span)
+    reading.add_part("day", day_words(both.day) or "a part of that time", beside.span)
     return both
 
 
@@ -159,7 +159,7 @@ def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequenc
     )
     clocks = clock_read(first), clock_read(last)
     if None in clocks:
-        reading.trouble("no_such_time", "There is no such time of day.", span)
+        reading.add_problem("no_such_time", "There is no such time of day.", span)
         return
     starts, ends = (Moment(span, clock=clock, clock_span=span) for clock in clocks)
     when.window, when.window_span = (starts, ends), span
@@ -174,29 +174,29 @@ def _halves(reading: Reading, when: When, first: str, last: str) -> None:
     starts, ends = when.window
     if starts.clock is None or ends.clock is None:
         return
-    if re.search(r"[ap]\.?m", last) and starts.clock.is_twelve:
+    if re.search(r"[ap]\.?m", last) and starts.clock.is_twelve_hour:
         starts.clock = _latest_before(starts.clock, ends.clock)
         return
     if when.plain and when.plain.part:
         return
     is_long = _hours_between(starts.clock.time, ends.clock.time) > NOON
-    if not (starts.clock.is_early or (ends.clock.is_early and is_long)):
+    if not (starts.clock.is_ambiguous_afternoon or (ends.clock.is_ambiguous_afternoon and is_long)):
         return
     pairs = [(begin, end) for begin in _either(starts.clock) for end in _either(ends.clock)]
     pairs.sort(key=lambda pair: _hours_between(*pair))
     words = [f"{begin:%H:%M}-{end:%H:%M}" for begin, end in pairs[:2]]
     when.window = None
-    reading.trouble(
+    reading.add_problem(
         "which_half",
         "Is that in the morning or in the afternoon?",
         when.window_span,
-        reading.instead(when.window_span, *words),
+        reading.replacements(when.window_span, *words),
     )
 
 
 def _either(clock: Clock) -> list[time]:
     """The hour as it is said, and twelve hours later where that could be meant."""
-    later = [clock.time.replace(hour=clock.time.hour + 12)] if clock.is_early else []
+    later = [clock.time.replace(hour=clock.time.hour + 12)] if clock.is_ambiguous_afternoon else []
     return [clock.time, *later]
 
 
@@ -252,7 +252,7 @@ def _add_asap(_: Reading, when: When, tokens: Sequence[Token], __: Sequence[Mome
 
 
 def _add_anytime(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence[Moment]) -> None:
-    reading.mean("anytime", "at any time that fits", span_of(*tokens))
+    reading.add_part("anytime", "at any time that fits", span_of(*tokens))
 
 
 def _add_in_time(
@@ -269,7 +269,7 @@ def _add_whole(reading: Reading, when: When, tokens: Sequence[Token], _: Sequenc
     if tokens[0].type == "WHOLESPAN":
         found = days_of(tokens[0], reading.today)
         if found is None or isinstance(found, list):
-            open_days(reading, when.whole, found)
+            add_ambiguous_days(reading, when.whole, found)
             when.whole = None
         else:
             moment = Moment(when.whole, days=found)

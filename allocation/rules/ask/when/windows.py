@@ -3,13 +3,19 @@
 from dataclasses import replace
 from datetime import datetime, time
 
-from allocation.rules.ask.when.days import say_days
-from allocation.rules.ask.when.instants import date_of, day_words, half_open, instant_of, next_five
-from allocation.rules.ask.when.moment import NOON, ONE_DAY, PARTS, Moment, in_part
-from allocation.rules.ask.when.when_parts import When, say_length
+from allocation.rules.ask.when.days import set_days
+from allocation.rules.ask.when.instants import (
+    date_of,
+    day_words,
+    instant_of,
+    is_half_ambiguous,
+    next_five_minutes,
+)
+from allocation.rules.ask.when.moment import NOON, ONE_DAY, PARTS, Moment, clock_in_part
+from allocation.rules.ask.when.when_parts import When, set_duration
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span
-from allocation.rules.ask.words.times import Clock, Day, day_bounds, day_text
+from allocation.rules.ask.words.times import Clock, Day, day_bounds, duration_words
 
 OVERNIGHT = (time(20), time(8))
 
@@ -24,13 +30,13 @@ def whole_rule(reading: Reading, when: When) -> bool:
             Repair("24 hours", reading.replaced(when.whole, "1d")),
             Repair("all day tomorrow", reading.replaced(when.whole, "all day tomorrow")),
         ]
-        reading.trouble("which_day", "All of which day?", when.whole, choices)
+        reading.add_problem("which_day", "All of which day?", when.whole, choices)
         return True
     if plain.span != when.whole:
-        reading.mean("day", "all of it", when.whole)
+        reading.add_part("day", "all of it", when.whole)
     first, last = plain.days or (date_of(plain), date_of(plain) + ONE_DAY)
     starts, ends = day_bounds(first, reading.zone)[0], day_bounds(last, reading.zone)[0]
-    _say_window(reading, max(starts, next_five(reading.now)), ends, plain.span)
+    _say_window(reading, max(starts, next_five_minutes(reading.now)), ends, plain.span)
     return True
 
 
@@ -41,16 +47,16 @@ def overnight_rule(reading: Reading, when: When) -> bool:
     span = when.overnight
     plain = when.plain
     if when.window or when.earliest or (plain and (plain.has_time or plain.days)):
-        reading.twice("time", span, when.seen.get("window") or when.seen.get("plain"))
+        reading.add_duplicate("time", span, when.seen.get("window") or when.seen.get("plain"))
         return True
     day = plain.day if plain and plain.day else Day(reading.today)
     if plain is not None:
-        reading.mean("day", day_words(day), plain.span)
+        reading.add_part("day", day_words(day), plain.span)
     if plain and plain.part and plain.part not in ("evening", "night"):
-        reading.twice("part of the day", span, plain.span)
+        reading.add_duplicate("part of the day", span, plain.span)
         return True
-    if "duration" in reading.said:
-        say_days(reading, replace(plain or Moment(span), day=day, part="night", span=span))
+    if "duration" in reading.values:
+        set_days(reading, replace(plain or Moment(span), day=day, part="night", span=span))
         return True
     clocks = (
         Moment(span, day=day, clock=Clock(OVERNIGHT[0])),
@@ -73,7 +79,7 @@ def window_rule(reading: Reading, when: When) -> bool:
         _second_end(reading, when.until, when.window_span)
         when.until = None
         return True
-    length = reading.said.get("duration")
+    length = reading.values.get("duration")
     if when.is_between and length is not None:
         _between(reading, starts, ends, when.window_span)
         return True
@@ -84,28 +90,28 @@ def window_rule(reading: Reading, when: When) -> bool:
 def _second_end(reading: Reading, until: Moment, window: Span) -> None:
     """`9-17 until 31 jan` says when a series ends and not what repeats."""
     if until.has_time or not until.has_day:
-        reading.twice("end", until.span, window)
+        reading.add_duplicate("end", until.span, window)
         return
     repairs = [
         Repair(often, reading.replaced(window, f"{often} {reading.words(window)}"))
         for often in ("every day", "every weekday", "every week")
     ]
     sentence = "Say what repeats, as in “every mon”."
-    reading.trouble("no_repeat", sentence, until.span, repairs)
+    reading.add_problem("no_repeat", sentence, until.span, repairs)
 
 
 def _join_ends(reading: Reading, when: When) -> None:
     """`at 14:00 … until 18:00` and `from 14:00 … until 18:00` are windows, too."""
     begin = when.earliest or when.plain
-    if when.window or when.until is None or begin is None or "repeat" in reading.said:
+    if when.window or when.until is None or begin is None or "repeat" in reading.values:
         return
-    is_long = "duration" in reading.said
+    is_long = "duration" in reading.values
     has_days = begin.has_day and when.until.has_day and not when.until.clock
     if is_long or not (begin.has_time or (when.earliest and has_days)):
         return
     when.window, when.window_span = (begin, when.until), when.until.span
     if when.earliest:
-        reading.mean("starts", "the beginning", when.earliest.span)
+        reading.add_part("starts", "the beginning", when.earliest.span)
         when.earliest = None
     else:
         when.plain = None
@@ -117,7 +123,7 @@ def _give_day(reading: Reading, when: When, starts: Moment, ends: Moment) -> boo
     plain = when.plain
     if when.earliest is not None:
         if when.earliest.has_time or when.earliest.part or plain is not None:
-            reading.twice("start", when.earliest.span, when.window_span)
+            reading.add_duplicate("start", when.earliest.span, when.window_span)
             return False
         plain, when.earliest = when.earliest, None
     if not starts.has_time and starts.day and ends.clock and not ends.has_day:
@@ -133,14 +139,14 @@ def _take_day(reading: Reading, when: When, plain: Moment) -> bool:
         return False
     starts, ends = when.window
     if starts.has_day or plain.has_time or plain.days:
-        reading.twice("time" if plain.has_time else "day", plain.span, when.window_span)
+        reading.add_duplicate("time" if plain.has_time else "day", plain.span, when.window_span)
         return False
     if _is_open_end(reading, when, plain):
         return False
     starts.day = plain.day
     if plain.part and not _hours_in_part(reading, plain.part, starts, ends):
         return False
-    reading.mean("day", day_words(plain.day), plain.span)
+    reading.add_part("day", day_words(plain.day), plain.span)
     return True
 
 
@@ -165,27 +171,27 @@ def _no_begin(reading: Reading, when: When) -> bool:
     if starts.part:
         hours = [PARTS[starts.part][0] + more for more in (0, 2, 4)]
         clocks = [f"{day} {hour:02}:00-{last:%H:%M}" for hour in hours]
-        reading.trouble("no_start", "From when?", span, reading.instead(span, *clocks))
-    elif "duration" in reading.said:
+        reading.add_problem("no_start", "From when?", span, reading.replacements(span, *clocks))
+    elif "duration" in reading.values:
         ends.day = Day(day)
         _between(reading, starts, ends, span)
     elif day == reading.today:
         when.until = replace(ends, day=Day(day), span=span)
-        until_now(reading, when)
+        window_from_now(reading, when)
     else:
         words = (f"{day.isoformat()} {first}-{last:%H:%M}" for first in ("09:00", "00:00"))
-        reading.trouble("no_start", "From when?", span, reading.instead(span, *words))
+        reading.add_problem("no_start", "From when?", span, reading.replacements(span, *words))
     return False
 
 
 def _hours_in_part(reading: Reading, part: str, starts: Moment, ends: Moment) -> bool:
     """`tonight 8-10` is 20:00 to 22:00."""
     starts.part = part
-    in_part(reading, starts)
+    clock_in_part(reading, starts)
     if starts.is_wrong or starts.clock is None or ends.clock is None:
         return False
     hour = ends.clock.time.hour
-    if ends.clock.is_twelve and hour + 12 > starts.clock.time.hour >= hour and hour < NOON:
+    if ends.clock.is_twelve_hour and hour + 12 > starts.clock.time.hour >= hour and hour < NOON:
         ends.clock = Clock(ends.clock.time.replace(hour=hour + 12))
     return True
 
@@ -214,7 +220,7 @@ def _open_end(reading: Reading, when: When, day: Day, more: Span | None = None) 
         Repair(f"from {first:%a %d %b}", reading.replaced(span, f"{first.isoformat()} {clocks}"))
         for first in (day.on - ONE_DAY, day.on)
     ]
-    reading.trouble("which_day", "On which day does it start?", span, choices)
+    reading.add_problem("which_day", "On which day does it start?", span, choices)
     return True
 
 
@@ -226,40 +232,40 @@ def _between(reading: Reading, starts: Moment, ends: Moment, span: Span) -> None
     last = instant_of(reading, ends, span, after=first, end_of_day=True)
     if last is None:
         return
-    reading.say("not_before", first, f"not before {reading.time_text(first)}", span)
-    reading.say("deadline", last, f"done by {reading.time_text(last)}", span)
+    reading.set_value("not_before", first, f"not before {reading.time_text(first)}", span)
+    reading.set_value("deadline", last, f"done by {reading.time_text(last)}", span)
 
 
 def until_rule(reading: Reading, when: When) -> bool:
     """Read `until 18:00` alone as from now to then."""
-    is_series = "repeat" in reading.said
-    if when.until is None or when.deadline or is_series or "duration" in reading.said:
+    is_series = "repeat" in reading.values
+    if when.until is None or when.deadline or is_series or "duration" in reading.values:
         return False
-    return until_now(reading, when)
+    return window_from_now(reading, when)
 
 
-def until_now(reading: Reading, when: When) -> bool:
+def window_from_now(reading: Reading, when: When) -> bool:
     """Say the window from now to `until`; False where no end is said."""
     until = when.until
     if until is None:
         return False
     when.until = None
-    if half_open(reading, until):
+    if is_half_ambiguous(reading, until):
         return True
     ends = instant_of(reading, until, until.span, end_of_day=True)
     if ends is not None:
-        _say_window(reading, next_five(reading.now), ends, until.span)
+        _say_window(reading, next_five_minutes(reading.now), ends, until.span)
     return True
 
 
 def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span) -> None:
     """Exactly from one moment to the next of the other."""
     starts, ends = window
-    if any(half_open(reading, each) for each in window if each.span != span):
+    if any(is_half_ambiguous(reading, each) for each in window if each.span != span):
         return
     if starts.part or ends.part:
         sentence = "Say at what time, as in “9:00-17:00”."
-        reading.trouble("no_start", sentence, starts.span if starts.part else ends.span)
+        reading.add_problem("no_start", sentence, starts.span if starts.part else ends.span)
         return
     first = instant_of(reading, starts, span, begins=True)
     if first is None:
@@ -271,26 +277,26 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span) -> None:
 
 def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) -> None:
     if ends <= starts:
-        reading.trouble("ends_first", "That window ends before it starts.", span)
+        reading.add_problem("ends_first", "That window ends before it starts.", span)
         return
     seconds = int((ends - starts).total_seconds())
-    said = reading.said.get("duration")
-    if said is not None and said != seconds:
+    values = reading.values.get("duration")
+    if values is not None and values != seconds:
         first, last = reading.time_text(starts), reading.time_text(ends)
         length = reading.words(reading.spans["duration"])
-        sentence = f"{first} to {last} is {day_text(seconds)}, and this says {length}."
-        choices = [Repair(day_text(seconds), reading.replaced(reading.spans["duration"], ""))]
+        sentence = f"{first} to {last} is {duration_words(seconds)}, and this says {length}."
+        choices = [Repair(duration_words(seconds), reading.replaced(reading.spans["duration"], ""))]
         between = f"between {_stamp_text(reading, starts)} and {_stamp_text(reading, ends)}"
         choices.append(Repair("sometime between", reading.replaced(span, between)))
-        days = said // 86_400 if isinstance(said, int) else 0
-        if days and getattr(reading.said.get("repeat"), "freq", "") == "DAILY":
-            choices += reading.instead(reading.spans["duration"], f"{days} times")
-        reading.trouble("said_twice", sentence, reading.spans["duration"], choices)
+        days = values // 86_400 if isinstance(values, int) else 0
+        if days and getattr(reading.values.get("repeat"), "freq", "") == "DAILY":
+            choices += reading.replacements(reading.spans["duration"], f"{days} times")
+        reading.add_problem("said_twice", sentence, reading.spans["duration"], choices)
         return
     meaning = f"exactly {reading.time_text(starts)} to {reading.time_text(ends)}"
-    reading.say("starts", starts, meaning, span)
-    if said is None:
-        say_length(reading, seconds, span)
+    reading.set_value("starts", starts, meaning, span)
+    if values is None:
+        set_duration(reading, seconds, span)
 
 
 def _stamp_text(reading: Reading, moment: datetime) -> str:

@@ -11,15 +11,15 @@ from allocation.errors import AskError
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 
 TOGETHER: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
-MOST_COUNT = 512
-MOST_CLASSES = 16
+MAX_COUNT = 512
+MAX_CLASSES = 16
 WHOLE_SHARE = 1_000
-MOST_BESIDE = 16_384
-LONGEST_NAME = 64
-MOST_PINNED = 16
+MAX_HOST_RESOURCE = 16_384
+MAX_NAME_LENGTH = 64
+MAX_PINS = 16
 # What is shorter is not booked, and the rest of a run that is shorter is not started again.
-SHORTEST_SECONDS = 60
-LONGEST_SECONDS = 90 * 86_400
+MIN_DURATION_SECONDS = 60
+MAX_DURATION_SECONDS = 90 * 86_400
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _DURATION = re.compile(
@@ -116,8 +116,8 @@ def time_text(moment: datetime) -> str:
 def count_of(value: object, param: str = "count") -> int:
     """A count within bounds. AskError otherwise."""
     number = _whole(value, param)
-    if not 1 <= number <= MOST_COUNT:
-        sentence = f"The count must be between 1 and {MOST_COUNT}."
+    if not 1 <= number <= MAX_COUNT:
+        sentence = f"The count must be between 1 and {MAX_COUNT}."
         raise AskError("count_out_of_bounds", sentence, param)
     return number
 
@@ -125,7 +125,7 @@ def count_of(value: object, param: str = "count") -> int:
 def duration_of(value: object, param: str = "duration") -> int:
     """Seconds, from whole seconds or ISO 8601 (`PT6H`). AskError otherwise."""
     seconds = _iso_seconds(value, param) if isinstance(value, str) else _whole(value, param)
-    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+    if not MIN_DURATION_SECONDS <= seconds <= MAX_DURATION_SECONDS:
         sentence = "The duration must be between 1 minute and 90 days."
         raise AskError("duration_out_of_bounds", sentence, param)
     return seconds
@@ -157,17 +157,23 @@ def share_of(value: object, param: str = "share") -> int | None:
     return share
 
 
-def beside_of(value: object, param: str) -> int:
+def host_resource_of(value: object, param: str) -> int:
     """Host cores, or memory in GiB. AskError: out of bounds."""
     amount = _whole(value, param)
-    if not 0 <= amount <= MOST_BESIDE:
-        raise AskError("out_of_bounds", f"{param} must be between 0 and {MOST_BESIDE}.", param)
+    if not 0 <= amount <= MAX_HOST_RESOURCE:
+        raise AskError(
+            "out_of_bounds", f"{param} must be between 0 and {MAX_HOST_RESOURCE}.", param
+        )
     return amount
 
 
 def _name(value: object, param: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_NAME or not value.isprintable():
-        sentence = f"{param} must be text of 1 to {LONGEST_NAME} characters."
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= MAX_NAME_LENGTH
+        or not value.isprintable()
+    ):
+        sentence = f"{param} must be text of 1 to {MAX_NAME_LENGTH} characters."
         raise AskError("not_a_name", sentence, param)
     return value
 
@@ -177,8 +183,8 @@ def _name_or_none(value: object, param: str) -> str | None:
 
 
 def _classes(value: object, param: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_CLASSES:
-        sentence = f"classes must be a list of 1 to {MOST_CLASSES} GPU classes."
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_CLASSES:
+        sentence = f"classes must be a list of 1 to {MAX_CLASSES} GPU classes."
         raise AskError("not_a_list", sentence, param)
     names = tuple(_name(each, param) for each in value)
     if len(set(names)) != len(names):
@@ -188,8 +194,8 @@ def _classes(value: object, param: str) -> tuple[str, ...]:
 
 def pin_of(value: object, param: str = "pin") -> tuple[str, ...]:
     """Names of nodes and GPUs, sorted, each once. AskError: too many, or no names."""
-    if not isinstance(value, list | tuple) or len(value) > MOST_PINNED:
-        sentence = f"{param} must be a list of at most {MOST_PINNED} nodes or GPUs."
+    if not isinstance(value, list | tuple) or len(value) > MAX_PINS:
+        sentence = f"{param} must be a list of at most {MAX_PINS} nodes or GPUs."
         raise AskError("not_a_list", sentence, param)
     return tuple(sorted({_name(each, param) for each in value}))
 
@@ -232,8 +238,8 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "not_before": _time_or_none,
     "deadline": _time_or_none,
     "share": share_of,
-    "cores": beside_of,
-    "memory": beside_of,
+    "cores": host_resource_of,
+    "memory": host_resource_of,
     "workload": _name_or_none,
     "pin": pin_of,
 }

@@ -78,10 +78,10 @@ def class_named(names: Names, text: str) -> tuple[Named | None, bool]:
 
 def gigabytes_of(entry: ClassEntry) -> int:
     """The memory in the label, as people say it; else what the driver says in GB."""
-    return gigabytes_said(entry.label, entry.memory_mb)
+    return gigabytes_labelled(entry.label, entry.memory_mb)
 
 
-def gigabytes_said(label: str, memory_mb: int) -> int:
+def gigabytes_labelled(label: str, memory_mb: int) -> int:
     """The memory of a class by its label, and by its driver where that says none."""
     found = re.search(r"(\d+)\s*gi?b", label.lower())
     return int(found[1]) if found else round(memory_mb / 1_024)

@@ -38,7 +38,7 @@ class Reading:
     names: Names
     now: datetime
     zone: ZoneInfo
-    said: dict[str, object] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -49,27 +49,27 @@ class Reading:
         """The day on the asker's calendar."""
         return self.now.astimezone(self.zone).date()
 
-    def say(self, name: str, value: object, meaning: str, span: Span) -> None:
+    def set_value(self, name: str, value: object, meaning: str, span: Span) -> None:
         """Keep what was understood; a second word for the same thing is a problem."""
-        if name in self.said:
-            self.twice(name.replace("_", " "), span, self.spans.get(name))
+        if name in self.values:
+            self.add_duplicate(name.replace("_", " "), span, self.spans.get(name))
             return
-        self.said[name], self.spans[name] = value, span
-        self.mean(name, meaning, span)
+        self.values[name], self.spans[name] = value, span
+        self.add_part(name, meaning, span)
 
-    def mean(self, name: str, meaning: str, span: Span) -> None:
+    def add_part(self, name: str, meaning: str, span: Span) -> None:
         """Show what these words mean."""
         self.parts.append(Part(*span, name, meaning))
 
-    def twice(self, what: str, span: Span, first: Span | None) -> None:
+    def add_duplicate(self, what: str, span: Span, first: Span | None) -> None:
         """Two words for the same thing: either may be meant."""
         repairs = []
         for kept, dropped in ((first, span), (span, first)):
             if kept and dropped:
                 repairs.append(Repair(self.words(kept), self.replaced(dropped, "")))
-        self.trouble("said_twice", f"This is the second {what}.", span, repairs)
+        self.add_problem("said_twice", f"This is the second {what}.", span, repairs)
 
-    def trouble(
+    def add_problem(
         self, code: str, sentence: str, span: Span, repairs: list[Repair] | None = None
     ) -> None:
         """Note words that can't be meant so, and lines that would be right."""
@@ -84,11 +84,11 @@ class Reading:
         line = f"{self.text[: span[0]]} {words} {self.text[span[1] :]}"
         return " ".join(line.split())
 
-    def instead(self, span: Span, *choices: str) -> list[Repair]:
+    def replacements(self, span: Span, *choices: str) -> list[Repair]:
         """Lines with each of these words there."""
         return [Repair(words, self.replaced(span, words)) for words in choices]
 
-    def guess(self, word: str) -> list[str]:
+    def spelling_guesses(self, word: str) -> list[str]:
         """Words of the language that this one may have been meant to be."""
         known = [
             *VOCABULARY,
@@ -98,11 +98,11 @@ class Reading:
         known += [name for each in self.catalogue.classes for name in (each.slug, *each.aliases)]
         return [each for each in get_close_matches(word, known, n=2, cutoff=_ALIKE) if each != word]
 
-    def misspelled(self, span: Span, word: str) -> None:
+    def add_misspelling(self, span: Span, word: str) -> None:
         """A word that is nearly one of the language."""
         start = self.text.lower().index(word, span[0])
-        repairs = self.instead((start, start + len(word)), *self.guess(word))
-        self.trouble(NOT_UNDERSTOOD, f"“{self.words(span)}” is not understood.", span, repairs)
+        repairs = self.replacements((start, start + len(word)), *self.spelling_guesses(word))
+        self.add_problem(NOT_UNDERSTOOD, f"“{self.words(span)}” is not understood.", span, repairs)
 
     def with_noise(self, span: Span) -> Span:
         """The span with the courtesies and articles right before it."""

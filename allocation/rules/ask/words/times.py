@@ -63,12 +63,14 @@ class NoSuchTime(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A time of day. `is_early`: 1 to 6 o'clock without am, pm or a leading zero, which may be
-    meant in the afternoon; `is_twelve`: it could be (7 to 12 o'clock, too). `ends_day` is 24:00."""
+    """A time of day. `is_ambiguous_afternoon`: 1 to 6 o'clock without am, pm or a leading zero,
+    which may be meant in the afternoon; `is_twelve_hour`: it could be (7 to 12 o'clock, too).
+    `ends_day` is
+    24:00."""
 
     time: time
-    is_early: bool = False
-    is_twelve: bool = False
+    is_ambiguous_afternoon: bool = False
+    is_twelve_hour: bool = False
     is_midnight: bool = False
     ends_day: bool = False
 
@@ -106,7 +108,7 @@ def day_bounds(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     return begins, ends
 
 
-def day_text(seconds: int) -> str:
+def duration_words(seconds: int) -> str:
     """`1 d 2 h 30 min` for people."""
     parts = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):

@@ -4,15 +4,20 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Allocation, Booking, Pause
-from allocation.rules.ask import SHORTEST_SECONDS
+from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.charging import PauseBill, pause_bill
 from allocation.rules.states import State
-from allocation.services.record.costs import before_of, booking_cost, run_is_broken, run_of
+from allocation.services.record.costs import (
+    booking_cost,
+    charged_run,
+    earlier_charges,
+    run_is_broken,
+)
 from allocation.services.record.history import Event
-from allocation.services.record.open_pauses import pause_open, pause_over
+from allocation.services.record.open_pauses import pause_end, pause_open
 from allocation.services.runs.transition import booking_move
 from billing.rules import money_text
-from billing.services import hold_release, hold_settle_part
+from billing.services import hold_release, hold_settle_partially
 
 
 def run_paused(booking: Booking, now: datetime) -> None:
@@ -24,7 +29,7 @@ def run_paused(booking: Booking, now: datetime) -> None:
     bill = _bill(booking, pause)
     charge = _charge(booking, pause, bill)
     keep = booking_cost(booking, pause.remaining_seconds or 0)
-    pause.charged, kept = hold_settle_part(
+    pause.charged, kept = hold_settle_partially(
         tenant_id=booking.tenant_id, reference=booking.id, amount=charge, keep=keep, now=now
     )
     pause.emptied_at = now
@@ -39,7 +44,7 @@ def run_paused(booking: Booking, now: datetime) -> None:
     length = booking.duration_seconds
     if booking.starts is None:
         # The length that it still has, as after a run that was broken off.
-        length = max(SHORTEST_SECONDS, pause.remaining_seconds or 0)
+        length = max(MIN_DURATION_SECONDS, pause.remaining_seconds or 0)
     booking_move(
         booking,
         State.PAUSED,
@@ -52,16 +57,16 @@ def run_paused(booking: Booking, now: datetime) -> None:
         credited_seconds=bill.credited,
     )
     if not _goes_on(booking, pause, now):
-        run_none_left(booking, "completed", "Too little of its time is left to go on.", now)
+        paused_booking_end(booking, "completed", "Too little of its time is left to go on.", now)
 
 
-def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -> None:
+def paused_booking_end(booking: Booking, outcome: str, because: str, now: datetime) -> None:
     """Ends a paused booking: what its runs cost stays charged, everything else is free again."""
     booking.allocations.filter(state=Allocation.State.PLANNED).update(
         state=Allocation.State.SUPERSEDED
     )
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
-    pause_over(booking, now)
+    pause_end(booking, now)
     charged = money_text(booking.settled, booking.currency)
     freed = money_text(booking.held - booking.settled, booking.currency)
     booking_move(
@@ -77,14 +82,14 @@ def run_none_left(booking: Booking, outcome: str, because: str, now: datetime) -
 
 def _bill(booking: Booking, pause: Pause) -> PauseBill:
     """What the run is charged, and what the booking still has to do again."""
-    run = run_of(booking, pause)
+    run = charged_run(booking, pause)
     if run is None:
         raise LookupError(f"{booking.id} is pausing and was never ready")
     return pause_bill(
         run,
         out=_out_at(booking, pause),
         ends=pause.ends_before,
-        before=before_of(booking),
+        before=earlier_charges(booking),
         cap=booking.tier.credit_cap_seconds,
         is_fixed=booking.starts is not None,
     )
@@ -117,7 +122,7 @@ def _goes_on(booking: Booking, pause: Pause, now: datetime) -> bool:
     left = pause.remaining_seconds or 0
     if booking.starts is not None:
         left = min(left, int((pause.ends_before - now).total_seconds()))
-    return left >= SHORTEST_SECONDS
+    return left >= MIN_DURATION_SECONDS
 
 
 def _sentence(booking: Booking, pause: Pause, kept: Decimal) -> str:

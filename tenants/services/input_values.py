@@ -5,10 +5,10 @@ import unicodedata
 from decimal import Decimal
 
 from tenants.platform.errors import invalid
-from tenants.platform.text import unseen
+from tenants.platform.text import first_invisible
 
 UNITS_PER_GPU = 56_000
-MOST_GPUS = 100_000
+MAX_GPUS = 100_000
 
 _GPUS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -22,7 +22,7 @@ def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
     """
     name = " ".join(unicodedata.normalize("NFC", text).split(" ")).strip()
     name = re.sub(" +", " ", name)
-    if unseen(name):
+    if first_invisible(name):
         raise invalid("bad_name", "A name has no control or invisible characters.", param)
     if not 1 <= len(name) <= longest:
         raise invalid("bad_name", f"A name has 1 to {longest} characters.", param)
@@ -52,8 +52,8 @@ def units_read(text: str, *, param: str) -> int:
     units = Decimal(text) * UNITS_PER_GPU
     if units != int(units):
         raise invalid("bad_number", "A GPU has 56,000 units: at most 1/56,000 steps.", param)
-    if units > MOST_GPUS * UNITS_PER_GPU:
-        raise invalid("bad_number", f"At most {MOST_GPUS:,} GPUs.", param)
+    if units > MAX_GPUS * UNITS_PER_GPU:
+        raise invalid("bad_number", f"At most {MAX_GPUS:,} GPUs.", param)
     return int(units)
 
 

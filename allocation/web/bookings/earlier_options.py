@@ -7,13 +7,13 @@ from datetime import UTC, datetime, tzinfo
 from django.http import HttpRequest
 
 from allocation.models import Booking
-from allocation.queries.bookings.outcomes import start_range_of
-from allocation.rules.start_range import FEWEST
+from allocation.queries.bookings.outcomes import booking_start_range
+from allocation.rules.start_range import MIN_STARTS
 from allocation.rules.states import State
 from allocation.services.bookings.price_lock import price_lock_read
-from allocation.services.quotes.earlier import Change, booking_change, sooner_options
-from allocation.services.quotes.quote_options import PLAIN_SPEED, QuoteOption
-from allocation.web.bookings.story import shape_words
+from allocation.services.quotes.earlier import Change, booking_change, earlier_options
+from allocation.services.quotes.quote_options import REFERENCE_SPEED, QuoteOption
+from allocation.web.bookings.summary import shape_words
 from allocation.web.parts.times import clock, moment_words
 from billing.rules import money_text
 from tenants.access import Actor
@@ -49,7 +49,7 @@ def outlook_of(
     """The range of its start and what would be sooner; None when it waits for nothing."""
     if booking.state not in (State.QUEUED, State.SCHEDULED) or booking.planned_starts is None:
         return None
-    options, lock = sooner_options(actor=actor, booking=booking, now=now)
+    options, lock = earlier_options(actor=actor, booking=booking, now=now)
     tiers = dict(Tier.objects.values_list("slug", "name"))
     cards = tuple(_card(option, booking, tiers, labels, zone, now) for option in options)
     # Nobody can say when hardware is back.
@@ -57,7 +57,7 @@ def outlook_of(
     return Outlook(between, cards, lock)
 
 
-def change_from(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+def booking_replace(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     """Changes the booking to the card whose button was pressed; the new booking's label.
 
     Raises:
@@ -76,7 +76,7 @@ def change_from(request: HttpRequest, actor: Actor, booking: Booking, now: datet
 
 
 def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
-    found = start_range_of(booking, now)
+    found = booking_start_range(booking, now)
     if found is None:
         return ""
     if found.earliest == found.latest:
@@ -86,8 +86,8 @@ def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
         latest = clock(found.latest, zone)
     if not found.of:
         return (
-            f"{earliest} – {latest}: an assumption until {FEWEST} bookings in this tier have had a "
-            "planned start."
+            f"{earliest} – {latest}: an assumption until {MIN_STARTS} bookings in this tier"
+            " have had a planned start."
         )
     return f"{earliest} – {latest} in 8 of 10 like it (last {found.of} in this tier)."
 
@@ -104,7 +104,7 @@ def _card(
     parts = []
     if option.tier != booking.tier_id:
         parts.append(f"in {tiers.get(option.tier, option.tier)}")
-    if option.speed is not None and option.speed != PLAIN_SPEED:
+    if option.speed is not None and option.speed != REFERENCE_SPEED:
         parts.append(f"{option.speed / 1000:.2g}× as fast")
     elif option.gpu_class not in booking.ask["classes"]:
         parts.append("speed not compared")

@@ -100,7 +100,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ViewOptions:
     """How the grid is to be drawn. `free` filters by hours.
 
     `open_nodes` names open nodes, GPUs with open slot rows (`node/6`) and with closed ones

@@ -13,13 +13,13 @@ from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.states import State
 from allocation.services.nodes.leases import lease_possible
 from allocation.services.record.history import Event
-from allocation.services.record.open_pauses import pause_resumed
-from allocation.services.runs.lifecycle import RESUMING
-from allocation.services.runs.suspended_work import frozen_bump
+from allocation.services.record.open_pauses import pause_resume
+from allocation.services.runs.end import RESUME_PLANNED
+from allocation.services.runs.resume import suspended_nodes_update
 from allocation.services.runs.transition import Change, bookings_change
 
 # Bookings that are locked at a time: people who want to cancel one wait as long as that takes.
-AT_ONCE = 128
+BATCH_SIZE = 128
 _WRITE = """
 UPDATE allocation_allocation AS allocation SET state = 'active', devices = said.devices, error = ''
 FROM unnest(%s::uuid[], %s::jsonb[]) AS said (id, devices) WHERE allocation.id = said.id
@@ -33,15 +33,15 @@ def starts_due(now: datetime) -> int:
     still lies on earlier work keeps all of them waiting.
     """
     due = Booking.objects.filter(
-        Q(state=State.SCHEDULED) | Q(RESUMING), planned_starts__lte=now, planned_ends__gt=now
+        Q(state=State.SCHEDULED) | Q(RESUME_PLANNED), planned_starts__lte=now, planned_ends__gt=now
     )
     # A node that does not answer may be gone: what has not begun there can still go elsewhere.
     silent = Allocation.objects.filter(
-        state=Allocation.State.PLANNED, gpu__node__silent_since__isnull=False
+        state=Allocation.State.PLANNED, gpu__node__unreachable_since__isnull=False
     )
     due = due.exclude(id__in=silent.values("booking_id"))
     ids = list(due.order_by("planned_starts", "id").values_list("id", flat=True))
-    return sum(_start(ids[at : at + AT_ONCE], now) for at in range(0, len(ids), AT_ONCE))
+    return sum(_start(ids[at : at + BATCH_SIZE], now) for at in range(0, len(ids), BATCH_SIZE))
 
 
 def allocations_ready(said: Mapping[UUID, Sequence[str]], now: datetime) -> None:
@@ -76,7 +76,7 @@ def _active(bookings: Sequence[Booking], now: datetime) -> None:
     started = Event("started", "Ready: the devices are handed over.")
     changes = []
     for booking in bookings:
-        event = resumed if booking.pause_count and pause_resumed(booking, now) else started
+        event = resumed if booking.pause_count and pause_resume(booking, now) else started
         changes.append(Change(booking, event, State.ACTIVE, {"ready_at": now}))
     bookings_change(changes, now=now)
 
@@ -125,7 +125,7 @@ def _begin(bookings: Sequence[Booking], rows: Sequence[Allocation], now: datetim
     planned.exclude(booking__in=leased).update(state=Allocation.State.STARTING, leased=False)
     _nodes_bump(planned)
     for booking in bookings:
-        frozen_bump(booking)
+        suspended_nodes_update(booking)
     event = Event("starting", "The node was told to start it.")
     bookings_change([Change(each, event, State.STARTING) for each in bookings], now=now)
 

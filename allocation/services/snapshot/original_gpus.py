@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Booking, Pause
-from allocation.rules.nodes.suspending import not_suspended
+from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
 from allocation.solver import Place, Request
 
@@ -17,7 +17,7 @@ _HERE = (Allocation.State.ACTIVE, Allocation.State.RELEASING)
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class OriginalGpus:
     """The GPUs; what was done from `saved` until then, or until now, is lost anywhere else."""
 
     places: tuple[Place, ...]
@@ -25,7 +25,7 @@ class Home:
     until: datetime | None
 
 
-def homes_running() -> dict[UUID, Home]:
+def running_on() -> dict[UUID, OriginalGpus]:
     """Of bookings that run and would be suspended at a pause."""
     rows = Allocation.objects.filter(
         state=Allocation.State.ACTIVE,
@@ -36,7 +36,7 @@ def homes_running() -> dict[UUID, Home]:
     return _homes(rows, {})
 
 
-def homes_paused(pauses: Iterable[Pause]) -> dict[UUID, Home]:
+def paused_on(pauses: Iterable[Pause]) -> dict[UUID, OriginalGpus]:
     """Of pauses: while they last what is to be suspended, then what was."""
     suspends = {each.booking_id: each for each in pauses if each.method == "suspend"}
     if not suspends:
@@ -46,7 +46,7 @@ def homes_paused(pauses: Iterable[Pause]) -> dict[UUID, Home]:
     return _homes(rows.filter(there), suspends)
 
 
-def at_home(request: Request, home: Home | None, now: datetime) -> Request:
+def with_original_gpus(request: Request, home: OriginalGpus | None, now: datetime) -> Request:
     """The wish with what it waits for."""
     if home is None:
         return request
@@ -54,7 +54,7 @@ def at_home(request: Request, home: Home | None, now: datetime) -> Request:
     return replace(request, home=home.places, home_wait=max(0, lost))
 
 
-def _homes(rows: QuerySet[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUID, Home]:
+def _homes(rows: QuerySet[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUID, OriginalGpus]:
     by_booking: dict[UUID, list[Allocation]] = defaultdict(list)
     for row in rows.select_related("booking", "gpu__node").order_by("gpu_id"):
         by_booking[row.booking_id].append(row)
@@ -65,14 +65,14 @@ def _homes(rows: QuerySet[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUI
         if _can_be_suspended(last):
             saved, until = _lost(last[0].booking, pauses.get(booking_id))
             places = tuple(Place(str(row.gpu_id), None, row.start, row.size) for row in last)
-            found[booking_id] = Home(places, saved, until)
+            found[booking_id] = OriginalGpus(places, saved, until)
     return found
 
 
 def _can_be_suspended(rows: Sequence[Allocation]) -> bool:
     is_divided = any(row.profile is not None or row.share is not None for row in rows)
     drivers = [row.gpu.node.driver for row in rows]
-    return not_suspended(devices=len(rows), is_divided=is_divided, drivers=drivers) is None
+    return why_not_suspendable(devices=len(rows), is_divided=is_divided, drivers=drivers) is None
 
 
 def _lost(booking: Booking, pause: Pause | None) -> tuple[datetime, datetime | None]:

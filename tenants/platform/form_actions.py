@@ -7,21 +7,21 @@ from django.contrib import messages
 from django.http import HttpRequest, QueryDict
 
 from tenants.platform.errors import Refused, missing
-from tenants.platform.form_text import form_fault
+from tenants.platform.form_text import form_text_error
 
-Act = Callable[[QueryDict], str]
+FormAction = Callable[[QueryDict], str]
 """Does what a form asks and returns the sentence that says so."""
 
 SHOWN_ON_PAGE = frozenset({"invalid", "conflict", "quota", "budget"})
 
 
-def act_run(request: HttpRequest, acts: Mapping[str, Act]) -> Refused | None:
+def form_action_run(request: HttpRequest, acts: Mapping[str, FormAction]) -> Refused | None:
     """Runs the act that the posted form names, and leaves its sentence for the next page.
 
     Returns the refusal that belongs beside the form. Rights and missing objects raise `Refused`:
     they get a page of their own.
     """
-    fault = form_fault(request)
+    fault = form_text_error(request)
     if fault is not None:
         return fault
     act = acts.get(request.POST.get("act", ""))

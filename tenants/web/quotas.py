@@ -9,8 +9,8 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.models import Project, Tenant, User
-from tenants.platform.acts import Act, act_run, id_read
 from tenants.platform.errors import Refused, missing
+from tenants.platform.form_actions import FormAction, form_action_run, id_read
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
 from tenants.services import (
     Share,
@@ -22,11 +22,17 @@ from tenants.services import (
     units_read,
 )
 from tenants.web.frame import operator_page, tenant_page
-from tenants.web.shares_more import MoreShown, cap_words, more_read, more_shown, more_words
+from tenants.web.weights_caps import (
+    WeightCapRow,
+    cap_words,
+    weights_caps_read,
+    weights_caps_rows,
+    weights_caps_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RefusedForm:
     """A form that was refused, to be shown as it was typed."""
 
     form: QueryDict
@@ -46,7 +52,7 @@ class ShareInput:
 
 
 @dataclass(frozen=True, slots=True)
-class RowShown:
+class QuotaRow:
     """A share for people: GPUs as text, and how long its bar is, in percent of the scale."""
 
     owner: Project | Tenant
@@ -70,16 +76,16 @@ class RowShown:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassShown:
+class ClassCard:
     """One class's card. All bars of a page have one scale, so that lengths compare."""
 
     slug: str
     label: str
-    total: RowShown | None
-    rows: tuple[RowShown, ...]
+    total: QuotaRow | None
+    rows: tuple[QuotaRow, ...]
     split: str
     free: str
-    more: tuple[MoreShown, ...]
+    more: tuple[WeightCapRow, ...]
     more_is_open: bool
     cap: str
 
@@ -98,11 +104,11 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
     refusal = None
     if request.method == "POST":
         require_tenant_admin(actor)
-        acts: dict[str, Act] = {
+        acts: dict[str, FormAction] = {
             "set": lambda form: _project_set(actor, form),
             "more": lambda form: _project_more(actor, form),
         }
-        refusal = act_run(request, acts)
+        refusal = form_action_run(request, acts)
         if refusal is None:
             return redirect("quotas", tenant=actor.tenant_slug)
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
@@ -124,11 +130,11 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
     """What each tenant is sure of and may use at most."""
     refusal = None
     if request.method == "POST":
-        acts: dict[str, Act] = {
+        acts: dict[str, FormAction] = {
             "set": lambda form: _tenant_set(operator, form),
             "more": lambda form: _tenant_more(operator, form),
         }
-        refusal = act_run(request, acts)
+        refusal = form_action_run(request, acts)
         if refusal is None:
             return redirect("ops-quotas")
     context = {
@@ -170,24 +176,24 @@ def _tenant_set(operator: User, form: QueryDict) -> str:
 
 def _project_more(actor: Actor, form: QueryDict) -> str:
     project = access_project(actor, form.get("project", ""), "project")
-    more, gpu_class = more_read(form), form.get("gpu_class", "")
+    more, gpu_class = weights_caps_read(form), form.get("gpu_class", "")
     quota_more_set(actor=actor, project=project, gpu_class=gpu_class, more=more, now=timezone.now())
-    return more_words(project.name, more)
+    return weights_caps_text(project.name, more)
 
 
 def _tenant_more(operator: User, form: QueryDict) -> str:
     tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
     if tenant is None:
         raise missing("tenant", "tenant")
-    more, gpu_class = more_read(form), form.get("gpu_class", "")
+    more, gpu_class = weights_caps_read(form), form.get("gpu_class", "")
     tenant_quota_more_set(
         operator=operator, tenant=tenant, gpu_class=gpu_class, more=more, now=timezone.now()
     )
-    return more_words(tenant.name, more)
+    return weights_caps_text(tenant.name, more)
 
 
-def _sent(request: HttpRequest, refusal: Refused | None) -> Sent | None:
-    return Sent(request.POST, refusal) if refusal else None
+def _sent(request: HttpRequest, refusal: Refused | None) -> RefusedForm | None:
+    return RefusedForm(request.POST, refusal) if refusal else None
 
 
 def _share_read(form: QueryDict) -> Share:
@@ -207,11 +213,11 @@ def _sentence(name: str, share: Share) -> str:
     return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
 
 
-def _shown(classes: list[ClassShares], owner_key: str, sent: Sent | None) -> list[ClassShown]:
+def _shown(classes: list[ClassShares], owner_key: str, sent: RefusedForm | None) -> list[ClassCard]:
     rows = [row for each in classes for row in (*each.rows, *([each.total] if each.total else []))]
     scale = max((max(row.guaranteed_units, row.limit_units or 0) for row in rows), default=0)
     return [
-        ClassShown(
+        ClassCard(
             slug=each.gpu_class.slug,
             label=each.gpu_class.label,
             total=_row(each.total, scale) if each.total else None,
@@ -223,7 +229,7 @@ def _shown(classes: list[ClassShares], owner_key: str, sent: Sent | None) -> lis
             free=gpus_text(max(0, each.total.guaranteed_units - each.split_units))
             if each.total
             else "",
-            more=more_shown(each, _typed_more(each.gpu_class.slug, sent)),
+            more=weights_caps_rows(each, _typed_more(each.gpu_class.slug, sent)),
             more_is_open=_typed_more(each.gpu_class.slug, sent) is not None,
             cap=_cap(each.total),
         )
@@ -231,13 +237,15 @@ def _shown(classes: list[ClassShares], owner_key: str, sent: Sent | None) -> lis
     ]
 
 
-def _typed_more(gpu_class: str, sent: Sent | None) -> QueryDict | None:
+def _typed_more(gpu_class: str, sent: RefusedForm | None) -> QueryDict | None:
     """What was typed into the form of the class's weights and caps, if that was refused."""
     is_more = sent is not None and sent.form.get("act") == "more"
     return sent.form if sent and is_more and sent.form.get("gpu_class") == gpu_class else None
 
 
-def _row_to_change(row: RowShown, gpu_class: str, owner_key: str, sent: Sent | None) -> RowShown:
+def _row_to_change(
+    row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedForm | None
+) -> QuotaRow:
     """The row with its inputs, as they were typed if its form was refused."""
     owner = row.owner
     owner_value = owner.slug if isinstance(owner, Project) else str(owner.id)
@@ -287,8 +295,8 @@ def _cap(total: ShareRow | None) -> str:
     return cap_words(quota.cap_gpu_hours, quota.cap_days) if quota else ""
 
 
-def _row(row: ShareRow, scale: int) -> RowShown:
-    return RowShown(
+def _row(row: ShareRow, scale: int) -> QuotaRow:
+    return QuotaRow(
         owner=row.owner,
         guaranteed=gpus_text(row.guaranteed_units),
         borrow="" if row.borrow_limit_units is None else gpus_text(row.borrow_limit_units),

@@ -10,7 +10,7 @@ from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import duration_text, shape_text
 from allocation.rules.states import State
-from allocation.web.bookings.scene import CostLine, Scene
+from allocation.web.bookings.page_context import CostLine, PageContext
 from allocation.web.parts.times import clock, length_words, moment_words
 from billing.rules import money_text
 from tenants.models import Tier
@@ -35,7 +35,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class BetterTierLink:
     """A booking that would not be paused for this claim, one click away."""
 
     words: str
@@ -43,12 +43,12 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class PauseChoices:
     """What else the owner may do. `refused` says why there is no more time."""
 
     refused: Refused | None
     more_words: str
-    offers: tuple[Offer, ...]
+    offers: tuple[BetterTierLink, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ class Receipt:
     basis: str
 
 
-def notice_of(booking: Booking, pause: Pause, scene: Scene, silent: Sequence[str] = ()) -> Notice:
+def notice_of(
+    booking: Booking, pause: Pause, scene: PageContext, silent: Sequence[str] = ()
+) -> Notice:
     """The words of the notice; `silent` are nodes that do not answer."""
     left = max(0, int((pause.deadline - scene.now).total_seconds()))
     is_saved, is_overdue = pause.acknowledged_at is not None, left == 0
@@ -118,21 +120,23 @@ def notice_of(booking: Booking, pause: Pause, scene: Scene, silent: Sequence[str
     )
 
 
-def never_paused(booking: Booking, tier: Tier, scene: Scene) -> Offer:
+def unpausable_link(booking: Booking, tier: Tier, scene: PageContext) -> BetterTierLink:
     """The same again from the start in a tier that nobody pauses."""
     ask = AskDocument.from_json(booking.ask)
-    return Offer(f"Book it where nothing is paused: {tier.name}", _book(ask, tier, scene))
+    return BetterTierLink(f"Book it where nothing is paused: {tier.name}", _book(ask, tier, scene))
 
 
-def raised(booking: Booking, tier: Tier, price: str, seconds: int, scene: Scene) -> Offer:
+def higher_tier_link(
+    booking: Booking, tier: Tier, price: str, seconds: int, scene: PageContext
+) -> BetterTierLink:
     """What is left of it, in a stronger tier, with the price of that."""
     ask = AskDocument.from_json(booking.ask)
     whole = max(60, seconds // 60 * 60)
     words = f"Go on in {tier.name}: {length_words(whole)} for {price}"
-    return Offer(words, _book(ask, tier, scene, whole))
+    return BetterTierLink(words, _book(ask, tier, scene, whole))
 
 
-def receipt_of(booking: Booking, pause: Pause, scene: Scene) -> Receipt:
+def receipt_of(booking: Booking, pause: Pause, scene: PageContext) -> Receipt:
     """The receipt, line by line."""
     began = moment_words(pause.noticed_at, scene.zone, scene.now)
     lines = [CostLine("Told", began), CostLine("Had time until", clock(pause.deadline, scene.zone))]
@@ -171,7 +175,7 @@ def _who(pause: Pause) -> str:
     return f"{who} needs its place (rule {pause.rule})."
 
 
-def _lost(booking: Booking, pause: Pause, scene: Scene) -> str:
+def _lost(booking: Booking, pause: Pause, scene: PageContext) -> str:
     if pause.acknowledged_at is not None:
         return "Everything is saved: no work is done again."
     if booking.saved_at is None:
@@ -182,7 +186,7 @@ def _lost(booking: Booking, pause: Pause, scene: Scene) -> str:
     return f"Last saved {length_words(ago)} ago; only what came after would be done again."
 
 
-def _money(booking: Booking, pause: Pause, scene: Scene) -> str:
+def _money(booking: Booking, pause: Pause, scene: PageContext) -> str:
     since = clock(pause.noticed_at, scene.zone)
     if pause.own:
         return (
@@ -195,7 +199,7 @@ def _money(booking: Booking, pause: Pause, scene: Scene) -> str:
     )
 
 
-def _default(booking: Booking, pause: Pause, scene: Scene) -> str:
+def _default(booking: Booking, pause: Pause, scene: PageContext) -> str:
     if pause.acknowledged_at is not None:
         return "Its devices are being cleared."
     at = clock(pause.deadline, scene.zone)
@@ -204,7 +208,7 @@ def _default(booking: Booking, pause: Pause, scene: Scene) -> str:
     )
 
 
-def _steps(booking: Booking, pause: Pause, scene: Scene) -> tuple[Step, ...]:
+def _steps(booking: Booking, pause: Pause, scene: PageContext) -> tuple[Step, ...]:
     """Notice, saving, pause, handed over, resume: how far it is."""
 
     def at(moment: datetime | None) -> str:
@@ -248,13 +252,13 @@ def _outcome(pause: Pause) -> str:
     return "Paused" if pause.emptied_at is not None else "Being paused"
 
 
-def _book(ask: AskDocument, tier: Tier, scene: Scene, seconds: int = 0) -> str:
+def _book(ask: AskDocument, tier: Tier, scene: PageContext, seconds: int = 0) -> str:
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile)
     text = f"{shape} {duration_text(seconds or ask.duration)}"
     return f"{scene.base}book?q={quote(text)}&tier={quote(tier.slug)}"
 
 
-def run_lines(booking: Booking, pauses: Sequence[Pause], scene: Scene) -> list[CostLine]:
+def run_costs(booking: Booking, pauses: Sequence[Pause], scene: PageContext) -> list[CostLine]:
     """One line of the bill for each run that a pause ended."""
     found = []
     for pause in pauses:
@@ -272,7 +276,7 @@ def run_lines(booking: Booking, pauses: Sequence[Pause], scene: Scene) -> list[C
     return found
 
 
-def paused_words(booking: Booking, pauses: Sequence[Pause], scene: Scene) -> str:
+def paused_words(booking: Booking, pauses: Sequence[Pause], scene: PageContext) -> str:
     """What a paused booking has left, and how it goes on."""
     last = pauses[-1] if pauses else None
     if booking.state != State.PAUSED or last is None:

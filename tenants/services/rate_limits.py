@@ -17,17 +17,17 @@ WINDOW_SECONDS = 10
 Kind = Literal["token", "address", "quotes", "enrol"]
 
 # Without Redis each process counts for itself: a weaker limit, but never none.
-_own: Counter[str] = Counter()
+_local_counts: Counter[str] = Counter()
 
 
-def call_count(kind: Kind, who: str, now: datetime) -> None:
+def call_limit_check(kind: Kind, who: str, now: datetime) -> None:
     """Counts a call of somebody.
 
     Raises:
         Refused: `too_many_requests`, once the share of these ten seconds is used up.
     """
     window, passed = divmod(int(now.timestamp()), WINDOW_SECONDS)
-    most = settings.CALLS_IN_TEN_SECONDS[kind]
+    most = settings.CALL_LIMITS[kind]
     if _counted(f"calls:{kind}:{who}:{window}") <= most:
         return
     wait = WINDOW_SECONDS - passed
@@ -50,10 +50,10 @@ def _counted(key: str) -> int:
     except redis.RedisError as error:
         logger.warning("Calls are counted in this process, as Redis does not answer: %s", error)
     window = key.rpartition(":")[2]
-    for old in [one for one in _own if not one.endswith(f":{window}")]:
-        del _own[old]
-    _own[key] += 1
-    return _own[key]
+    for old in [one for one in _local_counts if not one.endswith(f":{window}")]:
+        del _local_counts[old]
+    _local_counts[key] += 1
+    return _local_counts[key]
 
 
 @cache

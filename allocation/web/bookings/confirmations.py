@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 
 from allocation.models import Booking
-from allocation.queries.bookings.bookings import places_of
+from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask import AskDocument
-from allocation.web.bookings.scene import Scene
-from allocation.web.bookings.story import spent_so_far, what_words
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.summary import spent_so_far, what_words
 from allocation.web.parts.times import length_words, moment_words
 from billing.rules import money_text
-from tenants.platform.confirm import Question
+from tenants.platform.confirm import Confirmation
 
 
-def release_question(booking: Booking, scene: Scene) -> Question:
+def release_question(booking: Booking, scene: PageContext) -> Confirmation:
     """Before a running booking is released."""
     back = money_text(booking.held - spent_so_far(booking, scene.now), booking.currency)
     what = what_words(AskDocument.from_json(booking.ask), scene.labels)
-    return Question(
+    return Confirmation(
         title=f"Release {_title(booking)} now?",
         lost=(
             *_whose(booking),
@@ -32,7 +32,7 @@ def release_question(booking: Booking, scene: Scene) -> Question:
     )
 
 
-def cancel_question(booking: Booking, scene: Scene) -> Question:
+def cancel_question(booking: Booking, scene: PageContext) -> Confirmation:
     """Before a booking that has not started, or is paused, is cancelled."""
     back = money_text(booking.held - spent_so_far(booking, scene.now), booking.currency)
     what = what_words(AskDocument.from_json(booking.ask), scene.labels)
@@ -42,7 +42,7 @@ def cancel_question(booking: Booking, scene: Scene) -> Question:
         if start is not None and start > scene.now
         else "It loses its place in the queue."
     )
-    return Question(
+    return Confirmation(
         title=f"Cancel {_title(booking)}?",
         lost=(
             *_whose(booking),
@@ -65,11 +65,11 @@ def _whose(booking: Booking) -> Iterator[str]:
 
 
 def _where(booking: Booking) -> str:
-    names = [place.name for place in places_of(booking)]
+    names = [place.name for place in node_places_of(booking)]
     return f" on {', '.join(names)}" if names else ""
 
 
-def _left(booking: Booking, scene: Scene) -> Iterator[str]:
+def _left(booking: Booking, scene: PageContext) -> Iterator[str]:
     if booking.planned_ends is not None and booking.planned_ends > scene.now:
         left = length_words((booking.planned_ends - scene.now).total_seconds())
         until = moment_words(booking.planned_ends, scene.zone, scene.now)

@@ -16,19 +16,19 @@ from django.db.models.functions import Lower
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import State
 from allocation.services.decide.cycle import cycle_run, tick_run
-from allocation.services.nodes.telemetry import use_roll
+from allocation.services.nodes.telemetry import usage_roll_up
 from allocation.services.record.open_pauses import OPEN
-from allocation.services.runs.lifecycle import is_anyone_waiting
+from allocation.services.runs.end import is_anything_undecided
 from allocation.services.runs.no_shows import presence_watch
 from portal.demo.nodes import DemoFleet
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
-from portal.storage.audit_sources import audit_sealed
+from portal.storage.audit_sources import audit_seal_all
 from tenants.platform.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class Intervals:
     """How often a turn comes while somebody waits, as a claim or a pause may become possible with
     time; and how often messages, mails, rows of use and seals are made."""
 
@@ -36,7 +36,7 @@ class Rhythm:
     housekeeping: timedelta = timedelta(hours=6)
 
 
-RHYTHM = Rhythm()
+INTERVALS = Intervals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +47,33 @@ class Act:
     do: Callable[[datetime], object]
 
 
-def live_through(
+def history_simulate(
     acts: Iterable[Act],
     fleet: DemoFleet,
     *,
     since: datetime,
     until: datetime,
-    rhythm: Rhythm = RHYTHM,
+    intervals: Intervals = INTERVALS,
 ) -> None:
     """Everything that happens after `since` and before `until`."""
     waiting = sorted((act for act in acts if since < act.at < until), key=lambda act: act.at)
     now, kept, clock = since, since, since
-    while (now := min(_instants(now, clock, waiting, fleet), default=until)) < until:
+    while (now := min(_next_due(now, clock, waiting, fleet), default=until)) < until:
         news = _acts(waiting, now) or now >= clock
         freed = fleet.reports(now)
-        if fleet.measures(now):
+        if fleet.measurements(now):
             news |= bool(presence_watch(now))
         if news or freed:
-            (cycle_run if news or is_anyone_waiting() else tick_run)(now)
-            fleet.reads(now)
-            clock = min(_of_the_clock(now, rhythm.turn), default=until)
-        if now - kept >= rhythm.housekeeping:
+            (cycle_run if news or is_anything_undecided() else tick_run)(now)
+            fleet.document_read(now)
+            clock = min(_clock_due(now, intervals.turn), default=until)
+        if now - kept >= intervals.housekeeping:
             _housekeeping(now)
             kept = now
     _housekeeping(until)
 
 
-def _instants(
+def _next_due(
     after: datetime, clock: datetime, acts: list[Act], fleet: DemoFleet
 ) -> Iterator[datetime]:
     """When something is due next."""
@@ -92,7 +92,7 @@ def _acts(waiting: list[Act], now: datetime) -> bool:
     return bool(due)
 
 
-def _of_the_clock(after: datetime, turn: timedelta) -> Iterator[datetime]:
+def _clock_due(after: datetime, turn: timedelta) -> Iterator[datetime]:
     """When a turn is due by the clock alone: starts and ends, changes of a mode ahead of a start,
     ends of grace."""
     begins = Q(state__in=(State.SCHEDULED, State.PAUSED), planned_starts__gt=after)
@@ -117,5 +117,5 @@ def _housekeeping(now: datetime) -> None:
     """What beat asks for besides turns."""
     outbox_relay(now)
     mails_send(now)
-    use_roll(now)
-    audit_sealed(now)
+    usage_roll_up(now)
+    audit_seal_all(now)

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import connection
 
 
-def booking_count(tenant_id: UUID, more: int = 1) -> int:
+def booking_numbers_take(tenant_id: UUID, more: int = 1) -> int:
     """Counts so many bookings more; the number of the first. The counter stays locked until the
     commit."""
     with connection.cursor() as cursor:

@@ -11,8 +11,8 @@ from django.template.loader import render_to_string
 from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.rules.states import State
-from allocation.web.bookings.pause_story import Notice, notice_of
-from allocation.web.bookings.scene import Scene
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.pause_notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from tenants.models import Mail
@@ -20,7 +20,7 @@ from tenants.queries import invitations_by_id
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
-ANSWERS = {
+OUTCOMES = {
     "booking.pause_withdrawn": "runs on, its pause is taken back",
     "booking.paused": "is paused",
     "booking.resumed": "runs again",
@@ -36,7 +36,7 @@ ANSWERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class Section:
     """What one mail row comes to: a headline, sentences, and the booking's page; and its entry for
     a calendar, where its time may be another now."""
 
@@ -46,7 +46,7 @@ class Note:
     entry: Event | None = None
 
 
-def note_of(mail: Mail, now: datetime) -> Note | None:
+def section_of(mail: Mail, now: datetime) -> Section | None:
     """The note as things stand `now`; None when it is no longer true, as a pause that is over."""
     if mail.booking is None:
         return _invitation(mail, now)
@@ -54,7 +54,7 @@ def note_of(mail: Mail, now: datetime) -> Note | None:
     if booking is None:
         return None
     zone = zone_of(mail.user.time_zone)
-    scene = Scene(now, zone, f"{settings.PUBLIC_URL}/t/{booking.tenant.slug}/", {})
+    scene = PageContext(now, zone, f"{settings.PUBLIC_URL}/t/{booking.tenant.slug}/", {})
     href = f"{scene.base}bookings/{booking.label}"
     title = " ".join((booking.name or booking.label).split())
     if mail.kind == NOTICE:
@@ -66,10 +66,10 @@ def note_of(mail: Mail, now: datetime) -> Note | None:
         return None
     said = (event.sentence, f"That was at {_moment(event.at, zone)}.")
     entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
-    return Note(f"{title} {ANSWERS[mail.kind]}", said, href, entry)
+    return Section(f"{title} {OUTCOMES[mail.kind]}", said, href, entry)
 
 
-def _invitation(mail: Mail, now: datetime) -> Note | None:
+def _invitation(mail: Mail, now: datetime) -> Section | None:
     for offer in invitations_by_id(mail.user_id, now):
         if offer.id == mail.invitation:
             said = (
@@ -77,11 +77,13 @@ def _invitation(mail: Mail, now: datetime) -> Note | None:
                 "Members there see your name once you accept, not before.",
                 f"It holds until {_moment(offer.expires, zone_of(mail.user.time_zone))}.",
             )
-            return Note(f"You are invited to {offer.place}", said, f"{settings.PUBLIC_URL}/account")
+            return Section(
+                f"You are invited to {offer.place}", said, f"{settings.PUBLIC_URL}/account"
+            )
     return None
 
 
-def letter_of(mails: Sequence[Mail], notes: Sequence[Note]) -> EmailMultiAlternatives:
+def email_of(mails: Sequence[Mail], notes: Sequence[Section]) -> EmailMultiAlternatives:
     """One mail of all the notes, to the one person that they are for.
 
     Raises ValueError without a note; of `mails` the first says who and for which message.
@@ -109,7 +111,7 @@ def letter_of(mails: Sequence[Mail], notes: Sequence[Note]) -> EmailMultiAlterna
     return letter
 
 
-def _notice(booking: Booking, title: str, href: str, scene: Scene) -> Note | None:
+def _notice(booking: Booking, title: str, href: str, scene: PageContext) -> Section | None:
     pause = booking.pauses.order_by("number").last()
     if booking.state != State.PAUSING or pause is None or not pause.is_open:
         return None
@@ -118,7 +120,7 @@ def _notice(booking: Booking, title: str, href: str, scene: Scene) -> Note | Non
     when = f"pauses at {at} (in {left})" if notice.left >= 60 else f"pauses now ({at})"
     deadline = f"It has until {_moment(pause.deadline, scene.zone)}."
     said = (notice.who, notice.why, deadline, notice.lost, notice.default, notice.money)
-    return Note(f"{title} {when}", tuple(filter(None, said)), href)
+    return Section(f"{title} {when}", tuple(filter(None, said)), href)
 
 
 def _moment(moment: datetime, zone: tzinfo) -> str:

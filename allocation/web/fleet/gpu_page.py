@@ -11,12 +11,12 @@ from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Gpu
 from allocation.queries.fleet.telemetry import use_of_gpu
-from allocation.services.nodes.gpu_modes import WORDS, mode_pin
-from allocation.services.operate.operator_losses import pin_losses
-from allocation.web.fleet.operator_questions import pin_question
+from allocation.services.nodes.gpu_modes import MODE_WORDS, mode_pin
+from allocation.services.operate.impact import pin_impact
+from allocation.web.fleet.confirmations import pin_question
 from allocation.web.parts.use_chart import card_of
 from tenants.models import User
-from tenants.platform.confirm import SURE, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import missing
 from tenants.web.frame import operator_page, zone_of
 
@@ -61,10 +61,14 @@ def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) ->
     """Pins the mode of a GPU, or unpins it; asks first when planned bookings have to move."""
     mode, note = request.POST.get("mode", ""), request.POST.get("note", "")
     gpu = _gpu(name, index)
-    if SURE not in request.POST and mode in WORDS and (planned := pin_losses(gpu=gpu, mode=mode)):
+    if (
+        CONFIRMED_FIELD not in request.POST
+        and mode in MODE_WORDS
+        and (planned := pin_impact(gpu=gpu, mode=mode))
+    ):
         return confirm_page(request, pin_question(gpu, mode, planned))
     mode_pin(operator=operator, gpu=gpu, mode=mode, note=note, now=timezone.now())
-    said = f"is pinned to {WORDS[mode]}" if mode else "is given as bookings need it"
+    said = f"is pinned to {MODE_WORDS[mode]}" if mode else "is given as bookings need it"
     messages.success(request, f"GPU {index} of {name} {said}.")
     return redirect("ops-gpu", name=name, index=index)
 

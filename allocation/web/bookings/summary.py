@@ -12,19 +12,19 @@ from allocation.queries.bookings.bookings import NodePlace
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
-    beside_text,
     duration_text,
     fixed_text,
+    host_resources_text,
     pin_text,
     pin_words,
     shape_text,
 )
 from allocation.rules.states import OPEN, State
-from allocation.services.record.costs import booking_cost, booking_spent, given_up_cost
+from allocation.services.record.costs import booking_cost, booking_spent, cancellation_cost
 from allocation.services.runs.no_shows import no_show_limit, presence_policy
 from allocation.solver import UNITS_PER_GPU
-from allocation.web.bookings.pause_story import paused_words, run_lines
-from allocation.web.bookings.scene import CostLine, Scene
+from allocation.web.bookings.page_context import CostLine, PageContext
+from allocation.web.bookings.pause_notice import paused_words, run_costs
 from allocation.web.parts.times import clock, length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
 from billing.rules import money_text
@@ -63,7 +63,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Sooner:
+class Alternative:
     """Something that would have worked, one click away."""
 
     when: str
@@ -80,7 +80,7 @@ class ExtendChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class BookingSummary:
     """Everything a booking's page shows besides its rows of placement and history."""
 
     headline: str
@@ -88,7 +88,7 @@ class Story:
     what: str
     window: str
     checks: tuple[Check, ...]
-    sooner: tuple[Sooner, ...]
+    sooner: tuple[Alternative, ...]
     costs: tuple[CostLine, ...]
     price: str
     again: str
@@ -102,7 +102,7 @@ class Story:
     borrowed: str
 
 
-def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
+def booking_summary(booking: Booking, scene: PageContext, *, may_change: bool) -> BookingSummary:
     """The page's words; `may_change` False leaves all actions out."""
     state = State(booking.state)
     ask = AskDocument.from_json(booking.ask)
@@ -110,7 +110,7 @@ def story_of(booking: Booking, scene: Scene, *, may_change: bool) -> Story:
     can_undo = may_change and state in BEFORE_START and since < UNDO
     waits = state in (*WAITS, State.PAUSED)
     has_reasons = (booking.reasons or scene.frozen) and (waits or state == State.SCHEDULED)
-    return Story(
+    return BookingSummary(
         headline=_headline(booking, scene),
         detail=_detail(booking, scene),
         what=what_words(ask, scene.labels),
@@ -154,7 +154,7 @@ def shape_words(count: int, gpu_class: str, profile: str | None, share: int | No
 
 def state_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
     """The state with its time, for a line of a list."""
-    return _headline(booking, Scene(now, zone, "", {}))
+    return _headline(booking, PageContext(now, zone, "", {}))
 
 
 def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str, str]]:
@@ -170,7 +170,7 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
     return found
 
 
-def _headline(booking: Booking, scene: Scene) -> str:
+def _headline(booking: Booking, scene: PageContext) -> str:
     def at(moment: datetime | None) -> str:
         return moment_words(moment, scene.zone, scene.now) if moment else "soon after"
 
@@ -213,7 +213,7 @@ def _starts_word(booking: Booking, now: datetime) -> str:
     return "Due to start since" if is_due else "Starts"
 
 
-def _detail(booking: Booking, scene: Scene) -> str:
+def _detail(booking: Booking, scene: PageContext) -> str:
     state = State(booking.state)
     if booking.extension_until is not None:
         until = moment_words(booking.extension_until, scene.zone, scene.now)
@@ -242,7 +242,7 @@ def _is_stalled(booking: Booking) -> bool:
     return is_told and booking.state in (State.SCHEDULED, State.STARTING)
 
 
-def _borrowed(booking: Booking, scene: Scene) -> str:
+def _borrowed(booking: Booking, scene: PageContext) -> str:
     """`8 own + 2 borrowed`, and from when on somebody waits for what is borrowed."""
     if not booking.borrowed_units:
         return ""
@@ -266,7 +266,7 @@ def _left(booking: Booking, now: datetime) -> str:
     return f"{length_words(seconds)} left." if seconds > 0 else ""
 
 
-def _absence(booking: Booking, scene: Scene) -> str:
+def _absence(booking: Booking, scene: PageContext) -> str:
     """When a booking in which nobody was seen ends, once its owner was warned."""
     if booking.checked_in_at is not None or not booking.absence_warnings:
         return ""
@@ -279,7 +279,7 @@ def _absence(booking: Booking, scene: Scene) -> str:
     return f"Nobody was seen in it for {seen}: start a program or check in, or it ends {ends}."
 
 
-def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
+def _window(booking: Booking, ask: AskDocument, scene: PageContext) -> str:
     is_planned = not booking.is_unplanned
     if is_planned and booking.planned_starts is not None and booking.planned_ends is not None:
         words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
@@ -291,7 +291,7 @@ def _window(booking: Booking, ask: AskDocument, scene: Scene) -> str:
     return f"{words}, {length_words(ask.duration)}{kind} asked"
 
 
-def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
+def _checks(booking: Booking, scene: PageContext) -> tuple[Check, ...]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     for reason in (*([scene.frozen] if scene.frozen else []), *booking.reasons):
         rule = BY_ID.get(reason.get("rule", ""))
@@ -320,14 +320,14 @@ def _checks(booking: Booking, scene: Scene) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def _frees(reasons: Sequence[Mapping[str, Any]], scene: Scene) -> str:
+def _frees(reasons: Sequence[Mapping[str, Any]], scene: PageContext) -> str:
     times = [reason["frees_at"] for reason in reasons if reason.get("frees_at")]
     if not times:
         return ""
     return moment_words(max(datetime.fromisoformat(time) for time in times), scene.zone, scene.now)
 
 
-def _sooner(booking: Booking, scene: Scene) -> tuple[Sooner, ...]:
+def _sooner(booking: Booking, scene: PageContext) -> tuple[Alternative, ...]:
     cards = []
     for each in booking.alternatives[:3]:
         starts, ends = (datetime.fromisoformat(each[key]) for key in ("starts", "ends"))
@@ -337,12 +337,12 @@ def _sooner(booking: Booking, scene: Scene) -> tuple[Sooner, ...]:
         share = each.get("share")
         asked = (each["count"], each["gpu_class"], each["profile"])
         text = fixed_text(*asked, (starts, ends), scene.zone, share)
-        beside = beside_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
+        beside = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
         text = " ".join([text, *beside, *pin_text(each.get("pin", ()))])
         label = scene.labels.get(each["gpu_class"], each["gpu_class"])
         shape = shape_words(each["count"], label, each["profile"], share)
         cards.append(
-            Sooner(
+            Alternative(
                 when=moment_words(starts, scene.zone, scene.now),
                 what=f"{shape}, {length_words((ends - starts).total_seconds())}",
                 href=f"{scene.base}book?q={quote(text)}",
@@ -358,12 +358,12 @@ def spent_so_far(booking: Booking, now: datetime) -> Decimal:
     return booking_spent(booking, booking.released_at or min(now, booking.planned_ends or now))
 
 
-def _costs(booking: Booking, scene: Scene) -> tuple[CostLine, ...]:
+def _costs(booking: Booking, scene: PageContext) -> tuple[CostLine, ...]:
     def money(amount: Decimal) -> str:
         return money_text(amount, booking.currency)
 
     so_far = spent_so_far(booking, scene.now)
-    runs = run_lines(booking, scene.pauses, scene)
+    runs = run_costs(booking, scene.pauses, scene)
     if booking.charged is not None:
         fee = money(booking_cost(booking, booking.fee_seconds))
         fees = (CostLine("No-show, of the time left", fee),) if booking.fee_seconds else ()
@@ -395,7 +395,7 @@ def _corrections(booking: Booking) -> tuple[CostLine, ...]:
 
 
 def _returns(booking: Booking, now: datetime) -> str:
-    return money_text(booking.held - given_up_cost(booking, now), booking.currency)
+    return money_text(booking.held - cancellation_cost(booking, now), booking.currency)
 
 
 def _give_back(state: State) -> str:
@@ -404,7 +404,7 @@ def _give_back(state: State) -> str:
     return "release" if state in (State.STARTING, State.ACTIVE, State.PAUSING) else ""
 
 
-def _extensions(booking: Booking, scene: Scene) -> tuple[ExtendChoice, ...]:
+def _extensions(booking: Booking, scene: PageContext) -> tuple[ExtendChoice, ...]:
     if booking.planned_ends is None:
         return ()
     choices = []
@@ -418,5 +418,5 @@ def _extensions(booking: Booking, scene: Scene) -> tuple[ExtendChoice, ...]:
 
 def _again(ask: AskDocument) -> str:
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
-    beside = beside_text(ask.cores, ask.memory)
+    beside = host_resources_text(ask.cores, ask.memory)
     return " ".join([shape, duration_text(ask.duration), *beside, *pin_text(ask.pin)])

@@ -25,10 +25,10 @@ KINDS = URGENT | {
 }
 INVITATION = "invitation.created"
 # What is not urgent waits this long, so that what happens together comes in one mail.
-TOGETHER = timedelta(minutes=2)
+BUNDLING_DELAY = timedelta(minutes=2)
 
 
-def mails_owe(messages: Iterable[OutboxMessage], now: datetime) -> bool:
+def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
     """Writes a mail for each message whose booking's owner, or who is invited, wants one; whether
     one is urgent.
 
@@ -38,7 +38,7 @@ def mails_owe(messages: Iterable[OutboxMessage], now: datetime) -> bool:
         return False
     messages = list(messages)
     invitations = [message for message in messages if message.kind == INVITATION]
-    Mail.objects.bulk_create(_invited(invitations, now), ignore_conflicts=True)
+    Mail.objects.bulk_create(_invitation_mails(invitations, now), ignore_conflicts=True)
     told = [message for message in messages if message.kind in KINDS]
     if not told:
         return False
@@ -51,7 +51,7 @@ def mails_owe(messages: Iterable[OutboxMessage], now: datetime) -> bool:
             kind=message.kind,
             booking=_booking_id(message),
             at=message.created,
-            due=now if message.kind in URGENT else now + TOGETHER,
+            due=now if message.kind in URGENT else now + BUNDLING_DELAY,
         )
         for message in told
         if message.id in owners
@@ -60,7 +60,7 @@ def mails_owe(messages: Iterable[OutboxMessage], now: datetime) -> bool:
     return any(mail.kind in URGENT for mail in owed)
 
 
-def _invited(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
+def _invitation_mails(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
     """A mail for each account that an invitation is for. Who has none gets none: an address that
     somebody typed is no leave to write to it."""
     for message in messages:
@@ -76,7 +76,7 @@ def _invited(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]
                 kind=message.kind,
                 invitation=invitation,
                 at=message.created,
-                due=now + TOGETHER,
+                due=now + BUNDLING_DELAY,
             )
 
 

@@ -9,7 +9,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from allocation.models import Node
-from allocation.services.nodes.unbooked_use import ladder_follow, ladder_set, ladder_words
+from allocation.services.nodes.unbooked_use import (
+    escalation_follow_policy,
+    escalation_set,
+    escalation_words,
+)
 from tenants.models import User
 from tenants.platform.errors import invalid, missing
 from tenants.web.frame import operator_page
@@ -17,7 +21,7 @@ from tenants.web.frame import operator_page
 MOST_MINUTES = 7 * 24 * 60
 
 
-class LadderForm(forms.Form):
+class EscalationForm(forms.Form):
     """Minutes from when somebody was first seen; empty: never."""
 
     warn = forms.IntegerField(min_value=0, max_value=MOST_MINUTES, required=False)
@@ -27,16 +31,16 @@ class LadderForm(forms.Form):
 
 @require_POST
 @operator_page
-def ops_strangers(request: HttpRequest, operator: User, name: str) -> HttpResponse:
+def ops_unbooked_processes(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Sets when strangers on a node are warned, and ended."""
-    form = LadderForm(request.POST)
+    form = EscalationForm(request.POST)
     if not form.is_valid():
         raise invalid("bad_minutes", "Write whole minutes, a week at most, or nothing.", "warn")
     node = Node.objects.filter(name=name).first()
     if node is None:
         raise missing("node")
     if form.cleaned_data["by_policy"]:
-        ladder_follow(operator=operator, node=node, now=timezone.now())
+        escalation_follow_policy(operator=operator, node=node, now=timezone.now())
         messages.success(request, f"{name} does what the policy says.")
         return redirect("ops-node", name=name)
     warn, end = form.cleaned_data["warn"], form.cleaned_data["end"]
@@ -44,9 +48,11 @@ def ops_strangers(request: HttpRequest, operator: User, name: str) -> HttpRespon
         "warn_after": None if warn is None else warn * 60,
         "end_after": None if end is None else end * 60,
     }
-    ladder_set(operator=operator, node=node, now=timezone.now(), **after)
-    messages.success(request, ladder_words(**after))
+    escalation_set(operator=operator, node=node, now=timezone.now(), **after)
+    messages.success(request, escalation_words(**after))
     return redirect("ops-node", name=name)
 
 
-urlpatterns = [path("ops/fleet/<slug:name>/strangers", ops_strangers, name="ops-strangers")]
+urlpatterns = [
+    path("ops/fleet/<slug:name>/strangers", ops_unbooked_processes, name="ops-strangers")
+]

@@ -8,20 +8,20 @@ from django.db import transaction
 
 from allocation.models import Booking, WorkSpeed
 from allocation.reasons.catalogue import BY_CODE
-from allocation.rules.ask import LONGEST_SECONDS, AskDocument
+from allocation.rules.ask import MAX_DURATION_SECONDS, AskDocument
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.services.words import slug_read
+from tenants.services.input_values import slug_read
 
-Lengths = Mapping[str, int]
+Durations = Mapping[str, int]
 """Seconds by class."""
 
 MINUTE = 60
-FASTEST = 1_000_000
+MOST_SPEED = 1_000_000
 
 
-def lengths_of(ask: AskDocument) -> dict[str, int]:
+def durations_of(ask: AskDocument) -> dict[str, int]:
     """Seconds that the ask's work takes on every class whose speed is known; empty for plain time.
 
     The ask says how long it takes on its first class. Whole minutes, rounded up.
@@ -39,12 +39,16 @@ def lengths_of(ask: AskDocument) -> dict[str, int]:
         name: -(-ask.duration * speeds[first] // (speed * MINUTE)) for name, speed in speeds.items()
     }
     found = {
-        name: most * MINUTE for name, most in minutes.items() if most * MINUTE <= LONGEST_SECONDS
+        name: most * MINUTE
+        for name, most in minutes.items()
+        if most * MINUTE <= MAX_DURATION_SECONDS
     }
     return found | {first: ask.duration}
 
 
-def by_cost(ask: AskDocument, lengths: Lengths, hourly: Mapping[str, Decimal]) -> tuple[str, ...]:
+def classes_by_cost(
+    ask: AskDocument, lengths: Durations, hourly: Mapping[str, Decimal]
+) -> tuple[str, ...]:
     """The classes of `hourly` (the whole booking's price by class), the cheapest in all first;
     ties in the asker's order."""
     order = {name: place for place, name in enumerate(ask.classes)}
@@ -61,7 +65,7 @@ def has_run(booking: Booking) -> bool:
     return bool(began or booking.ready_at or booking.hardware_lost_at)
 
 
-def is_by_cost(ask: AskDocument) -> bool:
+def is_cheapest_first(ask: AskDocument) -> bool:
     """Whether cost decides among its classes, and not the asker's order."""
     return len(ask.classes) > 1 and (ask.workload is not None or ask.deadline is not None)
 
@@ -99,7 +103,7 @@ def speeds_set(
     for name, thousandths in speeds.items():
         if name not in known:
             raise missing("GPU class", f"speeds.{name}")
-        if not 1 <= thousandths <= FASTEST:
+        if not 1 <= thousandths <= MOST_SPEED:
             sentence = "A speed is more than 0 and at most 1000 times that of a class that is 1."
             raise invalid("bad_speed", sentence, f"speeds.{name}")
     before = _speeds_of(workload)

@@ -7,9 +7,9 @@ from allocation.errors import AskError
 from allocation.rules.ask import (
     AskDocument,
     Parsed,
-    beside_of,
     count_of,
     duration_of,
+    host_resource_of,
     pin_of,
     share_of,
 )
@@ -22,7 +22,7 @@ SHARES = (("share-500", "Half, shared"), ("share-250", "Quarter, shared"))
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class RequestFields:
     """What a form said. `is_edited`: the fields were changed by hand and win over the text;
     `is_chosen`: the project or tier was, and wins over what the text says of it."""
 
@@ -46,7 +46,7 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Bit:
+class Highlight:
     """A stretch of the text: understood (with its meaning), unknown, or plain."""
 
     text: str
@@ -54,13 +54,13 @@ class Bit:
     meaning: str = ""
 
 
-def fields_of(data: Mapping[str, str], longest: int) -> Fields:
+def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
     """The form's fields, each cut to a length that makes sense."""
 
     def get(name: str, most: int = 80) -> str:
         return data.get(name, "").strip()[:most]
 
-    return Fields(
+    return RequestFields(
         text=get("q", longest),
         project=get("project"),
         tier=get("tier"),
@@ -81,7 +81,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> Fields:
     )
 
 
-def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
+def ask_of_fields(fields: RequestFields, parsed: Parsed) -> AskDocument:
     """The fields' ask; the window and what must lie together come from the text.
 
     AskError: a field makes no sense.
@@ -94,8 +94,8 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
         classes=tuple(dict.fromkeys(fields.classes.split())),
         profile=fields.profile or None if share is None else None,
         share=None if share is None else share_of(_number(share)),
-        cores=beside_of(_number(fields.cores or "0"), "cores"),
-        memory=beside_of(_number(fields.memory or "0"), "memory"),
+        cores=host_resource_of(_number(fields.cores or "0"), "cores"),
+        memory=host_resource_of(_number(fields.memory or "0"), "memory"),
         together=parsed.together or "any",
         required=parsed.required,
         duration=_length(fields.length),
@@ -112,7 +112,7 @@ def ask_of_fields(fields: Fields, parsed: Parsed) -> AskDocument:
     return ask
 
 
-def text_as_chosen(fields: Fields, parsed: Parsed) -> str:
+def text_as_chosen(fields: RequestFields, parsed: Parsed) -> str:
     """The text without a project or tier other than the ones that were chosen."""
     text, chosen = fields.text, {"project": fields.project, "tier": fields.tier}
     said = {"project": parsed.project, "tier": parsed.tier}
@@ -134,7 +134,7 @@ def _length(text: str) -> int:
     return duration_of(seconds, "length")
 
 
-def echo_of(text: str, parsed: Parsed) -> list[Bit]:
+def highlights_of(text: str, parsed: Parsed) -> list[Highlight]:
     """The text in stretches, so that a page can underline what it understood and what not."""
     marks = [(part.start, part.end, "known", part.meaning) for part in parsed.parts]
     for each in parsed.problems:
@@ -145,9 +145,9 @@ def echo_of(text: str, parsed: Parsed) -> list[Bit]:
         if start < at:
             continue
         if text[at:start].strip():
-            bits.append(Bit(text[at:start].strip(), "plain"))
-        bits.append(Bit(text[start:end], kind, meaning))
+            bits.append(Highlight(text[at:start].strip(), "plain"))
+        bits.append(Highlight(text[start:end], kind, meaning))
         at = end
     if text[at:].strip():
-        bits.append(Bit(text[at:].strip(), "plain"))
+        bits.append(Highlight(text[at:].strip(), "plain"))
     return bits

@@ -19,7 +19,7 @@ from allocation.services.runs.transition import booking_change
 CODE = "start_slow"
 
 
-def stalls_tell(now: datetime) -> int:
+def slow_starts_notify(now: datetime) -> int:
     """Tells owners of starts that have waited too long for their nodes; returns how many."""
     rows = _stalled(now)
     per_node = rows.values_list("gpu__node").annotate(waiting=Count("booking", distinct=True))
@@ -34,7 +34,7 @@ def _stalled(now: datetime) -> QuerySet[Allocation]:
     told = Q(state=Allocation.State.STARTING, booking__state=State.STARTING)
     told &= Q(occupancy__closed=None, occupancy__opened__lte=since)
     due = Q(state=Allocation.State.PLANNED, booking__state=State.SCHEDULED)
-    due &= Q(booking__planned_starts__lte=since, gpu__node__silent_since__isnull=False)
+    due &= Q(booking__planned_starts__lte=since, gpu__node__unreachable_since__isnull=False)
     return Allocation.objects.filter(told | due)
 
 
@@ -57,7 +57,7 @@ def _tell(booking_id: UUID, now: datetime) -> bool:
 
 def _sentence(node: Node) -> str:
     is_deaf = node.observed_generation < node.generation
-    if is_deaf or node.silent_since is not None:
+    if is_deaf or node.unreachable_since is not None:
         why = f"{node.name} does not answer."
     else:
         why = f"{node.name} takes long to make its devices ready."

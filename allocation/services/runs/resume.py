@@ -12,15 +12,15 @@ from django.db.models import F, QuerySet
 from allocation.models import Allocation, Booking, Node, Pause
 from allocation.rules.states import TERMINAL, State
 
-TOLD = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
-BEGUN = (*TOLD, Allocation.State.ENDED)
+ON_NODE = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
+EVER_STARTED = (*ON_NODE, Allocation.State.ENDED)
 # Older ones are forgotten with the next document that their node gets for another reason.
-LOOKS_BACK = timedelta(days=1)
-WAITS = (State.PAUSING, State.PAUSED)
+LOOKBACK = timedelta(days=1)
+PAUSE_STATES = (State.PAUSING, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class SuspendedWork:
     """What pauses have left frozen on a node.
 
     `resumes`: the allocation that each one goes on with. `kept`: the allocations that may still be
@@ -32,21 +32,21 @@ class Frozen:
     kept: tuple[str, ...]
 
 
-NOTHING = Frozen({}, ())
+NOTHING = SuspendedWork({}, ())
 
 
-def frozen_on(nodes: Iterable[Node]) -> dict[UUID, Frozen]:
+def suspended_work_on(nodes: Iterable[Node]) -> dict[UUID, SuspendedWork]:
     """What is frozen, by node; nodes without are left out.
 
     What goes on and what it goes on with are both taken by device and slot, so that each goes on
     where it was, or beside it.
     """
-    rows = _frozen(nodes)
+    rows = _suspended_rows(nodes)
     if not rows:
         return {}
     runs = _runs({row.booking_id for row in rows})
     told = Allocation.objects.filter(
-        gpu__node__in={row.gpu.node_id for row in rows}, booking__in=list(runs), state__in=TOLD,
+        gpu__node__in={row.gpu.node_id for row in rows}, booking__in=list(runs), state__in=ON_NODE,
         left=False,
     ).select_related("gpu")  # fmt: skip
     # Only the run before this one can go on: an earlier one has gone on already.
@@ -62,26 +62,26 @@ def frozen_on(nodes: Iterable[Node]) -> dict[UUID, Frozen]:
         resumes[node] |= {after.id: before.id.hex for after, before in pairs}
     kept: dict[UUID, set[str]] = defaultdict(set)
     for row in rows:
-        waits = row.booking.state in WAITS and row.period.lower == runs[row.booking_id][-1]
+        waits = row.booking.state in PAUSE_STATES and row.period.lower == runs[row.booking_id][-1]
         kept[row.gpu.node_id] |= {row.id.hex} if waits else set()
     return {
-        node: Frozen(resumes[node], tuple(sorted(found.union(resumes[node].values()))))
+        node: SuspendedWork(resumes[node], tuple(sorted(found.union(resumes[node].values()))))
         for node, found in kept.items()
     }
 
 
-def frozen_bump(booking: Booking) -> None:
+def suspended_nodes_update(booking: Booking) -> None:
     """It goes on, perhaps elsewhere: the nodes that keep what is frozen are to hear of it."""
     if booking.pause_count:
         _bump(booking.allocations.filter(suspended=True))
 
 
-def frozen_forget(now: datetime) -> None:
+def suspended_work_forget(now: datetime) -> None:
     """What bookings that are over have left frozen is forgotten, and its nodes are to hear of it.
 
     Not done where they end: that may be a web request, which can't write to nodes.
     """
-    ended = Pause.objects.filter(method="suspend", ended_at__gt=now - LOOKS_BACK)
+    ended = Pause.objects.filter(method="suspend", ended_at__gt=now - LOOKBACK)
     rows = Allocation.objects.filter(
         suspended=True, booking__in=ended.values("booking_id"), booking__state__in=TERMINAL
     )
@@ -96,11 +96,11 @@ def _bump(rows: QuerySet[Allocation]) -> None:
     nodes.update(generation=F("generation") + 1)
 
 
-def _frozen(nodes: Iterable[Node]) -> list[Allocation]:
+def _suspended_rows(nodes: Iterable[Node]) -> list[Allocation]:
     """Of bookings that are not over, by device and slot."""
     rows = Allocation.objects.filter(
         gpu__node__in=list(nodes), suspended=True, left=False, state=Allocation.State.ENDED,
-        booking__state__in=[*WAITS, State.STARTING, State.ACTIVE, State.ENDING],
+        booking__state__in=[*PAUSE_STATES, State.STARTING, State.ACTIVE, State.ENDING],
     )  # fmt: skip
     return list(rows.select_related("booking", "gpu").order_by("gpu__index", "start", "id"))
 
@@ -115,7 +115,7 @@ def _by_place(rows: Iterable[Allocation]) -> dict[tuple[UUID, UUID], list[Alloca
 
 def _runs(bookings: Iterable[UUID]) -> dict[UUID, list[datetime]]:
     """When each run of the bookings began, on whatever node; the oldest first."""
-    rows = Allocation.objects.filter(booking__in=list(bookings), state__in=BEGUN)
+    rows = Allocation.objects.filter(booking__in=list(bookings), state__in=EVER_STARTED)
     found: dict[UUID, list[datetime]] = defaultdict(list)
     for booking, begins in (
         rows.order_by("period__startswith")

@@ -14,70 +14,75 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocation.models import Allocation, Blackout, Booking, Gpu, Node
-from allocation.queries.fleet.maintenance import blackouts_open, in_scope
+from allocation.models import Allocation, Booking, Gpu, Maintenance, Node
+from allocation.queries.fleet.maintenance import in_scope, maintenance_open
 from allocation.rules.states import State
-from allocation.services.nodes.gpu_modes import WORDS, pinned_otherwise
+from allocation.services.nodes.gpu_modes import MODE_WORDS, pinned_to_other_mode
 from allocation.services.record.conflicts import refund_note
-from allocation.services.record.costs import granted_seconds, run_kept_seconds, run_seconds
+from allocation.services.record.costs import granted_seconds, run_saved_seconds, run_seconds
 from allocation.services.record.history import Event, event_add
 from allocation.services.record.places import place_data, place_of_row
-from allocation.services.runs.lifecycle import STARTED, run_break_off
-from allocation.services.runs.pause_breaks import pause_break
+from allocation.services.runs.end import STARTED, run_abandon
+from allocation.services.runs.pause_breaks import pausing_run_interrupt
 from allocation.services.runs.transition import booking_change, booking_move
 
 logger = logging.getLogger(__name__)
 
 # What starts within this on hardware that takes no work is placed anew; what starts later may still
 # find it well again.
-MOVED_AHEAD = timedelta(hours=1)
+REPLAN_AHEAD = timedelta(hours=1)
 RUNNING = (State.STARTING, State.ACTIVE)
 # What is paused has a place to go on.
 PLACED = (State.SCHEDULED, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Because:
+class Interruption:
     """The rule of the catalogue, and a sentence without clock times for the booking's history."""
 
     rule: str
     sentence: str
 
 
-def is_hardware_due(now: datetime) -> bool:
+def is_hardware_to_vacate(now: datetime) -> bool:
     """Whether any booking has to leave its hardware, or must not start there."""
-    blackouts = blackouts_open(now)
-    return _leaving(now, blackouts).exists() or _blocked(now, blackouts).exists()
+    blackouts = maintenance_open(now)
+    return _rows_to_vacate(now, blackouts).exists() or _rows_blocked(now, blackouts).exists()
 
 
-def hardware_clear(now: datetime, *, planned: bool = True) -> int:
+def hardware_vacate(now: datetime, *, planned: bool = True) -> int:
     """Takes bookings off hardware that they can't stay or start on; returns how many.
 
     Without `planned` only what runs on hardware that failed: maintenance and drains wait.
     """
-    blackouts = blackouts_open(now)
-    leaving = _leaving(now, blackouts)
+    blackouts = maintenance_open(now)
+    leaving = _rows_to_vacate(now, blackouts)
     if not planned:
         rows = _first_of_each(leaving.filter(gpu__drain_by__lte=now))
         return sum(
-            run_break(row.booking_id, _why(row, now, blackouts), now, _failed_on(row))
+            run_interrupt(
+                row.booking_id, _interruption_of(row, now, blackouts), now, _failed_on(row)
+            )
             for row in rows
         )
-    return _off_hardware(_first_of_each(leaving), now, blackouts)
+    return _rows_vacate(_first_of_each(leaving), now, blackouts)
 
 
-def _off_hardware(leaving: list[Allocation], now: datetime, blackouts: list[Blackout]) -> int:
+def _rows_vacate(leaving: list[Allocation], now: datetime, blackouts: list[Maintenance]) -> int:
     broken = [
-        run_break(row.booking_id, _why(row, now, blackouts), now, _failed_on(row))
+        run_interrupt(row.booking_id, _interruption_of(row, now, blackouts), now, _failed_on(row))
         for row in leaving
     ]
-    blocked = _first_of_each(_blocked(now, blackouts))
-    unplaced = [_unplace(row.booking_id, _why(row, now, blackouts), now) for row in blocked]
+    blocked = _first_of_each(_rows_blocked(now, blackouts))
+    unplaced = [
+        _place_withdraw(row.booking_id, _interruption_of(row, now, blackouts), now)
+        for row in blocked
+    ]
     return sum(broken) + sum(unplaced)
 
 
-def run_break(
-    booking_id: UUID, because: Because, now: datetime, failed_on: UUID | None = None
+def run_interrupt(
+    booking_id: UUID, cause: Interruption, now: datetime, failed_on: UUID | None = None
 ) -> bool:
     """Breaks a run off and puts the whole booking back in line, where it was; False if none runs.
 
@@ -88,19 +93,19 @@ def run_break(
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
         if booking.state == State.PAUSING:
-            return pause_break(booking, because.rule, because.sentence, now, is_hardware=True)
+            return pausing_run_interrupt(booking, cause.rule, cause.sentence, now, is_hardware=True)
         if booking.state not in RUNNING:
             return False
         length = granted_seconds(booking)
-        kept = run_kept_seconds(booking)
+        kept = run_saved_seconds(booking)
         if failed_on is not None:
             refund_note(failed_on, (run_seconds(booking, now) - kept) * booking.ask["count"])
         places = [] if booking.starts else _places(booking, STARTED)
-        run_break_off(booking, now, kept)
+        run_abandon(booking, now, kept)
         booking_move(
             booking,
             State.QUEUED,
-            event=_broken_off(because, kept),
+            event=_broken_off(cause, kept),
             now=now,
             duration_seconds=length,
             used_seconds=booking.used_seconds + kept,
@@ -108,11 +113,11 @@ def run_break(
             hardware_lost_at=now,
             checked_in_at=None,
         )
-        logger.warning("%s was broken off: %s", booking.label, because.sentence)
+        logger.warning("%s was broken off: %s", booking.label, cause.sentence)
         return True
 
 
-def _broken_off(because: Because, kept: int) -> Event:
+def _broken_off(cause: Interruption, kept: int) -> Event:
     left = (
         "with the time it has left: what it has saved is charged, and not done again."
         if kept
@@ -120,12 +125,12 @@ def _broken_off(because: Because, kept: int) -> Event:
     )
     return Event(
         "broken_off",
-        f"{because.sentence} It goes back in line where it was, {left}",
-        detail={"rule": because.rule, "kept_seconds": kept},
+        f"{cause.sentence} It goes back in line where it was, {left}",
+        detail={"rule": cause.rule, "kept_seconds": kept},
     )
 
 
-def leave_by_tell(where: Q, by: datetime, because: Because, now: datetime) -> None:
+def drain_notify(where: Q, by: datetime, cause: Interruption, now: datetime) -> None:
     """Tells the owners of what runs `where`, longer than until `by`, that it will be broken off."""
     rows = Allocation.objects.filter(
         where, state__in=STARTED, booking__state__in=RUNNING, period__endswith__gt=by
@@ -134,14 +139,14 @@ def leave_by_tell(where: Q, by: datetime, because: Because, now: datetime) -> No
         event_add(
             booking,
             kind="leave_by",
-            sentence=f"{because.sentence} What still runs there then starts again elsewhere, and "
+            sentence=f"{cause.sentence} What still runs there then starts again elsewhere, and "
             "that run is not charged.",
             now=now,
-            detail={"rule": because.rule, "until": by.isoformat()},
+            detail={"rule": cause.rule, "until": by.isoformat()},
         )
 
 
-def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
+def _place_withdraw(booking_id: UUID, cause: Interruption, now: datetime) -> bool:
     """Takes back the place of a booking that has not started; the next decision finds another."""
     with transaction.atomic():
         booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
@@ -153,8 +158,8 @@ def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
             "planned_places": [] if booking.starts else _places(booking, planned),
         }
         booking.allocations.filter(state__in=planned).update(state=Allocation.State.SUPERSEDED)
-        said = f"{because.sentence} Another place is being found."
-        event = Event("moved", said, detail={"rule": because.rule})
+        said = f"{cause.sentence} Another place is being found."
+        event = Event("moved", said, detail={"rule": cause.rule})
         if booking.state == State.SCHEDULED:
             booking_move(booking, State.QUEUED, event=event, now=now, **facts)
         else:
@@ -162,7 +167,7 @@ def _unplace(booking_id: UUID, because: Because, now: datetime) -> bool:
         return True
 
 
-def _leaving(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocation]:
+def _rows_to_vacate(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet[Allocation]:
     """Rows of running bookings on hardware that work has to have left by now; of those that pause
     also what is being cleared on lost hardware, which proves nothing."""
     over = Q(gpu__drain_by__lte=now) | Q(gpu__node__drain_by__lte=now)
@@ -175,11 +180,11 @@ def _leaving(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocatio
     return Allocation.objects.filter(over, runs | stuck)
 
 
-def _blocked(now: datetime, blackouts: Iterable[Blackout]) -> QuerySet[Allocation]:
+def _rows_blocked(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet[Allocation]:
     """Rows of bookings that could not start where they are planned, or not stay there."""
-    soon = Q(period__startswith__lte=now + MOVED_AHEAD)
-    ready = Q(gpu__node__state=Node.State.READY, gpu__node__long_silent=False)
-    blocked = (soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)) | pinned_otherwise()
+    soon = Q(period__startswith__lte=now + REPLAN_AHEAD)
+    ready = Q(gpu__node__state=Node.State.READY, gpu__node__long_unreachable=False)
+    blocked = (soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)) | pinned_to_other_mode()
     for blackout in blackouts:
         blocked |= in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
     return Allocation.objects.filter(
@@ -193,21 +198,25 @@ def _first_of_each(rows: QuerySet[Allocation]) -> list[Allocation]:
     return list(ordered.distinct("booking_id"))
 
 
-def _why(row: Allocation, now: datetime, blackouts: Iterable[Blackout]) -> Because:
+def _interruption_of(
+    row: Allocation, now: datetime, blackouts: Iterable[Maintenance]
+) -> Interruption:
     gpu, node = row.gpu, row.gpu.node
     if gpu.health != Gpu.Health.OK:
         where = f"GPU {gpu.index} of {node.name}"
-        return Because("R62", f"{where} is out of service: {gpu.health_reason.rstrip('.')}.")
+        return Interruption("R62", f"{where} is out of service: {gpu.health_reason.rstrip('.')}.")
     if gpu.mode_pinned and (gpu.mode_pinned == "sliced") != bool(row.profile):
         where = f"GPU {gpu.index} of {node.name}"
-        return Because("R95", f"An operator has pinned {where} to {WORDS[gpu.mode_pinned]}.")
+        return Interruption(
+            "R95", f"An operator has pinned {where} to {MODE_WORDS[gpu.mode_pinned]}."
+        )
     for blackout in blackouts:
         if blackout.covers(gpu) and blackout.starts < row.period.upper:
-            return Because("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")
-    if node.state == Node.State.READY and node.long_silent:
-        return Because("R85", f"{node.name} has not answered for long.")
+            return Interruption("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")
+    if node.state == Node.State.READY and node.long_unreachable:
+        return Interruption("R85", f"{node.name} has not answered for long.")
     why = f": {node.state_reason.rstrip('.')}" if node.state_reason else ""
-    return Because("R63", f"{node.name} takes no work now{why}.")
+    return Interruption("R63", f"{node.name} takes no work now{why}.")
 
 
 def _failed_on(row: Allocation) -> UUID | None:

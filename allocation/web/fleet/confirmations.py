@@ -5,26 +5,28 @@ from datetime import datetime, tzinfo
 
 from django.utils import timezone
 
-from allocation.models import Blackout, Booking, Gpu, Node
-from allocation.services.nodes.gpu_modes import WORDS
-from allocation.services.operate.maintenance import Moved
-from allocation.services.operate.operator_losses import (
-    EndLosses,
-    FenceLosses,
-    NodeLosses,
+from allocation.models import Booking, Gpu, Maintenance, Node
+from allocation.services.nodes.gpu_modes import MODE_WORDS
+from allocation.services.operate.impact import (
+    DrainImpact,
+    FenceImpact,
+    MaintenanceEndImpact,
 )
+from allocation.services.operate.maintenance import Moved
 from allocation.web.parts.times import moment_words
-from tenants.platform.confirm import Question
+from tenants.platform.confirm import Confirmation
 
 MOST_NAMED = 5
 
 
-def drain_question(node: Node, losses: NodeLosses, by: datetime | None, now: datetime) -> Question:
+def drain_question(
+    node: Node, losses: DrainImpact, by: datetime | None, now: datetime
+) -> Confirmation:
     """Before a node takes no new work."""
     effects = [f"move {_count(len(losses.soon), 'start')}"] if losses.soon else []
     if losses.broken:
         effects.append(f"break off {_count(len(losses.broken), 'run')}")
-    return Question(
+    return Confirmation(
         title=f"Drain {node.name}?",
         lost=(*_out_of_planning(node, losses, by, now), "Put it back into service to undo this."),
         button=", ".join([f"Drain {node.name}", *effects]),
@@ -33,10 +35,10 @@ def drain_question(node: Node, losses: NodeLosses, by: datetime | None, now: dat
     )
 
 
-def revoke_question(node: Node, losses: NodeLosses, now: datetime) -> Question:
+def revoke_question(node: Node, losses: DrainImpact, now: datetime) -> Confirmation:
     """Before a node's agent is locked out."""
-    runs = len(losses.going_on)
-    return Question(
+    runs = len(losses.unaffected)
+    return Confirmation(
         title=f"Lock the agent of {node.name} out?",
         lost=(
             "Its connections end now; its key and its account at Redis are worthless.",
@@ -52,7 +54,7 @@ def revoke_question(node: Node, losses: NodeLosses, now: datetime) -> Question:
     )
 
 
-def fence_question(node: Node, gpu: Gpu | None, losses: FenceLosses, now: datetime) -> Question:
+def fence_question(node: Node, gpu: Gpu | None, losses: FenceImpact, now: datetime) -> Confirmation:
     """Before hardware counts as switched off."""
     where = node.name if gpu is None else f"GPU {gpu.index} of {node.name}"
     tenants = len({run.tenant_id for run in losses.runs})
@@ -66,7 +68,7 @@ def fence_question(node: Node, gpu: Gpu | None, losses: FenceLosses, now: dateti
         if losses.runs
         else ("Nothing runs there by the portal's record.",)
     )
-    return Question(
+    return Confirmation(
         title=f"Is {where} switched off?",
         lost=(
             *ended,
@@ -80,7 +82,9 @@ def fence_question(node: Node, gpu: Gpu | None, losses: FenceLosses, now: dateti
     )
 
 
-def end_question(blackout: Blackout, losses: EndLosses, now: datetime) -> Question:
+def end_question(
+    blackout: Maintenance, losses: MaintenanceEndImpact, now: datetime
+) -> Confirmation:
     """Before maintenance ends early, or is called off."""
     is_planned = blackout.starts > now
     gpus = _count(losses.gpus, "GPU")
@@ -98,7 +102,7 @@ def end_question(blackout: Blackout, losses: EndLosses, now: datetime) -> Questi
     )
     verb = "Call off" if is_planned else "End"
     more = f" and {_count(losses.later, 'later date')}" if losses.later else ""
-    return Question(
+    return Confirmation(
         title=f"{verb} maintenance of {blackout.where}?",
         lost=(
             first,
@@ -111,9 +115,9 @@ def end_question(blackout: Blackout, losses: EndLosses, now: datetime) -> Questi
     )
 
 
-def clock_question(runs: int) -> Question:
+def clock_question(runs: int) -> Confirmation:
     """Before the portal's clock counts again as it is."""
-    return Question(
+    return Confirmation(
         title="Is the portal's clock right?",
         lost=(
             f"By it the time of {_count(runs, 'run')} is over: what runs ends now, and what is not"
@@ -126,31 +130,33 @@ def clock_question(runs: int) -> Question:
     )
 
 
-def pin_question(gpu: Gpu, mode: str, planned: int) -> Question:
+def pin_question(gpu: Gpu, mode: str, planned: int) -> Confirmation:
     """Before a GPU is kept in a mode in which something else was planned."""
     where = f"GPU {gpu.index} of {gpu.node.name}"
-    return Question(
-        title=f"Pin {where} to {WORDS[mode]}?",
+    return Confirmation(
+        title=f"Pin {where} to {MODE_WORDS[mode]}?",
         lost=(
             f"{_count(planned, 'booking')} planned in the other mode: placed elsewhere, perhaps"
             " later.",
             "What runs goes on to its end. Unpin it to undo this.",
         ),
-        button=f"Pin to {WORDS[mode]}, move {_count(planned, 'booking')}",
+        button=f"Pin to {MODE_WORDS[mode]}, move {_count(planned, 'booking')}",
         back=f"/ops/fleet/{gpu.node.name}/{gpu.index}",
         keep="Leave its mode",
     )
 
 
 def _out_of_planning(
-    node: Node, losses: NodeLosses, by: datetime | None, now: datetime
+    node: Node, losses: DrainImpact, by: datetime | None, now: datetime
 ) -> Iterator[str]:
     yield f"Nothing new is planned on {node.name}."
-    if losses.going_on:
-        last = max((run.planned_ends for run in losses.going_on if run.planned_ends), default=None)
+    if losses.unaffected:
+        last = max(
+            (run.planned_ends for run in losses.unaffected if run.planned_ends), default=None
+        )
         until = f", the last until {moment_words(last, _zone(), now)}" if last else ""
-        yield f"{_runs(losses.going_on, 'goes on to its end', 'go on to their end')}{until}."
-        yield from _named(losses.going_on, now)
+        yield f"{_runs(losses.unaffected, 'goes on to its end', 'go on to their end')}{until}."
+        yield from _named(losses.unaffected, now)
     if losses.broken and by is not None:
         yield (
             f"{_runs(losses.broken, 'is broken off', 'are broken off')} at"

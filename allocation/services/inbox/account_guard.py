@@ -21,7 +21,7 @@ from allocation.models import Node
 from allocation.services.inbox.report_streams import stream_trim, streams_oversize
 from allocation.services.inbox.throttle import FLOOD_SECONDS, WATCHED_SECONDS
 from allocation.services.nodes.fleet import node_flooded
-from allocation.services.nodes.redis_accounts import PREFIX, agents_redis, link_replace
+from allocation.services.nodes.redis_accounts import PREFIX, agent_account_replace, agents_redis
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Use:
     commands: int = 0
 
 
-class LinkGuard:
+class AccountGuard:
     """One look after another; `steady` never jumps."""
 
     def __init__(self, clock: Callable[[], datetime], steady: Callable[[], float]) -> None:
@@ -88,7 +88,7 @@ class LinkGuard:
     def _greedy(self) -> set[str]:
         """Accounts with too many connections, or over their rate for too many seconds."""
         now = self._steady()
-        seconds, used = now - self._looked, use_of_accounts()
+        seconds, used = now - self._looked, account_usage()
         if seconds < 1:
             return {name for name, use in used.items() if use.connections > CONNECTIONS_MOST}
         for name, use in used.items():
@@ -109,7 +109,7 @@ class LinkGuard:
         logger.warning("%s takes more of the agents' server than its share: cut off", name)
         self._over.pop(name, None)
         # First at the server, whatever the database does: it is the others who wait.
-        link_replace(name, None)
+        agent_account_replace(name, None)
         stream_trim(wire.report_stream(name), 0)
         try:
             node_flooded(node_name=name, lock_out=True, now=self._clock())
@@ -118,7 +118,7 @@ class LinkGuard:
             connections.close_all()
 
 
-def use_of_accounts() -> dict[str, Use]:
+def account_usage() -> dict[str, Use]:
     """What each node's connections have used, by node. Raises redis.RedisError."""
     client: Any = agents_redis()
     rows: Iterable[Mapping[str, str]] = client.client_list()

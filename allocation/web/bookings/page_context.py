@@ -9,7 +9,7 @@ from allocation.models import Pause
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PageContext:
     """Who reads, when and where, the names of classes, and of the booking what it takes in units,
     its pauses, the later ends that it could have, or why none, and the reason by which it waits for
     the end of a freeze."""

@@ -12,24 +12,24 @@ from django.db.models import F, Q
 from allocation.models import Allocation, Booking, CompactionOrder, Node, Occupancy
 from allocation.rules.charging import end_seconds
 from allocation.rules.states import EXTENDABLE, OPEN, State
-from allocation.services.record.conflicts import never_ready_note
+from allocation.services.record.conflicts import unready_note
 from allocation.services.record.costs import (
-    before_of,
-    earlier_settle,
-    given_up_seconds,
-    last_settle,
+    earlier_charges,
+    final_settle,
     run_seconds,
+    unused_seconds,
+    waiting_settle,
 )
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import (
-    pause_acknowledged,
+    pause_acknowledge,
+    pause_end,
     pause_open,
-    pause_over,
-    pauses_out,
-    pauses_put_off,
-    pauses_too_late,
+    pauses_due,
+    pauses_expired,
+    pauses_to_extend,
 )
-from allocation.services.runs.run_end import run_none_left, run_paused
+from allocation.services.runs.pause_settle import paused_booking_end, run_paused
 from allocation.services.runs.transition import booking_change, booking_move
 from billing.rules import money_text
 
@@ -37,14 +37,14 @@ logger = logging.getLogger(__name__)
 
 STARTED = (Allocation.State.STARTING, Allocation.State.ACTIVE)
 # Paused, with a place to go on.
-RESUMING = Q(
+RESUME_PLANNED = Q(
     state=State.PAUSED,
     id__in=Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id"),
 )
 # Outcomes by which owners give up time that they still had.
-GIVEN_UP = ("cancelled", "released", "no_show")
+ENDED_EARLY = ("cancelled", "released", "no_show")
 # A node's clock may be a little fast.
-TOO_EARLY = timedelta(minutes=1)
+CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
 def ends_due(now: datetime) -> int:
@@ -62,9 +62,9 @@ def _over(now: datetime) -> Q:
     return (
         Q(state__in=[State.STARTING, State.ACTIVE], planned_ends__lte=now)
         | Q(goes, state=State.ENDING)
-        | Q(goes, state=State.PAUSING, id__in=pauses_out(now).values("booking_id"))
-        | Q(RESUMING, planned_ends__lte=now)
-        | Q(state=State.PAUSED, id__in=pauses_too_late(now).values("booking_id"))
+        | Q(goes, state=State.PAUSING, id__in=pauses_due(now).values("booking_id"))
+        | Q(RESUME_PLANNED, planned_ends__lte=now)
+        | Q(state=State.PAUSED, id__in=pauses_expired(now).values("booking_id"))
     )
 
 
@@ -75,18 +75,18 @@ def is_anything_due(now: datetime) -> bool:
     whatever makes room for them asks for a whole turn.
     """
     return (
-        pauses_put_off().exists()
+        pauses_to_extend().exists()
         or Booking.objects.filter(
             Q(state=State.REQUESTED)
             | Q(state=State.SCHEDULED, planned_starts__lte=now)
-            | Q(RESUMING, planned_starts__lte=now)
+            | Q(RESUME_PLANNED, planned_starts__lte=now)
             | Q(extension_until__isnull=False, state__in=EXTENDABLE)
             | _over(now)
         ).exists()
     )
 
 
-def is_anyone_waiting() -> bool:
+def is_anything_undecided() -> bool:
     """Whether there is a wish for the solver to answer, or a risk that may be over."""
     return (
         CompactionOrder.objects.filter(decided_at=None).exists()
@@ -117,7 +117,7 @@ def allocation_saved(allocation_id: UUID, saved: datetime, now: datetime) -> Non
         everywhere = min(time for time in times if time is not None)
         if booking.saved_at is None or booking.saved_at < everywhere:
             booking_change(booking, now=now, saved_at=everywhere)
-        if pause_acknowledged(booking, everywhere, now):
+        if pause_acknowledge(booking, everywhere, now):
             _end(booking, now)
 
 
@@ -137,8 +137,8 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         if allocation.state in STARTED and is_over:
             # The agent ended it by its own clock before our cycle did.
             _end(booking, now)
-        elif booking.state == State.STARTING and allocation.period.upper > now + TOO_EARLY:
-            # By a wrong clock it is over already, and nobody will begin it. See `run_conflict` for
+        elif booking.state == State.STARTING and allocation.period.upper > now + CLOCK_TOLERANCE:
+            # By a wrong clock it is over already, and nobody will begin it. See `run_disputed` for
             # what was handed over.
             allocation_failed(allocation_id, "it was cleared before it was ready", now)
         allocation.refresh_from_db()
@@ -156,7 +156,7 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
 
 def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
     """The agent could not begin it; the whole booking is taken back, and this run, which was never
-    handed over, costs nothing. What runs already does not fail by a word: see `run_conflict`."""
+    handed over, costs nothing. What runs already does not fail by a word: see `run_disputed`."""
     with transaction.atomic():
         booking = _booking_of(allocation_id)
         if booking is None:
@@ -168,18 +168,18 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
             return
         event = Event("ending", f"The node could not start it: {error}")
         booking_move(booking, State.ENDING, event=event, now=now, outcome="failed", released_at=now)
-        never_ready_note(booking, now)
+        unready_note(booking, now)
         _release_rows(booking, now)
 
 
-def run_break_off(booking: Booking, now: datetime, kept_seconds: int = 0) -> None:
-    """Takes the devices back in a run of which `kept_seconds` count; changes no booking.
+def run_abandon(booking: Booking, now: datetime, counted_seconds: int = 0) -> None:
+    """Takes the devices back in a run of which `counted_seconds` count; changes no booking.
 
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
     _release_rows(booking, now)
     booking.allocations.filter(state=Allocation.State.RELEASING, left=False).update(
-        left=True, kept_seconds=kept_seconds
+        left=True, counted_seconds=counted_seconds
     )
 
 
@@ -195,7 +195,7 @@ def _end(booking: Booking, now: datetime) -> bool:
         if booking.state == State.PAUSED:
             return _not_resumed(booking, now)
         if booking.state == State.PAUSING:
-            is_out = pauses_out(now).filter(booking=booking).exists()
+            is_out = pauses_due(now).filter(booking=booking).exists()
             return is_out and (_release_rows(booking, None) or run_complete(booking, now))
         if booking.state == State.SCHEDULED and ends <= now:
             _expire(booking, now)
@@ -208,7 +208,7 @@ def _end(booking: Booking, now: datetime) -> bool:
         if booking.state != State.ENDING:
             return False
         if booking.ready_at is None:
-            never_ready_note(booking, now)
+            unready_note(booking, now)
         return _release_rows(booking, booking.released_at) or run_complete(booking, now)
 
 
@@ -220,7 +220,7 @@ def run_complete(booking: Booking, now: datetime) -> bool:
     if booking.state == State.ENDING:
         _finish(booking, now)
         return True
-    if not pauses_out(now).filter(booking=booking).exists():
+    if not pauses_due(now).filter(booking=booking).exists():
         return False
     run_paused(booking, now)
     return True
@@ -252,8 +252,8 @@ def _expire(booking: Booking, now: datetime) -> None:
     booking.allocations.filter(state=Allocation.State.PLANNED).update(
         state=Allocation.State.SUPERSEDED
     )
-    charged = earlier_settle(booking, now)
-    pause_over(booking, now)
+    charged = waiting_settle(booking, now)
+    pause_end(booking, now)
     said = money_text(charged, booking.currency) if charged else "Nothing"
     event = Event("expired", f"Its device was never free in its window. {said} is charged.")
     booking_move(
@@ -269,8 +269,8 @@ def _expire(booking: Booking, now: datetime) -> None:
 
 def _not_resumed(booking: Booking, now: datetime) -> bool:
     """A paused booking's window is over, or the place that it should resume on was never free."""
-    if pauses_too_late(now).filter(booking=booking).exists():
-        run_none_left(booking, "not_resumed", "Its window is over while it was paused.", now)
+    if pauses_expired(now).filter(booking=booking).exists():
+        paused_booking_end(booking, "not_resumed", "Its window is over while it was paused.", now)
         return True
     if booking.planned_ends is None or booking.planned_ends > now:
         return False
@@ -287,10 +287,10 @@ def _finish(booking: Booking, now: datetime) -> None:
     run, rest = 0, 0
     if booking.released_at and booking.outcome != "failed":
         run = run_seconds(booking, booking.released_at)
-        rest = given_up_seconds(booking, booking.released_at)
-    used = end_seconds(run, before_of(booking), rest if booking.outcome in GIVEN_UP else 0)
-    amount = booking.settled + last_settle(booking, used + booking.fee_seconds, now)
-    pause_over(booking, now)
+        rest = unused_seconds(booking, booking.released_at)
+    used = end_seconds(run, earlier_charges(booking), rest if booking.outcome in ENDED_EARLY else 0)
+    amount = booking.settled + final_settle(booking, used + booking.fee_seconds, now)
+    pause_end(booking, now)
     to = State.FAILED if booking.outcome == "failed" else State.ENDED
     charged = money_text(amount, booking.currency)
     freed = money_text(booking.held - amount, booking.currency)

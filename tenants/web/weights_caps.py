@@ -10,7 +10,7 @@ from tenants.services import ShareMore
 
 
 @dataclass(frozen=True, slots=True)
-class MoreShown:
+class WeightCapRow:
     """One owner's weight and cap as a form shows them. `key` names the owner to the form."""
 
     key: str
@@ -21,7 +21,7 @@ class MoreShown:
     cap_carries: bool
 
 
-def more_read(form: QueryDict) -> ShareMore:
+def weights_caps_read(form: QueryDict) -> ShareMore:
     """What the form says. Raises Refused, with the field."""
     weight = _whole(form, "weight")
     if weight is None:
@@ -34,7 +34,7 @@ def more_read(form: QueryDict) -> ShareMore:
     )
 
 
-def more_words(name: str, more: ShareMore) -> str:
+def weights_caps_text(name: str, more: ShareMore) -> str:
     """The sentence that says what was saved."""
     cap = cap_words(more.cap_gpu_hours, more.cap_days) or "no cap of GPU-hours"
     return f"{name}: weight {more.weight}, {cap}."
@@ -50,7 +50,7 @@ def cap_words(hours: int | None, days: int | None) -> str:
     return f"at most {hours:,} GPU-hours in {period}"
 
 
-def more_shown(shares: ClassShares, typed: QueryDict | None) -> tuple[MoreShown, ...]:
+def weights_caps_rows(shares: ClassShares, typed: QueryDict | None) -> tuple[WeightCapRow, ...]:
     """A row for every owner that has a share; as typed where it was refused."""
     rows = []
     for row in shares.rows:
@@ -58,7 +58,7 @@ def more_shown(shares: ClassShares, typed: QueryDict | None) -> tuple[MoreShown,
         if quota is None:
             continue
         key = row.owner.slug if quota.project_id else str(row.owner.id)
-        shown = MoreShown(
+        shown = WeightCapRow(
             key,
             row.owner.name,
             str(quota.weight),
