@@ -1,4 +1,4 @@
-"""Addresses of bookings and hardware under /api/v1."""
+"""Routes for bookings and hardware under /api/v1."""
 
 from django.urls import path, register_converter
 
@@ -20,35 +20,29 @@ from allocation.api.bookings.earlier import BookingChange, BookingEarlierOptions
 from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.use import BookingUse, GpuUseOne
-from allocation.api.bookings.workloads import WorkloadOne, Workloads
 from allocation.api.fleet.catalogue import (
     GpuClassOne,
     GpuModelOne,
     GpuModels,
     KnownModels,
     ReportedModels,
+    WorkloadOne,
+    Workloads,
 )
 from allocation.api.fleet.compaction import CompactionOrders, CompactionProposals
 from allocation.api.fleet.enrolment import AgentEnrol, Enrolments
-from allocation.api.fleet.fleet import (
-    GpuClasses,
-    GpuOne,
-    Gpus,
+from allocation.api.fleet.gpus import GpuClasses, GpuOne, GpuReturn, Gpus
+from allocation.api.fleet.maintenance import MaintenanceEnd, MaintenanceList, MaintenancePreview
+from allocation.api.fleet.nodes import (
     NodeDrain,
+    NodeEvents,
+    NodeFence,
     NodeKeyRotate,
+    NodeOne,
     NodeReady,
     NodeRevoke,
     Nodes,
 )
-from allocation.api.fleet.maintenance import (
-    BlackoutEnd,
-    BlackoutPreview,
-    Blackouts,
-    GpuReturn,
-    NodeEvents,
-    NodeFence,
-)
-from allocation.api.fleet.nodes import NodeOne
 from allocation.api.fleet.portal_modes import (
     PortalFreeze,
     PortalFreezeEnd,
@@ -59,21 +53,21 @@ from allocation.api.fleet.portal_modes import (
 
 
 class ReferenceConverter:
-    """`bk_<hex>` or `BK-2041`."""
+    """Matches a booking's id, `bk_<hex>`, or its number, `BK-2041`."""
 
     regex = r"bk_[0-9a-f]{32}|[Bb][Kk]-[1-9][0-9]{0,17}"
 
     def to_python(self, value: str) -> str:
-        """The reference as it is."""
+        """The reference, unchanged."""
         return value
 
     def to_url(self, value: str) -> str:
-        """The reference as it is."""
+        """The reference, unchanged."""
         return value
 
 
 class SeriesConverter(ReferenceConverter):
-    """`sr_<hex>`."""
+    """Matches a series' id, `sr_<hex>`."""
 
     regex = r"sr_[0-9a-f]{32}"
 
@@ -119,9 +113,9 @@ urlpatterns = [
     ),
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
     path(
-        "bookings/<booking:reference>/sooner",
+        "bookings/<booking:reference>/earlier-options",
         BookingEarlierOptions.as_view(),
-        name="api-booking-sooner",
+        name="api-booking-earlier-options",
     ),
     path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
@@ -141,9 +135,13 @@ urlpatterns = [
     path("fleet/gpus/<uuid:gpu_id>", GpuOne.as_view(), name="api-gpu"),
     path("fleet/gpus/<uuid:gpu_id>/use", GpuUseOne.as_view(), name="api-gpu-use"),
     path("fleet/gpus/<uuid:gpu_id>/return", GpuReturn.as_view(), name="api-gpu-return"),
-    path("blackouts", Blackouts.as_view(), name="api-blackouts"),
-    path("blackouts/preview", BlackoutPreview.as_view(), name="api-blackout-preview"),
-    path("blackouts/<uuid:blackout_id>/end", BlackoutEnd.as_view(), name="api-blackout-end"),
+    path("maintenance", MaintenanceList.as_view(), name="api-maintenance-list"),
+    path("maintenance/preview", MaintenancePreview.as_view(), name="api-maintenance-preview"),
+    path(
+        "maintenance/<uuid:maintenance_id>/end",
+        MaintenanceEnd.as_view(),
+        name="api-maintenance-end",
+    ),
     path("compaction/proposals", CompactionProposals.as_view(), name="api-compaction-proposals"),
     path("compaction/orders", CompactionOrders.as_view(), name="api-compaction-orders"),
     path("portal/outage", PortalOutage.as_view(), name="api-portal-outage"),

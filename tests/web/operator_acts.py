@@ -67,7 +67,7 @@ def _maintained(site: Site) -> Values:
     now = timezone.now()
     wish = MaintenanceTerms(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
     made = maintenance_plan(operator=site.people["operator"], wish=wish, now=now)
-    return {"blackout_id": str(made.id)}
+    return {"maintenance_id": str(made.id)}
 
 
 def _of_tenant(site: Site) -> Values:
@@ -200,7 +200,7 @@ ACTS: dict[str, Act] = {
         {"act": "save", "where": f"node:{NODE}", "reason": "fans", **_WINDOW},
         has_before=False,
     ),
-    "ops/maintenance/<uuid:blackout_id>/end": Act(
+    "ops/maintenance/<uuid:maintenance_id>/end": Act(
         "maintenance.ended", "maintenance", made=_maintained
     ),
     "ops/compaction": Act(
@@ -259,7 +259,7 @@ ACTS: dict[str, Act] = {
     ),
     "post api/v1/portal/freeze/end": Act("freeze.ended", "portal_mode", made=_frozen),
     "put api/v1/fleet/nodes/<slug:name>": Act(
-        "node.ladder_follows_policy", "node", {"strangers_by": "policy"}, _on_its_own
+        "node.ladder_follows_policy", "node", {"unbooked_rules_from": "policy"}, _on_its_own
     ),
     "post api/v1/fleet/nodes/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
     "post api/v1/fleet/nodes/<slug:name>/ready": Act("node.approved", "node", made=_drained),
@@ -272,13 +272,13 @@ ACTS: dict[str, Act] = {
         "node.gpu_mode_pinned", "node", {"mode_pinned": "whole"}, _of_gpu
     ),
     "post api/v1/fleet/gpus/<uuid:gpu_id>/return": Act("gpu.returned", "node", _NOTE, _ill),
-    "post api/v1/blackouts": Act(
+    "post api/v1/maintenance": Act(
         "maintenance.planned",
         "maintenance",
         {"node": NODE, "reason": "fans", **_INSTANTS},
         has_before=False,
     ),
-    "post api/v1/blackouts/<uuid:blackout_id>/end": Act(
+    "post api/v1/maintenance/<uuid:maintenance_id>/end": Act(
         "maintenance.ended", "maintenance", made=_maintained
     ),
     "post api/v1/compaction/orders": Act(
@@ -359,5 +359,5 @@ ACTS |= {
 # The same as the act named, once for each model that waits for it: without any, nothing is done.
 AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
 # They answer a question by a POST, and write nothing.
-ASKING = {"post api/v1/blackouts/preview"}
+ASKING = {"post api/v1/maintenance/preview"}
 PLACES = {"name": NODE, "index": "0", "slug": "standard"}

@@ -144,7 +144,9 @@ def _page_acts(site: Site) -> Iterator[str]:
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue
-        path = filled(route, PLACES | {"blackout_id": "0" * 8 + "-0000" * 3 + "-" + "0" * 12}, "x")
+        path = filled(
+            route, PLACES | {"maintenance_id": "0" * 8 + "-0000" * 3 + "-" + "0" * 12}, "x"
+        )
         if "POST" not in client.generic("PATCH", path)["Allow"]:
             continue
         with transaction.atomic():
@@ -171,8 +173,8 @@ def _asks_for_operator(view: type, handler: Callable[..., Any]) -> bool:
     source = inspect.getsource(handler)
     helpers = [
         inspect.getsource(each)
-        for name, each in vars(view).items()
-        if inspect.isfunction(each) and f"self.{name}(" in source
+        for name, each in inspect.getmembers(view, inspect.isfunction)
+        if f"self.{name}(" in source
     ]
     return any("require_operator()" in each for each in (source, *helpers))
 

@@ -1,1 +1,1 @@
-"""REST resources of bookings."""
+"""REST resources for bookings."""

@@ -1,4 +1,5 @@
-"""When GPUs are free: own bookings marked, everybody else's only busy."""
+"""Availability: when the GPUs of a class are free or busy. Other tenants' bookings are
+anonymous."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -29,53 +30,55 @@ Block = tuple[str, int, int, datetime, datetime, bool]
 
 
 class AvailabilityQuery(Strict):
-    """Which class, and which time; the next day when left out."""
+    """A GPU class and a period. The default period is the next 24 hours."""
 
     gpu_class = Text(max_length=40)
     starts = Instant(required=False)
     until = Instant(required=False)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """`from` is a word of Python, so the field is named here."""
+        """Names the field `from`, which is a keyword in Python."""
         fields = super().get_fields()
         fields["from"] = fields.pop("starts")
         return fields
 
 
 class BusyOut(serializers.Serializer[Any]):
-    """Slots of a GPU that are taken for a time."""
+    """Memory slots of a GPU that are taken during [`starts`, `ends`)."""
 
-    mode = serializers.CharField(help_text="whole, sliced, or maintenance.")
-    start = serializers.IntegerField()
-    size = serializers.IntegerField()
+    mode = serializers.CharField(help_text="`whole`, `sliced`, `shared` or `maintenance`.")
+    start = serializers.IntegerField(help_text="First memory slot.")
+    size = serializers.IntegerField(help_text="Number of memory slots, of eight.")
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()
-    mine = serializers.BooleanField(help_text="Your tenant's.")
+    mine = serializers.BooleanField(help_text="True for bookings of your tenant.")
 
 
 class StretchOut(serializers.Serializer[Any]):
-    """[starts, ends)."""
+    """A half-open period: [`starts`, `ends`)."""
 
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()
 
 
 class GpuBusyOut(serializers.Serializer[Any]):
-    """One GPU with what is taken of it, and when it is free."""
+    """One GPU with its busy and free periods."""
 
     id = serializers.UUIDField()
     node = serializers.CharField()
     index = serializers.IntegerField()
-    usable = serializers.BooleanField(help_text="In service.")
+    usable = serializers.BooleanField(help_text="True while the GPU is in service.")
     busy = BusyOut(many=True)
     free = StretchOut(
-        many=True, help_text="When the whole GPU may be booked; never one that is fixed to slices."
+        many=True,
+        help_text="Periods in which the whole GPU can be booked. Empty for a GPU that is pinned to "
+        "slices.",
     )
 
 
 class FreeOut(serializers.Serializer[Any]):
-    """How many whole GPUs may be booked at each instant of [starts, ends), quota aside; none of
-    the past."""
+    """The number of whole GPUs that can be booked during [`starts`, `ends`), before quotas. The
+    past counts as 0."""
 
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()
@@ -83,7 +86,7 @@ class FreeOut(serializers.Serializer[Any]):
 
 
 class AvailabilityOut(serializers.Serializer[Any]):
-    """Free and busy time of a class in a span."""
+    """Free and busy periods of a class."""
 
     gpu_class = serializers.CharField()
     starts = serializers.DateTimeField()
@@ -93,18 +96,19 @@ class AvailabilityOut(serializers.Serializer[Any]):
 
 
 class Availability(ApiView):
-    """Free and busy time of a class."""
+    """Free and busy periods of a class."""
 
     queries = {"GET": AvailabilityQuery}
 
     @described(
         "get_availability",
-        "When GPUs of a class are free, at most 28 days",
+        "Retrieve the availability of a GPU class",
         answer=AvailabilityOut,
         query=AvailabilityQuery,
     )
     def get(self, request: Request) -> Response:
-        """The span, GPU by GPU and as numbers of whole free GPUs."""
+        """Returns busy and free periods for each GPU, and the number of free whole GPUs over time.
+        A request covers at most 28 days."""
         since = self.query.get("from", self.now)
         until = self.query.get("until", since + SPAN_DEFAULT)
         _span_check(since, until)
@@ -121,7 +125,7 @@ class Availability(ApiView):
             _maintenance(since, until, gpus, busy)
             times = free_times_read(is_operator=False, since=since, until=until, now=self.now)
         free = {gpu.id: times.by_gpu.get(gpu.id, ()) for gpu in gpus}
-        said = AvailabilityOut(
+        answer = AvailabilityOut(
             {
                 "gpu_class": gpu_class,
                 "starts": since,
@@ -130,14 +134,14 @@ class Availability(ApiView):
                 "gpus": [_gpu(gpu, busy[gpu.id], free[gpu.id]) for gpu in gpus],
             }
         )
-        return Response(said.data)
+        return Response(answer.data)
 
 
 def _span_check(since: datetime, until: datetime) -> None:
     if until <= since:
         raise invalid("end_before_start", "`until` must be after `from`.", "until")
     if until - since > SPAN_MAX:
-        raise invalid("span_too_long", "Ask for at most 28 days at once.", "until")
+        raise invalid("span_too_long", "The period can be at most 28 days long.", "until")
 
 
 def _busy(since: datetime, until: datetime, wanted: set[UUID]) -> dict[UUID, list[Block]]:
@@ -160,7 +164,7 @@ def _busy(since: datetime, until: datetime, wanted: set[UUID]) -> dict[UUID, lis
 def _maintenance(
     since: datetime, until: datetime, gpus: list[Gpu], busy: dict[UUID, list[Block]]
 ) -> None:
-    """Adds the time in which GPUs are kept free for maintenance."""
+    """Adds the periods in which GPUs are reserved for maintenance."""
     for gpu, blackout in maintenance_by_gpu(maintenance_open(since), gpus):
         starts, ends = max(blackout.starts, since), min(blackout.ends, until)
         if starts < ends:
@@ -183,17 +187,17 @@ def _gpu(gpu: Gpu, blocks: Iterable[Block], free: Sequence[Stretch]) -> dict[str
 def _steps(
     since: datetime, until: datetime, stretches: Iterable[Sequence[Stretch]]
 ) -> list[dict[str, Any]]:
-    """How many GPUs are free, as a step function over the span."""
+    """The number of free GPUs as a step function over the period."""
     steps: dict[datetime, int] = defaultdict(int)
     for starts, ends in chain.from_iterable(stretches):
         steps[starts] += 1
         steps[ends] -= 1
     level = 0
-    found: list[dict[str, Any]] = []
+    periods: list[dict[str, Any]] = []
     for starts, ends in pairwise(sorted({since, until, *steps})):
         level += steps.get(starts, 0)
-        if found and found[-1]["whole_gpus"] == level:
-            found[-1]["ends"] = ends
+        if periods and periods[-1]["whole_gpus"] == level:
+            periods[-1]["ends"] = ends
         else:
-            found.append({"starts": starts, "ends": ends, "whole_gpus": level})
-    return found
+            periods.append({"starts": starts, "ends": ends, "whole_gpus": level})
+    return periods

@@ -1,4 +1,4 @@
-"""Bookings: asking for one, looking at them, and every act on one."""
+"""Bookings: create, list and retrieve them, and every action on one."""
 
 from datetime import timedelta
 from typing import Any
@@ -48,7 +48,7 @@ from tenants.platform.schema import described, page
 
 
 class BookingQuery(PageQuery):
-    """Which bookings."""
+    """Filters for a list of bookings."""
 
     state = serializers.ChoiceField(choices=[state.value for state in State], required=False)
     project = Text(required=False, max_length=40)
@@ -56,18 +56,18 @@ class BookingQuery(PageQuery):
 
 
 class Bookings(ApiView):
-    """The bookings of the caller's projects."""
+    """Bookings in the caller's projects."""
 
     queries = {"GET": BookingQuery}
 
     @described(
         "list_bookings",
-        "Bookings of your projects, the latest first",
+        "List bookings",
         answer=page(BookingOut),
         query=BookingQuery,
     )
     def get(self, request: Request) -> Response:
-        """A page."""
+        """Returns the bookings in your projects, newest first. Tenant admins see every project."""
         with self.tx():
             bookings, next_cursor = page_of(
                 self._rows().select_related("project", "owner").prefetch_related("pauses"),
@@ -83,28 +83,28 @@ class Bookings(ApiView):
 
     @described(
         "create_booking",
-        "Ask for GPUs",
+        "Create a booking",
         answer=BookingOut,
         status=201,
         request=BookingIn,
         headers=Preferences.PARAMETERS,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The booking as requested; with `Prefer: wait=5` as decided, or 409 when refused."""
+        """Returns the booking in the state `requested`. With `Prefer: wait=5` the answer waits for
+        the decision: 201 with the decided booking, or 409 when it is refused."""
         preferences = preferences_of(request)
         sent = self.sent(BookingIn)
         if preferences.dry_run:
             with self.tx():
-                wish = booking_request_of(self.actor, sent, self.now)
-                answer = quote_data(self.actor, wish, self.now)
+                answer = quote_data(self.actor, sent, self.now)
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
         def work() -> Response:
-            wish = booking_request_of(self.actor, sent, self.now)
+            wanted = booking_request_of(self.actor, sent, self.now)
             key = booking_id(self.actor, self.idempotency) or uuid4()
-            booking = booking_create(self.actor, wish, self.now, key)
+            booking = booking_create(self.actor, wanted, self.now, key)
             booking.owner = self.user
-            return _made(booking, new_booking_data(booking))
+            return _created(booking, new_booking_data(booking))
 
         def wait(response: Response) -> Wait:
             subject = UUID(response.data["id"].removeprefix("bk_"))
@@ -113,7 +113,7 @@ class Bookings(ApiView):
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
                 raise _refusal(decided.booking)
-            answer = _made(decided.booking, booking_data(decided.booking, decided.allocations))
+            answer = _created(decided.booking, booking_data(decided.booking, decided.allocations))
             return preference_applied(answer, preferences.wait, applied=applied)
 
         return self.once(work, wait=wait if preferences.wait else None)
@@ -133,11 +133,17 @@ class Bookings(ApiView):
 
 
 class BookingOne(ApiView):
-    """One booking, by `bk_…` or `BK-2041`."""
+    """One booking, by its id or its number."""
 
-    @described("get_booking", "One booking", answer=BookingOut, headers=Preferences.WAIT_PARAMETERS)
+    @described(
+        "get_booking",
+        "Retrieve a booking",
+        answer=BookingOut,
+        headers=Preferences.WAIT_PARAMETERS,
+    )
     def get(self, request: Request, reference: str) -> Response:
-        """The booking; with `Prefer: wait=5` once it is decided."""
+        """Returns a booking by its id (`bk_…`) or its number (`BK-2041`). With `Prefer: wait=5` the
+        answer waits for the decision."""
         with self.tx():
             booking = access_booking(self.actor, reference)
             answer = booking_answer(booking)
@@ -153,11 +159,12 @@ class BookingOne(ApiView):
 
 
 class BookingCancel(ApiView):
-    """Taking a booking back."""
+    """Cancels a booking."""
 
-    @described("act_cancel_booking", "Cancel a booking; twice is once", answer=BookingOut)
+    @described("act_cancel_booking", "Cancel a booking", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """The booking: cancelled, or ending when it is on its device."""
+        """Returns the booking, `cancelled`, or `ending` while it holds devices. Cancelling a
+        booking again changes nothing."""
         self.sent(Strict)
 
         def work() -> Response:
@@ -168,11 +175,11 @@ class BookingCancel(ApiView):
 
 
 class BookingRelease(ApiView):
-    """Giving devices back early."""
+    """Ends a running booking early."""
 
-    @described("act_release_booking", "Give the devices back early", answer=BookingOut)
+    @described("act_release_booking", "Release the devices of a booking", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """The booking, ending."""
+        """Ends a running booking early and returns it in the state `ending`."""
         self.sent(Strict)
 
         def work() -> Response:
@@ -183,31 +190,27 @@ class BookingRelease(ApiView):
 
 
 class ExtendIn(Strict):
-    """A later end: a time, or a length more."""
+    """The new end: a time, or a duration to add."""
 
     until = Instant(required=False)
-    by = Duration(required=False, help_text="ISO 8601, such as PT2H.")
+    by = Duration(required=False, help_text="An ISO 8601 duration: `PT2H`.")
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Exactly one of the two. Raises ValidationError."""
+        """Requires exactly one of the two. Raises ValidationError."""
         if len(given) != 1:
             raise serializers.ValidationError(
-                {"until": ["Give either `until` or `by`."]}, code="missing_field"
+                {"until": ["Provide either `until` or `by`."]}, code="missing_field"
             )
         return given
 
 
 class BookingExtend(ApiView):
-    """Asking for a later end."""
+    """Extends a booking."""
 
-    @described(
-        "act_extend_booking",
-        "Ask for a later end; the next decision grants it",
-        answer=BookingOut,
-        request=ExtendIn,
-    )
+    @described("act_extend_booking", "Extend a booking", answer=BookingOut, request=ExtendIn)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """The booking with `extension_until`."""
+        """Requests a later end and returns the booking with `extension_until`. The next decision
+        grants or refuses the extension."""
         sent = self.sent(ExtendIn)
 
         def work() -> Response:
@@ -221,11 +224,11 @@ class BookingExtend(ApiView):
 
 
 class BookingCheckIn(ApiView):
-    """Saying that one is there."""
+    """Checks in to a booking."""
 
-    @described("act_check_in_booking", "Check in; twice is once", answer=BookingOut)
+    @described("act_check_in_booking", "Check in to a booking", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """The booking with `checked_in_at`."""
+        """Returns the booking with `checked_in_at`. Checking in again changes nothing."""
         self.sent(Strict)
 
         def work() -> Response:
@@ -236,15 +239,12 @@ class BookingCheckIn(ApiView):
 
 
 class BookingAcknowledge(ApiView):
-    """Saying that everything is saved."""
+    """Records that the work of a booking is saved."""
 
-    @described(
-        "act_acknowledge_booking",
-        "Say that everything is saved; ends the grace of a pause. Twice is once",
-        answer=BookingOut,
-    )
+    @described("act_acknowledge_booking", "Acknowledge a pause", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """The booking with `saved_at`, and `acknowledged_at` in its open pause."""
+        """Records that all work is saved and returns the booking with `saved_at`. During the notice
+        of a pause this ends the grace period, and the pause has `acknowledged_at`."""
         self.sent(Strict)
 
         def work() -> Response:
@@ -255,15 +255,12 @@ class BookingAcknowledge(ApiView):
 
 
 class BookingMoreTime(ApiView):
-    """Putting a pause off."""
+    """Postpones a pause."""
 
-    @described(
-        "act_more_time_booking",
-        "Ask to put a pause off by what the tier grants; the next decision answers",
-        answer=BookingOut,
-    )
+    @described("act_more_time_booking", "Request more time before a pause", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """The booking with `more_asked_at` in its open pause."""
+        """Requests the extra time that the tier grants and returns the booking, whose open pause
+        has `more_asked_at`. The next decision grants or refuses it."""
         self.sent(Strict)
 
         def work() -> Response:
@@ -276,18 +273,18 @@ class BookingMoreTime(ApiView):
 
 
 class BookingEvents(ApiView):
-    """What happened to a booking."""
+    """The history of a booking."""
 
     queries = {"GET": PageQuery}
 
     @described(
         "list_booking_events",
-        "History of a booking, the oldest first",
+        "List the events of a booking",
         answer=page(EventOut),
         query=PageQuery,
     )
     def get(self, request: Request, reference: str) -> Response:
-        """A page of lines."""
+        """Returns the history of a booking, oldest event first."""
         with self.tx():
             booking = access_booking(self.actor, reference)
             events, next_cursor = page_of(
@@ -300,13 +297,11 @@ class BookingEvents(ApiView):
 
 
 class BookingWhy(ApiView):
-    """Why a booking is where it is."""
+    """The reasons for a booking's state."""
 
-    @described(
-        "get_booking_why", "Why a booking waits, by the decision's own evidence", answer=WhyOut
-    )
+    @described("get_booking_why", "Explain the state of a booking", answer=WhyOut)
     def get(self, request: Request, reference: str) -> Response:
-        """Six checks."""
+        """Returns six checks, each with the reasons that the latest decision recorded."""
         with self.tx():
             return Response(why(access_booking(self.actor, reference), self.now))
 
@@ -315,23 +310,23 @@ def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
     try:
         return planned_end_of(booking) + by
     except OverflowError:
-        raise invalid("too_long", "No booking lasts that long.", "by") from None
+        raise invalid("too_long", "A booking can't be that long.", "by") from None
 
 
 def booking_answer(booking: Booking, status: int = 200) -> Response:
-    """The booking as the answer to a request, with its address when it is new."""
-    said = booking_data(booking, allocations_current([booking])[booking.id])
-    return _made(booking, said) if status == 201 else Response(said, status=status)
+    """The booking as the answer to a request, with its `Location` when it is new."""
+    data = booking_data(booking, allocations_current([booking])[booking.id])
+    return _created(booking, data) if status == 201 else Response(data, status=status)
 
 
-def _made(booking: Booking, said: dict[str, Any]) -> Response:
+def _created(booking: Booking, data: dict[str, Any]) -> Response:
     return Response(
-        said, status=201, headers={"Location": f"/api/v1/bookings/{booking_id_text(booking)}"}
+        data, status=201, headers={"Location": f"/api/v1/bookings/{booking_id_text(booking)}"}
     )
 
 
 def _refusal(booking: Booking) -> Refused:
-    """The decision that refused, as a refusal of the request."""
+    """The refusing decision as a problem."""
     reason = booking.reasons[0] if booking.reasons else {}
     rule = BY_ID.get(reason.get("rule", ""))
     return Refused(

@@ -1,32 +1,29 @@
-"""Operators correct what a booking was charged."""
+"""Corrections: operators refund or charge a booking after it has ended."""
 
 from typing import Any
 
 from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
+from allocation.api.operators import OperatorView
 from allocation.services.operate.corrections import Correction, booking_correct, booking_named
-from tenants.api.base import ApiView
-from tenants.models import User
 from tenants.platform.fields import Money, Strict, Text
 from tenants.platform.schema import described
-from tenants.platform.wall import operator_tx
 
 
 class CorrectionIn(Strict):
-    """How much is given back or charged, and why."""
+    """The amount to refund or to charge, and the reason."""
 
     tenant = Text(max_length=40)
-    booking = Text(max_length=24, help_text="Its number in that tenant, as in `BK-2041`.")
+    booking = Text(max_length=24, help_text="The booking's number in that tenant: `BK-2041`.")
     kind = serializers.ChoiceField(choices=["refund", "charge"])
     amount = serializers.DecimalField(max_digits=20, decimal_places=6)
-    reason = Text(max_length=200, help_text="The project reads it.")
+    reason = Text(max_length=200, help_text="Shown to the project.")
 
 
 class CorrectionOut(serializers.Serializer[Any]):
-    """What the booking has paid now."""
+    """What the booking has paid after the correction."""
 
     tenant = serializers.CharField()
     booking = serializers.CharField()
@@ -36,40 +33,37 @@ class CorrectionOut(serializers.Serializer[Any]):
     paid = Money(max_digits=20)
 
 
-class Corrections(ApiView):
+class Corrections(OperatorView):
     """Corrections of charges."""
 
     @described(
         "create_correction",
-        "Give back what a booking was charged, or charge more (operators)",
+        "Refund or charge a booking (operators)",
         answer=CorrectionOut,
         status=201,
         request=CorrectionIn,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """What the booking has paid now; never below zero, nor more than was held for it."""
+        """Returns what the booking has paid. The total stays between zero and the amount that was
+        held for the booking."""
         sent = self.sent(CorrectionIn)
 
-        def work() -> Response:
-            self.require_operator()
-            correction = Correction(sent["amount"], sent["reason"], more=sent["kind"] == "charge")
-            with operator_tx():
-                booking = booking_correct(
-                    operator=User.objects.get(id=self.actor.user_id),
-                    booking=booking_named(sent["tenant"], sent["booking"]),
-                    correction=correction,
-                    now=self.now,
-                )
-            shown = CorrectionOut(
-                {
-                    "tenant": sent["tenant"],
-                    "booking": booking.label,
-                    "currency": booking.currency,
-                    "charged": booking.charged,
-                    "corrected": booking.corrected,
-                    "paid": (booking.charged or 0) + booking.corrected,
-                }
+        def work() -> dict[str, Any]:
+            booking = booking_correct(
+                operator=self.user,
+                booking=booking_named(sent["tenant"], sent["booking"]),
+                correction=Correction(
+                    sent["amount"], sent["reason"], more=sent["kind"] == "charge"
+                ),
+                now=self.now,
             )
-            return Response(shown.data, status=201)
+            return {
+                "tenant": sent["tenant"],
+                "booking": booking.label,
+                "currency": booking.currency,
+                "charged": booking.charged,
+                "corrected": booking.corrected,
+                "paid": (booking.charged or 0) + booking.corrected,
+            }
 
-        return self.once(work)
+        return self.operate(work, CorrectionOut, status=201)

@@ -1,4 +1,4 @@
-"""Starting earlier: what a waiting booking could be instead, and becoming it."""
+"""Earlier options: alternatives that start before a waiting booking, and the change to one."""
 
 from typing import Any
 
@@ -20,59 +20,64 @@ from tenants.platform.schema import described
 
 
 class EarlierOptionsOut(serializers.Serializer[Any]):
-    """At most three options that start before `promised`; empty when there are none."""
+    """At most three options that start before `planned_start`."""
 
-    promised = serializers.DateTimeField(allow_null=True)
+    planned_start = serializers.DateTimeField(
+        allow_null=True, help_text="The planned start of the booking itself."
+    )
     options = OptionOut(many=True)
-    quote = serializers.CharField(help_text="Send it with the change to get these prices.")
+    quote = serializers.CharField(help_text="Send it with the change to lock these prices.")
 
 
 class ChangeIn(Strict):
-    """One of the options of `sooner`."""
+    """One of the earlier options."""
 
     tier = Text(max_length=40)
-    request = Text(max_length=MAX_TEXT_LENGTH, help_text="The option's `request`, as it was told.")
-    starts = Instant(help_text="The option's `starts`: later than that it is not taken.")
-    quote = Text(max_length=200, required=False)
+    request = Text(max_length=MAX_TEXT_LENGTH, help_text="The option's `request`, unchanged.")
+    starts = Instant(help_text="The option's `starts`. The change is refused if it is later now.")
+    quote = Text(max_length=200, required=False, help_text="The `quote` of the listed options.")
 
 
 class BookingEarlierOptions(ApiView):
-    """What would start earlier."""
+    """Options that start earlier."""
 
     @described(
-        "get_booking_sooner", "What the booking could be to start earlier", answer=EarlierOptionsOut
+        "list_booking_earlier_options",
+        "List earlier options of a booking",
+        answer=EarlierOptionsOut,
     )
     def get(self, request: Request, reference: str) -> Response:
-        """At most three options."""
+        """Returns at most three alternatives that start before the booking's planned start."""
         with self.tx():
             booking = access_booking(self.actor, reference)
             options, lock = earlier_options(actor=self.actor, booking=booking, now=self.now)
-            told = {"promised": booking.planned_starts, "options": options, "quote": lock}
-            return Response(EarlierOptionsOut(told).data)
+            data = {"planned_start": booking.planned_starts, "options": options, "quote": lock}
+            return Response(EarlierOptionsOut(data).data)
 
 
 class BookingChange(ApiView):
-    """Becoming one of them."""
+    """Replaces a booking by an earlier option."""
 
     @described(
         "act_change_booking",
-        "Give the booking up and book an option of `sooner` instead, in one step; twice is once",
+        "Replace a booking by an earlier option",
         answer=BookingOut,
         status=201,
         request=ChangeIn,
     )
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """The new booking, with a new place in line."""
+        """Cancels the booking and creates the option as a new booking, in one transaction. The new
+        booking has a new position in the queue. Repeating the change returns the same booking."""
         sent = self.sent(ChangeIn)
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            shown = sent.get("quote")
+            lock = sent.get("quote")
             change = Change(
                 sent["tier"],
                 sent["request"],
                 sent["starts"],
-                price_lock_read(shown, self.now) if shown else None,
+                price_lock_read(lock, self.now) if lock else None,
             )
             made = booking_change(actor=self.actor, booking=booking, change=change, now=self.now)
             return booking_answer(made, status=201)

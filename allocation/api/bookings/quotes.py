@@ -1,4 +1,4 @@
-"""Quotes: what an ask could get, when, and for how much, before anything is booked."""
+"""Quotes: the options, start times and prices of a request, before anything is booked."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.bookings.requests import BookingIn, booking_request_of
-from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.quotes.quotes import quote_make
 from tenants.access import Actor
 from tenants.api.base import ApiView
@@ -19,7 +18,7 @@ from tenants.services.rate_limits import call_limit_check
 
 
 class OptionOut(serializers.Serializer[Any]):
-    """One way to get it. `request` is the line that books exactly this."""
+    """One way to meet the request. `request` is the text that books exactly this option."""
 
     kind = serializers.CharField()
     tier = serializers.CharField()
@@ -27,7 +26,8 @@ class OptionOut(serializers.Serializer[Any]):
     profile = serializers.CharField(allow_null=True)
     count = serializers.IntegerField()
     share = serializers.IntegerField(
-        allow_null=True, help_text="Thousandths of one GPU, not isolated from its other shares."
+        allow_null=True,
+        help_text="Thousandths of one GPU. Shares of a GPU are not isolated from each other.",
     )
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()
@@ -35,21 +35,22 @@ class OptionOut(serializers.Serializer[Any]):
     price = Money(max_digits=20)
     currency = serializers.CharField()
     request = serializers.CharField()
-    pause_risk = serializers.IntegerField(help_text="Chance of a pause, in thousandths.")
+    pause_risk = serializers.IntegerField(help_text="Probability of a pause, in thousandths.")
     pause_basis = serializers.CharField(
-        help_text="What the chance was counted from; empty for what is never paused."
+        help_text="The past bookings behind `pause_risk`. Empty if the option can't be paused."
     )
     speed = serializers.IntegerField(
-        allow_null=True, help_text="Beside the ask, in thousandths; null where nobody has compared."
+        allow_null=True,
+        help_text="Speed relative to the request as written, in thousandths. Null if unknown.",
     )
     pauses = serializers.IntegerField(
-        help_text="How many running bookings of your organisation would be asked to leave."
+        help_text="Number of running bookings of your organisation that would be paused."
     )
     notes = serializers.ListField(child=serializers.CharField())
 
 
 class EffectOut(serializers.Serializer[Any]):
-    """The budget that would pay, as it is now."""
+    """The current state of the budget that would pay."""
 
     budget_id = serializers.UUIDField()
     amount = Money(max_digits=20)
@@ -62,52 +63,42 @@ class EffectOut(serializers.Serializer[Any]):
 
 
 class QuoteOut(serializers.Serializer[Any]):
-    """Options, the best first; without any, what blocks. Prices hold until `expires`."""
+    """The options for a request, best first. Prices are valid until `expires`."""
 
-    ask = serializers.DictField(source="wish_ask")
+    ask = serializers.SerializerMethodField(help_text="The request in its structured form.")
     options = OptionOut(many=True)
-    blocking = serializers.CharField(allow_null=True)
+    blocking = serializers.CharField(
+        allow_null=True, help_text="Why there is no option. Null if there are options."
+    )
     waits = serializers.BooleanField(
-        help_text="Booked all the same it waits in line, with no start that can be planned."
+        help_text="True if a booking would wait in the queue without a planned start."
     )
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
     quote = serializers.CharField(
-        source="lock", help_text="Send it with a booking to get these prices until `expires`."
+        source="lock", help_text="Send it with a booking to lock these prices until `expires`."
     )
+
+    def get_ask(self, _: object) -> dict[str, Any]:
+        """The structured form, from the serializer's context."""
+        return dict(self.context["ask"])
 
 
 class Quotes(ApiView):
-    """Asking without booking."""
+    """Quotes for requests."""
 
-    @described(
-        "create_quote", "Options, prices and budget effect of an ask; writes nothing",
-        answer=QuoteOut, request=BookingIn,
-    )  # fmt: skip
+    @described("create_quote", "Create a quote", answer=QuoteOut, request=BookingIn)
     def post(self, request: Request) -> HttpResponseBase:
-        """The options."""
+        """Returns the options for a request, with their prices and the budget that would pay. A
+        quote reserves nothing."""
         call_limit_check("quotes", str(self.actor.user_id), self.now)
         sent = self.sent(BookingIn)
-
-        def work() -> Response:
-            wish = booking_request_of(self.actor, sent, self.now)
-            return Response(quote_data(self.actor, wish, self.now))
-
-        return self.once(work)
+        return self.once(lambda: Response(quote_data(self.actor, sent, self.now)))
 
 
-def quote_data(actor: Actor, wish: BookingRequest, now: datetime) -> dict[str, Any]:
-    """The quote as JSON values; inside a transaction of the tenant. Raises Refused."""
-    quote = quote_make(actor=actor, wish=wish, now=now)
-    said = QuoteOut(
-        {
-            "wish_ask": wish.ask.to_json(),
-            "options": quote.options,
-            "blocking": quote.blocking,
-            "waits": quote.waits,
-            "effect": quote.effect,
-            "expires": quote.expires,
-            "lock": quote.lock,
-        }
-    )
-    return dict(said.data)
+def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """A quote for a validated `BookingIn`, as JSON values. Runs inside a tenant's transaction.
+    Raises Refused."""
+    wanted = booking_request_of(actor, given, now)
+    quote = quote_make(actor=actor, wish=wanted, now=now)
+    return dict(QuoteOut(quote, context={"ask": wanted.ask.to_json()}).data)

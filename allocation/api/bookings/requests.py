@@ -1,4 +1,4 @@
-"""What a client asks for: project, tier, and an ask as one line or as a document."""
+"""The body of a booking request: project, tier, and the request as text or in structured form."""
 
 from datetime import datetime
 from typing import Any
@@ -22,60 +22,66 @@ STANDARD = "standard"
 
 
 class AskIn(serializers.DictField):
-    """The structured ask: `count`, `classes`, `profile`, `together`, `required`, `duration`
-    (seconds or ISO 8601), `starts` or `not_before` and `deadline`, `share` (thousandths of one GPU,
-    not isolated), with each device `cores` and `memory` (GiB) of its node, and `pin`: the nodes (by
-    name) and GPUs (`node/index`, portal id or UUID) on which alone it may lie."""
+    """The structured form of a request. Fields: `count`, `classes`, `profile`, `together`,
+    `required`, `duration` (seconds or ISO 8601), either `starts` or `not_before` and `deadline`,
+    `share` (thousandths of one GPU, not isolated), `cores` and `memory` (GiB) of the node for each
+    device, `workload`, and `pin` (the only allowed nodes, by name, and GPUs, by `node/index`, id or
+    UUID)."""
 
 
 class BookingIn(Strict):
-    """A booking to make or to quote. Give either `request` or `ask`."""
+    """A booking to create or to quote. Provide either `request` or `ask`."""
 
     project = Text(max_length=40)
     tier = Text(
         max_length=40,
         required=False,
-        help_text="The tier; `standard` if neither this nor the request says one.",
+        help_text="Defaults to the tier named in `request`, or else to `standard`.",
     )
     request = Text(
-        max_length=MAX_TEXT_LENGTH, required=False, help_text="One line, as in `2 h100 6h today`."
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="One line: `2 h100 6h today`."
     )
     ask = AskIn(required=False)
-    quote = Text(
-        max_length=200, required=False, help_text="The `quote` of an answer that showed the price."
-    )
+    quote = Text(max_length=200, required=False, help_text="The `quote` whose prices apply.")
     name = Text(max_length=80, required=False, allow_blank=True, default="")
     zone = Text(
-        max_length=64, required=False, help_text="IANA zone of local times; your own if left out."
+        max_length=64,
+        required=False,
+        help_text="IANA time zone for local times in `request`. Defaults to your own time zone.",
     )
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Exactly one ask, and a zone that exists. Raises ValidationError."""
+        """Requires exactly one form of the request and an existing zone. Raises ValidationError."""
         if ("request" in given) == ("ask" in given):
             raise serializers.ValidationError(
-                {"request": ["Give either `request` or `ask`."]}, code="missing_field"
+                {"request": ["Provide either `request` or `ask`."]}, code="missing_field"
             )
-        if "zone" in given and given["zone"] not in available_timezones():
-            raise serializers.ValidationError(
-                {"zone": ["Choose an IANA zone, like Europe/Berlin."]}, code="bad_zone"
-            )
+        zone_check(given.get("zone", "UTC"))
         return given
+
+
+def zone_check(zone: str) -> None:
+    """Raises ValidationError `bad_zone` for an unknown time zone."""
+    if zone not in available_timezones():
+        raise serializers.ValidationError(
+            {"zone": ["Choose an IANA time zone, such as Europe/Berlin."]}, code="bad_zone"
+        )
 
 
 def booking_request_of(
     actor: Actor, given: dict[str, Any], now: datetime, *, first: bool = False
 ) -> BookingRequest:
-    """The wish; inside a transaction, because the catalogue is read. `first` is for what may
-    repeat: the wish for its first date.
+    """The request of a validated `BookingIn`. Runs inside a transaction that reads the catalogue.
+    With `first` a repeating request is allowed, and the result is its first date.
 
     Raises:
-        Refused: for what can't be read, with the field's path as `param`.
+        Refused: the request can't be read; `param` is the path of the field.
     """
     zone = given.get("zone", actor.time_zone)
-    ask, said_tier = _ask(given, zone, now, first=first)
+    ask, named_tier = _ask(given, zone, now, first=first)
     return BookingRequest(
         project=given["project"],
-        tier=_tier(given, said_tier),
+        tier=_tier(given, named_tier),
         ask=ask,
         name=given["name"],
         zone=zone,
@@ -85,38 +91,40 @@ def booking_request_of(
 
 
 def repeat_of(given: dict[str, Any], now: datetime, zone: ZoneInfo) -> Repeat:
-    """How the wish repeats, as its `repeat` or its one line says; never both.
+    """The recurrence of a series, from `repeat` or from `request`, not both.
 
     Raises:
-        Refused: for what can't be read, or does not repeat.
+        Refused: the recurrence can't be read, or there is none.
     """
-    said = None
+    parsed = None
     if "request" in given:
-        said = parse_ask(given["request"], catalogue=ask_catalogue(), now=now, zone=zone).repeat
-    if (said is None) == ("repeat" not in given):
+        parsed = parse_ask(given["request"], catalogue=ask_catalogue(), now=now, zone=zone).repeat
+    if (parsed is None) == ("repeat" not in given):
         raise invalid(
             "missing_field",
-            "Say how it repeats, either in `request` or in `repeat`.",
+            "Provide the recurrence either in `request` or in `repeat`.",
             "repeat",
         )
     try:
-        rule = said or recurrence_read(given["repeat"]["rrule"])
+        rule = parsed or recurrence_read(given["repeat"]["rrule"])
     except AskError as error:
         raise invalid(error.code, error.sentence, error.param) from error
     return Repeat(rule, given["partial"])
 
 
-def _tier(given: dict[str, Any], said: str | None) -> str:
-    """The tier of the field or of the line. Raises Refused when they differ."""
-    if said and given.get("tier", said) != said:
-        raise invalid("tier_twice", f"The request says the tier {said}: leave one out.", "tier")
-    return said or str(given.get("tier", STANDARD))
+def _tier(given: dict[str, Any], named: str | None) -> str:
+    """The tier from the field or from the text. Raises Refused when they differ."""
+    if named and given.get("tier", named) != named:
+        raise invalid(
+            "tier_twice", f"`request` names another tier, {named}. Provide one of them.", "tier"
+        )
+    return named or str(given.get("tier", STANDARD))
 
 
 def _ask(
     given: dict[str, Any], zone: str, now: datetime, *, first: bool
 ) -> tuple[AskDocument, str | None]:
-    """The ask, and the tier that its line says."""
+    """The structured request, and the tier that its text names."""
     if "ask" in given:
         return _read_document(given["ask"]), None
     text = given["request"]
@@ -126,7 +134,9 @@ def _ask(
         raise _not_understood(text, parsed)
     if parsed.cheapest:
         raise invalid(
-            "cheapest_of_what", "Ask for a quote, and book its cheapest option.", "request"
+            "cheapest_of_what",
+            "A booking can't choose the cheapest option. Create a quote and book its first option.",
+            "request",
         )
     try:
         return parsed.document(first=first), parsed.tier
@@ -143,7 +153,7 @@ def _read_document(data: object) -> AskDocument:
 
 
 def _not_understood(text: str, parsed: Parsed) -> Refused:
-    """At which words, why, and which lines would be understood."""
+    """A refusal with the spans that were not understood and corrected requests."""
     unknown = [each for each in parsed.problems if each.code == NOT_UNDERSTOOD]
     words = ", ".join(f"“{text[each.start : each.end]}”" for each in unknown)
     return Refused(

@@ -1,4 +1,4 @@
-"""Series: one wish for many dates, cancelled whole or date by date."""
+"""Series: one request for several dates. Each date is a booking."""
 
 import functools
 from typing import Any
@@ -34,26 +34,26 @@ from tenants.platform.schema import described, page
 
 
 class RepeatIn(Strict):
-    """How it repeats: `FREQ=DAILY|WEEKLY|MONTHLY` with INTERVAL, BYDAY, and COUNT or UNTIL; with
-    MONTHLY also `BYDAY=2TU,-1FR`, BYMONTHDAY and BYSETPOS."""
+    """A recurrence rule (RFC 5545): `FREQ=DAILY`, `WEEKLY` or `MONTHLY` with `INTERVAL`, `BYDAY`,
+    and `COUNT` or `UNTIL`. `MONTHLY` also takes `BYDAY=2TU,-1FR`, `BYMONTHDAY` and `BYSETPOS`."""
 
-    rrule = Text(max_length=120, help_text="As in `FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131`.")
+    rrule = Text(max_length=120, help_text="`FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131`.")
 
 
 class SeriesIn(BookingIn):
-    """A wish with a fixed window, and how it repeats: in `request` (`every mon 9-17 until 31 jan`)
-    or in `repeat`."""
+    """A booking request with a fixed window and its recurrence, either in `request`
+    (`every mon 9-17 until 31 jan`) or in `repeat`."""
 
     repeat = RepeatIn(required=False)
     partial: Any = Flag(  # Any: the base class has an attribute of this name
         required=False,
         default=False,
-        help_text="Take the dates that can be had; without it, all of them or none.",
+        help_text="Book the dates that are available. By default all dates are booked, or none.",
     )
 
 
 class DateOut(serializers.Serializer[Any]):
-    """One date. Without a booking it was never asked for: `code` and `sentence` say why."""
+    """One date of a series. For a date without a booking, `code` and `sentence` give the reason."""
 
     starts = serializers.DateTimeField()
     id = serializers.CharField(allow_null=True)
@@ -64,35 +64,35 @@ class DateOut(serializers.Serializer[Any]):
 
 
 class SeriesOut(serializers.Serializer[Any]):
-    """A series and all its dates. `skipped` are days that the calendar does not have."""
+    """A series and all its dates. `skipped` lists days that do not exist in their month."""
 
     id = serializers.CharField(help_text="`sr_…`.")
     project = serializers.CharField()
     owner = serializers.CharField()
     name = serializers.CharField()
     rrule = serializers.CharField()
-    words = serializers.CharField()
+    words = serializers.CharField(help_text="The recurrence in words: `every Mon, Wed, 10 times`.")
     zone = serializers.CharField()
     first = serializers.DateTimeField()
     partial: Any = serializers.BooleanField()  # as above
     skipped = serializers.ListField(child=serializers.CharField())
     dates = DateOut(many=True)
-    failed = DateOut(many=True, help_text="The dates that could not be had, each by itself.")
+    failed = DateOut(many=True, help_text="The dates that could not be booked.")
     held = Money(max_digits=20)
     currency = serializers.CharField()
 
 
 class SeriesList(ApiView):
-    """The series of the caller's projects."""
+    """Series in the caller's projects."""
 
     queries = {"GET": PageQuery}
 
     @described(
-        "list_series", "Series of your projects, the latest first",
+        "list_series", "List series",
         answer=page(SeriesOut), query=PageQuery,
     )  # fmt: skip
     def get(self, request: Request) -> Response:
-        """A page."""
+        """Returns the series in your projects, newest first."""
         with self.tx():
             rows = Series.objects.filter(tenant_id=self.actor.tenant_id)
             if not self.actor.is_tenant_admin:
@@ -108,27 +108,28 @@ class SeriesList(ApiView):
             )
 
     @described(
-        "create_series", "Book what repeats: all dates in one step",
+        "create_series", "Create a series",
         answer=SeriesOut, status=201, request=SeriesIn, headers=Preferences.PARAMETERS,
     )  # fmt: skip
     def post(self, request: Request) -> HttpResponseBase:
-        """The series as requested; with `Prefer: wait=5` as decided, or 409 when refused."""
+        """Books all dates in one step and returns the series. With `Prefer: wait=5` the answer
+        waits for the decision: 201, or 409 when the series is refused."""
         preferences = preferences_of(request)
         sent = self.sent(SeriesIn)
         if preferences.dry_run:
             with self.tx(), transaction.atomic():
-                answer = self._made(sent, None)
+                answer = self._created(sent, None)
                 transaction.set_rollback(True)
             answer.status_code = 200
             answer["Preference-Applied"] = "dry-run"
             return answer
 
         def work() -> Response:
-            return self._made(sent, booking_id(self.actor, self.idempotency))
+            return self._created(sent, booking_id(self.actor, self.idempotency))
 
         def wait(response: Response) -> Wait:
-            made = [each["id"] for each in response.data["dates"] if each["id"]]
-            subject = UUID(made[-1].removeprefix("bk_"))
+            bookings = [each["id"] for each in response.data["dates"] if each["id"]]
+            subject = UUID(bookings[-1].removeprefix("bk_"))
             return Wait(
                 self.actor.tenant_id,
                 subject,
@@ -138,13 +139,12 @@ class SeriesList(ApiView):
 
         return self.once(work, wait=wait if preferences.wait else None)
 
-    def _made(self, sent: dict[str, Any], identifier: UUID | None) -> Response:
-        wish = booking_request_of(self.actor, sent, self.now, first=True)
-        zone = ZoneInfo(wish.zone)
+    def _created(self, sent: dict[str, Any], identifier: UUID | None) -> Response:
+        wanted = booking_request_of(self.actor, sent, self.now, first=True)
         series = series_request(
             actor=self.actor,
-            wish=wish,
-            repeat=repeat_of(sent, self.now, zone),
+            wish=wanted,
+            repeat=repeat_of(sent, self.now, ZoneInfo(wanted.zone)),
             now=self.now,
             series_id=identifier,
         )
@@ -157,7 +157,7 @@ class SeriesList(ApiView):
         last: object,
         applied: bool,  # noqa: FBT001 (as Wait says)
     ) -> Response:
-        """The series when its `last` date is decided; all dates are decided in one step."""
+        """The series once its `last` date is decided. All dates are decided in one step."""
         series = access_series(self.actor, reference)
         shown = series_shown(series)
         if not series.is_partial and failed_dates_of(shown):
@@ -166,24 +166,22 @@ class SeriesList(ApiView):
 
 
 class SeriesOne(ApiView):
-    """One series, by `sr_…`."""
+    """One series."""
 
-    @described("get_series", "One series with all its dates", answer=SeriesOut)
+    @described("get_series", "Retrieve a series", answer=SeriesOut)
     def get(self, request: Request, series: str) -> Response:
-        """The series."""
+        """Returns a series with all its dates."""
         with self.tx():
             return _answer(access_series(self.actor, series))
 
 
 class SeriesCancel(ApiView):
-    """Taking a series back."""
+    """Cancels a series."""
 
-    @described(
-        "act_cancel_series", "Cancel every date that has not started; twice is once",
-        answer=SeriesOut,
-    )  # fmt: skip
+    @described("act_cancel_series", "Cancel a series", answer=SeriesOut)
     def post(self, request: Request, series: str) -> HttpResponseBase:
-        """The series; a date that runs is released by itself."""
+        """Cancels every date that has not started and returns the series. To end a running date,
+        release its booking."""
         self.sent(Strict)
 
         def work() -> Response:
@@ -195,9 +193,9 @@ class SeriesCancel(ApiView):
 
 
 def series_data(shown: SeriesShown) -> dict[str, Any]:
-    """The series as JSON values; inside a transaction of its tenant."""
+    """The series as JSON values. Runs inside a transaction of its tenant."""
     series = shown.series
-    said = SeriesOut(
+    data = SeriesOut(
         {
             "id": f"sr_{series.id.hex}",
             "project": series.project.slug,
@@ -215,7 +213,7 @@ def series_data(shown: SeriesShown) -> dict[str, Any]:
             "currency": shown.currency,
         }
     )
-    return dict(said.data)
+    return dict(data.data)
 
 
 def _date(each: SeriesDate) -> dict[str, Any]:
@@ -231,19 +229,19 @@ def _date(each: SeriesDate) -> dict[str, Any]:
 
 
 def _answer(series: Series, status: int = 200) -> Response:
-    said = series_data(series_shown(series))
-    headers = {"Location": f"/api/v1/series/{said['id']}"} if status == 201 else {}
-    return Response(said, status=status, headers=headers)
+    data = series_data(series_shown(series))
+    headers = {"Location": f"/api/v1/series/{data['id']}"} if status == 201 else {}
+    return Response(data, status=status, headers=headers)
 
 
 def _refusal(shown: SeriesShown) -> Refused:
-    """The decision that refused them all, as a refusal of the request."""
+    """The decision that refused all dates, as a problem."""
     failed = [_date(each) for each in failed_dates_of(shown)]
     rule = BY_CODE["series_conflict"]
     return Refused(
         "series_conflict",
-        f"{len(failed)} of {len(shown.dates)} dates can't be had, and all of them were asked for "
-        f"together. The first: {failed[0]['sentence']}",
+        f"{len(failed)} of {len(shown.dates)} dates are not available, and the series is all or "
+        f"nothing. The first one: {failed[0]['sentence']}",
         param="repeat",
         rule=rule.id,
         owner=rule.owner,

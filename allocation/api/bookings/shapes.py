@@ -1,4 +1,4 @@
-"""How a booking is told: the shapes of all answers about one."""
+"""The REST representation of bookings, pauses and decisions."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -35,35 +35,39 @@ CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
 
 
 class WindowOut(serializers.Serializer[Any]):
-    """When. A fixed window has `starts` and `ends`; the planned ones are the portal's promise."""
+    """The requested window and the planned times."""
 
-    starts = serializers.DateTimeField(allow_null=True)
-    ends = serializers.DateTimeField(allow_null=True)
+    starts = serializers.DateTimeField(
+        allow_null=True, help_text="Start of a fixed window. Null for a flexible window."
+    )
+    ends = serializers.DateTimeField(allow_null=True, help_text="End of a fixed window.")
     not_before = serializers.DateTimeField()
     deadline = serializers.DateTimeField(allow_null=True)
     duration = serializers.CharField(help_text="ISO 8601.")
-    planned_starts = serializers.DateTimeField(allow_null=True)
+    planned_starts = serializers.DateTimeField(
+        allow_null=True, help_text="Planned start. Null if no start can be planned."
+    )
     planned_ends = serializers.DateTimeField(allow_null=True)
     zone = serializers.CharField()
 
 
 class PriceOfBooking(serializers.Serializer[Any]):
-    """What is held for the booking, and what was charged."""
+    """The amounts held and charged for a booking."""
 
     currency = serializers.CharField()
-    per_hour = Money(max_digits=20, help_text="The whole booking for an hour.")
-    held = Money(max_digits=20, help_text="The most that it can cost.")
-    settled = Money(max_digits=20, help_text="Charged already, for runs that pauses ended.")
-    charged = Money(max_digits=20, allow_null=True)
+    per_hour = Money(max_digits=20, help_text="Price of the whole booking for one hour.")
+    held = Money(max_digits=20, help_text="The highest possible cost, held in the budget.")
+    settled = Money(max_digits=20, help_text="Charged for runs that ended with a pause.")
+    charged = Money(max_digits=20, allow_null=True, help_text="Null until the booking ends.")
     corrected = Money(
         max_digits=20,
-        help_text="What operators charged after its end; below zero for what they gave back.",
+        help_text="Corrections by operators after the end. Negative for refunds.",
     )
     price_book = serializers.IntegerField()
 
 
 class AllocationOut(serializers.Serializer[Any]):
-    """Slots of one GPU for a period."""
+    """Memory slots of one GPU during a period."""
 
     id = serializers.UUIDField()
     node = serializers.CharField(source="gpu.node.name")
@@ -75,12 +79,12 @@ class AllocationOut(serializers.Serializer[Any]):
     start = serializers.IntegerField(help_text="First memory slot.")
     size = serializers.IntegerField(help_text="Memory slots, of eight.")
     share = serializers.IntegerField(
-        allow_null=True, help_text="Thousandths of the GPU, shared with others and not isolated."
+        allow_null=True, help_text="Thousandths of the GPU. Shares are not isolated."
     )
     units = serializers.IntegerField()
     host_limits = serializers.CharField(
         source="gpu.node.host_limits",
-        help_text="Its host cores and memory are `counted` there only, or `enforced`.",
+        help_text="Whether the node enforces host cores and memory: `counted` or `enforced`.",
     )
     starts = serializers.DateTimeField(source="period.lower")
     ends = serializers.DateTimeField(source="period.upper")
@@ -90,7 +94,7 @@ class AllocationOut(serializers.Serializer[Any]):
 
 
 class WaitingOut(serializers.Serializer[Any]):
-    """A waiting booking's planned start, which is a promise, and why it is not earlier."""
+    """The planned start of a waiting booking, and why it is not earlier."""
 
     expected_start = serializers.DateTimeField(allow_null=True)
     expected_end = serializers.DateTimeField(allow_null=True)
@@ -99,23 +103,24 @@ class WaitingOut(serializers.Serializer[Any]):
 
 
 class PauseOut(serializers.Serializer[Any]):
-    """A pause: while `resumed_at` and `ended_at` are null the notice, afterwards the receipt."""
+    """A pause. It is a notice while `resumed_at` and `ended_at` are null, and then a receipt."""
 
     number = serializers.IntegerField()
     noticed_at = serializers.DateTimeField(
-        help_text="Nothing is charged from here on, unless `own`."
+        help_text="Time of the notice. Nothing is charged from here on, unless `own` is true."
     )
     deadline = serializers.DateTimeField()
     pause_method = serializers.ChoiceField(choices=Tier.PauseMethod.values, source="method")
     rule = serializers.CharField()
     sentence = serializers.CharField()
-    stronger_claim = serializers.CharField(
-        source="beneficiary_label", help_text="Its number; empty when it is another tenant's."
+    preemptor = serializers.CharField(
+        source="beneficiary_label",
+        help_text="Number of the booking that needs the GPUs. Empty if it is another tenant's.",
     )
     own = serializers.BooleanField(
         source="is_own",
-        help_text="The claim is of the booking's own owner, project or organisation: the grace is "
-        "charged and nothing is credited.",
+        help_text="True if `preemptor` belongs to the same owner, project or organisation. The "
+        "grace period is then charged and nothing is credited.",
     )
     more_asked_at = serializers.DateTimeField(allow_null=True)
     more_times_used = serializers.IntegerField()
@@ -124,13 +129,13 @@ class PauseOut(serializers.Serializer[Any]):
     resumed_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     withdrawn = serializers.BooleanField(
-        help_text="The notice was taken back at `ended_at`: the stronger claim had gone away."
+        help_text="True if the notice was withdrawn at `ended_at`: `preemptor` needs nothing."
     )
     ran_from = serializers.DateTimeField(source="ready_at")
-    lost_seconds = serializers.IntegerField(help_text="Work since the last save, done again.")
-    credit_seconds = serializers.IntegerField(help_text="Of it not charged.")
+    lost_seconds = serializers.IntegerField(help_text="Work since the last save, to be repeated.")
+    credit_seconds = serializers.IntegerField(help_text="The part of it that is not charged.")
     credit = Money(max_digits=20)
-    charged = Money(max_digits=20, help_text="For the run that it ended.")
+    charged = Money(max_digits=20, help_text="Charge for the run that the pause ended.")
     remaining_seconds = serializers.IntegerField(allow_null=True)
     policy_version = serializers.IntegerField()
     decision_id = serializers.IntegerField()
@@ -139,8 +144,8 @@ class PauseOut(serializers.Serializer[Any]):
 class BookingOut(serializers.Serializer[Any]):
     """A booking."""
 
-    id = serializers.CharField(help_text="`bk_…`, for programs.")
-    number = serializers.CharField(help_text="`BK-2041`, for people; unique in the tenant.")
+    id = serializers.CharField(help_text="`bk_…`. Unique everywhere.")
+    number = serializers.CharField(help_text="`BK-2041`. Unique in the tenant.")
     project = serializers.CharField()
     owner = serializers.CharField()
     name = serializers.CharField()
@@ -157,7 +162,9 @@ class BookingOut(serializers.Serializer[Any]):
     pauses = PauseOut(many=True)
     waiting = WaitingOut(allow_null=True)
     alternatives = serializers.ListField(child=serializers.DictField())
-    series = serializers.CharField(allow_null=True, help_text="`sr_…`, if it is one date of it.")
+    series = serializers.CharField(
+        allow_null=True, help_text="`sr_…` if the booking is a date of a series."
+    )
     extension_until = serializers.DateTimeField(allow_null=True)
     ready_at = serializers.DateTimeField(allow_null=True)
     saved_at = serializers.DateTimeField(allow_null=True)
@@ -168,7 +175,7 @@ class BookingOut(serializers.Serializer[Any]):
 
 
 class EventOut(serializers.Serializer[Any]):
-    """One line of a booking's history."""
+    """One event in the history of a booking."""
 
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
@@ -180,7 +187,7 @@ class EventOut(serializers.Serializer[Any]):
 
 
 class CheckOut(serializers.Serializer[Any]):
-    """One of the six things that must hold, and what is in its way."""
+    """One of the six conditions for a start, and the reasons why it is not met."""
 
     check = serializers.ChoiceField(choices=list(CHECKS))
     passed = serializers.BooleanField()
@@ -188,8 +195,8 @@ class CheckOut(serializers.Serializer[Any]):
 
 
 class RangeOut(serializers.Serializer[Any]):
-    """From when to when 8 of 10 bookings like it started, learnt from the last `of` in its tier;
-    with `of` 0 too few have started, and the range is an assumption."""
+    """The range in which 8 of 10 such bookings start, based on the last `of` starts in the tier.
+    With `of` 0 too few bookings have started and the range is an assumption."""
 
     earliest = serializers.DateTimeField()
     latest = serializers.DateTimeField()
@@ -197,44 +204,44 @@ class RangeOut(serializers.Serializer[Any]):
 
 
 class WhyOut(serializers.Serializer[Any]):
-    """Why a booking is where it is, from the decision that put it there."""
+    """The explanation of a booking's state, from its latest decision."""
 
     number = serializers.CharField()
     state = serializers.CharField()
     expected_start = serializers.DateTimeField(allow_null=True)
     expected_range = RangeOut(
         allow_null=True,
-        help_text="Null when it does not wait, or is scheduled and too few have "
-        "started to learn from.",
+        help_text="Null if the booking does not wait, or is scheduled and there are too few starts "
+        "to learn from.",
     )
     checks = CheckOut(many=True)
     alternatives = serializers.ListField(child=serializers.DictField())
     decision_id = serializers.IntegerField(allow_null=True)
 
 
-# Made once: its fields are copied for each new one, which takes longer than what they do.
+# Created once: a new serializer copies all its fields, which takes longer than the rendering.
 _BOOKING = BookingOut()
 
 
 def booking_id_text(booking: Booking) -> str:
-    """`bk_…`, the id for programs."""
+    """The booking's `bk_…` id."""
     return f"bk_{booking.id.hex}"
 
 
 def new_booking_data(booking: Booking) -> dict[str, Any]:
-    """As `booking_data`, a booking of this moment: nothing has become of it yet."""
-    return _said(booking, (), ())
+    """`booking_data` of a booking that was created just now: no allocations and no pauses."""
+    return _data(booking, (), ())
 
 
 def booking_data(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
-    """The booking as it is told; inside a transaction of its tenant."""
-    return _said(booking, allocations, booking.pauses.all())
+    """The booking as JSON values. Runs inside a transaction of its tenant."""
+    return _data(booking, allocations, booking.pauses.all())
 
 
-def _said(
+def _data(
     booking: Booking, allocations: Sequence[Allocation], pauses: Iterable[Pause]
 ) -> dict[str, Any]:
-    said = _BOOKING.to_representation(
+    data = _BOOKING.to_representation(
         {
             "id": booking_id_text(booking),
             "number": booking.label,
@@ -259,13 +266,13 @@ def _said(
             **{name: getattr(booking, name) for name in _PLAIN},
         }
     )
-    return dict(said)
+    return dict(data)
 
 
 def why(booking: Booking, now: datetime) -> dict[str, Any]:
-    """The six checks with the last decision's evidence, and a freeze that is in its way."""
+    """The six checks with the evidence of the latest decision, and a freeze that blocks it."""
     frozen = [reason] if (reason := freeze_reason(booking, now)) else []
-    said = WhyOut(
+    data = WhyOut(
         {
             "number": booking.label,
             "state": booking.state,
@@ -276,12 +283,12 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
             "decision_id": booking.decision_id,
         }
     )
-    return dict(said.data)
+    return dict(data.data)
 
 
-def _check(said: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
-    reasons = [reason_shown(reason) for reason in said if reason.get("check") == check]
-    # What only explains, e.g. why it lies elsewhere, is in nobody's way.
+def _check(stored: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
+    reasons = [reason_shown(reason) for reason in stored if reason.get("check") == check]
+    # A reason that only explains, such as other GPUs than planned, does not block the booking.
     rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
     passed = all(rule is not None and rule.effect == "explains" for rule in rules)
     return {"check": check, "passed": passed, "reasons": reasons}

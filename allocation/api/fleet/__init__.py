@@ -1,1 +1,1 @@
-"""REST resources of hardware."""
+"""REST resources for hardware."""

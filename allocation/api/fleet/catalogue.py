@@ -1,4 +1,4 @@
-"""GPU classes and models for operators, with what is shipped and what agents have reported."""
+"""The catalogue: GPU classes, GPU models and the speeds of workloads."""
 
 from typing import Any
 
@@ -8,7 +8,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.operators import OperatorView
 from allocation.models import GpuModel
+from allocation.queries.fleet.catalogue import work_speeds
 from allocation.queries.fleet.reported import ReportedModel, reported_models
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from allocation.services.operate.catalogue import (
@@ -18,22 +20,23 @@ from allocation.services.operate.catalogue import (
     model_remove,
     model_set,
 )
+from allocation.services.record.workloads import speeds_set
 from tenants.api.base import ApiView, list_response
-from tenants.models import User
 from tenants.platform.fields import Money, Strict, Text, Whole
 from tenants.platform.schema import described, page
-from tenants.platform.wall import operator_tx
 
 
 class ClassIn(Strict):
-    """What a class is called, and its place in lists (left out: as it was, or last)."""
+    """The label of a class and its position in lists."""
 
     label: Any = Text(max_length=80)  # Any: the base class has a property of this name
-    order = Whole(required=False, max_value=1000)
+    order = Whole(
+        required=False, max_value=1000, help_text="A new class goes last if this is omitted."
+    )
 
 
 class ClassOut(serializers.Serializer[Any]):
-    """A class as operators change it; `list_gpu_classes` says what it offers."""
+    """The editable fields of a class. `GET /gpu-classes` also lists profiles and prices."""
 
     slug = serializers.CharField()
     label: Any = serializers.CharField()  # as above
@@ -41,28 +44,28 @@ class ClassOut(serializers.Serializer[Any]):
 
 
 class SliceOut(serializers.Serializer[Any]):
-    """A kind of slice, and how many of it fit on one GPU."""
+    """A MIG profile. At most `most` slices of it fit on one GPU."""
 
     profile = serializers.CharField()
     most = serializers.IntegerField()
 
 
 class ModelIn(Strict):
-    """What an operator says of a model. Geometry is the drivers'."""
+    """A GPU model. Drivers report its MIG geometry."""
 
-    product_name = Text(max_length=80, help_text="As NVML reports it.")
+    product_name = Text(max_length=80, help_text="The name that NVML reports.")
     gpu_class = Text(max_length=40)
-    memory_mb = Whole(help_text="In MiB, until a driver reports it.")
+    memory_mb = Whole(help_text="MiB. Replaced when a driver reports it.")
     switch_seconds = Whole(
         required=False,
         default=0,
         max_value=600,
-        help_text="What a change between whole and slices takes by a reset; 0: it needs none.",
+        help_text="Duration of the GPU reset that changes the MIG mode. 0: no reset is needed.",
     )
 
 
 class ModelOut(serializers.Serializer[Any]):
-    """A model as it stands. `slices` are what its driver reported, empty before that."""
+    """A GPU model of the site. `slices` is empty until a driver reports the MIG geometry."""
 
     slug = serializers.CharField()
     product_name = serializers.CharField()
@@ -73,17 +76,17 @@ class ModelOut(serializers.Serializer[Any]):
     slices = serializers.SerializerMethodField()
 
     def get_gpus(self, model: GpuModel) -> int:
-        """How many there are."""
+        """The number of GPUs of this model."""
         return len(model.gpu_set.all())
 
     def get_slices(self, model: GpuModel) -> list[dict[str, Any]]:
-        """By profile."""
+        """The slices by profile."""
         most = {place.profile: place.limit for place in model.placements.all()}
         return [{"profile": profile, "most": most[profile]} for profile in sorted(most)]
 
 
 class KnownModelOut(serializers.Serializer[Any]):
-    """A model of the shipped catalogue: typical values to begin with."""
+    """A model of the shipped catalogue, with typical values."""
 
     slug = serializers.CharField()
     product_names = serializers.ListField(child=serializers.CharField(), source="names")
@@ -95,20 +98,22 @@ class KnownModelOut(serializers.Serializer[Any]):
     nvlinks = serializers.IntegerField()
     speeds = serializers.DictField(child=serializers.IntegerField())
     per_gpu_hour = Money(max_digits=10, decimal_places=4, source="price")
-    slices = serializers.SerializerMethodField(help_text="Expected; the driver's answer counts.")
+    slices = serializers.SerializerMethodField(
+        help_text="Expected profiles. What a driver reports takes precedence."
+    )
 
     def get_slices(self, model: KnownModel) -> list[dict[str, Any]]:
-        """By profile."""
+        """The slices by profile."""
         return [{"profile": each.name, "most": each.limit} for each in model.profiles]
 
 
 class ReportedOut(serializers.Serializer[Any]):
-    """A model that nodes have. `model` and `known` are short names in the site's and the shipped
-    catalogue, null where it is not in there."""
+    """A model that agents have reported. `model` is its slug in the site's catalogue and `known` in
+    the shipped one. Null means that it is missing there."""
 
     product_name = serializers.CharField(source="name")
     pci_device_id = serializers.CharField(
-        source="device_id", help_text="As `10de:2330`; empty where no agent has told it."
+        source="device_id", help_text="`10de:2330`. Empty if no agent has reported it."
     )
     memory_mb = serializers.IntegerField()
     gpus = serializers.IntegerField()
@@ -118,23 +123,40 @@ class ReportedOut(serializers.Serializer[Any]):
     slices = serializers.SerializerMethodField()
 
     def get_slices(self, reported: ReportedModel) -> list[dict[str, Any]]:
-        """By profile, as the driver says."""
+        """The slices by profile, as reported by the driver."""
         return [{"profile": name, "most": most} for name, most in reported.profiles]
 
 
-class GpuClassOne(ApiView):
+class WorkloadOut(serializers.Serializer[Any]):
+    """A kind of work with its relative speeds by class. At speed 450 it takes 1000/450 as long as
+    at speed 1000."""
+
+    workload = serializers.CharField()
+    speeds = serializers.DictField(child=serializers.IntegerField())
+
+
+class SpeedsIn(Strict):
+    """Relative speeds by class. An empty object deletes the workload."""
+
+    speeds = serializers.DictField(child=Whole(min_value=1, max_value=1_000_000))
+
+
+class GpuClassOne(OperatorView):
     """One class, for operators."""
 
     @described(
-        "set_gpu_class", "Make or change a GPU class (operators)", answer=ClassOut, request=ClassIn
+        "set_gpu_class",
+        "Create or update a GPU class (operators)",
+        answer=ClassOut,
+        request=ClassIn,
     )
     def put(self, request: Request, slug: str) -> Response:
-        """The class after the change."""
+        """Creates or updates a class and returns it."""
         self.require_operator()
         sent = self.sent(ClassIn)
-        with operator_tx():
+        with self.operator_tx():
             made = class_set(
-                operator=User.objects.get(id=self.actor.user_id),
+                operator=self.user,
                 slug=slug,
                 label=sent["label"],
                 order=sent.get("order"),
@@ -142,78 +164,103 @@ class GpuClassOne(ApiView):
             )
             return Response(ClassOut(made).data)
 
-    @described("delete_gpu_class", "Remove a GPU class that nothing uses (operators)", status=204)
+    @described("delete_gpu_class", "Delete a GPU class (operators)", status=204)
     def delete(self, request: Request, slug: str) -> HttpResponseBase:
-        """Nothing; what uses it is named in a refusal."""
+        """Deletes a class that nothing uses. A refusal names what uses it."""
         self.require_operator()
-        with operator_tx():
-            operator = User.objects.get(id=self.actor.user_id)
-            class_remove(operator=operator, slug=slug, now=self.now)
+        with self.operator_tx():
+            class_remove(operator=self.user, slug=slug, now=self.now)
         return Response(status=204)
 
 
 class GpuModels(ApiView):
-    """All models of the site."""
+    """The GPU models of the site."""
 
-    @described("list_gpu_models", "GPU models with what drivers report", answer=page(ModelOut))
+    @described("list_gpu_models", "List GPU models", answer=page(ModelOut))
     def get(self, request: Request) -> Response:
-        """By short name."""
+        """Returns the site's GPU models by slug."""
         with self.tx():
             return list_response(ModelOut(_models(), many=True).data)
 
 
-class GpuModelOne(ApiView):
+class GpuModelOne(OperatorView):
     """One model, for operators."""
 
     @described(
         "set_gpu_model",
-        "Add or change a GPU model, and take in GPUs that wait for it (operators)",
+        "Create or update a GPU model (operators)",
         answer=ModelOut,
         request=ModelIn,
     )
     def put(self, request: Request, slug: str) -> Response:
-        """The model after the change."""
+        """Creates or updates a model and returns it. Reported GPUs of this model join the fleet."""
         self.require_operator()
         terms = ModelTerms(**self.sent(ModelIn))
-        with operator_tx():
-            operator = User.objects.get(id=self.actor.user_id)
-            model_set(operator=operator, slug=slug, terms=terms, now=self.now)
+        with self.operator_tx():
+            model_set(operator=self.user, slug=slug, terms=terms, now=self.now)
             return Response(ModelOut(_models().get(slug=slug)).data)
 
-    @described("delete_gpu_model", "Remove a model without GPUs (operators)", status=204)
+    @described("delete_gpu_model", "Delete a GPU model (operators)", status=204)
     def delete(self, request: Request, slug: str) -> HttpResponseBase:
-        """Nothing."""
+        """Deletes a model that has no GPUs."""
         self.require_operator()
-        with operator_tx():
-            operator = User.objects.get(id=self.actor.user_id)
-            model_remove(operator=operator, slug=slug, now=self.now)
+        with self.operator_tx():
+            model_remove(operator=self.user, slug=slug, now=self.now)
         return Response(status=204)
 
 
 class KnownModels(ApiView):
     """The shipped catalogue."""
 
-    @described(
-        "list_known_gpu_models", "GPU models that the portal knows", answer=page(KnownModelOut)
-    )
+    @described("list_known_gpu_models", "List known GPU models", answer=page(KnownModelOut))
     def get(self, request: Request) -> Response:
-        """The fastest first."""
+        """Returns the models of the shipped catalogue, fastest first."""
         return list_response(KnownModelOut(known_catalogue().models.values(), many=True).data)
 
 
-class ReportedModels(ApiView):
-    """What agents have found."""
+class ReportedModels(OperatorView):
+    """Models that agents have reported."""
 
     @described(
         "list_reported_gpu_models",
-        "GPU models that agents have reported, named or not (operators)",
+        "List reported GPU models (operators)",
         answer=page(ReportedOut),
     )
     def get(self, request: Request) -> Response:
-        """By NVML's name."""
-        self.require_operator()
-        with operator_tx():
+        """Returns the models that agents have reported, by NVML's name."""
+        with self.operator_tx():
             return list_response(ReportedOut(reported_models(), many=True).data)
+
+
+class Workloads(ApiView):
+    """The known workloads."""
+
+    @described("list_workloads", "List workloads", answer=page(WorkloadOut))
+    def get(self, request: Request) -> Response:
+        """Returns all workloads with their speeds."""
+        with self.tx():
+            rows = [{"workload": name, "speeds": each} for name, each in work_speeds().items()]
+            return list_response(WorkloadOut(rows, many=True).data)
+
+
+class WorkloadOne(OperatorView):
+    """One workload."""
+
+    @described(
+        "set_workload",
+        "Create or update a workload (operators)",
+        answer=WorkloadOut,
+        request=SpeedsIn,
+    )
+    def put(self, request: Request, slug: str) -> Response:
+        """Sets the relative speed of a workload on each class and returns the workload."""
+        self.require_operator()
+        sent = self.sent(SpeedsIn)
+        with self.operator_tx():
+            speeds = speeds_set(
+                operator=self.user, workload=slug, speeds=sent["speeds"], now=self.now
+            )
+            return Response(WorkloadOut({"workload": slug, "speeds": speeds}).data)
 
 
 def _models() -> QuerySet[GpuModel]:

@@ -1,4 +1,4 @@
-"""How agents are let in: the operator's one-time token, and the door at which it is shown."""
+"""Enrolment of agents: the operator's one-time token, and the endpoint that accepts it."""
 
 from typing import Any
 
@@ -7,75 +7,67 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.operators import OperatorView
 from allocation.services.nodes.fleet import TOKEN_LIFETIME, enrolment_token_create, node_enrol
 from tenants.access import client_address
 from tenants.api.base import ApiView
-from tenants.models import User
 from tenants.platform.fields import Strict, Text
 from tenants.platform.schema import described
-from tenants.platform.wall import operator_tx
 from tenants.services.rate_limits import call_limit_check
 
 
 class EnrolmentIn(Strict):
-    """Which machine may come in."""
+    """The machine to enrol."""
 
     node = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,59}$")
     rack = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,39}$")
 
 
 class EnrolmentOut(serializers.Serializer[Any]):
-    """A token for one agent, valid once within 15 minutes."""
+    """A token for one agent. It works once, within 15 minutes."""
 
     node = serializers.CharField()
     token = serializers.CharField(
-        allow_null=True, help_text="Shown once; null when an Idempotency-Key is replayed."
+        allow_null=True, help_text="Returned once. Null when an Idempotency-Key is replayed."
     )
     expires_at = serializers.DateTimeField()
 
 
-class Enrolments(ApiView):
-    """Letting an agent in."""
+class Enrolments(OperatorView):
+    """One-time tokens for agents."""
 
     @described(
         "create_enrolment",
-        "Make an agent's one-time token (operators)",
+        "Create an agent's enrolment token (operators)",
         answer=EnrolmentOut,
         status=201,
         request=EnrolmentIn,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The token, shown this once."""
+        """Returns the token, which is shown only this once."""
         sent = self.sent(EnrolmentIn)
 
-        def work() -> Response:
-            self.require_operator()
-            with operator_tx():
-                token = enrolment_token_create(
-                    node_name=sent["node"],
-                    rack_name=sent["rack"],
-                    now=self.now,
-                    operator=User.objects.get(id=self.actor.user_id),
-                )
-            made = {
-                "node": sent["node"],
-                "token": token,
-                "expires_at": self.now + TOKEN_LIFETIME,
-            }
-            return Response(EnrolmentOut(made).data, status=201)
+        def work() -> dict[str, Any]:
+            token = enrolment_token_create(
+                node_name=sent["node"],
+                rack_name=sent["rack"],
+                now=self.now,
+                operator=self.user,
+            )
+            return {"node": sent["node"], "token": token, "expires_at": self.now + TOKEN_LIFETIME}
 
-        return self.once(work, secret=("token",))
+        return self.operate(work, EnrolmentOut, status=201, secret=("token",))
 
 
 class AgentIn(Strict):
-    """An agent's one-time token, and what it found on its machine."""
+    """An agent's one-time token and the hardware inventory of its machine."""
 
     token = Text(max_length=200)
     inventory = serializers.DictField()
 
 
 class AgentOut(serializers.Serializer[Any]):
-    """What the agent keeps: its name, its key, and where to listen."""
+    """The agent's name, key and message broker."""
 
     node = serializers.CharField()
     key = serializers.CharField()
@@ -85,7 +77,7 @@ class AgentOut(serializers.Serializer[Any]):
 
 
 class AgentEnrol(ApiView):
-    """The agents' door: the one-time token is the only credential."""
+    """Enrols an agent. The one-time token is the only credential."""
 
     authentication_classes = ()
     permission_classes = ()
@@ -99,8 +91,9 @@ class AgentEnrol(ApiView):
         public=True,
     )
     def post(self, request: Request) -> Response:
-        """The node's name, key and address."""
+        """Returns the node's name, its signing key and the address of the message broker."""
         call_limit_check("enrol", client_address(request.META), self.now)
         sent = self.sent(AgentIn)
-        made = node_enrol(token=sent["token"], inventory=sent["inventory"], now=self.now)
-        return Response(made, status=201)
+        return Response(
+            node_enrol(token=sent["token"], inventory=sent["inventory"], now=self.now), status=201
+        )

@@ -1,120 +1,374 @@
-"""One node for operators, and what it does about use without a booking."""
+"""Nodes: their state and history, and the actions of operators on them."""
 
+from collections.abc import Callable
 from typing import Any
 
+from django.db.models import Count
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.fleet.fleet import NodeOut, node_by_name
+from allocation.api.operators import OperatorView
+from allocation.models import Gpu, GpuEvent, Node
 from allocation.queries.fleet.examinations import examination_of
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
+from allocation.services.nodes.fleet import node_approve, node_key_rotate, node_revoke
 from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
-from tenants.api.base import ApiView
-from tenants.models import User
-from tenants.platform.errors import invalid
-from tenants.platform.fields import Strict, Whole
-from tenants.platform.schema import described
-from tenants.platform.wall import operator_tx
+from allocation.services.operate.drain import hardware_fence, node_drain
+from tenants.api.base import ApiView, list_response
+from tenants.platform.errors import invalid, missing
+from tenants.platform.fields import Instant, Strict, Text, Whole
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
 
-_MOST = NODE_POLICY_MAX["strangers_end_after"]
+_MAX_SECONDS = NODE_POLICY_MAX["unbooked_end_after"]
+
+
+class NodeOut(serializers.Serializer[Any]):
+    """A machine with GPUs and an agent."""
+
+    name = serializers.CharField()
+    rack = serializers.CharField(source="rack.name")
+    state = serializers.CharField()
+    state_reason = serializers.CharField()
+    drain_by = serializers.DateTimeField(allow_null=True)
+    gpus = serializers.IntegerField(source="gpu_count")
+    cores = serializers.IntegerField()
+    memory_mb = serializers.IntegerField()
+    host_limits = serializers.CharField(
+        help_text="Whether the node enforces host cores and memory: `counted` or `enforced`."
+    )
+    host_note = serializers.CharField(help_text="Why the limits are only counted.")
+    driver = serializers.CharField()
+    agent_version = serializers.CharField()
+    generation = serializers.IntegerField(help_text="Generation of the newest assignment.")
+    observed_generation = serializers.IntegerField(
+        help_text="Generation that the agent has applied."
+    )
+    last_seen = serializers.DateTimeField(allow_null=True)
+    takes_work = serializers.BooleanField(help_text="True if new bookings can be placed here.")
+    differences = serializers.ListField(
+        child=serializers.CharField(), help_text="Changes that need an operator's approval."
+    )
+    clock_skew_seconds = serializers.IntegerField(
+        allow_null=True,
+        help_text="The node's clock minus the portal's. Null before the first heartbeat.",
+    )
+    restored = serializers.SerializerMethodField(
+        help_text="True if the node has a newer assignment than the portal, which was restored "
+        "from a backup. See `manage.py epoch_raise`."
+    )
+    stale_dropped = serializers.IntegerField(help_text="Number of outdated messages dropped.")
+    refused = serializers.IntegerField(help_text="Number of invalid messages rejected.")
+    throttled = serializers.IntegerField(help_text="Seconds of rate limiting.")
+    implausible = serializers.IntegerField(
+        help_text="Number of contradictory readings. Charges never depend on readings."
+    )
+
+    def get_restored(self, node: Node) -> bool:
+        """Whether the agent is ahead of this database."""
+        return node.ahead_epoch is not None
 
 
 class NodeCheckOut(serializers.Serializer[Any]):
-    """One check of `doctor`."""
+    """One check of `gpu-agent doctor`."""
 
     name = serializers.CharField()
     state = serializers.ChoiceField(choices=["ok", "warn", "fail", "unknown"])
-    seen = serializers.CharField(help_text="As the node says it.")
-    do = serializers.CharField(help_text="What to do, empty for what is fine.")
+    seen = serializers.CharField(help_text="The finding.")
+    do = serializers.CharField(help_text="The remedy. Empty if the check passed.")
     essential = serializers.BooleanField(
-        help_text="A node on which it begins to fail is quarantined until an operator approves it."
+        help_text="True if a failure quarantines the node until an operator approves it."
     )
 
 
 class ExaminationOut(serializers.Serializer[Any]):
-    """What `doctor` found on the node when its agent was begun last."""
+    """The checks that ran when the agent last started."""
 
     at = serializers.DateTimeField()
     checks = NodeCheckOut(many=True)
 
 
 class NodeOneOut(NodeOut):
-    """A node with what works on it, and what it does about use without a booking: seconds after
-    which somebody is warned and ended, null for never."""
+    """A node with its latest examination and its rules for unbooked processes. The times are
+    seconds since a process was first seen. Null means never."""
 
-    examination = serializers.SerializerMethodField(
-        help_text="Null until its agent has examined the node."
+    examination = serializers.SerializerMethodField(help_text="Null before the first examination.")
+    unbooked_rules_from = serializers.SerializerMethodField(
+        help_text="`policy`, or `node` if this node has rules of its own."
     )
-
-    strangers_by = serializers.SerializerMethodField(
-        help_text="`policy`, or `node` when it was said of this node alone."
-    )
-    strangers_warn_after = serializers.IntegerField(source="unbooked_warn_after", allow_null=True)
-    strangers_end_after = serializers.IntegerField(source="unbooked_end_after", allow_null=True)
+    unbooked_warn_after = serializers.IntegerField(allow_null=True)
+    unbooked_end_after = serializers.IntegerField(allow_null=True)
 
     @extend_schema_field(ExaminationOut(allow_null=True))
     def get_examination(self, node: Any) -> Any:  # noqa: ANN401 (as the framework passes it)
-        """What works on it."""
+        """The latest examination."""
         found = examination_of(node.id)
         return None if found is None else ExaminationOut(found).data
 
-    def get_strangers_by(self, node: Any) -> str:  # noqa: ANN401 (as the framework passes it)
-        """Who says so."""
+    def get_unbooked_rules_from(self, node: Any) -> str:  # noqa: ANN401 (as the framework passes it)
+        """The source of the rules."""
         return "node" if node.unbooked_override else "policy"
 
 
 class NodeIn(Strict):
-    """What this node does about use without a booking."""
+    """The node's rules for unbooked processes."""
 
-    strangers_by = serializers.ChoiceField(
-        choices=["policy", "node"], help_text="With `policy` nothing else is said."
+    unbooked_rules_from = serializers.ChoiceField(
+        choices=["policy", "node"], help_text="With `policy`, omit the other fields."
     )
-    strangers_warn_after = Whole(required=False, allow_null=True, min_value=0, max_value=_MOST)
-    strangers_end_after = Whole(required=False, allow_null=True, min_value=0, max_value=_MOST)
+    unbooked_warn_after = Whole(
+        required=False, allow_null=True, min_value=0, max_value=_MAX_SECONDS
+    )
+    unbooked_end_after = Whole(required=False, allow_null=True, min_value=0, max_value=_MAX_SECONDS)
 
 
-class NodeOne(ApiView):
+class DrainIn(Strict):
+    """The reason and the deadline of a drain."""
+
+    reason = Text(max_length=120)
+    by = Instant(
+        required=False,
+        help_text="When running bookings are interrupted. By default they run to their end.",
+    )
+
+
+class FenceIn(Strict):
+    """The hardware that is switched off."""
+
+    note = Text(max_length=120, help_text="Shown in the node's history.")
+    gpu = Whole(required=False, max_value=63, help_text="Index of one GPU. Default: the node.")
+
+
+class FencedOut(serializers.Serializer[Any]):
+    """The number of allocations that ended."""
+
+    node = serializers.CharField()
+    closed = serializers.IntegerField()
+
+
+class GpuEventOut(serializers.Serializer[Any]):
+    """One event in a node's history. `until` is null for open and for momentary events."""
+
+    at = serializers.DateTimeField()
+    gpu = serializers.IntegerField(source="gpu.index", allow_null=True, default=None)
+    kind = serializers.CharField()
+    code = serializers.IntegerField(allow_null=True)
+    instance = serializers.CharField()
+    slot = serializers.IntegerField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+    sentence = serializers.CharField()
+
+
+class Nodes(ApiView):
+    """The nodes of the fleet."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_nodes", "List nodes", answer=page(NodeOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """Returns the nodes of the fleet by name."""
+        with self.tx():
+            nodes, next_cursor = page_of(
+                Node.objects.select_related("rack").annotate(gpu_count=Count("gpus")),
+                keys=("name",),
+                query=self.query,
+                scope="nodes",
+            )
+            return list_response(NodeOut(nodes, many=True).data, next_cursor)
+
+
+class NodeOne(OperatorView):
     """One node."""
 
-    @described("get_node", "A node of the fleet (operators)", answer=NodeOneOut)
+    @described("get_node", "Retrieve a node (operators)", answer=NodeOneOut)
     def get(self, request: Request, name: str) -> Response:
-        """The node."""
-        self.require_operator()
-        with operator_tx():
-            return Response(NodeOneOut(node_by_name(name)).data)
+        """Returns a node with its latest examination."""
+        with self.operator_tx():
+            return Response(NodeOneOut(_node(name)).data)
 
     @described(
         "update_node",
-        "Say what a node does about use without a booking (operators)",
+        "Set a node's rules for unbooked processes (operators)",
         answer=NodeOneOut,
         request=NodeIn,
     )
     def put(self, request: Request, name: str) -> HttpResponseBase:
-        """The node; what was said stands in its history."""
+        """Sets when unbooked processes are warned and ended on this node, and returns the node. The
+        change is recorded in its history."""
         sent = self.sent(NodeIn)
-        times = {key: sent[key] for key in sent if key != "strangers_by"}
-        if times and sent["strangers_by"] == "policy":
-            raise invalid("said_twice", "The policy has its own times.", "strangers_by")
+        by_policy = sent["unbooked_rules_from"] == "policy"
+        if by_policy and len(sent) > 1:
+            raise invalid(
+                "said_twice", "The policy sets the times of this node.", "unbooked_rules_from"
+            )
 
-        def work() -> Response:
-            self.require_operator()
-            with operator_tx():
-                operator = User.objects.get(id=self.actor.user_id)
-                if sent["strangers_by"] == "policy":
-                    escalation_follow_policy(
-                        operator=operator, node=node_by_name(name), now=self.now
-                    )
-                else:
-                    escalation_set(
-                        operator=operator,
-                        node=node_by_name(name),
-                        warn_after=times.get("strangers_warn_after"),
-                        end_after=times.get("strangers_end_after"),
-                        now=self.now,
-                    )
-                return Response(NodeOneOut(node_by_name(name)).data)
+        def work() -> Node:
+            if by_policy:
+                escalation_follow_policy(operator=self.user, node=_node(name), now=self.now)
+            else:
+                escalation_set(
+                    operator=self.user,
+                    node=_node(name),
+                    warn_after=sent.get("unbooked_warn_after"),
+                    end_after=sent.get("unbooked_end_after"),
+                    now=self.now,
+                )
+            return _node(name)
 
-        return self.once(work)
+        return self.operate(work, NodeOneOut)
+
+
+class NodeDrain(OperatorView):
+    """Drains a node."""
+
+    @described("act_drain_node", "Drain a node (operators)", answer=NodeOut, request=DrainIn)
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Takes a node out of planning and returns it. Running bookings continue to their end, or
+        until `by`."""
+        sent = self.sent(DrainIn)
+
+        def work() -> Node:
+            node_drain(
+                operator=self.user,
+                node=_node(name),
+                reason=sent["reason"],
+                now=self.now,
+                by=sent.get("by"),
+            )
+            return _node(name)
+
+        return self.operate(work, NodeOut)
+
+
+class _NodeAction(OperatorView):
+    """An action on a node that takes no parameters."""
+
+    def act(self, name: str, action: Callable[..., object]) -> HttpResponseBase:
+        """Runs the action and answers with the node: `require_operator()` comes first."""
+        self.sent(Strict)
+
+        def work() -> Node:
+            action(operator=self.user, node=_node(name), now=self.now)
+            return _node(name)
+
+        return self.operate(work, NodeOut)
+
+
+class NodeReady(_NodeAction):
+    """Returns a node to service."""
+
+    @described(
+        "act_ready_node",
+        "Return a drained or quarantined node to service (operators)",
+        answer=NodeOut,
+        request=None,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Approves the node's reported changes, returns it to planning, and returns it."""
+        return self.act(name, node_approve)
+
+
+class NodeRevoke(_NodeAction):
+    """Revokes the credentials of a node's agent."""
+
+    @described(
+        "act_revoke_node",
+        "Revoke the credentials of a node's agent (operators)",
+        answer=NodeOut,
+        request=None,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Revokes the agent's credentials and returns the node, now in quarantine. The agent needs
+        a new enrolment."""
+        return self.act(name, node_revoke)
+
+
+class NodeKeyRotate(_NodeAction):
+    """Rotates the signing key of a node's agent."""
+
+    @described(
+        "act_rotate_node_key",
+        "Rotate the signing key of a node's agent (operators)",
+        answer=NodeOut,
+        request=None,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Issues a new signing key and returns the node. The old key stays valid until the agent
+        uses the new one."""
+        return self.act(name, node_key_rotate)
+
+
+class NodeFence(OperatorView):
+    """Declares that hardware is switched off."""
+
+    @described(
+        "act_fence_node",
+        "Declare a node or a GPU switched off (operators)",
+        answer=FencedOut,
+        request=FenceIn,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Ends all allocations on the hardware, so that its bookings start elsewhere. Use this only
+        if the hardware is really off: otherwise two bookings can use one GPU."""
+        sent = self.sent(FenceIn)
+
+        def work() -> dict[str, Any]:
+            node = _node(name)
+            closed = hardware_fence(
+                operator=self.user,
+                node=node,
+                gpu=_gpu(node, sent.get("gpu")),
+                note=sent["note"],
+                now=self.now,
+            )
+            return {"node": name, "closed": closed}
+
+        return self.operate(work, FencedOut)
+
+
+class NodeEvents(OperatorView):
+    """The hardware history of a node."""
+
+    queries = {"GET": PageQuery}
+
+    @described(
+        "list_node_events",
+        "List the hardware events of a node (operators)",
+        answer=page(GpuEventOut),
+        query=PageQuery,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Returns the hardware events of a node, newest first."""
+        with self.operator_tx():
+            rows, next_cursor = page_of(
+                GpuEvent.objects.filter(node=_node(name)).select_related("gpu"),
+                keys=("-id",),
+                query=self.query,
+                scope="node-events",
+            )
+            return list_response(GpuEventOut(rows, many=True).data, next_cursor)
+
+
+def _node(name: str) -> Node:
+    """The node with its rack and its number of GPUs. Raises Refused `not_found`."""
+    node = (
+        Node.objects.filter(name=name)
+        .select_related("rack")
+        .annotate(gpu_count=Count("gpus"))
+        .first()
+    )
+    if node is None:
+        raise missing("node")
+    return node
+
+
+def _gpu(node: Node, index: int | None) -> Gpu | None:
+    if index is None:
+        return None
+    gpu = Gpu.objects.select_related("node").filter(node=node, index=index).first()
+    if gpu is None:
+        raise missing("GPU", "gpu")
+    return gpu

@@ -1,7 +1,5 @@
-"""Planned outages of the portal and freezes of its decisions (operators)."""
+"""Planned outages of the portal, and decision freezes (operators)."""
 
-from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from django.http.response import HttpResponseBase
@@ -9,6 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.operators import OperatorView
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.services.operate.portal_modes import (
@@ -20,179 +19,155 @@ from allocation.services.operate.portal_modes import (
     outage_begin,
     outage_close,
 )
-from tenants.api.base import ApiView
-from tenants.models import User
 from tenants.platform.fields import Duration, Strict, Text
 from tenants.platform.schema import described
-from tenants.platform.wall import operator_tx
 
 
 class OutageIn(Strict):
-    """For how long at most the portal will be away, from now on."""
+    """The longest possible duration of an outage that starts now."""
 
-    length = Duration(help_text="At least a minute, at most four hours, as in `PT20M`.")
-    reason = Text(max_length=120, help_text="Everybody reads it.")
+    length = Duration(help_text="Between one minute and four hours: `PT20M`.")
+    reason = Text(max_length=120, help_text="Shown to everyone.")
 
 
 class FreezeIn(Strict):
-    """Why nothing is decided, and for how long."""
+    """The reason and duration of a freeze."""
 
-    reason = Text(max_length=120, help_text="Everybody reads it.")
+    reason = Text(max_length=120, help_text="Shown to everyone.")
     length = Duration(
-        required=False, help_text="It ends by itself then; else when somebody ends it."
+        required=False, help_text="Without it the freeze lasts until an operator ends it."
     )
 
 
 class ModeOut(serializers.Serializer[Any]):
-    """A planned outage, or a freeze of decisions."""
+    """A planned outage or a decision freeze."""
 
     kind = serializers.ChoiceField(choices=PortalMode.Kind.choices)
     since = serializers.DateTimeField()
     until = serializers.DateTimeField(allow_null=True)
     closed_at = serializers.DateTimeField(
-        allow_null=True, help_text="From then on members' changes are refused."
+        allow_null=True, help_text="Time from which changes by members are refused."
     )
     reason = serializers.CharField()
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
 class NodeLeaseOut(serializers.Serializer[Any]):
-    """Whether the work of a node outlives the outage."""
+    """Whether the work on a node survives the outage."""
 
     node = serializers.CharField()
     state = serializers.ChoiceField(
         choices=["confirmed", "waiting", "not_heard", "too_old", "cut_off"]
     )
-    means = serializers.CharField()
-    holds_work = serializers.BooleanField(help_text="It runs something on lease now.")
-    is_safe = serializers.BooleanField(help_text="The outage ends nothing here.")
+    means = serializers.CharField(help_text="What the state means.")
+    holds_work = serializers.BooleanField(help_text="True if bookings run here.")
+    is_safe = serializers.BooleanField(help_text="True if the outage interrupts nothing here.")
 
 
 class OutageOut(serializers.Serializer[Any]):
-    """The planned outage in force, if there is one, and the leases of all nodes."""
+    """The current planned outage, if any, and the leases of all nodes."""
 
     outage = ModeOut(allow_null=True)
     nodes = NodeLeaseOut(many=True)
 
 
 class FreezeOut(serializers.Serializer[Any]):
-    """The freeze in force, if there is one."""
+    """The current freeze, if any."""
 
     freeze = ModeOut(allow_null=True)
 
 
-def _acted(view: ApiView, act: Callable[[User, datetime], PortalMode]) -> HttpResponseBase:
-    def work() -> Response:
-        with operator_tx():
-            operator = User.objects.get(id=view.actor.user_id)
-            return Response(ModeOut(act(operator, view.now)).data)
-
-    return view.once(work)
-
-
-class PortalOutage(ApiView):
+class PortalOutage(OperatorView):
     """The planned outage."""
 
-    @described(
-        "get_portal_outage",
-        "The planned outage, and which nodes hold a lease to its end (operators)",
-        answer=OutageOut,
-    )
+    @described("get_portal_outage", "Retrieve the planned outage (operators)", answer=OutageOut)
     def get(self, request: Request) -> Response:
-        """Stop programs once every node `is_safe`."""
-        with self.tx():
-            self.require_operator()
-            with operator_tx():
-                mode = mode_in_force(OUTAGE, self.now)
-                nodes = leases_of_nodes(mode, self.now) if mode else []
-                return Response(
-                    {
-                        "outage": ModeOut(mode).data if mode else None,
-                        "nodes": NodeLeaseOut(nodes, many=True).data,
-                    }
-                )
+        """Returns the planned outage and the lease of every node. Stop the portal's processes only
+        when `is_safe` is true for every node."""
+        with self.operator_tx():
+            mode = mode_in_force(OUTAGE, self.now)
+            nodes = leases_of_nodes(mode, self.now) if mode else []
+            return Response(
+                {
+                    "outage": ModeOut(mode).data if mode else None,
+                    "nodes": NodeLeaseOut(nodes, many=True).data,
+                }
+            )
 
     @described(
         "act_begin_outage",
-        "Announce a planned outage: all leases are lengthened (operators)",
+        "Announce a planned outage (operators)",
         answer=ModeOut,
         request=OutageIn,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The outage. One that is announced already gets the new end."""
+        """Announces an outage and extends the leases of all nodes to its end. If an outage is
+        announced already, its end changes."""
         sent = self.sent(OutageIn)
-        self.require_operator()
-        return _acted(
-            self,
-            lambda operator, now: outage_begin(
-                operator=operator, length=sent["length"], reason=sent["reason"], now=now
+        return self.operate(
+            lambda: outage_begin(
+                operator=self.user, length=sent["length"], reason=sent["reason"], now=self.now
             ),
+            ModeOut,
         )
 
 
-class PortalOutageClose(ApiView):
-    """The next step of a planned outage."""
+class PortalOutageClose(OperatorView):
+    """Closes the portal for a planned outage."""
 
     @described(
         "act_close_outage",
-        "Refuse members' changes until the outage is over (operators)",
+        "Refuse changes by members during the outage (operators)",
         answer=ModeOut,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The outage; changes are answered with 503 from now on."""
-        self.require_operator()
-        return _acted(self, lambda operator, now: outage_close(operator=operator, now=now))
+        """Refuses changes by members with 503 until the outage ends, and returns the outage."""
+        return self.operate(lambda: outage_close(operator=self.user, now=self.now), ModeOut)
 
 
-class PortalOutageEnd(ApiView):
-    """The end of a planned outage."""
+class PortalOutageEnd(OperatorView):
+    """Ends a planned outage."""
 
-    @described("act_end_outage", "End the planned outage now (operators)", answer=ModeOut)
+    @described("act_end_outage", "End the planned outage (operators)", answer=ModeOut)
     def post(self, request: Request) -> HttpResponseBase:
-        """The outage; leases are granted with their usual length again."""
-        self.require_operator()
-        return _acted(self, lambda operator, now: mode_end(kind=OUTAGE, operator=operator, now=now))
-
-
-class PortalFreeze(ApiView):
-    """The freeze of decisions."""
-
-    @described(
-        "get_portal_freeze",
-        "The freeze of decisions, if there is one (operators)",
-        answer=FreezeOut,
-    )
-    def get(self, request: Request) -> Response:
-        """Null without."""
-        with self.tx():
-            self.require_operator()
-            with operator_tx():
-                mode = mode_in_force(FREEZE, self.now)
-                return Response({"freeze": ModeOut(mode).data if mode else None})
-
-    @described(
-        "act_begin_freeze",
-        "Freeze decisions: nothing starts, nothing is paused or ended early (operators)",
-        answer=ModeOut,
-        request=FreezeIn,
-    )
-    def post(self, request: Request) -> HttpResponseBase:
-        """The freeze. One that is in force gets the new reason and end."""
-        sent = self.sent(FreezeIn)
-        self.require_operator()
-        return _acted(
-            self,
-            lambda operator, now: freeze_begin(
-                operator=operator, reason=sent["reason"], length=sent.get("length"), now=now
-            ),
+        """Ends the outage and returns it. New leases have their usual length again."""
+        return self.operate(
+            lambda: mode_end(kind=OUTAGE, operator=self.user, now=self.now), ModeOut
         )
 
 
-class PortalFreezeEnd(ApiView):
-    """The end of a freeze."""
+class PortalFreeze(OperatorView):
+    """The decision freeze."""
 
-    @described("act_end_freeze", "Let decisions be made again (operators)", answer=ModeOut)
+    @described("get_portal_freeze", "Retrieve the decision freeze (operators)", answer=FreezeOut)
+    def get(self, request: Request) -> Response:
+        """Returns the current freeze, or null."""
+        with self.operator_tx():
+            mode = mode_in_force(FREEZE, self.now)
+            return Response({"freeze": ModeOut(mode).data if mode else None})
+
+    @described("act_begin_freeze", "Freeze decisions (operators)", answer=ModeOut, request=FreezeIn)
     def post(self, request: Request) -> HttpResponseBase:
-        """The freeze; the next decision is made at once."""
-        self.require_operator()
-        return _acted(self, lambda operator, now: mode_end(kind=FREEZE, operator=operator, now=now))
+        """Starts a freeze and returns it. During a freeze nothing starts, and nothing is paused or
+        ended early. If there is a freeze already, its reason and end change."""
+        sent = self.sent(FreezeIn)
+        return self.operate(
+            lambda: freeze_begin(
+                operator=self.user,
+                reason=sent["reason"],
+                length=sent.get("length"),
+                now=self.now,
+            ),
+            ModeOut,
+        )
+
+
+class PortalFreezeEnd(OperatorView):
+    """Ends a decision freeze."""
+
+    @described("act_end_freeze", "End the decision freeze (operators)", answer=ModeOut)
+    def post(self, request: Request) -> HttpResponseBase:
+        """Ends the freeze and returns it. The next decision follows at once."""
+        return self.operate(
+            lambda: mode_end(kind=FREEZE, operator=self.user, now=self.now), ModeOut
+        )

@@ -45,16 +45,16 @@ _TALLIES = {
         "gpu_portal_messages_unreadable_total",
         "Entries of report streams that are no messages.",
     ),
-    "strangers_warned": (
-        "gpu_portal_strangers_warned_total",
+    "unbooked_warned": (
+        "gpu_portal_unbooked_processes_warned_total",
         "Processes without a booking whose terminals were written to.",
     ),
-    "strangers_asked": (
-        "gpu_portal_strangers_asked_total",
+    "unbooked_asked": (
+        "gpu_portal_unbooked_processes_asked_total",
         "Processes without a booking that were asked to end.",
     ),
-    "strangers_killed": (
-        "gpu_portal_strangers_killed_total",
+    "unbooked_killed": (
+        "gpu_portal_unbooked_processes_killed_total",
         "Processes without a booking that were ended.",
     ),
     "telemetry_absurd": (

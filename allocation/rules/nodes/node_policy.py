@@ -9,7 +9,7 @@ class NodePolicy:
     """Seconds. A node that was not heard for `silent_after` gets nothing new, until it has been
     heard for `heard_again` on end; what is planned there is placed elsewhere after `silent_limit`.
     Who starts is told when a node has not answered for `start_slow`. Who uses what nobody gave them
-    is warned `strangers_warn_after`, and ended `strangers_end_after` after they were first seen; 0:
+    is warned `unbooked_warn_after`, and ended `unbooked_end_after` after they were first seen; 0:
     never. A node may have an own ladder.
     """
 
@@ -17,14 +17,14 @@ class NodePolicy:
     heard_again: int = 30
     silent_limit: int = 600
     start_slow: int = 60
-    strangers_warn_after: int = 0
-    strangers_end_after: int = 0
+    unbooked_warn_after: int = 0
+    unbooked_end_after: int = 0
 
     @property
     def is_escalation_valid(self) -> bool:
         """Whether nobody is ended without a warning, and time to read it."""
         return is_escalation_valid(
-            self.strangers_warn_after or None, self.strangers_end_after or None
+            self.unbooked_warn_after or None, self.unbooked_end_after or None
         )
 
 
@@ -44,8 +44,8 @@ NODE_POLICY_MAX = {
     "heard_again": 3_600,
     "silent_limit": 86_400,
     "start_slow": 3_600,
-    "strangers_warn_after": 604_800,
-    "strangers_end_after": 604_800,
+    "unbooked_warn_after": 604_800,
+    "unbooked_end_after": 604_800,
 }
 
 

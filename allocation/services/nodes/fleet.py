@@ -63,8 +63,8 @@ def enrolment_token_create(
 def _escalation_of_policy() -> dict[str, int | None]:
     policy = node_policy()
     return {
-        "unbooked_warn_after": policy.strangers_warn_after or None,
-        "unbooked_end_after": policy.strangers_end_after or None,
+        "unbooked_warn_after": policy.unbooked_warn_after or None,
+        "unbooked_end_after": policy.unbooked_end_after or None,
     }
 
 

@@ -44,7 +44,7 @@ def escalation_set(
         raise invalid(
             "ends_without_warning",
             "Programs are ended only after a warning, a minute later at the soonest.",
-            "strangers_end_after",
+            "unbooked_end_after",
         )
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node.id)
@@ -66,7 +66,7 @@ def escalation_set(
 def escalation_follow_policy(*, operator: User, node: Node, now: datetime) -> None:
     """The node does again what the policy says."""
     policy = node_policy()
-    warn_after, end_after = policy.strangers_warn_after or None, policy.strangers_end_after or None
+    warn_after, end_after = policy.unbooked_warn_after or None, policy.unbooked_end_after or None
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node.id)
         before = _escalation(node)
@@ -80,7 +80,7 @@ def escalation_follow_policy(*, operator: User, node: Node, now: datetime) -> No
 
 def escalations_from_policy(policy: NodePolicy, now: datetime) -> None:
     """A new policy is told to the nodes that have no ladder of their own and do otherwise."""
-    warn_after, end_after = policy.strangers_warn_after or None, policy.strangers_end_after or None
+    warn_after, end_after = policy.unbooked_warn_after or None, policy.unbooked_end_after or None
     nodes = Node.objects.select_for_update().filter(unbooked_override=False).order_by("id")
     for node in nodes:
         if (node.unbooked_warn_after, node.unbooked_end_after) != (warn_after, end_after):
@@ -144,5 +144,5 @@ def enforcement_apply(node: Node, report: wire.Report, now: datetime) -> None:
         who = deed.user[:60] or "somebody not known"
         sentence = f"Process {deed.pid} of {who} {_WORDS[deed.step]}."
         GpuEvent.objects.create(node=node, slot=deed.slot, sentence=sentence, **key)
-        counter_add(f"strangers_{deed.step}")
+        counter_add(f"unbooked_{deed.step}")
         logger.warning("%s GPU %d: %s", node.name, gpu.index, sentence)

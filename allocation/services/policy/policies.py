@@ -73,7 +73,7 @@ def policy_read(document: object, number: int) -> Policy:
         raise ValueError("grid must not be longer than horizon.")
     if not node_policy_of(document).is_escalation_valid:
         raise ValueError(
-            "strangers_end_after needs strangers_warn_after, at least a minute before it."
+            "unbooked_end_after needs unbooked_warn_after, at least a minute before it."
         )
     return policy
 

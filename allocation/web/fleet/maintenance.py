@@ -165,10 +165,10 @@ def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
 
 @require_POST
 @operator_page
-def ops_maintenance_end(request: HttpRequest, operator: User, blackout_id: UUID) -> HttpResponse:
+def ops_maintenance_end(request: HttpRequest, operator: User, maintenance_id: UUID) -> HttpResponse:
     """Ends maintenance now, or calls it off, after a question; with `following` its later dates,
     too."""
-    found = Maintenance.objects.filter(id=blackout_id).first()
+    found = Maintenance.objects.filter(id=maintenance_id).first()
     if found is None:
         raise missing("maintenance")
     now, following = timezone.now(), request.POST.get("following") == "1"
@@ -237,7 +237,9 @@ def _gpu(name: str, index: int) -> Gpu:
 
 urlpatterns = [
     path("ops/maintenance", ops_maintenance, name="ops-maintenance"),
-    path("ops/maintenance/<uuid:blackout_id>/end", ops_maintenance_end, name="ops-maintenance-end"),
+    path(
+        "ops/maintenance/<uuid:maintenance_id>/end", ops_maintenance_end, name="ops-maintenance-end"
+    ),
     path("ops/fleet/<slug:name>/<int:index>/return", ops_gpu_return, name="ops-gpu-return"),
     path("ops/fleet/<slug:name>/fence", ops_fence, name="ops-fence"),
 ]

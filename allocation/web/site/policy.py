@@ -75,8 +75,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("heard_again", "Heard again after", "So long it answers without a gap."),
             ("silent_limit", "Placed elsewhere after", "What is planned on a silent node moves."),
             ("start_slow", "Slow start after", "The owner of a start is told."),
-            ("strangers_warn_after", "Warn unbooked processes", "0: never."),
-            ("strangers_end_after", "End unbooked processes", "0: never."),
+            ("unbooked_warn_after", "Warn unbooked processes", "0: never."),
+            ("unbooked_end_after", "End unbooked processes", "0: never."),
         ),
     ),
     (
@@ -189,7 +189,7 @@ def _changes(live: PolicyVersion, document: dict[str, int]) -> Mapping[str, Mapp
 
 def _read(name: str, text: str) -> int:
     value = (whole_read if name in COUNTS else seconds_read)(text, param=name)
-    least = 0 if name.startswith("strangers_") else LEAST.get(name, 1)
+    least = 0 if name.startswith("unbooked_") else LEAST.get(name, 1)
     if not least <= value <= LIMITS[name]:
         low, high = _text(name, least), _text(name, LIMITS[name])
         raise invalid("bad_policy", f"From {low} to {high}.", name)

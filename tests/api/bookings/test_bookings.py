@@ -312,8 +312,8 @@ def test_what_starts_sooner_is_told_and_taken_in_one_call(site: Site) -> None:
         Booking.objects.filter(id=UUID(waiting["id"].removeprefix("bk_"))).update(
             state="queued", planned_starts=promised, planned_ends=promised + timedelta(hours=1)
         )
-    told = said(site.researcher.get(f"bookings/{waiting['number']}/sooner"))
-    assert datetime.fromisoformat(told["promised"]) == promised
+    told = said(site.researcher.get(f"bookings/{waiting['number']}/earlier-options"))
+    assert datetime.fromisoformat(told["planned_start"]) == promised
     option = told["options"][0]
     change = {name: option[name] for name in ("tier", "request", "starts")}
     address = f"bookings/{waiting['number']}/change"

@@ -41,7 +41,7 @@ def test_a_booking_tells_its_pause_and_never_for_whom_of_another_tenant(site: Si
     pause = pausing(site)
     booking = said(site.researcher.get("bookings/BK-1"))
     (told,) = booking["pauses"]
-    assert (told["number"], told["rule"], told["stronger_claim"]) == (1, "R46", "")
+    assert (told["number"], told["rule"], told["preemptor"]) == (1, "R46", "")
     assert told["deadline"] == (pause.noticed_at + GRACE).isoformat().replace("+00:00", "Z")
     assert told["resumed_at"] is None
     with as_system():

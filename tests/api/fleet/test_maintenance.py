@@ -19,38 +19,38 @@ def a_blackout(**values: object) -> dict[str, object]:
 
 
 def test_an_operator_plans_maintenance_that_everybody_reads_and_ends_it(site: Site) -> None:
-    made = site.operator.post("blackouts", a_blackout())
+    made = site.operator.post("maintenance", a_blackout())
     assert (made.status_code, said(made)["where"]) == (201, NODE)
     assert said(made)["drain_by"] == said(made)["starts"]
-    (read,) = said(site.viewer.get("blackouts"))["items"]
+    (read,) = said(site.viewer.get("maintenance"))["items"]
     assert (read["reason"], read["node"], read["gpu"]) == ("New fans", NODE, None)
-    ended = site.operator.post(f"blackouts/{read['id']}/end")
+    ended = site.operator.post(f"maintenance/{read['id']}/end")
     assert said(ended)["ended_at"] is not None
-    again = site.operator.post(f"blackouts/{read['id']}/end")
+    again = site.operator.post(f"maintenance/{read['id']}/end")
     assert (again.status_code, said(again)["code"]) == (409, "blackout_over")
 
 
 def test_what_repeats_is_a_row_for_each_date_and_ends_with_those_that_follow(site: Site) -> None:
     weekly = a_blackout(rrule="FREQ=WEEKLY;COUNT=3", zone="Europe/Berlin")
-    assert said(site.operator.post("blackouts/preview", weekly)) == {"moved": [], "running": []}
-    made = said(site.operator.post("blackouts", weekly))
+    assert said(site.operator.post("maintenance/preview", weekly)) == {"moved": [], "running": []}
+    made = said(site.operator.post("maintenance", weekly))
     assert (made["rrule"], made["zone"]) == ("FREQ=WEEKLY;COUNT=3", "Europe/Berlin")
-    rows = said(site.viewer.get("blackouts"))["items"]
+    rows = said(site.viewer.get("maintenance"))["items"]
     assert [row["series"] for row in rows] == [made["series"]] * 3
-    site.operator.post(f"blackouts/{rows[1]['id']}/end", {"following": True})
-    ended = [row["ended_at"] for row in said(site.viewer.get("blackouts"))["items"]]
+    site.operator.post(f"maintenance/{rows[1]['id']}/end", {"following": True})
+    ended = [row["ended_at"] for row in said(site.viewer.get("maintenance"))["items"]]
     assert [each is None for each in ended] == [True, False, False]
 
 
 def test_a_preview_saves_nothing(site: Site) -> None:
-    preview = site.operator.post("blackouts/preview", a_blackout())
+    preview = site.operator.post("maintenance/preview", a_blackout())
     assert (preview.status_code, said(preview)) == (200, {"moved": [], "running": []})
-    assert said(site.viewer.get("blackouts"))["items"] == []
+    assert said(site.viewer.get("maintenance"))["items"] == []
 
 
 def test_maintenance_is_busy_time_in_the_availability(site: Site) -> None:
     until = (timezone.now() + timedelta(hours=8)).isoformat()
-    site.operator.post("blackouts", a_blackout())
+    site.operator.post("maintenance", a_blackout())
     found = said(site.viewer.get("availability", gpu_class="h100", until=until))
     assert {block["mode"] for gpu in found["gpus"] for block in gpu["busy"]} == {"maintenance"}
     assert [free["whole_gpus"] for free in found["free"]][1] == 0
@@ -75,7 +75,7 @@ def test_maintenance_is_busy_time_in_the_availability(site: Site) -> None:
 def test_bad_maintenance_is_refused_at_its_field(
     site: Site, values: dict[str, object], param: str
 ) -> None:
-    answer = site.operator.post("blackouts", a_blackout(**values))
+    answer = site.operator.post("maintenance", a_blackout(**values))
     assert (answer.status_code // 100, said(answer)["param"]) == (4, param)
 
 

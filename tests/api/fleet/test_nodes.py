@@ -25,12 +25,16 @@ def put(caller: Api, **body: object) -> tuple[int, dict[str, object]]:
 def test_an_operator_sets_a_ladder_for_one_node_and_gives_it_back_to_the_policy(
     operator: Api,
 ) -> None:
-    status, node = put(operator, strangers_by="node", strangers_warn_after=120)
-    own = {"strangers_by": "node", "strangers_warn_after": 120, "strangers_end_after": None}
+    status, node = put(operator, unbooked_rules_from="node", unbooked_warn_after=120)
+    own = {"unbooked_rules_from": "node", "unbooked_warn_after": 120, "unbooked_end_after": None}
     assert (status, own.items() <= node.items()) == (200, True)
     assert said(operator.get(NODE)) == node
-    status, node = put(operator, strangers_by="policy")
-    assert (status, node["strangers_by"], node["strangers_warn_after"]) == (200, "policy", None)
+    status, node = put(operator, unbooked_rules_from="policy")
+    assert (status, node["unbooked_rules_from"], node["unbooked_warn_after"]) == (
+        200,
+        "policy",
+        None,
+    )
     history = said(operator.get(f"{NODE}/events"))["items"]
     assert [each["sentence"] for each in reversed(history)] == [
         "otto set: Use without a booking is told of, warned after 2 min.",
@@ -41,13 +45,13 @@ def test_an_operator_sets_a_ladder_for_one_node_and_gives_it_back_to_the_policy(
 @pytest.mark.parametrize(
     "body",
     [
-        {"strangers_by": "node", "strangers_end_after": 600},
-        {"strangers_by": "node", "strangers_warn_after": -1},
-        {"strangers_by": "node", "strangers_warn_after": 604_801},
-        {"strangers_by": "policy", "strangers_warn_after": 600},
-        {"strangers_by": "nobody"},
-        {"strangers_warn_after": 600},
-        {"strangers_by": "node", "state": "ready"},
+        {"unbooked_rules_from": "node", "unbooked_end_after": 600},
+        {"unbooked_rules_from": "node", "unbooked_warn_after": -1},
+        {"unbooked_rules_from": "node", "unbooked_warn_after": 604_801},
+        {"unbooked_rules_from": "policy", "unbooked_warn_after": 600},
+        {"unbooked_rules_from": "nobody"},
+        {"unbooked_warn_after": 600},
+        {"unbooked_rules_from": "node", "state": "ready"},
     ],
 )
 def test_what_makes_no_ladder_is_refused(operator: Api, body: dict[str, object]) -> None:
@@ -57,16 +61,16 @@ def test_what_makes_no_ladder_is_refused(operator: Api, body: dict[str, object])
 
 
 def test_the_refusal_names_the_field_as_it_was_sent(operator: Api) -> None:
-    status, problem = put(operator, strangers_by="node", strangers_end_after=600)
+    status, problem = put(operator, unbooked_rules_from="node", unbooked_end_after=600)
     assert (status, problem["code"]) == (422, "ends_without_warning")
-    assert problem["param"] == "strangers_end_after"
+    assert problem["param"] == "unbooked_end_after"
 
 
 @pytest.mark.parametrize("who", ["researcher", "admin", "stranger"])
 def test_nobody_else_reads_or_sets_it(site: Site, operator: Api, who: str) -> None:
     caller: Api = getattr(site, who)
     assert caller.get(NODE).status_code == 403
-    assert put(caller, strangers_by="policy")[0] == 403
+    assert put(caller, unbooked_rules_from="policy")[0] == 403
 
 
 class TestPinnedModes:

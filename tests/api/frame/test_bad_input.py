@@ -216,9 +216,9 @@ def test_what_a_role_may_not_do_is_refused_and_changes_nothing(site: Site) -> No
         ("GET", "fleet/nodes/gpu-a1-01/events", None, [site.lead, site.admin]),
         ("POST", f"fleet/gpus/{uuid4()}/return", {"note": "reset"}, [site.lead, site.admin]),
         ("PUT", f"fleet/gpus/{uuid4()}", {"mode_pinned": ""}, [site.lead, site.admin]),
-        ("POST", "blackouts", MAINTENANCE, [site.researcher, site.admin]),
-        ("POST", "blackouts/preview", MAINTENANCE, [site.researcher, site.admin]),
-        ("POST", f"blackouts/{uuid4()}/end", None, [site.lead, site.admin]),
+        ("POST", "maintenance", MAINTENANCE, [site.researcher, site.admin]),
+        ("POST", "maintenance/preview", MAINTENANCE, [site.researcher, site.admin]),
+        ("POST", f"maintenance/{uuid4()}/end", None, [site.lead, site.admin]),
         (
             "PUT",
             "quotas",

@@ -12,7 +12,7 @@ from tests.roles import as_role
 
 LISTS = [
     "projects", "projects/folding/members", "tiers", "quotas", "tokens", "budgets", "price-books",
-    "gpu-classes", "bookings", "fleet/nodes", "fleet/gpus", "blackouts",
+    "gpu-classes", "bookings", "fleet/nodes", "fleet/gpus", "maintenance",
 ]  # fmt: skip
 
 

@@ -35,7 +35,7 @@ OPEN = {
     "fleet/gpus/<uuid:gpu_id>",
     "fleet/gpus/<uuid:gpu_id>/return",
     "fleet/gpus/<uuid:gpu_id>/use",
-    "blackouts/<uuid:blackout_id>/end",
+    "maintenance/<uuid:maintenance_id>/end",
 }
 BODIES: dict[str, Any] = {
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
@@ -91,7 +91,7 @@ NOBODYS = {
     "session_id": str(uuid4()),
     "invitation_id": str(uuid4()),
     "gpu_id": str(uuid4()),
-    "blackout_id": str(uuid4()),
+    "maintenance_id": str(uuid4()),
     "series": f"sr_{uuid4().hex}",
 }
 

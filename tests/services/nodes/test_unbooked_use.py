@@ -98,8 +98,8 @@ def test_each_deed_is_written_down_once_and_counted(plant: Plant) -> None:
         ("asked", "Process 4711 of <eve> was asked to end."),
     ]
     with as_system():
-        counted = dict(EventCounter.objects.filter(name__startswith="strangers").values_list())
-    assert counted == {"strangers_warned": 1, "strangers_asked": 1}
+        counted = dict(EventCounter.objects.filter(name__startswith="unbooked").values_list())
+    assert counted == {"unbooked_warned": 1, "unbooked_asked": 1}
 
 
 def test_others_beside_a_booking_are_told_of_and_do_not_take_the_gpu_from_it(plant: Plant) -> None:
@@ -161,7 +161,7 @@ def test_the_policy_says_it_for_every_node_that_has_no_ladder_of_its_own(plant: 
     with as_system():
         enrolment_token_create(node_name="other", rack_name="a1", now=plant.now)
     rule(plant, 60, None)
-    by_policy(plant, strangers_warn_after=120, strangers_end_after=600)
+    by_policy(plant, unbooked_warn_after=120, unbooked_end_after=600)
     with as_system():
         found = {n.name: (n.unbooked_warn_after, n.unbooked_end_after) for n in Node.objects.all()}
         enrolment_token_create(node_name="new", rack_name="a1", now=plant.now)
@@ -187,24 +187,24 @@ def test_the_policy_says_it_for_every_node_that_has_no_ladder_of_its_own(plant: 
 
 
 def test_a_policy_that_says_nothing_new_tells_no_node_anything(plant: Plant) -> None:
-    by_policy(plant, strangers_warn_after=120)
+    by_policy(plant, unbooked_warn_after=120)
     before = node().generation
-    by_policy(plant, strangers_warn_after=120, grid=60)
+    by_policy(plant, unbooked_warn_after=120, grid=60)
     assert node().generation == before
 
 
 @pytest.mark.parametrize(
     "entries",
     [
-        {"strangers_end_after": 600},
-        {"strangers_warn_after": 600, "strangers_end_after": 659},
-        {"strangers_warn_after": 0},
-        {"strangers_warn_after": 604_801},
+        {"unbooked_end_after": 600},
+        {"unbooked_warn_after": 600, "unbooked_end_after": 659},
+        {"unbooked_warn_after": 0},
+        {"unbooked_warn_after": 604_801},
     ],
 )
 def test_a_policy_that_ends_without_a_warning_or_beyond_its_range_is_refused(
     plant: Plant, entries: dict[str, int]
 ) -> None:
-    with pytest.raises(Refused, match="strangers_"):
+    with pytest.raises(Refused, match="unbooked_"):
         by_policy(plant, **entries)
     assert (node().unbooked_warn_after, node().unbooked_override) == (None, False)

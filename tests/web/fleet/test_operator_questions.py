@@ -204,7 +204,7 @@ def test_a_policy_is_published_when_its_differences_were_read(operator: Client) 
         ("grid", "often", "Enter a duration"),
         ("grid", "2d", "From 1s to 1d."),
         ("share_owners", "1.5", "Enter a whole number."),
-        ("strangers_end_after", "1m", "strangers_end_after needs strangers_warn_after"),
+        ("unbooked_end_after", "1m", "unbooked_end_after needs unbooked_warn_after"),
         ("cool_down", "30m", "Nothing differs from the version in force."),
     ],
 )
