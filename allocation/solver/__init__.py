@@ -1,15 +1,7 @@
 """The solver's public face: data in, decisions with reasons out; no Django, no clock."""
 
 from allocation.reasons.reason import Reason
-from allocation.solver.cycle.quote import (
-    QUARTER,
-    Availability,
-    Option,
-    Quote,
-    QuoteRequest,
-    best_options,
-    quote,
-)
+from allocation.solver.cycle.quote import Availability, best_options, quote
 from allocation.solver.cycle.solve import solve
 from allocation.solver.fleet.mig_geometry import units_of
 from allocation.solver.model.codec import decode, digest, digest_of, encode
@@ -63,6 +55,7 @@ from allocation.solver.model.plan_parts import (
     narrowed,
     refused_too_early,
 )
+from allocation.solver.model.quote import QUARTER, Option, Quote, QuoteRequest
 from allocation.solver.quota.quota import Block, Quota, Use
 
 __all__ = [

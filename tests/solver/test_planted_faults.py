@@ -21,7 +21,7 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model import codec
 from allocation.solver.model.inputs import Model
 from allocation.solver.preemption import victims
-from allocation.solver.preemption.candidates import VictimRules
+from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.preemption.victims import Room
 from allocation.solver.quota.quota import Quota
 from allocation.solver.timeline.gpu_calendar import GpuCalendar

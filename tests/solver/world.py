@@ -20,8 +20,8 @@ from allocation.solver import (
     encode,
     solve,
 )
+from allocation.solver.cycle.queue import planned_start_order
 from allocation.solver.model.inputs import Together
-from allocation.solver.model.ordering import planned_start_order
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, a_limit, gpus
 from tests.solver.pausing import GRACE, PRIORITY, a_claim, a_site

@@ -1,9 +1,9 @@
-"""Proposals to move running work together so that a waiting booking starts sooner.
+"""Proposals to move running work so that a waiting booking starts sooner.
 
-Nothing of it is ever done by itself: a proposal says who would be paused and resumed where, what
-that costs, and what is won, and an operator decides (`carrying`). Only work that may be paused at
-all, that is past its protected time and lies in one place is thought of; no shares, and nothing
-that was promised cores or memory of its host, because only GPUs are looked at here.
+The solver never acts on a proposal. A proposal names the bookings to pause, where each resumes, the
+work that is lost and the time that is won; an operator decides (see `relocation_orders`). Only
+pausable bookings past their protected time and with one place are considered. Shares and bookings
+with host cores or memory are left out, because only GPUs are compared here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,21 +13,21 @@ import numpy as np
 
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Demand, Fit, demands_of
 from allocation.solver.model.inputs import Held, Place, Policy, Request, Snapshot
 from allocation.solver.model.plan import Assign, Plan, Waiting
 from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
-from allocation.solver.placement.gang import Demand, demands_of
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
 
 RESUME_SECONDS = 120
-"""What a pause and a resume take even when nothing is lost."""
+"""Seconds that a pause and a resume take even when no work is lost."""
 _WIDTH = 8
 _ASKS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A running booking that would be paused and resumed elsewhere; `cost` in GPU-seconds."""
+    """A running booking to pause and resume elsewhere; `cost` in GPU-seconds."""
 
     booking: str
     source: Place
@@ -37,11 +37,11 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """After these moves, `notice` seconds from now, `beneficiary` could start, `sooner` seconds
-    before its plan.
+    """Moves after which `beneficiary` starts `notice` seconds from now, `sooner` seconds before its
+    plan.
 
-    `cost` are the GPU-seconds of work that the moves throw away; `proven`: no cheaper way exists
-    on the GPUs that were looked at.
+    `cost` is the GPU-seconds of work that the moves discard. `proven`: no cheaper set of moves
+    exists on the GPUs that were examined.
     """
 
     beneficiary: str
@@ -55,22 +55,22 @@ class Proposal:
 
 
 def propose(snapshot: Snapshot, plan: Plan, policy: Policy) -> tuple[Proposal, ...]:
-    """What is worth a move, the best first: GPU-seconds won per GPU-second lost, then booking.
+    """Proposals, best first: GPU-seconds won per GPU-second lost, then booking id.
 
-    `plan` is what `solve` made of the same snapshot. Each proposal stands for itself: after one is
-    carried out the others must be asked for anew.
+    `plan` is the result of `solve` for the same snapshot. Proposals are independent alternatives:
+    after one is carried out, the others must be computed again.
     """
-    wishes = {request.booking: request for request in snapshot.requests}
+    requests = {request.booking: request for request in snapshot.requests}
     late = [
         wait
         for wait in plan.waits
-        if wait.booking in wishes and _could_start(snapshot, wishes[wait.booking], wait)
+        if wait.booking in requests and _could_start(snapshot, requests[wait.booking], wait)
     ]
-    late.sort(key=lambda wait: (-wishes[wait.booking].priority, wait.starts, wait.booking))
+    late.sort(key=lambda wait: (-requests[wait.booking].priority, wait.starts, wait.booking))
     found = [
         proposal
         for wait in late[:_ASKS]
-        if (proposal := _proposal(snapshot, plan, policy, wishes[wait.booking], wait)) is not None
+        if (proposal := _proposal(snapshot, plan, policy, requests[wait.booking], wait)) is not None
     ]
     return tuple(sorted(found, key=lambda each: (-_gain(each), each.beneficiary)))
 
@@ -80,7 +80,7 @@ def _gain(proposal: Proposal) -> int:
 
 
 def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
-    """It is only room that it waits for, and long enough to be worth a word."""
+    """True when only room delays the booking, and by long enough to be worth a move."""
     is_near = wait.starts > snapshot.now + RESUME_SECONDS
     ask = request.ask
     is_gpu = ask.share is None and not ask.cores and not ask.memory and not ask.pin
@@ -91,30 +91,30 @@ def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
 def _proposal(
     snapshot: Snapshot, plan: Plan, policy: Policy, request: Request, wait: Waiting
 ) -> Proposal | None:
-    working = _after(snapshot, plan, policy, wait.booking)
+    state = _after(snapshot, plan, policy, wait.booking)
     demand = next(demand for demand in demands_of(request) if demand.gpu_class == wait.gpu_class)
     notified = {pause.booking for pause in plan.pauses}
     movable = [
         each
-        for each in _movable(snapshot, working, demand.gpu_class)
+        for each in _movable(snapshot, state, demand.gpu_class)
         if each[0].booking not in notified
     ]
-    notices = {held.place: working.running[held.booking].tier.grace for held, _ in movable}
-    # Whichever of them move: all of it begins within the longest of their notices.
+    notices = {held.place: state.running[held.booking].tier.grace for held, _ in movable}
+    # Any subset may move, so all windows begin within the longest of the notices.
     longest = max(notices.values(), default=0)
     whole = replace(demand, duration=demand.duration + longest)
-    if working.over(whole, working.now) is not None:
+    if state.over(whole, state.now) is not None:
         return None
-    pool = working.pools[demand.gpu_class]
-    calendar, now = working.calendars[demand.gpu_class], working.now
+    pool = state.pools[demand.gpu_class]
+    calendar, now = state.all.gpus[demand.gpu_class], state.now
     busy = calendar.busy(np.array([now], dtype=np.int64), whole.duration)[0]
     for held, _ in movable:
-        calendar.remove((held.place,), now, working.end_of(held))
+        calendar.remove((held.place,), now, state.end_of(held))
 
     def is_free(place: Place, window: Window) -> bool:
         since, until = window[0], window[1] + longest
-        is_cut_so = working.modes.is_free(pool, (place,), (since, until))
-        return is_cut_so and calendar.is_free((place,), since, until)
+        has_mode = state.all.modes.is_free(pool, (place,), (since, until))
+        return has_mode and calendar.is_free((place,), since, until)
 
     best: Rearranged | None = None
     for group in _groups(pool, demand):
@@ -131,48 +131,48 @@ def _proposal(
     return _said(request, wait, best, movable, (now, notice))
 
 
-def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Working:
-    """The calendar with everything that was given or promised, but for the one booking."""
-    working = Working(snapshot, policy)
-    wishes = {request.booking: request for request in (*snapshot.running, *snapshot.requests)}
+def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> CycleState:
+    """The state after the plan, without the reservation of one booking."""
+    state = CycleState(snapshot, policy)
+    requests = {request.booking: request for request in (*snapshot.running, *snapshot.requests)}
     answers: list[Assign | Waiting] = [*plan.assigns, *plan.waits]
     for answer in answers:
         if answer.booking == booking or not answer.places:
             continue
         demand = next(
             demand
-            for demand in demands_of(wishes[answer.booking])
+            for demand in demands_of(requests[answer.booking])
             if demand.gpu_class == answer.gpu_class
         )
         demand = replace(demand, duration=answer.ends - answer.starts)
         found = Fit(demand, answer.places, answer.starts)
-        if working.calendars[demand.gpu_class].is_free(found.places, *found.window):
-            working.reserve(found)
-    return working
+        if state.all.gpus[demand.gpu_class].is_free(found.places, *found.window):
+            state.reserve(found)
+    return state
 
 
-def _movable(snapshot: Snapshot, working: Working, gpu_class: str) -> list[tuple[Held, Movable]]:
-    """Running work that may be paused and lies in one place, with what a pause would lose."""
+def _movable(snapshot: Snapshot, state: CycleState, gpu_class: str) -> list[tuple[Held, Movable]]:
+    """Pausable running bookings with one place, and what a pause of each would lose."""
     found = []
-    # What would be suspended goes on only where it was.
-    stays = {wish.booking for wish in snapshot.running if wish.home}
+    # A suspended booking resumes only on its original GPUs.
+    stays = {request.booking for request in snapshot.running if request.home}
     for held in snapshot.held:
-        if held.booking not in working.running or held.booking in stays:
+        if held.booking not in state.running or held.booking in stays:
             continue
-        runner = working.running[held.booking]
-        is_safe = runner.out - runner.tier.grace > working.now
-        is_one = len(runner.places) == 1 and not any(runner.of_host) and not held.pinned
+        runner = state.running[held.booking]
+        is_safe = runner.out - runner.tier.grace > state.now
+        is_one = len(runner.places) == 1 and not any(runner.host_resources) and not held.pinned
         if is_safe or not is_one or runner.use.gpu_class != gpu_class:
             continue
-        lost = working.now - max(runner.since, held.saved or 0)
-        window = (working.now, held.ends)
+        lost = state.now - max(runner.since, held.saved or 0)
+        window = (state.now, held.ends)
         cost = max(0, lost) + RESUME_SECONDS
         found.append((held, Movable(held.place, cost, window, held.booking)))
     return found
 
 
 def _groups(pool: Pool, demand: Demand) -> Iterable[range]:
-    """Where all of the ask has to lie: each group of its level."""
+    """The groups that can hold the whole demand, by its level."""
     for number in range(len(pool.bounds[demand.level])):
         yield pool.members(demand.level, number)
 
@@ -184,7 +184,7 @@ def _neighbourhood(
     movable: Sequence[tuple[Held, Movable]],
     group: range,
 ) -> list[int]:
-    """Few columns of a group: the cheapest to clear for the ask, the emptiest for what goes."""
+    """A few columns of a group: the cheapest to clear for the demand, the emptiest for moves."""
     cost = dict.fromkeys(group, 0)
     fixed = {column: int(busy[column]) & WHOLE_MASK for column in group}
     for _, item in movable:

@@ -1,12 +1,12 @@
-"""Promised starts: kept while their certificate holds, made earlier when possible, never later."""
+"""Planned starts: kept while their places still fit, made earlier when possible, never later."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.resume_in_place import original_gpus_or_earlier
+from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
 from allocation.solver.model.inputs import Place, PlannedStart, Request
-from allocation.solver.placement.gang import Demand, demand_of, demands_of
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.explain import (
     maintenance,
@@ -14,35 +14,34 @@ from allocation.solver.reasons.explain import (
     possible_demands,
     why_quota,
 )
-from allocation.solver.reasons.matching import not_dearer
-from allocation.solver.reasons.resume import length_from
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.start_times import length_from, not_dearer
 
 _DAY = 86_400
 
 
 def planned_starts_reserve(
-    working: Working, preemption: Preemption, requests: Iterable[Request]
+    state: CycleState, preemption: Preemption, requests: Iterable[Request]
 ) -> tuple[dict[str, Fit], dict[str, Reason]]:
-    """Reserve each promise whose certificate still holds; say of the others what broke it.
+    """Reserve each planned start that still fits; say why the others do not.
 
-    A promise may stand on the room of running work that can still be paused for it. `requests` in
-    promise order, all with a promise. Both answers are keyed by booking.
+    A planned start may have victims: running bookings that can still be paused for it. `requests`
+    are in the order of their planned starts. Both answers are keyed by booking.
     """
     kept: dict[str, Fit] = {}
     broken: dict[str, Reason] = {}
     planned = [
-        (request, *_planned(working, request, request.promise))
+        (request, *_planned(state, request, request.promise))
         for request in requests
         if request.promise is not None
     ]
-    plenty = _with_quota_for_all(working, [found for _, found, _ in planned if found])
+    plenty = _with_quota_for_all(state, [found for _, found, _ in planned if found])
     for request, window, lost in planned:
         if window is None:
             broken[request.booking] = lost or reason("overrun")
             continue
         add = _reserve_room_only if window.demand.gpu_class in plenty else _reserve
-        answer = add(working, preemption, request, window)
+        answer = add(state, preemption, request, window)
         if isinstance(answer, Reason):
             broken[request.booking] = answer
         else:
@@ -51,148 +50,149 @@ def planned_starts_reserve(
 
 
 def planned_start_improve(
-    working: Working, preemption: Preemption, request: Request, kept: Fit
+    state: CycleState, preemption: Preemption, request: Request, kept: Fit
 ) -> Fit:
-    """The same booking at the earliest start that is not later than the promised one, nor its end.
+    """The earliest start that is neither later nor ends later than the planned one.
 
-    `kept` is reserved when called; the answer is not.
+    `kept` is reserved on entry; the answer is not reserved.
     """
-    working.free(kept)
-    first = kept.starts if request.fixed else working.first_start(request.earliest)
-    if kept.starts <= first and not kept.over:
+    state.free(kept)
+    first = kept.starts if request.fixed else state.first_start(request.earliest)
+    if kept.starts <= first and not kept.victims:
         return kept
-    demands, _ = possible_demands(working, demands_of(request))
+    demands, _ = possible_demands(state, demands_of(request))
     demands = not_dearer(request, demands, kept)
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
     found = preemption.earlier(request, demands, first, kept)
-    return original_gpus_or_earlier(working, request, demands, kept, found) or found or kept
+    return original_gpus_or_earlier(state, request, demands, kept, found) or found or kept
 
 
 def is_at_its_earliest(
-    working: Working, request: Request, kept: Fit, demands: Iterable[Demand]
+    state: CycleState, request: Request, kept: Fit, demands: Iterable[Demand]
 ) -> bool:
-    """True when the promise, which is reserved, can't begin sooner for certain: its classes are
-    full until it begins, and nobody on them could be paused. False says nothing. `demands` are all
-    of its classes'.
+    """True when a reserved planned start certainly can't be earlier: all its classes are full until
+    then and have no pausable booking. False proves nothing. `demands` are those of all its classes.
     """
-    if request.fixed or request.pinned or request.paused or kept.over:
+    if request.fixed or request.pinned or request.paused or kept.victims:
         return False
-    if kept.starts <= working.first_start(request.earliest):
+    if kept.starts <= state.first_start(request.earliest):
         return False
     return all(
-        demand.gpu_class not in working.firm and working.no_room.is_full_until(demand, kept.starts)
+        demand.gpu_class not in state.firm.gpus and state.no_room.is_full_until(demand, kept.starts)
         for demand in demands
-        if demand.gpu_class in working.pools
+        if demand.gpu_class in state.pools
     )
 
 
 def _reserve(
-    working: Working, preemption: Preemption, request: Request, found: Fit
+    state: CycleState, preemption: Preemption, request: Request, found: Fit
 ) -> Fit | Reason:
-    """What is reserved now, perhaps on the room of others, or what broke it."""
-    why = _overrun(working, found) or _quota_cut(working, found)
+    """Reserve the fit, perhaps with victims, or return the reason why it no longer fits."""
+    why = _overrun(state, found) or _quota_cut(state, found)
     standing = found if why is None else preemption.on_the_same_places(request, found)
     if standing is not None:
-        working.reserve(standing)
+        state.reserve(standing)
         return standing
     return why or reason("overrun")
 
 
-def _reserve_room_only(working: Working, _: Preemption, __: Request, found: Fit) -> Fit | Reason:
-    """The same where all have quota already, and nobody could be paused."""
-    why = _overrun(working, found)
+def _reserve_room_only(state: CycleState, _: Preemption, __: Request, found: Fit) -> Fit | Reason:
+    """Reserve a fit whose quota is already counted, in a class without pausable bookings."""
+    why = _overrun(state, found)
     if why is not None:
-        working.quota.add(working.use(found.demand), found.window, -1)
+        state.quota.add(state.use(found.demand), found.window, -1)
         return why
-    working.take(found)
+    state.take(found)
     return found
 
 
-def _with_quota_for_all(working: Working, planned: Iterable[Fit]) -> set[str]:
-    """Take quota for all of a class at once where no limit is reached; says for which classes.
+def _with_quota_for_all(state: CycleState, planned: Iterable[Fit]) -> set[str]:
+    """Count quota for all planned starts of a class at once where no limit is reached; those
+    classes.
 
-    Then each would have been allowed in its turn. Not where somebody could be paused: whom a
-    promise may then stand on depends on the quota that those before it have left.
+    Then each would have been allowed in its turn. Classes with pausable bookings are left out:
+    which victims a planned start may have depends on the quota used by those before it.
     """
     by_class: dict[str, list[Fit]] = {}
     for found in planned:
         by_class.setdefault(found.demand.gpu_class, []).append(found)
     taken: set[str] = set()
-    for name in by_class.keys() - working.firm.keys():
-        uses = [(working.use(found.demand), found.window) for found in by_class[name]]
-        working.quota.add_all(uses)
-        if working.quota.is_never_over(use[:3] for use, _ in uses):
+    for name in by_class.keys() - state.firm.gpus.keys():
+        uses = [(state.use(found.demand), found.window) for found in by_class[name]]
+        state.quota.add_all(uses)
+        if state.quota.is_never_over(use[:3] for use, _ in uses):
             taken.add(name)
         else:
-            working.quota.add_all((use._replace(units=-use.units), when) for use, when in uses)
+            state.quota.add_all((use._replace(units=-use.units), when) for use, when in uses)
     return taken
 
 
 def _planned(
-    working: Working, request: Request, promise: PlannedStart
+    state: CycleState, request: Request, promise: PlannedStart
 ) -> tuple[Fit | None, Reason | None]:
-    """The promise as a window from now on, or why it is none at all."""
-    hardware = _hardware_broken(working, promise)
+    """The planned start as a window from now on, or the reason why it is void."""
+    hardware = _hardware_broken(state, promise)
     if hardware is not None:
         return None, hardware
-    gpu_class = working.class_of(promise.places[0].gpu) or ""
+    gpu_class = state.class_of(promise.places[0].gpu) or ""
     owners = (request.tenant, request.project)
-    starts = max(promise.starts, working.now, request.earliest)
+    starts = max(promise.starts, state.now, request.earliest)
     length = length_from(request, gpu_class, starts)
     demand = demand_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
     found = Fit(demand, promise.places, starts)
-    if length <= 0 or not _matches(working, request, found):
+    if length <= 0 or not _matches(state, request, found):
         return None, reason("ask_changed")
     gpus = [place.gpu for place in promise.places]
-    away, back = working.maintenance.away(gpu_class, found.window, gpus)
+    away, back = state.maintenance.away(gpu_class, found.window, gpus)
     if away:
         return None, maintenance(away, "planned", back)
     return found, None
 
 
-def _overrun(working: Working, found: Fit) -> Reason | None:
-    if working.is_free(found):
+def _overrun(state: CycleState, found: Fit) -> Reason | None:
+    if state.all.is_free(found):
         return None
     name, places = found.demand.gpu_class, found.places
-    pool = working.pools[name]
-    uncut = [p for p in places if not working.modes.is_free(pool, (p,), found.window)]
-    if uncut and working.calendars[name].is_free(places, *found.window):
-        return mode_change(name, len(uncut), working.modes.lead(name), found.demand.shape)
+    pool = state.pools[name]
+    in_other_mode = [p for p in places if not state.all.modes.is_free(pool, (p,), found.window)]
+    if in_other_mode and state.all.gpus[name].is_free(places, *found.window):
+        return mode_change(name, len(in_other_mode), state.all.modes.lead(name), found.demand.shape)
     return reason("overrun", ends_late=1)
 
 
-def _quota_cut(working: Working, found: Fit) -> Reason | None:
-    if working.over(found.demand, found.starts) is None:
+def _quota_cut(state: CycleState, found: Fit) -> Reason | None:
+    if state.over(found.demand, found.starts) is None:
         return None
-    quota = why_quota(working, found.demand, found.starts)
+    quota = why_quota(state, found.demand, found.starts)
     if quota is None:
         return reason("quota_cut")
     return reason("quota_cut", quota.frees_at, because=quota.code, **quota.facts)
 
 
-def _hardware_broken(working: Working, promise: PlannedStart) -> Reason | None:
-    lost = sorted({p.gpu for p in promise.places if not is_usable(working, p)})
+def _hardware_broken(state: CycleState, promise: PlannedStart) -> Reason | None:
+    lost = sorted({p.gpu for p in promise.places if not is_usable(state, p)})
     if not promise.places or lost:
         return reason("hardware_lost", lost=len(lost))
     return None
 
 
-def is_usable(working: Working, place: Place) -> bool:
-    """Whether new work may be laid there: the GPU is in service, and the place legal on it."""
-    gpu_class = working.class_of(place.gpu)
+def is_usable(state: CycleState, place: Place) -> bool:
+    """True when new work may be placed there: the GPU is in service and the place legal on it."""
+    gpu_class = state.class_of(place.gpu)
     if gpu_class is None:
         return False
-    pool = working.pools[gpu_class]
+    pool = state.pools[gpu_class]
     column = pool.column[place.gpu]
     suits = pool.in_service[column] and pool.suits(place.shape)[column]
     return bool(suits) and pool.geometry(place.gpu).is_legal(place)
 
 
-def _matches(working: Working, request: Request, found: Fit) -> bool:
-    """The certificate still answers the ask: class, shape, count, nearness, deadline."""
+def _matches(state: CycleState, request: Request, found: Fit) -> bool:
+    """True when the planned places still meet the request: class, shape, count, level, pin,
+    deadline."""
     ask, demand = request.ask, found.demand
-    pool = working.pools[demand.gpu_class]
+    pool = state.pools[demand.gpu_class]
     return (
         demand.gpu_class in ask.classes
         and len(found.places) == ask.count
@@ -205,16 +205,16 @@ def _matches(working: Working, request: Request, found: Fit) -> bool:
     )
 
 
-def unproven_start(working: Working, request: Request, demand: Demand) -> Fit:
-    """A start that nothing proves, far ahead, and moved seldom so that nobody is told each cycle.
+def unproven_start(state: CycleState, request: Request, demand: Demand) -> Fit:
+    """A distant start that nothing proves, rounded to days so that it rarely changes.
 
-    The places stay the broken ones: when their GPUs come back, the next cycle begins from them.
+    It keeps the lost places: when their GPUs return, the next cycle tries these first.
     """
-    promise, horizon = request.promise, working.policy.horizon
+    promise, horizon = request.promise, state.policy.horizon
     places = promise.places if promise else ()
-    if promise and promise.starts >= working.now + horizon // 2:
+    if promise and promise.starts >= state.now + horizon // 2:
         return Fit(demand, places, promise.starts)
-    days = -(-(working.now + horizon) // _DAY)
+    days = -(-(state.now + horizon) // _DAY)
     starts = days * _DAY
     if request.latest is not None:
         least = 1 if request.paused else request.duration

@@ -1,9 +1,10 @@
-"""One cycle: `solve(snapshot, policy)`, the numbered steps and nothing more.
+"""One cycle: `solve(snapshot, policy)` in numbered steps.
 
-Conservative backfill: every planned start is a reservation for those that come after it, so
-nobody is ever delayed by a booking that stands behind it in line.
+Conservative backfill: every planned start is a reservation, so no booking is delayed by one that
+stands behind it in the queue.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import filterfalse
 
@@ -16,62 +17,60 @@ from allocation.solver.cycle.planned_starts import (
     planned_starts_reserve,
     unproven_start,
 )
-from allocation.solver.cycle.queue import BookingQueue
+from allocation.solver.cycle.queue import BookingQueue, has_planned_start, planned_start_order
 from allocation.solver.cycle.relocation_orders import relocation_orders_apply
 from allocation.solver.cycle.resume_in_place import original_gpus_or_found, why_original_gpus
-from allocation.solver.cycle.series import all_or_none, series_of
+from allocation.solver.model.demand import Demand, Fit, demands_of
 from allocation.solver.model.inputs import Policy, Request, Snapshot
-from allocation.solver.model.ordering import has_planned_start, in_order, planned_start_order
-from allocation.solver.model.plan import Plan
-from allocation.solver.placement.gang import Demand, demands_of
+from allocation.solver.model.ordering import in_order
+from allocation.solver.model.plan import Plan, Refuse
 from allocation.solver.preemption.search import Preemption
-from allocation.solver.reasons.blockers import why_not_at
+from allocation.solver.reasons.blockers import out_of_service, why_not_at
 from allocation.solver.reasons.explain import (
     possible_demands,
+    why_window_impossible,
 )
-from allocation.solver.reasons.in_service import out_of_service
-from allocation.solver.reasons.matching import in_time
-from allocation.solver.reasons.resume import last_start
-from allocation.solver.reasons.windows import why_window_impossible
 from allocation.solver.rebinding.rebinding import Rebinding, may_move_others
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.start_times import in_time, last_start
 
 
 def solve(snapshot: Snapshot, policy: Policy) -> Plan:
-    """Decide everything that wants room. ValueError for a snapshot that contradicts itself."""
+    """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself."""
     snapshot = in_order(snapshot)
-    # 1. Lay what is live on the calendar: it is never moved.
-    working = Working(snapshot, policy)
-    preemption = Preemption(working, snapshot)
-    # 2. Reserve every promise that still fits where it was planned.
-    promised = sorted(filter(has_planned_start, snapshot.requests), key=planned_start_order)
-    kept, broken = planned_starts_reserve(working, preemption, promised)
-    # 3. Pauses that nobody needs any more are taken back; extensions; what operators ordered to be
-    # moved. None of it may cost a promise its start.
-    withdrawn = withdrawals(working, snapshot, kept)
-    extensions = extensions_decide(working, snapshot, kept)
-    outcome = Outcome(working, preemption, Rebinding(working, snapshot))
-    done = {*withdrawn, *outcome.carry(relocation_orders_apply(working, snapshot, kept))}
+    # 1. Load running and held work, which does not move.
+    state = CycleState(snapshot, policy)
+    preemption = Preemption(state, snapshot)
+    # 2. Reserve every planned start that still fits at its second.
+    planned = sorted(filter(has_planned_start, snapshot.requests), key=planned_start_order)
+    kept, broken = planned_starts_reserve(state, preemption, planned)
+    # 3. Withdraw pauses that nobody needs any more; decide extensions; carry out operators' orders.
+    # None of these delays a planned start.
+    withdrawn = withdrawals(state, snapshot, kept)
+    extensions = extensions_decide(state, snapshot, kept)
+    outcome = Outcome(state, preemption, Rebinding(state, snapshot))
+    done = {*withdrawn, *outcome.carry(relocation_orders_apply(state, snapshot, kept))}
     requests = [each for each in snapshot.requests if each.booking not in done]
-    # 4. Promised bookings in the order of their promises: earlier if possible, never later.
-    promised = [each for each in promised if each.booking not in done]
-    outcome.promised.keep(
-        {r.booking: kept[r.booking] for r in promised if r.booking in kept and not r.home}
+    # 4. Planned bookings in the order of their starts: earlier if possible, never later.
+    planned = [each for each in planned if each.booking not in done]
+    outcome.rebinding.keep(
+        {r.booking: kept[r.booking] for r in planned if r.booking in kept and not r.home}
     )
-    for request in promised:
-        before = outcome.promised.take(request.booking, kept)
+    for request in planned:
+        before = outcome.rebinding.take(request.booking, kept)
         _place_planned(outcome, request, before, broken.get(request.booking))
-    outcome.promised.open_to_newcomers()
-    # 5. Everybody else in line: fixed windows there or not at all, the others as early as possible.
-    # Here and above: within guarantee or borrowing, then with others paused if the rules allow it.
-    queues = BookingQueue(working, snapshot, kept.values())
+    outcome.rebinding.open_to_newcomers()
+    # 5. All other requests in queue order: fixed windows at their second or not at all, others as
+    # early as possible. Free room comes first, then room after moves or pauses that the rules
+    # allow.
+    queue = BookingQueue(state, snapshot, kept.values())
     series = series_of(filterfalse(has_planned_start, requests))
-    for request in queues.order(filterfalse(has_planned_start, requests)):
+    for request in queue.order(filterfalse(has_planned_start, requests)):
         for _, found in place_in_turn(outcome, request, series):
-            queues.placed(found)
-    # 6. When those that are told to leave can go on.
+            queue.placed(found)
+    # 6. Plan when paused bookings resume.
     outcome.resume(snapshot.running)
-    # 7. Who borrows, and reasons for everyone, each with its place among all that wait.
+    # 7. Add who borrows, and the totals of each queue.
     return replace(outcome.plan(snapshot, extensions), withdrawn=withdrawn)
 
 
@@ -81,47 +80,47 @@ def _place_planned(
     if kept is None:
         newcomer(outcome, request, broken)
         return
-    working = outcome.working
+    state = outcome.state
     demands = demands_of(request)
-    _, slow = in_time(working, request, demands)
+    _, slow = in_time(state, request, demands)
     found: Fit | None
-    if is_at_its_earliest(working, request, kept, demands):
-        found = outcome.promised.earlier_than_planned(request, kept)
+    if is_at_its_earliest(state, request, kept, demands):
+        found = outcome.rebinding.earlier_than_planned(request, kept)
         if found is None:
             outcome.stay(request, kept, slow)
             return
     else:
-        found = planned_start_improve(working, outcome.preemption, request, kept)
+        found = planned_start_improve(state, outcome.preemption, request, kept)
         if may_move_others(request):
-            first = working.first_start(request.earliest)
-            found = outcome.promised.earlier_with_moves((found.demand,), found, first) or found
+            first = state.first_start(request.earliest)
+            found = outcome.rebinding.earlier_with_moves((found.demand,), found, first) or found
     outcome.give(request, found, None, (*slow, *why_original_gpus(request, found)))
 
 
 def place_in_turn(
     outcome: Outcome, request: Request, series: dict[str, tuple[Request, ...]]
 ) -> list[tuple[Request, Fit]]:
-    """Who gets what, reserved already; of a series the first in line brings all others along.
+    """Place the request; the first of a series places all its members. Returns what is reserved.
 
-    Nothing of a series is given, and nobody is told to leave for it, before all of it is found.
+    A series is assigned, and its victims get notice, only when all of its members fit.
     """
     if request.series is None or not request.fixed:
         found = newcomer(outcome, request, None)
         return [(request, found)] if found else []
     members, before = series.pop(request.series, ()), len(outcome.refusals)
-    mark = outcome.promised.movable.mark()
+    mark = outcome.rebinding.movable.mark()
     got: list[tuple[Request, Fit]] = []
     for each in members:
         able = _able_demands(outcome, each)
         found = _at_fixed_start(outcome, each, able[0]) if able else None
         if found is not None:
-            outcome.working.reserve(found)
+            outcome.state.reserve(found)
             got.append((each, found))
     for _, found in reversed(got):
-        outcome.working.free(found)
+        outcome.state.free(found)
     refused = outcome.refusals[before:]
     if refused:
-        outcome.promised.movable.back(mark)
+        outcome.rebinding.movable.back(mark)
         outcome.refusals[before:] = all_or_none(members, refused)
         return []
     for each, found in got:
@@ -130,9 +129,9 @@ def place_in_turn(
 
 
 def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit | None:
-    """A booking without a promise that holds; `broken` says what became of the one it had.
+    """Place a request without a planned start that holds; `broken` is the reason why it lost one.
 
-    Returns what it got, already reserved.
+    Returns the fit, reserved; None: it waits without a proof, or is refused.
     """
     able = _able_demands(outcome, request)
     if able is None:
@@ -149,28 +148,31 @@ def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit |
 def _able_demands(
     outcome: Outcome, request: Request
 ) -> tuple[tuple[Demand, ...], tuple[Reason, ...]] | None:
-    """The classes that could serve it in time, and why slower ones can't; None: it is refused."""
-    demands, never = possible_demands(outcome.working, demands_of(request))
-    late = why_window_impossible(outcome.working, request)
-    demands, slow = in_time(outcome.working, request, demands)
+    """The demands that can be met in time, and why slower classes can't; None: it is refused."""
+    demands, never = possible_demands(outcome.state, demands_of(request))
+    late = why_window_impossible(outcome.state, request)
+    demands, slow = in_time(outcome.state, request, demands)
     if late is None and demands:
         return demands, slow
-    # What is too late as asked would still fit in a later window.
+    # A window that is too late as asked would still fit later.
     reasons = (*never, *slow) if late is None else (late, *never, *slow)
     outcome.refuse(request, reasons, demands if request.duration > 0 else ())
     return None
 
 
 def _at_fixed_start(outcome: Outcome, request: Request, demands: tuple[Demand, ...]) -> Fit | None:
-    """Exactly there, not reserved, or refused. A window that has begun, or is too near for those
-    who must leave for it to be told in time, is given what is left of it."""
-    working = outcome.working
-    starts = max(request.earliest, working.now)
+    """A fit at exactly that start, not reserved; else the request is refused.
+
+    Of a window that has begun, or that starts too soon for its victims' notice, what is left is
+    placed.
+    """
+    state = outcome.state
+    starts = max(request.earliest, state.now)
     gone = starts - request.earliest
     demands = tuple(replace(w, duration=w.duration - gone) for w in demands if w.duration > gone)
-    found = working.first_at(demands, starts) or outcome.promised.place_with_moves(demands, starts)
+    found = state.first_at(demands, starts) or outcome.rebinding.place_with_moves(demands, starts)
     if found is None:
-        last = last_start(working, request)
+        last = last_start(state, request)
         found = outcome.preemption.earliest(request, demands, starts, last)
     if found is None:
         outcome.refuse(request, _window_reasons(outcome, demands[0], starts), demands)
@@ -178,8 +180,8 @@ def _at_fixed_start(outcome: Outcome, request: Request, demands: tuple[Demand, .
 
 
 def _window_reasons(outcome: Outcome, demand: Demand, starts: int) -> tuple[Reason, ...]:
-    """A fixed window waits for nobody, so reservations in its way make it busy, not a line."""
-    reasons = why_not_at(outcome.working, demand, starts, outcome.line(demand.gpu_class))
+    """Reasons against a fixed window. It does not queue, so reservations make it busy."""
+    reasons = why_not_at(outcome.state, demand, starts, outcome.ahead(demand.gpu_class))
     busy = reason("window_busy")
     return tuple(busy if each.code == "line" else each for each in reasons)
 
@@ -191,17 +193,17 @@ def _place_flexible(
     broken: Reason | None,
     slow: tuple[Reason, ...],
 ) -> Fit | None:
-    """The earliest start there is; inside the freeze horizon it is given, else it is promised."""
-    working = outcome.working
-    first, last = working.first_start(request.earliest), last_start(working, request)
+    """The earliest start: assigned within the freeze horizon, else planned."""
+    state = outcome.state
+    first, last = state.first_start(request.earliest), last_start(state, request)
     found = outcome.preemption.earliest(request, demands, first, last)
-    found = original_gpus_or_found(working, request, demands, found, (first, last))
+    found = original_gpus_or_found(state, request, demands, found, (first, last))
     if first <= last and (may_move_others(request) or (found is None and not request.paused)):
-        # Nobody is delayed, and nobody paused, while others can lie elsewhere; what was promised
-        # and has lost its place is to keep its start.
+        # Moves delay nobody and pause nobody, so they come first. A booking that lost its place
+        # tries to keep its planned second.
         before = request.promise.starts if request.promise is not None else first
         wished = sorted({first, min(max(first, before), last)})
-        found = outcome.promised.earlier_with_moves(demands, found, *wished)
+        found = outcome.rebinding.earlier_with_moves(demands, found, *wished)
     if found is None:
         _without_start(outcome, request, demands, broken, slow)
         return None
@@ -219,25 +221,51 @@ def _without_start(
     broken: Reason | None,
     slow: tuple[Reason, ...],
 ) -> None:
-    """No start can be proven. While its deadline lets it wait, a promised booking is kept, and one
-    that only lacks hardware which is out of service."""
-    working = outcome.working
-    first, horizon = working.first_start(request.earliest), working.now + working.policy.horizon
-    last = last_start(working, request)
-    out = out_of_service(working, demands, first) if first <= last else None
+    """Handle a request without a provable start: planned bookings wait as long as their deadline
+    allows, and so does one that only lacks hardware out of service; others are refused."""
+    state = outcome.state
+    first, horizon = state.first_start(request.earliest), state.now + state.policy.horizon
+    last = last_start(state, request)
+    out = out_of_service(state, demands, first) if first <= last else None
     if out is not None:
-        found = unproven_start(working, request, demands[0])
+        found = unproven_start(state, request, demands[0])
         late = request.promise is not None and found.starts > request.promise.starts
         outcome.wait(request, found, (out, *slow), broken if late else None)
         return
-    blockers = why_not_at(working, demands[0], first, outcome.line(demands[0].gpu_class)) + slow
+    blockers = why_not_at(state, demands[0], first, outcome.ahead(demands[0].gpu_class)) + slow
     if last < horizon and not request.paused:
         why = reason("deadline_unreachable", busy=1, duration=request.duration)
     else:
-        why = reason("no_room_in_horizon", horizon_seconds=working.policy.horizon)
+        why = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
         if request.promise is not None or request.paused:
             outcome.wait(
-                request, unproven_start(working, request, demands[0]), (why, *blockers), broken
+                request, unproven_start(state, request, demands[0]), (why, *blockers), broken
             )
             return
     outcome.refuse(request, (why, *blockers), demands)
+
+
+def series_of(requests: Iterable[Request]) -> dict[str, tuple[Request, ...]]:
+    """The fixed windows of each all-or-nothing series, by date."""
+    found: dict[str, list[Request]] = {}
+    for request in requests:
+        if request.series is not None and request.fixed:
+            found.setdefault(request.series, []).append(request)
+    return {
+        name: tuple(sorted(members, key=lambda each: (each.earliest, each.booking)))
+        for name, members in found.items()
+    }
+
+
+def all_or_none(members: Iterable[Request], refused: Iterable[Refuse]) -> list[Refuse]:
+    """Refusals of all members: failed ones keep their reasons, the others name the conflict."""
+    failed = {refusal.booking: refusal for refusal in refused}
+    members = tuple(members)
+    first = min(each.earliest for each in members if each.booking in failed)
+    because = reason(
+        "series_conflict",
+        conflicts=len(failed),
+        of=len(members),
+        first_conflict=first,
+    )
+    return [failed.get(each.booking) or Refuse(each.booking, (because,)) for each in members]

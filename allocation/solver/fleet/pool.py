@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.solver.fleet.columns import Bools, Columns, Index
-from allocation.solver.fleet.demand_mix import EVEN_MIX, Mix
-from allocation.solver.fleet.demand_tables import demand_tables_of, units_left
+from allocation.solver.fleet.demand_mix import EVEN_MIX, Mix, demand_tables_of, units_left
 from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, ScoreTables
 from allocation.solver.fleet.mig_geometry import (
     SHARED,
@@ -94,8 +93,8 @@ class Pool(Columns):
         """Columns whose model, fixed mode and agent allow the shape."""
         if shape not in self._suits:
             modes = modes_for(shape)
-            cut_so = np.array([gpu.mode in modes for gpu in self.gpus], dtype=np.bool_)
-            self._suits[shape] = cut_so & self.supports(shape)
+            has_mode = np.array([gpu.mode in modes for gpu in self.gpus], dtype=np.bool_)
+            self._suits[shape] = has_mode & self.supports(shape)
         return self._suits[shape]
 
     def supports(self, shape: Shape) -> Bools:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from allocation.solver.model.inputs import Ask, Held, Request, Shape, Together
+from allocation.solver.model.inputs import Ask, Held, Place, Request, Shape, Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Demand:
         )  # fmt: skip
 
     @property
-    def of_host(self) -> tuple[int, int]:
+    def host_resources(self) -> tuple[int, int]:
         """Cores and memory of each of the `count`."""
         return (self.cores, self.memory)
 
@@ -102,3 +102,27 @@ def demands_of(request: Request) -> tuple[Demand, ...]:
         demand_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)
         for name in dict.fromkeys(request.ask.classes)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A gang's places for a window, not yet reserved. `class_rank` is its class's in the request.
+
+    `victims` are the running bookings that must be paused for it.
+    """
+
+    demand: Demand
+    places: tuple[Place, ...]
+    starts: int
+    class_rank: int = 0
+    victims: tuple[str, ...] = ()
+
+    @property
+    def ends(self) -> int:
+        """End of the window."""
+        return self.starts + self.demand.duration
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """[starts, ends)."""
+        return (self.starts, self.ends)

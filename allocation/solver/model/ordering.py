@@ -1,7 +1,7 @@
 """Every order in the solver, each total: the last key is the id, so input order never matters."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
@@ -19,7 +19,6 @@ from allocation.solver.model.inputs import (
     Place,
     Placement,
     PlannedStart,
-    Policy,
     Request,
     Snapshot,
     Tier,
@@ -27,63 +26,6 @@ from allocation.solver.model.inputs import (
 )
 
 T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Order, Tier)
-
-
-def has_planned_start(request: Request) -> bool:
-    """True for a booking with a planned start; a fixed window has one while others must leave."""
-    return request.promise is not None
-
-
-def planned_start_order(request: Request) -> tuple[int, int, int, str]:
-    """Promised bookings: promised start, higher priority, submitted earlier, id."""
-    starts = request.promise.starts if request.promise else 0
-    return (starts, -request.priority, request.submitted, request.booking)
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePosition:
-    """Where a booking without a promise stands in line. Shares in steps of the policy's.
-
-    `borrowing`: it would not be within guarantee; `over_share`: its tenant or project would then
-    have more than its part of what is split by weight.
-    """
-
-    request: Request
-    borrowing: bool
-    over_share: bool
-    tenant_share: int
-    project_share: int
-    policy: Policy
-
-
-Key = tuple[int, bool, bool, int, int, int, int, str]
-
-
-def queue_order(standing: QueuePosition) -> Key:
-    """Bookings without a promise, the first placed first:
-
-    1. the tier's priority, higher first;
-    2. within guarantee before borrowing;
-    3. of those that borrow, who is under the part that weight gives before who is over it;
-    4. the tenant's dominant share of late, lower first; then the project's;
-    5. ageing: waiting for more whole steps first;
-    6. submitted earlier;
-    7. id.
-    """
-    request = standing.request
-    shares = (standing.tenant_share, standing.project_share)
-    rest = age_order(request, standing.policy)
-    return (-request.priority, standing.borrowing, standing.over_share, *shares, *rest)
-
-
-def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
-    """Bookings of one project and priority: the last three criteria of the line.
-
-    Age begins when it was submitted or could first start, whichever is later; as all have the
-    same present, the earlier step is the older.
-    """
-    since = max(request.submitted, request.earliest)
-    return (since // policy.age_step, request.submitted, request.booking)
 
 
 def place_order(place: Place) -> tuple[str, int, int, str]:

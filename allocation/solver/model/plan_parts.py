@@ -60,31 +60,31 @@ class Parts:
     def withheld(self, gone: Mapping[Part, str]) -> dict[Part, str]:
         """What can't be written, and why: `gone` with its reasons, and all that needs it."""
         found = {part: why for part, why in gone.items() if part in self._there}
-        line = list(found)
-        while line:
-            on = line.pop()
+        queue = list(found)
+        while queue:
+            on = queue.pop()
             for who, always in self._needs[on].items():
                 if who not in found and (always or found[on] != LEFT):
                     found[who] = NEEDED
-                    line.append(who)
+                    queue.append(who)
         return found
 
     def groups(self) -> list[Group]:
         """Parts that need each other, together; in the order of the plan."""
-        beside: dict[Part, set[Part]] = defaultdict(set)
+        neighbours: dict[Part, set[Part]] = defaultdict(set)
         for on, needing in self._needs.items():
             for who in needing:
-                beside[who].add(on)
-                beside[on].add(who)
+                neighbours[who].add(on)
+                neighbours[on].add(who)
         found, seen = [], set[Part]()
         for first in self.all:
             if first not in seen:
                 group = {first}
-                line = [first]
-                while line:
-                    new = beside[line.pop()] - group
+                queue = [first]
+                while queue:
+                    new = neighbours[queue.pop()] - group
                     group |= new
-                    line += new
+                    queue += new
                 seen |= group
                 found.append(tuple(part for part in self.all if part in group))
         return found
@@ -180,11 +180,11 @@ def in_halves(
     attempts nothing is halved any more.
     """
     failed: list[Group] = []
-    line, last, is_done = [list(groups)], None, False
+    queue, last, is_done = [list(groups)], None, False
     for tries in itertools.count(1):
-        if not line:
+        if not queue:
             break
-        some = line.pop()
+        some = queue.pop()
         failure = attempt(some)
         is_done |= failure is None
         if failure is None:
@@ -192,7 +192,7 @@ def in_halves(
         last = failure
         if len(some) > 1 and tries < most:
             middle = len(some) // 2
-            line += [some[middle:], some[:middle]]
+            queue += [some[middle:], some[:middle]]
         else:
             failed += some
     return failed, None if is_done else last

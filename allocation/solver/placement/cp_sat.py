@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import SLOTS_PER_GPU, Place, Together
 from allocation.solver.model.ordering import place_order
-from allocation.solver.placement.gang import Demand
 from allocation.solver.timeline.host_calendar import Free
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Movable:
     """A slice or GPU that may go elsewhere in the same shape for `cost` (more than nothing), and
     that is needed in `window`.
 
-    Members of one `gang` keep together at its `level`. Each needs `of_host` of its node: cores
-    (thousandths) and memory (MiB).
+    Members of one `gang` stay together at its `level`. Each needs `host_resources` of its node:
+    cores (thousandths) and memory (MiB).
     """
 
     place: Place
@@ -43,7 +43,7 @@ class Movable:
     window: Window
     gang: str
     level: Together = "any"
-    of_host: tuple[int, int] = (0, 0)
+    host_resources: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def rearrange(
         raise ValueError("what is movable lies outside the neighbourhood")
     window = (starts, starts + demand.duration)
     nowhere = Place("", demand.profile, 0, 0)
-    asked = Movable(nowhere, 0, window, _ASK, demand.level, demand.of_host)
+    asked = Movable(nowhere, 0, window, _ASK, demand.level, demand.host_resources)
     pieces = [_Piece(item, _choice(model, near, item, item.place)) for item in items]
     goes = [_Piece(asked, _choice(model, near, asked, None)) for _ in range(demand.count)]
     _disjoint(model, near.pool, [*pieces, *goes])
@@ -187,7 +187,7 @@ def _disjoint(model: "cp_model.CpModel", pool: Pool, pieces: Sequence[_Piece]) -
 
 def _within_hosts(model: "cp_model.CpModel", near: Neighbourhood, pieces: Sequence[_Piece]) -> None:
     """No node gives more cores or memory than it has beside what stays."""
-    if near.free is None or not any(any(piece.item.of_host) for piece in pieces):
+    if near.free is None or not any(any(piece.item.host_resources) for piece in pieces):
         return
     nodes = near.pool.groups("node")
     for window, here in _at_once(pieces):
@@ -196,7 +196,7 @@ def _within_hosts(model: "cp_model.CpModel", near: Neighbourhood, pieces: Sequen
         for piece in here:
             for place, chosen in piece.choice:
                 node = int(nodes[near.pool.column[place.gpu]])
-                users.setdefault(node, []).append((chosen, piece.item.of_host))
+                users.setdefault(node, []).append((chosen, piece.item.host_resources))
         for node in sorted(users):
             for at, most in enumerate((free.cores, free.memory)):
                 model.add(sum(each[at] * chosen for chosen, each in users[node]) <= int(most[node]))

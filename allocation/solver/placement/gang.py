@@ -5,28 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.solver.fleet.columns import LEVELS, Bools, Index, levels_within
+from allocation.solver.fleet.columns import (
+    LEVELS,
+    Bools,
+    Counts,
+    Index,
+    fullest,
+    levels_within,
+    sums_within,
+    whole_columns,
+)
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.groups import Counts, fullest, sums_within, whole_columns
 from allocation.solver.fleet.mig_geometry import Masks
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Demand, demand_of, demands_of
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place, Together
 from allocation.solver.model.ordering import place_order
 from allocation.solver.placement.scoring import PoolState
 from allocation.solver.timeline.host_calendar import Free
-
-__all__ = [
-    "Choice",
-    "Demand",
-    "PoolState",
-    "choose",
-    "demand_of",
-    "demands_of",
-    "fits",
-    "most_together",
-    "place",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +91,11 @@ def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:
 
 def _devices(demand: Demand, free: Free | None) -> Counts | None:
     """How many devices of the want each node can serve; None: as many as it has."""
-    return free.devices(*demand.of_host) if free is not None and any(demand.of_host) else None
+    return (
+        free.devices(*demand.host_resources)
+        if free is not None and any(demand.host_resources)
+        else None
+    )
 
 
 def _tightest(

@@ -9,9 +9,10 @@ import numpy as np
 from allocation.solver.fleet.demand_mix import Mix
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import SLOTS_PER_GPU, Place
 from allocation.solver.model.ordering import place_order
-from allocation.solver.placement.gang import Demand, place
+from allocation.solver.placement.gang import place
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools, Index
+from allocation.solver.fleet.columns import Bools, Counts, Index
 from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, NodeState, mismatch
-from allocation.solver.fleet.groups import Counts
 from allocation.solver.fleet.mig_geometry import SHARE_STATES, WHOLE_MASK, WHOLE_SHARE, Masks
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand
@@ -138,7 +137,7 @@ class PoolState:
         column, busy, free = self.pool.column[place.gpu], self.busy.copy(), self.free
         busy[column] |= self.pool.mask_of(place)
         if free is not None:
-            free = free.less(int(self._node[column]), *demand.of_host)
+            free = free.less(int(self._node[column]), *demand.host_resources)
         switches = None if self.switches is None else self.switches.copy()
         if switches is not None:
             switches[column] = False

@@ -1,7 +1,6 @@
-"""Who borrows what, and from when on a lender asks for it back.
+"""Which bookings borrow, and from when their borrowed GPUs are at risk.
 
-Borrowed GPUs are at risk as soon as somebody else's booking that is within guarantee wants to run
-and waits for room.
+Borrowed GPUs are at risk as soon as another tenant's booking within its guarantee waits for room.
 """
 
 from collections.abc import Container, Iterable
@@ -9,18 +8,18 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from allocation.reasons.reason import Reason, reason
+from allocation.solver.model.demand import demands_of
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Assign, Borrow, Claim, Waiting
-from allocation.solver.placement.gang import demands_of
 from allocation.solver.quota.quota import Quota, Use
-from allocation.solver.state.working import Working
+from allocation.solver.state.cycle_state import CycleState
 
 Answer = TypeVar("Answer", Assign, Waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a booking has of a class, held or planned."""
+    """Units of a class that a booking has or is planned to have."""
 
     booking: str
     use: Use
@@ -28,29 +27,29 @@ class Row:
 
 
 def borrows_of(
-    working: Working,
+    state: CycleState,
     snapshot: Snapshot,
     given: Iterable[Assign | Waiting],
-    standing: Container[str] = (),
+    awaiting_pauses: Container[str] = (),
 ) -> tuple[tuple[Borrow, ...], tuple[Claim, ...]]:
-    """Everything held, given or promised that lies above guarantees, and who claims it back.
+    """What held and planned bookings borrow, and the claims against it.
 
-    The guarantee goes to what can't be paused first, then to who has it earliest. What is
-    `standing` has its start on the room of running work, and claims it from then on.
+    The guarantee goes to what can't be paused first, then to the earliest start. Bookings in
+    `awaiting_pauses` have planned victims and claim from their start on.
     """
     if not any(tier.pausable or not tier.counts for tier in snapshot.tiers):
-        # Only these borrow, and a tier that nobody described is none of them.
+        # Only these borrow; an unknown tier counts and can't be paused.
         return (), ()
     answers = list(given)
-    rows = [*held_rows(working, snapshot), *_given_rows(working, snapshot, answers)]
-    touched = {_whose(row) for row in rows if _may_borrow(working.quota, row.use)}
-    fresh = Quota(snapshot, working.capacity)
+    rows = [*held_rows(state, snapshot), *_given_rows(state, snapshot, answers)]
+    touched = {_whose(row) for row in rows if _may_borrow(state.quota, row.use)}
+    fresh = Quota(snapshot, state.capacity)
     instants: dict[str, list[int]] = {}
     for row in rows:
         instants.setdefault(row.use.gpu_class, []).extend(row.window)
     fresh.preallocate(instants)
     borrowed: list[tuple[Row, int]] = []
-    for row in sorted(rows, key=lambda each: guarantee_order(working.quota, each)):
+    for row in sorted(rows, key=lambda each: guarantee_order(state.quota, each)):
         if _whose(row) in touched:
             above = fresh.borrowed(row.use, row.window)
             fresh.add(row.use, row.window)
@@ -58,7 +57,7 @@ def borrows_of(
     if not borrowed:
         return (), ()
     waits = [answer for answer in answers if isinstance(answer, Waiting)]
-    claims = _claims(working, snapshot.requests, waits, standing)
+    claims = _claims(state, snapshot.requests, waits, awaiting_pauses)
     found = [
         Borrow(row.booking, row.use.units - above, above, at_risk_from(row.use, row.window, claims))
         for row, above in borrowed
@@ -67,7 +66,7 @@ def borrows_of(
 
 
 def at_risk_from(use: Use, window: tuple[int, int], claims: Iterable[Claim]) -> int | None:
-    """When in [starts, ends) another tenant begins to wait for what is borrowed of the class."""
+    """The first second of [starts, ends) at which another tenant waits for units of the class."""
     starts, ends = window
     return min(
         (
@@ -83,7 +82,7 @@ def at_risk_from(use: Use, window: tuple[int, int], claims: Iterable[Claim]) -> 
 
 
 def with_borrowed_reason(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
-    """The answer, saying what of it is borrowed."""
+    """The answer with a reason that states what is borrowed."""
     borrow = borrows.get(answer.booking)
     if borrow is None:
         return answer
@@ -96,7 +95,7 @@ def _may_borrow(quota: Quota, use: Use) -> bool:
 
 
 def guarantee_order(quota: Quota, row: Row) -> tuple[bool, bool, int, str]:
-    """Whom the guarantee goes to first: what can't be paused, then who has it earliest."""
+    """Order in which a guarantee is used up: not pausable first, then the earliest start."""
     tier = quota.tier(row.use.tier)
     return (not tier.counts, tier.pausable, row.window[0], row.booking)
 
@@ -106,67 +105,65 @@ def _whose(row: Row) -> tuple[str, str]:
 
 
 def _claims(
-    working: Working,
+    state: CycleState,
     requests: Iterable[Request],
     waits: Iterable[Waiting],
-    standing: Container[str],
+    awaiting_pauses: Container[str],
 ) -> tuple[Claim, ...]:
-    """The claims of those who wait although quota would let them start at their wish."""
-    wishes = {request.booking: request for request in requests}
+    """Claims of waiting bookings that quota would allow to start as requested."""
+    requests_by_booking = {request.booking: request for request in requests}
     claims = []
     for wait in waits:
-        request = wishes[wait.booking]
-        first = working.first_start(request.earliest)
-        if wait.starts <= first and wait.booking not in standing:
+        request = requests_by_booking[wait.booking]
+        first = state.first_start(request.earliest)
+        if wait.starts <= first and wait.booking not in awaiting_pauses:
             continue
         demand = next(
             demand for demand in demands_of(request) if demand.gpu_class == wait.gpu_class
         )
-        use, window = working.use(demand), (first, first + demand.duration)
-        working.quota.add(use, (wait.starts, wait.ends), -1)
-        if (
-            working.quota.is_within_guarantee(use, window)
-            and working.quota.over(use, window) is None
-        ):
-            # Since its own wish, not since now: what is known must not change with each look.
+        use, window = state.use(demand), (first, first + demand.duration)
+        state.quota.add(use, (wait.starts, wait.ends), -1)
+        if state.quota.is_within_guarantee(use, window) and state.quota.over(use, window) is None:
+            # Count from the requested start, not from now: the plan must not change with time
+            # alone.
             since = min(first, request.earliest)
             claims.append(
                 Claim(request.booking, request.tenant, demand.gpu_class, since, window[1])
             )
-        working.quota.add(use, (wait.starts, wait.ends))
+        state.quota.add(use, (wait.starts, wait.ends))
     return tuple(sorted(claims, key=lambda each: each.booking))
 
 
-def held_rows(working: Working, snapshot: Snapshot) -> list[Row]:
-    """One row per booking and class: the places of a gang have one window."""
+def held_rows(state: CycleState, snapshot: Snapshot) -> list[Row]:
+    """One row for each booking and class: all places of a gang have one window."""
     found: dict[tuple[str, str], Row] = {}
     for held in snapshot.held:
-        name = working.class_of(held.place.gpu)
+        name = state.class_of(held.place.gpu)
         if name is None:
             continue
-        units = working.units(name, (held.place,))
+        units = state.units(name, (held.place,))
         key = (held.booking, name)
         have = found[key].use.units if key in found else 0
         use = Use((held.tenant, held.project), held.tier, name, have + units)
-        found[key] = Row(held.booking, use, (held.starts, working.end_of(held)))
+        found[key] = Row(held.booking, use, (held.starts, state.end_of(held)))
     return list(found.values())
 
 
 def _given_rows(
-    working: Working, snapshot: Snapshot, given: Iterable[Assign | Waiting]
+    state: CycleState, snapshot: Snapshot, given: Iterable[Assign | Waiting]
 ) -> list[Row]:
-    wishes = {request.booking: request for request in snapshot.requests}
+    requests_by_booking = {request.booking: request for request in snapshot.requests}
     rows = []
     for answer in given:
-        request = wishes[answer.booking]
+        request = requests_by_booking[answer.booking]
         demand = next(
             demand for demand in demands_of(request) if demand.gpu_class == answer.gpu_class
         )
-        rows.append(Row(answer.booking, working.use(demand), (answer.starts, answer.ends)))
+        rows.append(Row(answer.booking, state.use(demand), (answer.starts, answer.ends)))
     return rows
 
 
 def _reason(borrow: Borrow) -> Reason:
-    """What of a booking is borrowed: `8 own + 2 borrowed`."""
+    """What a booking has of its own and what it borrows: `8 own + 2 borrowed`."""
     facts = {"own": borrow.own, "borrowed": borrow.borrowed, "at_risk_from": borrow.at_risk_from}
     return reason("borrowed", **facts)

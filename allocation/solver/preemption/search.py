@@ -1,8 +1,8 @@
-"""Pausing running work for a stronger claim: where room is made, and when whom is told.
+"""Starts for which running work is paused: which victims, where, and when they get notice.
 
-A start on the room of others is planned as soon as it is asked for. The notice goes out only when
-it must, grace and a margin before; until then the start is a promise like any other, and whoever
-has to leave may still end by itself.
+A start with victims is planned as soon as it is requested. Notice is given only when it must be, a
+grace period and a margin before the start. Until then it is an ordinary planned start, and a victim
+may still end by itself.
 """
 
 from collections import Counter
@@ -13,30 +13,32 @@ from dataclasses import replace
 import numpy as np
 
 from allocation.solver.fleet.columns import Bools
+from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Pause
-from allocation.solver.placement.gang import Demand, place
-from allocation.solver.preemption.candidates import Candidate, Rule, VictimRules, is_even
-from allocation.solver.preemption.freed_capacity import (
+from allocation.solver.placement.gang import place
+from allocation.solver.preemption.victim_rules import Candidate, Rule, VictimRules, is_even
+from allocation.solver.preemption.victims import (
+    Room,
     freed_host_resources,
     has_host_resources,
     occupants_of,
     taken_after_leaving,
+    victims,
 )
-from allocation.solver.preemption.victims import Room, victims
-from allocation.solver.reasons.preemption import pause_reason
-from allocation.solver.reasons.resume import earliest_free, last_start, length_from
+from allocation.solver.reasons.explain import pause_reason
+from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.start_times import earliest_free, last_start, length_from
 
 
 class Preemption:
-    """Starts on the room of running work, during one cycle."""
+    """Starts with victims, during one cycle."""
 
-    def __init__(self, working: Working, snapshot: Snapshot) -> None:
-        """Nobody is told yet."""
-        self._working = working
-        self._victim_rules = VictimRules(working, snapshot)
+    def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
+        """No booking has notice from this cycle."""
+        self._state = state
+        self._victim_rules = VictimRules(state, snapshot)
         self.pauses: list[Pause] = []
         self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
 
@@ -45,51 +47,50 @@ class Preemption:
     ) -> Fit | None:
         """The earliest start in [first, last], not reserved.
 
-        Somebody is paused only for a start that is earlier by more than their notice. A fixed
-        window that nobody need leave for is not looked for here.
+        A pause is worth it only if the start is earlier by more than the victims' notice. For a
+        fixed window only starts with victims are searched.
         """
         if request.cheapest and not request.fixed:
-            # It need not be soon, so nobody is paused while its deadline can be met without.
-            free = earliest_free(self._working, request, demands, first, last)
+            # It need not start soon, so pause nobody while its deadline can be met without.
+            free = earliest_free(self._state, request, demands, first, last)
             return free or self._earliest_paused(request, demands, first, last)
         if not (request.fixed or request.paused or request.durations) and first <= last:
-            # Nobody starts sooner than at once, and of two starts the one without a pause is given.
-            free = earliest_free(self._working, request, demands, first, first)
+            # No start is earlier than now, and of two equal starts the one without victims is
+            # better.
+            free = earliest_free(self._state, request, demands, first, first)
             if free is not None:
                 return free
         paused = self._earliest_paused(request, demands, first, last)
         if paused is None:
             return (
-                None
-                if request.fixed
-                else earliest_free(self._working, request, demands, first, last)
+                None if request.fixed else earliest_free(self._state, request, demands, first, last)
             )
         patience = _when(request, paused) + (0 if request.fixed else self._grace(paused))
         if request.durations and not request.fixed:
-            free = earliest_free(self._working, request, demands, first, last)
+            free = earliest_free(self._state, request, demands, first, last)
             return free if free and free.ends <= patience else paused
-        free = earliest_free(self._working, request, demands, first, min(last, patience))
+        free = earliest_free(self._state, request, demands, first, min(last, patience))
         return free or paused
 
     def earlier(
         self, request: Request, demands: tuple[Demand, ...], first: int, kept: Fit
     ) -> Fit | None:
-        """A start better than the one that is kept, which is not reserved now; None: there is none.
+        """A better start than the kept one, which is not reserved now; None: there is none.
 
-        The same start without a pause is better. When notice is due, so is one that costs less.
+        The same start without victims is better. When notice is due, so is one with a lower cost.
         """
-        last = min(kept.starts - (not kept.over), last_start(self._working, request))
-        free = earliest_free(self._working, request, demands, first, last)
+        last = min(kept.starts - (not kept.victims), last_start(self._state, request))
+        free = earliest_free(self._state, request, demands, first, last)
         before = (kept if free is None else free).starts
         if any((place.gpu, kept.starts) in self._leaving for place in kept.places):
-            # Others are leaving for it already: nobody else has to.
+            # Others leave for it already, so nobody else has to.
             return free
         paused = None
         if not request.cheapest:
             paused = self._earliest_paused(request, demands, first, before - 1)
         if paused is not None and paused.starts + self._grace(paused) < before:
             return paused
-        if free is None and kept.over and self.is_due(kept):
+        if free is None and kept.victims and self.is_due(kept):
             same = (
                 self._at(request, demand, kept.starts, n)
                 for n, demand in enumerate(demands)
@@ -99,17 +100,19 @@ class Preemption:
         return free
 
     def on_the_same_places(self, request: Request, found: Fit) -> Fit | None:
-        """The same window over running work that may be paused for it; None: it may not be."""
-        working, name = self._working, found.demand.gpu_class
-        if name not in working.firm or not working.firm[name].is_free(found.places, *found.window):
+        """The same window with victims that may be paused for it; None: not all of them may."""
+        state, name = self._state, found.demand.gpu_class
+        if name not in state.firm.gpus or not state.firm.gpus[name].is_free(
+            found.places, *found.window
+        ):
             return None
-        is_cut_so = working.modes.is_free(working.pools[name], found.places, found.window)
-        if found.demand.share is not None or not is_cut_so:
+        has_mode = state.all.modes.is_free(state.pools[name], found.places, found.window)
+        if found.demand.share is not None or not has_mode:
             return None
         if self._may_lie_elsewhere(found.demand, found.starts):
             return None
         candidates = self._victim_rules.candidates(found.demand, found.starts)
-        there = occupants_of(working, found)
+        there = occupants_of(state, found)
         must = [each for each in candidates if each.runner.booking in there]
         if len(must) < len(there) or not self._is_fair(must, found.demand, found.starts):
             return None
@@ -117,69 +120,70 @@ class Preemption:
         others = [each.runner for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.demand, found.starts, gone, others)
         over = () if more is None else tuple(sorted(each.booking for each in (*gone, *more)))
-        if more is None or not has_host_resources(working, found, over):
+        if more is None or not has_host_resources(state, found, over):
             return None
-        return replace(found, over=over)
+        return replace(found, victims=over)
 
     def _may_lie_elsewhere(self, demand: Demand, starts: int) -> bool:
-        """A pin is a wish for a place and no reason to take it from somebody while others are
-        free: else anybody could choose who is paused."""
-        return bool(demand.pin) and self._working.has_room_unpinned(demand, starts)
+        """True when a pinned demand would fit elsewhere: a pin must not choose the victims."""
+        return bool(demand.pin) and self._state.has_room_unpinned(demand, starts)
 
     def _is_fair(self, chosen: Sequence[Candidate], demand: Demand, starts: int) -> bool:
-        """What holds of all who leave together, beside what holds of each."""
-        even = is_even(chosen, self._working.use(demand))
+        """True when the rules for the whole set of victims hold."""
+        even = is_even(chosen, self._state.use(demand))
         return even and self._victim_rules.all_above_guarantee(chosen, starts)
 
     def is_due(self, found: Fit) -> bool:
-        """True when those on whose room it stands, if any, must be told now."""
-        notice = self._grace(found) + self._working.policy.notice_margin
-        return found.starts - notice <= self._working.now or not self._to_notify(found)
+        """True when its victims, if any, must get notice now."""
+        notice = self._grace(found) + self._state.policy.notice_margin
+        return found.starts - notice <= self._state.now or not self._to_notify(found)
 
     def notify(self, request: Request, found: Fit) -> None:
-        """Pause those on whose room the start stands; before it is reserved."""
+        """Pause the victims of the fit; call before it is reserved."""
         rules = self._rules(found)
         for booking in self._to_notify(found):
-            lost = self._working.running[booking].lost
+            lost = self._state.running[booking].lost
             why = pause_reason(rules[booking], request.tier, lost)
             self.pauses.append(Pause(booking, request.booking, found.starts, lost, (why,)))
-            self._working.notify(booking, found.starts)
+            self._state.notify(booking, found.starts)
 
     def rules(self, found: Fit) -> tuple[tuple[str, int], ...]:
-        """How many have to leave for it by each rule; before it is reserved."""
+        """How many victims it has by each rule; call before it is reserved."""
         rules = self._rules(found)
-        return tuple(sorted(Counter(str(rules[each]) for each in found.over).items()))
+        return tuple(sorted(Counter(str(rules[each]) for each in found.victims).items()))
 
     def _rules(self, found: Fit) -> dict[str, Rule]:
-        candidates = self._victim_rules.candidates(found.demand, found.starts) if found.over else ()
-        known: dict[str, Rule] = dict.fromkeys(found.over, "taken_back")
+        candidates = (
+            self._victim_rules.candidates(found.demand, found.starts) if found.victims else ()
+        )
+        known: dict[str, Rule] = dict.fromkeys(found.victims, "taken_back")
         return known | {each.runner.booking: each.rule for each in candidates}
 
     def _to_notify(self, found: Fit) -> list[str]:
-        return [each for each in found.over if each not in self._working.running.notified]
+        return [each for each in found.victims if each not in self._state.running.notified]
 
     def _grace(self, found: Fit) -> int:
-        running = self._working.running
-        return max((running[booking].tier.grace for booking in found.over), default=0)
+        running = self._state.running
+        return max((running[booking].tier.grace for booking in found.victims), default=0)
 
     def _lost(self, found: Fit) -> int:
-        return sum(self._working.running[booking].lost for booking in found.over)
+        return sum(self._state.running[booking].lost for booking in found.victims)
 
     def _earliest_paused(
         self, request: Request, demands: Sequence[Demand], first: int, last: int
     ) -> Fit | None:
         best: Fit | None = None
         for class_rank, demand in enumerate(demands):
-            graces = self._working.running.graces(demand.gpu_class)
-            for starts in sorted({max(first, self._working.now + grace) for grace in graces}):
+            graces = self._state.running.graces(demand.gpu_class)
+            for starts in sorted({max(first, self._state.now + grace) for grace in graces}):
                 if starts > last or not _is_better(request, demand, starts, best):
                     break
                 best = self._at(request, demand, starts, class_rank) or best
         return best
 
     def _at(self, request: Request, demand: Demand, starts: int, class_rank: int) -> Fit | None:
-        """Places for exactly this start, with somebody paused."""
-        working = self._working
+        """A fit at exactly this start, with victims."""
+        state = self._state
         demand = replace(demand, duration=length_from(request, demand.gpu_class, starts))
         if demand.share is not None or self._may_lie_elsewhere(demand, starts):
             return None
@@ -187,13 +191,13 @@ class Preemption:
         if not candidates:
             return None
         runners = [each.runner for each in candidates]
-        pool = working.pools[demand.gpu_class]
-        beside = freed_host_resources(working, demand, starts)
-        free = None if beside is None else beside.without
+        pool = state.pools[demand.gpu_class]
+        hosts = freed_host_resources(state, demand, starts)
+        free = None if hosts is None else hosts.without
         room = Room(
-            pool, demand, taken_after_leaving(working, demand, starts, runners), runners, free
+            pool, demand, taken_after_leaving(state, demand, starts, runners), runners, free
         )
-        over_quota = working.over(demand, starts) is not None
+        over_quota = state.over(demand, starts) is not None
 
         def is_allowed(gone: Bools) -> bool:
             return not over_quota or self._is_within(demand, starts, _picked(runners, gone))
@@ -215,7 +219,7 @@ class Preemption:
         gone: list[RunningBooking],
         others: Sequence[RunningBooking],
     ) -> list[RunningBooking] | None:
-        """Who must leave besides so that quota allows the start; None: that is never enough."""
+        """The further victims that quota needs; None: even all of them are too few."""
         more: list[RunningBooking] = []
         rest = iter(others)
         while not self._is_within(demand, starts, [*gone, *more]):
@@ -231,12 +235,12 @@ class Preemption:
 
     def _is_within(self, demand: Demand, starts: int, gone: Sequence[RunningBooking]) -> bool:
         with self._without(gone, starts):
-            return self._working.over(demand, starts) is None
+            return self._state.over(demand, starts) is None
 
     @contextmanager
     def _without(self, gone: Sequence[RunningBooking], starts: int) -> Iterator[None]:
-        """Quota as it is when these leave then."""
-        running, quota = self._working.running, self._working.quota
+        """Quota as if these bookings left at `starts`."""
+        running, quota = self._state.running, self._state.quota
         windows = [(each.use, (starts, running.leaves(each))) for each in gone]
         windows = [each for each in windows if each[1][0] < each[1][1]]
         for use, window in windows:
@@ -247,12 +251,12 @@ class Preemption:
 
 
 def _when(request: Request, found: Fit) -> int:
-    """What is to be early: the end of work, else the start."""
+    """The time to minimise: the end of work, else the start."""
     return found.ends if request.durations and not request.fixed else found.starts
 
 
 def _is_better(request: Request, demand: Demand, starts: int, best: Fit | None) -> bool:
-    """Whether a start on a class would be in time, and better than the best so far."""
+    """True when a start on a class is in time and better than the best so far."""
     if request.fixed or not request.durations:
         return best is None or starts < best.starts
     ends = starts + demand.duration

@@ -1,30 +1,33 @@
-"""The smallest and cheapest set of running bookings whose room is enough for a gang.
+"""The cheapest minimal set of victims whose room is enough for a gang.
 
-Whole bookings only. The order of the groups says from whom it is taken first; within that, where
-in the fleet room is made is chosen by what is lost there, and whoever is not needed stays.
+Bookings are paused whole. The groups decide from whom room is taken first; within them the location
+is chosen by the work that is lost, and victims that are not needed stay.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from allocation.solver.fleet.columns import Bools, Index
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
+from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.placement.gang import Demand, fits
+from allocation.solver.model.demand import Demand, Fit
+from allocation.solver.placement.gang import fits
+from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 from allocation.solver.timeline.host_calendar import Free
 
 _NEVER = np.iinfo(np.int64).max
 _LOST = 1 << 12
-"""A lost GPU-second weighs more than any number of devices: they only break ties."""
+"""A lost GPU-second outweighs any number of devices, which only break ties."""
 _GROUPS_TRIED = 4
 
 
 class Room:
-    """A class during one window: what is taken for good, and who else could leave."""
+    """A class during one window: what is taken for good, and who could leave."""
 
     def __init__(
         self,
@@ -34,8 +37,8 @@ class Room:
         runners: Sequence[RunningBooking],
         free: Callable[[set[str]], Free] | None = None,
     ) -> None:
-        """`taken` are the bits of each column without the runners; `free` says what nodes have
-        once these bookings have left, None: nobody asks."""
+        """`taken` are the bits of each column without the candidates. `free` returns what nodes
+        have once the given bookings have left; None: hosts do not matter."""
         self._pool, self._want, self._taken = pool, demand, taken
         self._free, self._runners = free, runners
         rows = [row for runner in runners for row in runner.rows]
@@ -56,19 +59,19 @@ class Room:
         return found
 
     def free(self, gone: Bools) -> Free | None:
-        """Cores and memory beside those that stay; None: nobody asks for any."""
+        """Cores and memory that are free when some have left; None: hosts do not matter."""
         if self._free is None:
             return None
         return self._free({self._runners[at].booking for at in np.flatnonzero(gone).tolist()})
 
     def fits(self, gone: Bools) -> bool:
-        """True when the whole gang fits beside those that stay."""
+        """True when the whole gang fits when some have left."""
         free = self.free(gone)
         busy = self.busy(gone)[None, :]
         return bool(fits(self._pool, self._want, busy, free and free.as_window())[0])
 
     def sets(self, able: Bools) -> Iterator[Bools]:
-        """Good sets out of those that are `able` to leave: room for the gang without them."""
+        """Promising sets of victims among those that are `able` to leave."""
         for score in (self.weight, self._shared):
             for columns in self._groups(able, score):
                 gone = self._cheapest(able, score, columns)
@@ -76,7 +79,7 @@ class Room:
                     yield gone
 
     def _groups(self, able: Bools, score: Ints) -> list[slice]:
-        """Columns of the groups that could hold the gang, the cheapest few as it seems."""
+        """Columns of the groups that could hold the gang, the few that seem cheapest."""
         pool, demand = self._pool, self._want
         if demand.level == "any":
             return [slice(0, len(pool))]
@@ -91,7 +94,7 @@ class Room:
         return [slice(*run) for _, *run in sorted(found)[:_GROUPS_TRIED]]
 
     def _cheapest(self, able: Bools, score: Ints, columns: slice) -> Bools | None:
-        """One after the other where the score is least beside what is chosen already."""
+        """Clear one spot after the other, each where it costs least given those already cleared."""
         gone: Bools = np.zeros(len(able), dtype=np.bool_)
         taken = self.busy(able)
         for _ in range(self._want.count):
@@ -107,7 +110,7 @@ class Room:
         return gone
 
     def _costs(self, taken: Masks, left: Bools, score: Ints) -> Ints:
-        """What each spot (spots × columns) costs of those that are left; _NEVER: not possible."""
+        """Cost of each spot (spots × columns) in bookings still there; _NEVER: impossible."""
         costs = np.zeros((len(self._spots), len(self._pool)), dtype=np.int64)
         for number, (bits, able) in enumerate(self._spots):
             hit = left[self._who] & (self._bits & bits != 0)
@@ -119,10 +122,10 @@ class Room:
 def victims(
     room: Room, groups: Sequence[object], is_allowed: Callable[[Bools], bool]
 ) -> Bools | None:
-    """Who must leave, as flags in the order of the runners; None when all of them are too few.
+    """The victims, as flags in the order of the candidates; None when all of them are too few.
 
-    `groups` rise with the runners: of the later ones nobody goes while the earlier are enough.
-    `is_allowed` is what must hold besides room. Nobody of the answer could stay.
+    `groups` rise with the candidates: a later group is used only if the earlier ones are not
+    enough. `is_allowed` checks everything besides room. The answer is minimal.
     """
 
     def enough(gone: Bools) -> bool:
@@ -142,7 +145,7 @@ def victims(
 
 
 def _topped_up(gone: Bools, able: Bools, enough: Callable[[Bools], bool]) -> Bools:
-    """With as many more, in order, as it takes: room is not all that must come free."""
+    """Add victims in order until all conditions hold: room may not be the only one."""
     gone = gone.copy()
     for one in np.flatnonzero(able & ~gone).tolist():
         if enough(gone):
@@ -152,7 +155,7 @@ def _topped_up(gone: Bools, able: Bools, enough: Callable[[Bools], bool]) -> Boo
 
 
 def _filled_back(room: Room, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
-    """Without everybody who may stay, those who would lose most first."""
+    """Remove every victim that is not needed, those with the most lost work first."""
     gone = gone.copy()
     chosen = np.flatnonzero(gone)
     for one in chosen[np.argsort(-room.weight[chosen], kind="stable")].tolist():
@@ -163,7 +166,7 @@ def _filled_back(room: Room, gone: Bools, enough: Callable[[Bools], bool]) -> Bo
 
 
 def _spots(pool: Pool, profile: str | None) -> list[tuple[int, Bools]]:
-    """Where one of the shape can lie: its bits, and the columns that can have it so."""
+    """Spots of the shape: their bits, and the columns that can have them."""
     eligible = pool.eligible(profile)
     if profile is None:
         return [(WHOLE_MASK, eligible)]
@@ -173,3 +176,118 @@ def _spots(pool: Pool, profile: str | None) -> list[tuple[int, Bools]]:
             able = found.setdefault(geometry.mask_of(place), np.zeros(len(pool), dtype=np.bool_))
             able[columns] = eligible[columns]
     return list(found.items())
+
+
+class _Row(NamedTuple):
+    """Host resources of a running booking on a node, until it or the window ends."""
+
+    booking: str
+    cores: int
+    memory: int
+    ends: int
+
+
+class FreedHostResources:
+    """Cores and memory that the nodes of a class can have free in a window.
+
+    Cores add up only while bookings overlap, so each node is examined up to the end of each booking
+    on it.
+    """
+
+    def __init__(self, state: CycleState, demand: Demand, starts: int, firm: Free) -> None:
+        """`firm` is what is free in the window if every pausable booking leaves."""
+        self._hosts, self._starts, self._firm = state.firm.hosts, starts, firm
+        self._nodes = state.pools[demand.gpu_class].nodes
+        self._least: dict[tuple[int, int], tuple[int, int]] = {}
+        self._rows: dict[int, list[_Row]] = {}
+        number = {node: at for at, node in enumerate(self._nodes)}
+        running = state.running
+        for name in running.classes:
+            for runner in running.there(name):
+                ends = min(running.ends(runner), starts + demand.duration)
+                if ends <= starts or not any(runner.host_resources):
+                    continue
+                for node in map(state.all.hosts.node_of, runner.places):
+                    if node in number:
+                        row = _Row(runner.booking, *runner.host_resources, ends)
+                        self._rows.setdefault(number[node], []).append(row)
+
+    def without(self, gone: Container[str]) -> Free:
+        """Cores and memory that are free at every instant once these bookings have left."""
+        free = Free(self._firm.cores.copy(), self._firm.memory.copy())
+        for node, rows in self._rows.items():
+            for until in {row.ends for row in rows if row.booking not in gone}:
+                stays = [row for row in rows if row.booking not in gone and row.ends >= until]
+                cores, memory = self._free_until(node, until)
+                cores -= sum(row.cores for row in stays)
+                memory -= sum(row.memory for row in stays)
+                free.cores[node] = max(0, min(free.cores[node], cores))
+                free.memory[node] = max(0, min(free.memory[node], memory))
+        return free
+
+    def _free_until(self, node: int, until: int) -> tuple[int, int]:
+        """What a node has free of work that can't leave, from the window's start until then."""
+        if (node, until) not in self._least:
+            window = (self._starts, until)
+            self._least[node, until] = self._hosts.least(self._nodes[node], window)
+        return self._least[node, until]
+
+
+def freed_host_resources(
+    state: CycleState, demand: Demand, starts: int
+) -> FreedHostResources | None:
+    """Host resources in the window; None: the demand needs none."""
+    if not any(demand.host_resources):
+        return None
+    at, pool = np.array([starts], dtype=np.int64), state.pools[demand.gpu_class]
+    firm = state.firm.hosts.free(pool, at, demand.duration).row(0)
+    return FreedHostResources(state, demand, starts, firm)
+
+
+def has_host_resources(state: CycleState, found: Fit, gone: Container[str]) -> bool:
+    """True when the nodes have the cores and memory once these bookings have left."""
+    hosts = freed_host_resources(state, found.demand, found.starts)
+    if hosts is None:
+        return True
+    pool = state.pools[found.demand.gpu_class]
+    nodes = pool.groups("node")[[pool.column[place.gpu] for place in found.places]]
+    most = hosts.without(gone).devices(*found.demand.host_resources)
+    return all(int((nodes == node).sum()) <= most[node] for node in nodes.tolist())
+
+
+def taken_after_leaving(
+    state: CycleState, demand: Demand, starts: int, able: Sequence[RunningBooking]
+) -> Masks:
+    """Bits of each column that can't become free for the window."""
+    running, name = state.running, demand.gpu_class
+    at = np.array([starts], dtype=np.int64)
+    taken: Masks = state.firm.gpus[name].busy(at, demand.duration)[0].copy()
+    # Slices and whole GPUs can't use a shared GPU.
+    taken[taken >= SHARED] = WHOLE_MASK
+    if demand.pin:
+        taken[~state.pools[name].within(demand.pin)] = WHOLE_MASK
+    if state.all.modes.may_switch(name):
+        # Nobody is paused for a change of mode: only empty GPUs change.
+        others = state.all.modes.others(state.pools[name], demand.shape, (at, demand.duration))
+        taken[others[0]] = WHOLE_MASK
+    leaving = {runner.booking for runner in able}
+    for runner in running.there(name):
+        if runner.booking not in leaving and running.ends(runner) > starts:
+            for column, bits in runner.rows:
+                taken[column] |= bits
+    return taken
+
+
+def occupants_of(state: CycleState, found: Fit) -> set[str]:
+    """Pausable bookings that use some of its places when it starts."""
+    running, pool = state.running, state.pools[found.demand.gpu_class]
+    bits: dict[int, int] = {}
+    for each in found.places:
+        column = pool.column[each.gpu]
+        bits[column] = bits.get(column, 0) | pool.mask_of(each)
+    return {
+        runner.booking
+        for runner in running.on(found.demand.gpu_class, bits).values()
+        if running.ends(runner) > found.starts
+        and any(mask & bits.get(column, 0) for column, mask in runner.rows)
+    }

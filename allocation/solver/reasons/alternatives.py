@@ -4,14 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.solver.model.plan import Alternative
-from allocation.solver.placement.gang import Demand
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.model.quote import Kind
+from allocation.solver.state.cycle_state import CycleState
 
-Kind = Literal[
-    "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
-]  # fmt: skip
 Lengths = Mapping[str, int]
 """Seconds that work takes on each class; empty when the time is fixed whatever the class."""
 
@@ -28,7 +26,7 @@ class Variant:
 
 
 def variants(
-    working: Working, demands: tuple[Demand, ...], lengths: Lengths | None = None
+    state: CycleState, demands: tuple[Demand, ...], lengths: Lengths | None = None
 ) -> Iterator[Variant]:
     """Ways that differ from the ask in one thing, nearest first; only what could ever fit.
 
@@ -40,17 +38,17 @@ def variants(
     for demand in demands[:1]:
         if lengths and demand.count > 1:
             yield Variant("fewer", fewer(demand))
-        for name in sorted(set(working.pools) - {demand.gpu_class for demand in demands}):
-            profile = _same_profile(working, demand, name)
+        for name in sorted(set(state.pools) - {demand.gpu_class for demand in demands}):
+            profile = _same_profile(state, demand, name)
             known = not lengths or name in lengths
             if known and (demand.profile is None or profile is not None):
                 seconds = lengths.get(name, demand.duration)
                 other = replace(demand, gpu_class=name, profile=profile, duration=seconds)
                 yield Variant("other_class", other)
     for demand in demands:
-        for profile in _smaller(working, demand):
+        for profile in _smaller(state, demand):
             smaller = replace(demand, profile=profile, share=None, level=_slice_level(demand))
-            seconds = _stretched(working, demand, smaller) if lengths else demand.duration
+            seconds = _stretched(state, demand, smaller) if lengths else demand.duration
             yield Variant("slice", replace(smaller, duration=seconds))
 
 
@@ -60,13 +58,13 @@ def fewer(demand: Demand) -> Demand:
     return replace(demand, count=count, duration=_minutes(demand.duration * demand.count, count))
 
 
-def next_free(working: Working, able: tuple[Demand, ...], starts: int) -> Fit | None:
+def next_free(state: CycleState, able: tuple[Demand, ...], starts: int) -> Fit | None:
     """The first window from `starts` on in which one of the wants fits, within the horizon."""
-    return working.earliest(able, starts, working.now + working.policy.horizon)
+    return state.earliest(able, starts, state.now + state.policy.horizon)
 
 
 def alternatives(
-    working: Working,
+    state: CycleState,
     asked: tuple[Demand, ...],
     later: Fit | None,
     starts: int,
@@ -74,18 +72,18 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Up to three windows for a refused ask: `later`, then other ways at `starts`."""
     found = [later] if later else []
-    for variant in variants(working, in_fleet(working, asked), lengths):
+    for variant in variants(state, in_fleet(state, asked), lengths):
         if len(found) == _ALTERNATIVES:
             break
-        if _exists(working, variant.demand):
-            other = working.at(variant.demand, starts)
+        if _exists(state, variant.demand):
+            other = state.at(variant.demand, starts)
             found += [other] if other else []
     return tuple(alternative_of(each) for each in found)
 
 
-def in_fleet(working: Working, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
+def in_fleet(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
     """Those whose class the fleet has."""
-    return tuple(demand for demand in demands if demand.gpu_class in working.pools)
+    return tuple(demand for demand in demands if demand.gpu_class in state.pools)
 
 
 def alternative_of(found: Fit) -> Alternative:
@@ -102,12 +100,12 @@ def alternative_of(found: Fit) -> Alternative:
     )
 
 
-def compute_of(working: Working, demand: Demand) -> int:
+def compute_of(state: CycleState, demand: Demand) -> int:
     """Thousandths of compute slices that one of the shape has.
 
     KeyError: the class makes no such slice.
     """
-    for geometry, _ in working.pools[demand.gpu_class].kinds:
+    for geometry, _ in state.pools[demand.gpu_class].kinds:
         if geometry.serves(demand.profile):
             whole = geometry.model.compute_slices
             slices = {place.profile: place.compute for place in geometry.model.placements}
@@ -126,11 +124,11 @@ def _apart(demand: Demand) -> Iterator[Variant]:
         yield Variant("split", replace(demand, level="any"))
 
 
-def _stretched(working: Working, demand: Demand, smaller: Demand) -> int:
+def _stretched(state: CycleState, demand: Demand, smaller: Demand) -> int:
     """Seconds on a slice with a part of the compute."""
-    share = compute_of(working, smaller)
+    share = compute_of(state, smaller)
     try:
-        asked = compute_of(working, demand)
+        asked = compute_of(state, demand)
     except KeyError:
         return demand.duration
     return _minutes(demand.duration * asked, share)
@@ -141,25 +139,25 @@ def _minutes(seconds: int, part: int) -> int:
     return -(-seconds // (part * 60)) * 60
 
 
-def _exists(working: Working, demand: Demand) -> bool:
-    pool = working.pools[demand.gpu_class]
+def _exists(state: CycleState, demand: Demand) -> bool:
+    pool = state.pools[demand.gpu_class]
     return pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count
 
 
-def _same_profile(working: Working, demand: Demand, gpu_class: str) -> str | None:
+def _same_profile(state: CycleState, demand: Demand, gpu_class: str) -> str | None:
     """The other class's profile of the same hardware id: names differ by the memory."""
     if demand.profile is None:
         return None
-    for geometry, _ in working.pools[demand.gpu_class].kinds:
+    for geometry, _ in state.pools[demand.gpu_class].kinds:
         if geometry.serves(demand.profile):
             number = geometry.profile_id(demand.profile)
-            return working.pools[gpu_class].kinds[0][0].profile_with_id(number)
+            return state.pools[gpu_class].kinds[0][0].profile_with_id(number)
     return None
 
 
-def _smaller(working: Working, demand: Demand) -> list[str]:
+def _smaller(state: CycleState, demand: Demand) -> list[str]:
     """The largest slices smaller than what is asked for, of those without extras of their own."""
-    pool = working.pools[demand.gpu_class]
+    pool = state.pools[demand.gpu_class]
     most = pool.units(demand.shape) or UNITS_PER_GPU
     found: list[str] = []
     sizes: set[int] = set()

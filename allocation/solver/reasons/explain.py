@@ -10,11 +10,13 @@ from typing import Literal
 import numpy as np
 
 from allocation.reasons.reason import Fact, Reason, reason, with_facts
+from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.inputs import UNITS_PER_GPU, Shape
-from allocation.solver.placement.gang import Demand
+from allocation.solver.model.demand import Demand, Fit
+from allocation.solver.model.inputs import UNITS_PER_GPU, Request, Shape
+from allocation.solver.placement.gang import most_together
 from allocation.solver.quota.quota import Block
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
 
 Which = Literal["class", "booking", "planned"]
 """Whose GPUs are in maintenance: of a class, of the booking, or those it was planned on."""
@@ -29,7 +31,7 @@ class QueueAhead:
     bookings: int = 0
     units: int = 0
 
-    def longer(self, units: int) -> "QueueAhead":
+    def plus(self, units: int) -> "QueueAhead":
         """With one more booking."""
         return QueueAhead(self.bookings + 1, self.units + units)
 
@@ -39,9 +41,9 @@ def shape(demand: Demand) -> dict[str, Fact | None]:
     return {"gpu_class": demand.gpu_class, "profile": demand.profile, "share": demand.share}
 
 
-def placed(working: Working, found: Fit) -> Reason:
+def placed(state: CycleState, found: Fit) -> Reason:
     """Why a winner got what it got."""
-    pool = working.pools[found.demand.gpu_class]
+    pool = state.pools[found.demand.gpu_class]
     nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
     return reason(
         "placed",
@@ -53,9 +55,9 @@ def placed(working: Working, found: Fit) -> Reason:
     )
 
 
-def why_never(working: Working, demand: Demand) -> Reason | None:
+def why_never(state: CycleState, demand: Demand) -> Reason | None:
     """Why a class can never serve the want, whatever else ends; None when it can."""
-    pool = working.pools.get(demand.gpu_class)
+    pool = state.pools.get(demand.gpu_class)
     if pool is None:
         return reason("unknown_class", gpu_class=demand.gpu_class)
     if demand.share is not None and (demand.count, demand.profile) != (1, None):
@@ -64,21 +66,21 @@ def why_never(working: Working, demand: Demand) -> Reason | None:
         return reason("impossible_profile", gpu_class=demand.gpu_class, profile=demand.profile)
     return (
         _why_never_in_mode(pool, demand)
-        or _why_never_pinned(working, demand)
-        or _why_never_so_many(working, demand)
-        or _why_never_on_hosts(working, demand)
-        or _why_never_within_quota(working, demand)
+        or _why_never_pinned(state, demand)
+        or _why_never_so_many(state, demand)
+        or _why_never_on_hosts(state, demand)
+        or _why_never_within_quota(state, demand)
     )
 
 
 def possible_demands(
-    working: Working, demands: Iterable[Demand]
+    state: CycleState, demands: Iterable[Demand]
 ) -> tuple[tuple[Demand, ...], tuple[Reason, ...]]:
     """The classes that could serve the ask one day, and why the others never can."""
     able: list[Demand] = []
     never: list[Reason] = []
     for demand in demands:
-        why = why_never(working, demand)
+        why = why_never(state, demand)
         if why is None:
             able.append(demand)
         else:
@@ -86,19 +88,40 @@ def possible_demands(
     return tuple(able), tuple(never)
 
 
-def _why_never_pinned(working: Working, demand: Demand) -> Reason | None:
+def _why_never_pinned(state: CycleState, demand: Demand) -> Reason | None:
     """Nodes and GPUs that are named and are not of the class, or too few."""
     if not demand.pin:
         return None
-    if not working.pools[demand.gpu_class].within(demand.pin).any():
+    if not state.pools[demand.gpu_class].within(demand.pin).any():
         return reason("pin_elsewhere", gpu_class=demand.gpu_class, pin=",".join(demand.pin))
-    most = working.most_pinned(demand)
+    most = _most_pinned(state, demand)
     if most >= demand.count:
         return None
     pin = ",".join(demand.pin)
     return reason(
         "pin_too_small", asked=demand.count, most=most, pin=pin, level=demand.level, **shape(demand)
     )
+
+
+def _most_pinned(state: CycleState, demand: Demand) -> int:
+    """How many of the demand one group of its pin could hold, all idle and in service."""
+    pool = state.pools[demand.gpu_class]
+    capacity = pool.capacity_on(demand.shape, _empty(pool, demand), pool.suits(demand.shape))
+    return int(pool.sums(demand.level, capacity).max())
+
+
+def _most_on_hosts(state: CycleState, demand: Demand) -> int:
+    """How many of the demand one group could hold for its cores and memory, all idle."""
+    pool = state.pools[demand.gpu_class]
+    return most_together(pool, demand, _empty(pool, demand), state.all.hosts.whole(pool))
+
+
+def _empty(pool: Pool, demand: Demand) -> Masks:
+    """Nothing is taken, but what a pin leaves out."""
+    empty = np.zeros(len(pool), dtype=np.uint16)
+    if demand.pin:
+        empty[~pool.within(demand.pin)] = WHOLE_MASK
+    return empty
 
 
 def _why_never_in_mode(pool: Pool, demand: Demand) -> Reason | None:
@@ -126,8 +149,8 @@ def mode_change(gpu_class: str, count: int, seconds: int, shape: Shape) -> Reaso
     return reason("mode_change", gpu_class=gpu_class, gpus=count, mode=mode, seconds=seconds)
 
 
-def _why_never_so_many(working: Working, demand: Demand) -> Reason | None:
-    pool = working.pools[demand.gpu_class]
+def _why_never_so_many(state: CycleState, demand: Demand) -> Reason | None:
+    pool = state.pools[demand.gpu_class]
     if demand.profile is not None and demand.level == "domain":
         return _impossible_together(demand, 0)
     most = pool.most(demand.shape, "any")
@@ -144,11 +167,11 @@ def _impossible_together(demand: Demand, most: int) -> Reason:
     )
 
 
-def _why_never_on_hosts(working: Working, demand: Demand) -> Reason | None:
+def _why_never_on_hosts(state: CycleState, demand: Demand) -> Reason | None:
     """Nodes too small for the host cores or the memory that is asked for."""
-    if not any(demand.of_host):
+    if not any(demand.host_resources):
         return None
-    most = working.most_on_hosts(demand)
+    most = _most_on_hosts(state, demand)
     if most >= demand.count:
         return None
     return reason(
@@ -157,14 +180,14 @@ def _why_never_on_hosts(working: Working, demand: Demand) -> Reason | None:
     )  # fmt: skip
 
 
-def _why_never_within_quota(working: Working, demand: Demand) -> Reason | None:
-    use = working.use(demand)
-    block = working.quota.never(use, demand.duration)
+def _why_never_within_quota(state: CycleState, demand: Demand) -> Reason | None:
+    use = state.use(demand)
+    block = state.quota.never(use, demand.duration)
     if block is None:
         return None
     if block.kind == "limit":
         return _limit_reason(demand, block, use.units)
-    return _quota_reason(working, demand, block, demand.duration)
+    return _quota_reason(state, demand, block, demand.duration)
 
 
 def maintenance(away: int, which: Which, back: int, gpu_class: str | None = None) -> Reason:
@@ -172,21 +195,21 @@ def maintenance(away: int, which: Which, back: int, gpu_class: str | None = None
     return reason("maintenance", back, gpus=away, which=which, gpu_class=gpu_class)
 
 
-def why_quota(working: Working, demand: Demand, starts: int) -> Reason | None:
+def why_quota(state: CycleState, demand: Demand, starts: int) -> Reason | None:
     """The limit that forbids the window which begins at `starts`, with when it frees."""
-    block = working.over(demand, starts)
+    block = state.over(demand, starts)
     if block is None:
         return None
-    frees = working.quota.frees_at(working.use(demand), (starts, starts + demand.duration))
-    found = _quota_reason(working, demand, block, demand.duration, starts)
+    frees = state.quota.frees_at(state.use(demand), (starts, starts + demand.duration))
+    found = _quota_reason(state, demand, block, demand.duration, starts)
     return replace(found, frees_at=frees)
 
 
 def _quota_reason(
-    working: Working, demand: Demand, block: Block, seconds: int, starts: int | None = None
+    state: CycleState, demand: Demand, block: Block, seconds: int, starts: int | None = None
 ) -> Reason:
     """What the block says; without `starts` it holds for ever."""
-    asked, most, used, name = working.use(demand).units, block.most, block.used, demand.gpu_class
+    asked, most, used, name = state.use(demand).units, block.most, block.used, demand.gpu_class
     if block.kind == "limit":
         return _limit_reason(demand, block, asked, used)
     if block.kind == "guarantee":
@@ -197,7 +220,7 @@ def _quota_reason(
     own = 0
     if starts is not None:
         window = (starts, starts + demand.duration)
-        own = asked - working.quota.borrowed(working.use(demand), window)
+        own = asked - state.quota.borrowed(state.use(demand), window)
     return reason("lent_out", own=own, borrowed=asked - own, asked=asked, gpu_class=name)
 
 
@@ -253,3 +276,45 @@ def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
     if not any(each.code == "line" for each in reasons):
         return reasons
     return tuple(with_facts(each, of=total) if each.code == "line" else each for each in reasons)
+
+
+def makes_room(pauses: int, starts: int) -> Reason:
+    """Why a start is where running work is."""
+    return reason("makes_room", starts, pauses=pauses)
+
+
+def pause_reason(code: str, tier: str, lost: int) -> Reason:
+    """Why a running booking is paused, by which rule; `tier` is that of the claim.
+
+    `lost` are GPU-seconds since its last save.
+    """
+    return reason(code, tier=tier, lost=lost)
+
+
+def why_window_impossible(state: CycleState, request: Request) -> Reason | None:
+    """The rule against it; None: it lies ahead, is near enough, and holds its own length."""
+    now, ends = state.now, request.earliest + request.duration
+    if request.duration <= 0:
+        return reason("too_short")
+    if state.first_start(request.earliest) > now + state.policy.horizon:
+        return reason(
+            "advance_window",
+            request.earliest - state.policy.horizon,
+            horizon_seconds=state.policy.horizon,
+        )
+    if request.fixed:
+        return reason("window_past") if ends <= now else None
+    return _too_late(state, request)
+
+
+def _too_late(state: CycleState, request: Request) -> Reason | None:
+    now = state.now
+    if request.latest is None:
+        return None
+    if request.latest <= now:
+        return reason("deadline_passed")
+    # A paused booking gets what is left before its deadline, however little that is.
+    ends = state.first_start(request.earliest) + request.duration
+    if request.latest < (max(now, request.earliest) + 1 if request.paused else ends):
+        return reason("deadline_unreachable", duration=request.duration)
+    return None

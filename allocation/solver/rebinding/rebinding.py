@@ -1,30 +1,25 @@
-"""Late binding: what has not begun gives way to a newcomer, at its own start in another place.
+"""Late binding: reservations change their places, not their starts, so that a newcomer fits.
 
-A booking owns a start, not a device: its places are a certificate that it fits, and any other
-places at the same start are as good a one. That holds for promises and for rows that are written,
-until the freeze horizon. Nobody is delayed, and nothing is moved unless that lets somebody in or
-makes a start earlier.
+A booking owns a start, not a device: its places prove that it fits, and any other places at the
+same start prove it as well. This holds for planned starts and for written rows outside the freeze
+horizon. No start gets later, and nothing moves unless that lets a booking in or makes a start
+earlier.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from allocation.reasons.reason import reason
-from allocation.solver.fleet.groups import Counts
-from allocation.solver.model.inputs import Request, Snapshot
+from allocation.solver.fleet.columns import Counts
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Demand, Fit
+from allocation.solver.model.inputs import Place, Request, Snapshot, Together
 from allocation.solver.model.plan import Move
-from allocation.solver.placement.gang import Demand
 from allocation.solver.placement.repack import make_room
-from allocation.solver.rebinding.neighbourhoods import (
-    Reserved,
-    at_one_place,
-    joined,
-    level_of,
-    neighbourhoods,
-    slices,
-)
+from allocation.solver.rebinding.movable import MovableReservations, RowMasks, planned_rows_of
 from allocation.solver.rebinding.strategies import (
     Strategy,
     laid_anew,
@@ -33,57 +28,61 @@ from allocation.solver.rebinding.strategies import (
     packed,
     proven,
 )
-from allocation.solver.state.movable import MovableReservations
-from allocation.solver.state.planned_rows import RowMasks, planned_rows_of
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
 
 _MOST_SLICES = 200
-"""No more slices are packed closer, or looked at one by one, for one newcomer;"""
+"""Most slices that are repacked, or examined one by one, for one newcomer."""
 _FEW = 3
-"""of these no more are moved."""
+"""Most of these that are moved."""
+
+_MOST_MOVED = 16
+"""Most reservations that are moved for one newcomer."""
+_MOST_SETS = 3
+"""Most sets of nodes that are tried for it."""
+
+
+Reserved = Mapping[str, Fit]
 
 
 class Rebinding:
-    """What has been promised, in this cycle or before, and what is written and has not begun; all
-    of it is reserved where it says."""
+    """Planned starts and written rows that have not begun; all of them are reserved."""
 
-    def __init__(self, working: Working, snapshot: Snapshot) -> None:
-        """Nothing is promised yet. What is written is read when it is first in the way."""
-        self._working, self._snapshot = working, snapshot
-        self.movable = MovableReservations(working)
+    def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
+        """Written rows are read when they are first needed."""
+        self._state, self._snapshot = state, snapshot
+        self.movable = MovableReservations(state)
         self._written: dict[str, Fit] | None = None
         self._bits: dict[str, RowMasks] = {}
         self._failed: dict[tuple[object, ...], int] = {}
-        # A quarter is for promises, which have a start; what they leave is for newcomers too.
-        self._left = working.policy.neighbourhoods // 4
+        # A quarter of the attempts is for planned starts; newcomers also use what these leave.
+        self._left = state.policy.neighbourhoods // 4
         self._exact_left = 0
 
     def open_to_newcomers(self) -> None:
-        """The promises of earlier cycles have been gone through."""
-        policy = self._working.policy
+        """Allow the attempts for newcomers: all planned starts are done."""
+        policy = self._state.policy
         self._left += policy.neighbourhoods - policy.neighbourhoods // 4
         self._exact_left = policy.exact_neighbourhoods
 
     def add(self, booking: str, found: Fit) -> None:
-        """It is promised or given, and reserved. What stands on the room of others stays there,
-        and what is pinned where it is."""
-        if not found.over and not found.demand.pin:
+        """Add a reserved fit. Fits with victims and pinned ones do not move."""
+        if not found.victims and not found.demand.pin:
             self.movable.add(booking, found)
 
     def keep(self, kept: Mapping[str, Fit]) -> None:
-        """All these promises of earlier cycles."""
+        """Add the kept planned starts of earlier cycles."""
         for booking, found in kept.items():
             self.add(booking, found)
 
     def take(self, booking: str, kept: Mapping[str, Fit]) -> Fit | None:
-        """Where a kept promise lies by now; it moves no more until it is added again."""
+        """The present fit of a kept planned start, which moves no more until it is added again."""
         before = kept.get(booking)
         if before is None:
             return None
         return self.movable.take(booking, before.demand.gpu_class) or before
 
     def moves(self) -> Iterator[Move]:
-        """What is written and lies elsewhere now."""
+        """Moves of written rows."""
         for booking, before in sorted((self._written or {}).items()):
             found = self.movable.found(booking, before.demand.gpu_class)
             if found is not None and found.places != before.places:
@@ -94,10 +93,10 @@ class Rebinding:
     def earlier_with_moves(
         self, demands: Iterable[Demand], found: Fit | None, *wished: int
     ) -> Fit | None:
-        """A start at one of the wished instants that nobody has to pause for, or what is found."""
+        """A start at one of `instants` without victims, after moves; else `found`."""
         demands = tuple(demands)
         for starts in wished:
-            if found is not None and found.starts <= starts and not found.over:
+            if found is not None and found.starts <= starts and not found.victims:
                 break
             answer = self.place_with_moves(demands, starts)
             if answer is not None:
@@ -105,23 +104,23 @@ class Rebinding:
         return found
 
     def earlier_than_planned(self, request: Request, kept: Fit) -> Fit | None:
-        """Its wished start instead of the promise that is kept and reserved, which is free then;
-        None: it stays reserved."""
-        working, first = self._working, self._working.first_start(request.earliest)
+        """A fit at the requested start, which frees the kept one; None: the kept one stays
+        reserved."""
+        state, first = self._state, self._state.first_start(request.earliest)
         if not may_move_others(request) or not self._may_succeed(kept.demand, first):
             return None
-        with working.no_room.trial(kept.demand.gpu_class) as keep:
-            working.free(kept)
+        with state.no_room.trial(kept.demand.gpu_class) as keep:
+            state.free(kept)
             found = self.place_with_moves((kept.demand,), first)
             if found is None:
-                working.reserve(kept)
+                state.reserve(kept)
             else:
                 keep()
         return found
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """For looking only: afterwards everything lies again where it lay."""
+        """Undo all moves made inside the context, and give back their attempts."""
         mark, left = self.movable.mark(), (self._left, self._exact_left)
         yield
         self.movable.back(mark)
@@ -129,20 +128,20 @@ class Rebinding:
 
     @contextmanager
     def rehearsed(self) -> Iterator[None]:
-        """The same while room is taken that is free again afterwards: then there is hope again."""
+        """The same while further room is taken: failures found meanwhile are forgotten."""
         hopeless = dict(self._failed)
         with self.kept():
             yield
         self._failed = hopeless
 
     def place_with_moves(self, demands: Iterable[Demand], starts: int) -> Fit | None:
-        """Places for exactly this start, after others have moved to other places at their starts.
+        """A fit at exactly this start, after moves of other reservations at their own starts.
 
-        The room found is free, not reserved. None: no such plan, and nothing is changed.
+        The room is free, not reserved. None: no such moves, and nothing is changed.
         """
         for demand in demands:
-            # A limit is its owner's: it says nothing of others who want the same.
-            if self._working.over(demand, starts) is not None or not self._may_succeed(
+            # A limit concerns its owner only, so it proves nothing for others of this kind.
+            if self._state.over(demand, starts) is not None or not self._may_succeed(
                 demand, starts
             ):
                 continue
@@ -153,9 +152,9 @@ class Rebinding:
         return None
 
     def _may_succeed(self, demand: Demand, starts: int) -> bool:
-        """Whether it may be tried: there would be room if all that may move were elsewhere.
+        """True when it would fit if all movable reservations were elsewhere.
 
-        Room only gets less: what was in vain for less time is not tried for more.
+        Room only gets less: a failed shorter attempt rules out a longer one.
         """
         if self._left <= 0:
             return False
@@ -163,7 +162,7 @@ class Rebinding:
         if self._failed.get(kind, demand.duration + 1) <= demand.duration:
             return False
         self._read()
-        sums = self._working.pools[demand.gpu_class].sums(
+        sums = self._state.pools[demand.gpu_class].sums(
             level_of(demand), self._room(demand, starts)
         )
         if sums.max(initial=0) >= demand.count:
@@ -174,20 +173,20 @@ class Rebinding:
     def _read(self) -> None:
         if self._written is not None:
             return
-        self._written = planned_rows_of(self._working, self._snapshot)
+        self._written = planned_rows_of(self._state, self._snapshot)
         classes: dict[str, list[Fit]] = {}
         for booking, found in self._written.items():
             self.add(booking, found)
             classes.setdefault(found.demand.gpu_class, []).append(found)
-        self._bits = {name: RowMasks(self._working, rows) for name, rows in classes.items()}
+        self._bits = {name: RowMasks(self._state, rows) for name, rows in classes.items()}
 
     def _cleared(self, demand: Demand, starts: int) -> Fit | None:
-        """By the first way that finds room, the ways that cost least first."""
-        working = self._working
+        """The fit of the first strategy that succeeds, cheapest strategies first."""
+        state = self._state
         room = self._room(demand, starts)
         near = self.movable.near(demand.gpu_class, (starts, starts + demand.duration))
         for rows, strategy in self._ways(demand, starts, near, room):
-            answer = laid_anew(working, demand, starts, rows, strategy)
+            answer = laid_anew(state, demand, starts, rows, strategy)
             if answer is not None:
                 newcomer, ends = answer
                 self.movable.move(demand.gpu_class, ends)
@@ -197,9 +196,9 @@ class Rebinding:
     def _ways(
         self, demand: Demand, starts: int, near: Reserved, room: Counts
     ) -> Iterator[tuple[Reserved, Strategy]]:
-        """Who is laid anew, and how, as often as the policy allows."""
-        sets = neighbourhoods(self._working, demand, starts, near, room)
-        for each in _greedy(self._working, demand, starts, near, sets):
+        """Reservations to move and the strategy for each attempt, as many as the policy allows."""
+        sets = neighbourhoods(self._state, demand, starts, near, room)
+        for each in _greedy(self._state, demand, starts, near, sets):
             if self._left <= 0:
                 break
             self._left -= 1
@@ -209,20 +208,20 @@ class Rebinding:
             yield joined(sets), proven
 
     def _room(self, demand: Demand, starts: int) -> Counts:
-        """How many of the want each column would hold if all that may move were elsewhere."""
+        """How many of the demand each column holds if all movable reservations were elsewhere."""
         at = np.array([starts], dtype=np.int64)
-        masks = self._working.busy(demand, at, held_only=True)[0][0]
+        masks = self._state.held.busy(demand, at)[0][0]
         bits = self._bits.get(demand.gpu_class)
         if bits is not None:
             masks = bits.cleared(masks, (starts, starts + demand.duration))
-        return self._working.pools[demand.gpu_class].capacity(demand.shape, masks)
+        return self._state.pools[demand.gpu_class].capacity(demand.shape, masks)
 
 
 def _greedy(
-    working: Working, demand: Demand, starts: int, near: Reserved, sets: Iterable[Reserved]
+    state: CycleState, demand: Demand, starts: int, near: Reserved, sets: Iterable[Reserved]
 ) -> Iterator[tuple[Reserved, Strategy]]:
-    """The ways that search for no proof."""
-    few = _few_moves(working, demand, starts, near)
+    """Attempts without a proof search."""
+    few = _few_moves(state, demand, starts, near)
     if few:
         yield few
     yield from ((rows, newcomer_first) for rows in sets)
@@ -232,21 +231,126 @@ def _greedy(
 
 
 def _few_moves(
-    working: Working, demand: Demand, starts: int, near: Reserved
+    state: CycleState, demand: Demand, starts: int, near: Reserved
 ) -> tuple[Reserved, Strategy] | None:
-    """For one slice: the fewest that must go elsewhere, as far as its own window shows."""
+    """For one slice: the fewest moves, judged by its own window."""
     alone = at_one_place(near, _MOST_SLICES)
     if demand.profile is None or demand.count > 1 or not alone:
         return None
-    busy, _ = working.busy(demand, np.array([starts], dtype=np.int64))
-    room = make_room(working.pools[demand.gpu_class], demand, busy[0], tuple(alone), _FEW)
+    busy, _ = state.all.busy(demand, np.array([starts], dtype=np.int64))
+    room = make_room(state.pools[demand.gpu_class], demand, busy[0], tuple(alone), _FEW)
     if room is None or not room.moves:
         return None
     return {n: f for old, _ in room.moves for n, f in alone[old].items()}, newcomer_at(room.place)
 
 
 def may_move_others(request: Request) -> bool:
-    """Whether an earlier start is worth moves: what is chosen by its cost or its end need not be
-    soon, and who was paused goes on where there is room."""
+    """True when an earlier start is worth moves: not for fixed or paused bookings, nor for those
+    that choose by cost or by end."""
     is_chosen = request.cheapest or bool(request.durations)
     return not (request.fixed or request.paused or is_chosen)
+
+
+def level_of(demand: Demand) -> Together:
+    """The level at which nodes are searched: at least a node."""
+    return demand.level if demand.level in ("rack", "any") else "node"
+
+
+def neighbourhoods(
+    state: CycleState, demand: Demand, starts: int, near: Reserved, room: Counts
+) -> list[dict[str, Fit]]:
+    """Reservations in `near` on sets of nodes that hold the demand without them, smallest sets
+    first.
+
+    `room`: how many of the demand each column holds if all movable reservations were elsewhere.
+    """
+    pool = state.pools[demand.gpu_class]
+    node_of = pool.groups("node").tolist()
+    here: dict[int, dict[str, Fit]] = {}
+    for booking, found in near.items():
+        for place in found.places:
+            here.setdefault(node_of[pool.column[place.gpu]], {})[booking] = found
+    rooms = pool.sums("node", room)
+    free = _free(state, demand, starts)
+    sets: list[tuple[int, list[int], dict[str, Fit]]] = []
+    for nodes in _groups(pool, level_of(demand), here):
+        for chosen in _chosen(nodes, here, demand.count, (free, rooms)):
+            rows = {name: found for node in chosen for name, found in here.get(node, {}).items()}
+            if 0 < len(rows) <= _MOST_MOVED:
+                sets.append((len(rows), chosen, rows))
+    return [rows for _, _, rows in sorted(sets, key=lambda each: each[:2])[:_MOST_SETS]]
+
+
+def joined(sets: Iterable[Reserved]) -> dict[str, Fit]:
+    """The union of the first neighbourhoods that is not too large."""
+    found: dict[str, Fit] = {}
+    for rows in sets:
+        if len(found.keys() | rows.keys()) <= _MOST_MOVED:
+            found |= rows
+    return found
+
+
+def at_one_place(near: Reserved, most: int) -> dict[Place, dict[str, Fit]]:
+    """Single slices by their place, of the first `most` places."""
+    found: dict[Place, dict[str, Fit]] = {}
+    for booking, each in sorted(near.items()):
+        if each.demand.profile is not None and each.demand.count == 1 and len(found) < most:
+            found.setdefault(each.places[0], {})[booking] = each
+    return found
+
+
+def slices(near: Reserved, most: int) -> dict[str, Fit]:
+    """Slices without a level, the first `most` by start."""
+    able = [
+        (found.starts, booking)
+        for booking, found in near.items()
+        if found.demand.profile is not None and found.demand.level == "any"
+    ]
+    return {booking: near[booking] for _, booking in sorted(able)[:most]}
+
+
+def _free(state: CycleState, demand: Demand, starts: int) -> Ints:
+    """How many of the demand each node holds now."""
+    pool = state.pools[demand.gpu_class]
+    masks, hosts = state.all.busy(demand, np.array([starts], dtype=np.int64))
+    sums = pool.sums("node", pool.capacity(demand.shape, masks[0]))
+    if hosts is not None and any(demand.host_resources):
+        sums = np.minimum(sums, hosts.row(0).devices(*demand.host_resources))
+    return sums
+
+
+def _groups(pool: Pool, level: Together, here: Mapping[int, object]) -> Iterator[Sequence[int]]:
+    """Nodes of each group of the level that has a movable reservation."""
+    if level == "node":
+        yield from ([node] for node in sorted(here))
+        return
+    of_node = pool.groups(level)[pool.bounds["node"]].tolist()
+    members: dict[int, list[int]] = {}
+    for node, group in enumerate(of_node):
+        members.setdefault(group, []).append(node)
+    for group in sorted({of_node[node] for node in here}):
+        yield members[group]
+
+
+def _chosen(
+    nodes: Sequence[int],
+    here: Mapping[int, Mapping[str, Fit]],
+    count: int,
+    capacities: tuple[Ints, Ints],
+) -> Iterator[list[int]]:
+    """Sets of nodes that are enough: untouched nodes, then those with the fewest moves; then the
+    same without the first of these."""
+    free, rooms = capacities
+    idle = [node for node in nodes if node not in here and free[node]]
+    movers = sorted((n for n in nodes if n in here and rooms[n]), key=lambda n: (len(here[n]), n))
+    have = int(free[idle].sum())
+    for skip in range(min(len(movers), _MOST_SETS)):
+        chosen, total = list(idle), have
+        for node in movers[skip:]:
+            if total >= count:
+                break
+            chosen.append(node)
+            total += int(rooms[node])
+        if total < count:
+            return
+        yield chosen

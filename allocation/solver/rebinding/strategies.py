@@ -1,7 +1,7 @@
-"""Ways to lay a few bookings anew at their own starts, so that one more fits.
+"""Strategies that place a few reservations anew at their own starts, so that one more fits.
 
-Each is called with all of them off the calendar. It answers with the newcomer's places, which are
-free, and where each of the others lies now, reserved; or with None, and none of them is reserved.
+A strategy is called with all of them freed. It returns the newcomer's fit, not reserved, and the
+new fits of the others, reserved; or None with none of them reserved.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,45 +11,46 @@ import numpy as np
 
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK
 from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Place
 from allocation.solver.model.ordering import place_order
 from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Window, rearrange
-from allocation.solver.placement.gang import Demand, fits
+from allocation.solver.placement.gang import fits
 from allocation.solver.placement.repack import pack
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.timeline.host_calendar import Free
 
 Reserved = Mapping[str, Fit]
 Rebound = tuple[Fit, dict[str, Fit]]
-Strategy = Callable[[Working, Demand, int, Reserved], Rebound | None]
+Strategy = Callable[[CycleState, Demand, int, Reserved], Rebound | None]
 
 _MOST_PIECES = 24
 _ROOMY = 8
 _EFFORT = 0.05
-"""Of CP-SAT: some 70 ms at worst, 14 ms on average."""
+"""Effort of CP-SAT: about 70 ms at most, 14 ms on average."""
 
 
 def laid_anew(
-    working: Working, demand: Demand, starts: int, near: Reserved, strategy: Strategy
+    state: CycleState, demand: Demand, starts: int, near: Reserved, strategy: Strategy
 ) -> Rebound | None:
-    """By one of the ways; None: it found nothing, and nothing is changed."""
-    if not _would_fit(working, demand, starts, near):
+    """The result of the strategy; None: it found nothing, and nothing is changed."""
+    if not _would_fit(state, demand, starts, near):
         return None
-    with working.no_room.trial(demand.gpu_class) as keep:
+    with state.no_room.trial(demand.gpu_class) as keep:
         for found in near.values():
-            working.free(found)
-        answer = strategy(working, demand, starts, near)
+            state.free(found)
+        answer = strategy(state, demand, starts, near)
         if answer is not None:
             keep()
             return answer
         for found in near.values():
-            working.reserve(found)
+            state.reserve(found)
     return None
 
 
-def _would_fit(working: Working, demand: Demand, starts: int, near: Reserved) -> bool:
-    """False when the want lacks GPUs even without those near; what else it needs is not asked."""
-    calendar = working.calendars[demand.gpu_class]
+def _would_fit(state: CycleState, demand: Demand, starts: int, near: Reserved) -> bool:
+    """False when GPUs are too few even without those reservations; other needs are not checked."""
+    calendar = state.all.gpus[demand.gpu_class]
     if demand.share is not None or calendar.has_shares:
         return True
     others = ((found.places, *found.window) for found in near.values())
@@ -57,32 +58,34 @@ def _would_fit(working: Working, demand: Demand, starts: int, near: Reserved) ->
     return bool(fits(calendar.pool, demand, busy))
 
 
-def newcomer_first(working: Working, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
-    """The newcomer where it fits best, and the others around it."""
-    newcomer = working.at(demand, starts)
-    return None if newcomer is None else _others_around(working, newcomer, near)
+def newcomer_first(
+    state: CycleState, demand: Demand, starts: int, near: Reserved
+) -> Rebound | None:
+    """Place the newcomer where it fits best, then the others."""
+    newcomer = state.at(demand, starts)
+    return None if newcomer is None else _others_around(state, newcomer, near)
 
 
 def newcomer_at(place: Place) -> Strategy:
-    """The newcomer exactly there."""
+    """A strategy that places the newcomer exactly there."""
 
-    def strategy(working: Working, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
+    def strategy(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
         newcomer = Fit(demand, (place,), starts)
-        if working.over(demand, starts) is not None or not working.is_free(newcomer):
+        if state.over(demand, starts) is not None or not state.all.is_free(newcomer):
             return None
-        return _others_around(working, newcomer, near)
+        return _others_around(state, newcomer, near)
 
     return strategy
 
 
-def packed(working: Working, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
-    """Slices on as few as possible of the GPUs that they had to themselves, then the newcomer."""
-    pool = working.pools[demand.gpu_class]
+def packed(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
+    """Pack slices on as few as possible of the GPUs that they had alone, then the newcomer."""
+    pool = state.pools[demand.gpu_class]
     columns = {pool.column[place.gpu] for found in near.values() for place in found.places}
     since = min(found.starts for found in near.values())
     until = max(found.ends for found in near.values())
     at = np.array([since], dtype=np.int64)
-    busy = working.calendars[demand.gpu_class].busy(at, until - since)[0]
+    busy = state.all.gpus[demand.gpu_class].busy(at, until - since)[0]
     idle = [pool.gpus[column] for column in sorted(columns) if not busy[column]]
     pieces = [found.demand.profile or "" for found in near.values() for _ in found.places]
     places = pack(Pool(pool.gpu_class, idle, pool.models), pieces) if idle else None
@@ -95,21 +98,21 @@ def packed(working: Working, demand: Demand, starts: int, near: Reserved) -> Reb
         booking: replace(found, places=_taken(left[found.demand.profile], found.demand.count))
         for booking, found in sorted(near.items())
     }
-    if not _reserved(working, [*ends.values()]):
+    if not _reserved(state, [*ends.values()]):
         return None
-    newcomer = working.at(demand, starts)
+    newcomer = state.at(demand, starts)
     if newcomer is None:
         for found in ends.values():
-            working.free(found)
+            state.free(found)
         return None
     return newcomer, ends
 
 
-def proven(working: Working, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
-    """With the fewest moves there are on these GPUs and a few roomy ones, by CP-SAT."""
+def proven(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
+    """The fewest moves on these GPUs and a few roomy ones, proven by CP-SAT."""
     pieces = [(booking, place) for booking, found in near.items() for place in found.places]
     is_small = len(pieces) + demand.count <= _MOST_PIECES
-    # It knows nothing of shares and pins.
+    # The model has no shares and no pins.
     is_able = demand.share is None and not demand.pin and not any(p.share for _, p in pieces)
     if not (is_small and is_able):
         return None
@@ -120,12 +123,12 @@ def proven(working: Working, demand: Demand, starts: int, near: Reserved) -> Reb
             near[name].window,
             name,
             near[name].demand.level,
-            near[name].demand.of_host,
+            near[name].demand.host_resources,
         )
         for name, place in pieces
     ]
     found = rearrange(
-        _neighbourhood(working, demand, starts, pieces), demand, starts, movable, _EFFORT
+        _neighbourhood(state, demand, starts, pieces), demand, starts, movable, _EFFORT
     )
     if found is None:
         return None
@@ -137,19 +140,17 @@ def proven(working: Working, demand: Demand, starts: int, near: Reserved) -> Reb
         for booking, places in sorted(ends.items())
     }
     newcomer = Fit(demand, found.places, starts)
-    # The search knows less than the calendar: whose shares are where, and what is laid since.
-    if working.over(demand, starts) is not None or not _reserved(
-        working, [*laid.values(), newcomer]
-    ):
+    # The calendar knows more than the model: owners of shares, and later reservations.
+    if state.over(demand, starts) is not None or not _reserved(state, [*laid.values(), newcomer]):
         return None
-    working.free(newcomer)
+    state.free(newcomer)
     return newcomer, laid
 
 
 def _neighbourhood(
-    working: Working, demand: Demand, starts: int, pieces: list[tuple[str, Place]]
+    state: CycleState, demand: Demand, starts: int, pieces: list[tuple[str, Place]]
 ) -> Neighbourhood:
-    pool, calendar = working.pools[demand.gpu_class], working.calendars[demand.gpu_class]
+    pool, calendar = state.pools[demand.gpu_class], state.all.gpus[demand.gpu_class]
     busy = calendar.busy(np.array([starts], dtype=np.int64), demand.duration)[0]
     taken = np.bitwise_count(busy & np.uint16(WHOLE_MASK))
     roomy = sorted(range(len(pool)), key=lambda column: (int(taken[column]), column))
@@ -160,42 +161,42 @@ def _neighbourhood(
 
     def free(window: Window) -> Free:
         at = np.array([window[0]], dtype=np.int64)
-        return working.hosts.free(pool, at, window[1] - window[0]).row(0)
+        return state.all.hosts.free(pool, at, window[1] - window[0]).row(0)
 
     return Neighbourhood(pool, tuple(sorted(columns)), is_free, free)
 
 
-def _others_around(working: Working, newcomer: Fit, near: Reserved) -> Rebound | None:
-    """Who can stay stays, and is laid first; the others at their own starts, the largest first."""
-    working.reserve(newcomer)
+def _others_around(state: CycleState, newcomer: Fit, near: Reserved) -> Rebound | None:
+    """Keep reservations that can stay, then place the others at their own starts, largest first."""
+    state.reserve(newcomer)
     ends: dict[str, Fit] = {}
     away: dict[str, Fit] = {}
     for booking, found in sorted(near.items()):
-        if working.is_free(found):
-            working.reserve(found)
+        if state.all.is_free(found):
+            state.reserve(found)
             ends[booking] = found
         else:
             away[booking] = found
     for booking, found in sorted(away.items(), key=_largest_first):
-        other = working.at(found.demand, found.starts)
+        other = state.at(found.demand, found.starts)
         if other is None:
             for each in (newcomer, *ends.values()):
-                working.free(each)
+                state.free(each)
             return None
         ends[booking] = replace(other, class_rank=found.class_rank)
-        working.reserve(other)
-    working.free(newcomer)
+        state.reserve(other)
+    state.free(newcomer)
     return newcomer, ends
 
 
-def _reserved(working: Working, wanted: list[Fit]) -> bool:
-    """All of them reserved; False: one is not free, and none of them is."""
+def _reserved(state: CycleState, wanted: list[Fit]) -> bool:
+    """Reserve all of them; False: one is not free, and none is reserved."""
     for number, found in enumerate(wanted):
-        if not working.is_free(found):
+        if not state.all.is_free(found):
             for each in wanted[:number]:
-                working.free(each)
+                state.free(each)
             return False
-        working.reserve(found)
+        state.reserve(found)
     return True
 
 

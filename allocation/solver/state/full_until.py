@@ -1,8 +1,8 @@
-"""Until when there is no room: what one search has seen, so that the next need not look again.
+"""A cache of stretches without room, so that later searches can skip them.
 
-While room only gets less, what was full stays so. Most promises stay where they are, cycle after
-cycle: one look at each stretch of time proves it for all of a kind. And where there was no room for
-one newcomer there is none for the next of its kind.
+While room only gets less, a full stretch stays full. Most planned starts stay where they are: one
+look at each stretch proves that for all demands of a kind. A newcomer that found no room rules the
+same out for the next of its kind.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,51 +12,49 @@ import numpy as np
 
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.placement.gang import Demand, fits
+from allocation.solver.model.demand import Demand
+from allocation.solver.placement.gang import fits
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 
 
 class NoRoomCache:
-    """What of a class is full when, for each kind of ask, read from now on as far as needed.
-
-    What was full stays so while room only gets less; `forget` says from when on that is not so.
-    """
+    """Full stretches of each class, for each kind of demand, read as far as needed."""
 
     def __init__(self, calendars: dict[str, GpuCalendar]) -> None:
-        """Nothing has been looked at yet."""
+        """Nothing is known."""
         self._calendars = calendars
         self._kinds: dict[str, dict[tuple[object, ...], _Kind]] = {}
         self._none_before: dict[str, dict[tuple[object, ...], dict[int, int]]] = {}
 
     def forget(self, gpu_class: str, since: int) -> None:
-        """Something of the class may have come free from then on."""
+        """Room of the class may have become free from `since` on."""
         for kind in self._kinds.get(gpu_class, {}).values():
             kind.forget(since)
         self._none_before.pop(gpu_class, None)
 
     def first_possible(self, demand: Demand) -> int:
-        """No window of the want that begins before this second has room, by an earlier search.
+        """The second before which, by earlier searches, no window of the demand has room.
 
-        It was for the same or for less time.
+        Searches for the same or a shorter duration count.
         """
         known = self._none_before.get(demand.gpu_class, {}).get(_what(demand), {})
         return max((at for seconds, at in known.items() if seconds <= demand.duration), default=0)
 
     def record_search(self, demand: Demand, starts: int) -> None:
-        """Every window of the want from now on that begins before `starts` was tried in vain.
+        """Record that every window from now on that begins before `starts` failed.
 
-        Cores and memory of a node may come free on another class, and others are not pinned: what
-        asks for either says nothing.
+        Host cores and memory may become free with another class, and others have no pin, so demands
+        with either record nothing.
         """
-        if demand.share is None and not demand.pin and not any(demand.of_host):
+        if demand.share is None and not demand.pin and not any(demand.host_resources):
             kinds = self._none_before.setdefault(demand.gpu_class, {})
             known = kinds.setdefault(_what(demand), {})
             known[demand.duration] = max(starts, known.get(demand.duration, 0))
 
     @contextmanager
     def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
-        """What is freed inside, and not kept by a call of what this gives, has been taken again
-        at the end: all is known that was known before."""
+        """Restore what is known at the end, unless the yielded function was called: then what was
+        freed inside has not been taken again."""
         kept: list[bool] = []
         known = self._none_before.get(gpu_class)
         yield lambda: kept.append(True)
@@ -64,13 +62,12 @@ class NoRoomCache:
             self._none_before[gpu_class] = known
 
     def is_full_until(self, demand: Demand, starts: int) -> bool:
-        """True when no window of the want that begins before `starts` has room for certain.
+        """True when certainly no window that begins before `starts` has room.
 
-        A window that begins before `starts` either ends by then, so that the whole of it lies in
-        a stretch with room that is long enough, or it has the instant before `starts` in it. If
-        neither exists there is none, whatever is free from `starts` on. So what the asker itself
-        has reserved from then on need not be taken away. Only GPUs are looked at: nodes, owners
-        and quota only ever keep more out.
+        Such a window either ends by then, and lies in a long enough stretch with room, or contains
+        the instant before `starts`. If neither exists there is none, whatever is free later. So the
+        caller's own reservation from `starts` on need not be removed first. Only GPUs are examined:
+        hosts, share owners and quota can only forbid more.
         """
         if demand.share is not None or demand.pin:
             return False
@@ -86,7 +83,7 @@ def _what(demand: Demand) -> tuple[object, ...]:
 
 
 class _Kind:
-    """One shape, count and nearness on one class."""
+    """One shape, count and level on one class."""
 
     def __init__(self, calendar: GpuCalendar, demand: Demand) -> None:
         self._calendar, self._want = calendar, demand
@@ -96,19 +93,19 @@ class _Kind:
         self._longest: Ints = np.zeros(0, dtype=np.int64)
 
     def forget(self, since: int) -> None:
-        """What was seen from `since` on is not true any more."""
+        """Forget what was seen from `since` on."""
         self._until = min(self._until, since)
 
     def is_full_until(self, starts: int, duration: int) -> bool:
-        """See `NoRoomCache`."""
+        """See `NoRoomCache.is_full_until`."""
         if starts > self._until:
             self._look(starts)
         at = int(self._ends.searchsorted(starts))
-        # The stretch with the instant before `starts`.
+        # The stretch that contains the instant before `starts`.
         return bool(self._full[at]) and int(self._longest[at]) < duration
 
     def _look(self, until: int) -> None:
-        """See each stretch up to `until`, going on from where it is known."""
+        """Examine the stretches up to `until` that are not known yet."""
         known = int(self._ends.searchsorted(self._until, side="right"))
         since = int(self._ends[known - 1]) if known else self._calendar.origin
         ends, masks = self._calendar.stretches(since, until)

@@ -1,4 +1,4 @@
-"""Running bookings that may be paused: their room, what a pause costs, and who was promised it."""
+"""Running bookings that may be paused: their room, the cost of a pause, and their preemptors."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from allocation.solver.quota.quota import Use
 
 @dataclass(frozen=True, slots=True)
 class RunningBooking:
-    """A running booking, whole. `rows` are columns of its class and the bits it has of each.
+    """A running booking. `rows` are its columns and the bits that it has of each.
 
-    `out` is the first second at which its room can be free: told as soon as it may be, and its
-    grace later. `lost` are GPU-seconds since its last save. Each of its places has `of_host` of its
-    node: cores and memory.
+    `out` is the first second at which its room can be free: the earliest notice plus its grace
+    period. `lost` is the GPU-seconds since its last save. Each of its places has `host_resources`
+    of its node: cores and memory.
     """
 
     booking: str
@@ -28,17 +28,17 @@ class RunningBooking:
     since: int
     out: int
     lost: int
-    of_host: tuple[int, int] = (0, 0)
+    host_resources: tuple[int, int] = (0, 0)
 
 
 class RunningBookings:
-    """Who may be paused at all, and from when on somebody else is to have the room.
+    """All bookings that may be paused, and when their room goes to a preemptor.
 
-    A booking stands on a runner's room when it is promised it but the runner is not told yet.
+    A preemptor is a booking planned on the room of a running one. Notice may come later.
     """
 
     def __init__(self, runners: Iterable[RunningBooking]) -> None:
-        """Nobody has been promised anything."""
+        """No booking has a preemptor."""
         self.notified: dict[str, int] = {}
         self.kept: set[str] = set()
         self._versions: dict[str, int] = {}
@@ -62,38 +62,39 @@ class RunningBookings:
         return booking in self._all
 
     def __getitem__(self, booking: str) -> RunningBooking:
-        """KeyError: not running, or never paused."""
+        """The booking. KeyError: it does not run or can't be paused."""
         return self._all[booking]
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Classes on which somebody could be paused."""
+        """Classes with a pausable booking."""
         return tuple(self._of)
 
     def tenants(self, gpu_class: str) -> Iterable[str]:
-        """Who has something on a class that may be paused."""
+        """Tenants with a pausable booking on a class."""
         return self._of.get(gpu_class, {})
 
     def of(self, gpu_class: str, tenant: str) -> Iterator[RunningBooking]:
-        """Those of a tenant on a class that are neither told to leave nor kept."""
+        """Pausable bookings of a tenant on a class, without those with notice and the protected
+        ones."""
         for runner in self._of.get(gpu_class, {}).get(tenant, ()):
             if runner.booking not in self.notified and runner.booking not in self.kept:
                 yield runner
 
     def there(self, gpu_class: str) -> Iterator[RunningBooking]:
-        """All of a class, told or not."""
+        """All of a class, with or without notice."""
         return chain.from_iterable(self._of.get(gpu_class, {}).values())
 
     def version(self, tenant: str) -> int:
-        """Another number whenever something about the tenant's bookings has changed."""
+        """A number that changes with every change of the tenant's bookings."""
         return self._versions.get(tenant, 0)
 
     def graces(self, gpu_class: str) -> tuple[int, ...]:
-        """The notices that runners of the class are owed, shortest first."""
+        """The grace periods of the class's bookings, shortest first."""
         return self._graces.get(gpu_class, ())
 
     def on(self, gpu_class: str, columns: Iterable[int]) -> dict[str, RunningBooking]:
-        """Those, told or not, that have something of these columns; by booking."""
+        """Bookings that use some of these columns, with or without notice, by id."""
         return {
             runner.booking: runner
             for column in columns
@@ -101,38 +102,38 @@ class RunningBookings:
         }
 
     def ends(self, runner: RunningBooking) -> int:
-        """When its room is free whatever becomes of those that only stand on it."""
+        """When its room is free for certain: at its notice's end, else at its own."""
         return self.notified.get(runner.booking, runner.ends)
 
     def leaves(self, runner: RunningBooking) -> int:
-        """When somebody else is to have its room."""
+        """When its room goes to the first preemptor, else its end."""
         return min(self._promised.get(runner.booking, ()), default=runner.ends)
 
     def has_preemptor(self, booking: str) -> bool:
-        """True when somebody stands on its room."""
+        """True when a preemptor is planned on its room."""
         return bool(self._promised.get(booking))
 
-    def promise(self, booking: str, instant: int) -> None:
-        """Somebody is to have its room from then on."""
+    def add_preemptor(self, booking: str, instant: int) -> None:
+        """A preemptor is to have its room from then on."""
         self._touch(booking)
         self._promised.setdefault(booking, []).append(instant)
 
-    def forget(self, booking: str, instant: int) -> None:
-        """Undo of `promise`; who has been told leaves all the same."""
+    def remove_preemptor(self, booking: str, instant: int) -> None:
+        """Undo `add_preemptor`; a booking with notice leaves all the same."""
         self._touch(booking)
         self._promised[booking].remove(instant)
 
     def keep(self, bookings: Iterable[str]) -> None:
-        """Nothing new may stand on their room in this cycle: they have just been given more."""
+        """Protect bookings that were just extended: they get no preemptor in this cycle."""
         for booking in bookings:
             if booking in self._all:
                 self.kept.add(booking)
                 self._touch(booking)
 
     def notify(self, booking: str, instant: int) -> None:
-        """It is told to leave by then."""
+        """Give notice to leave by then."""
         self.notified[booking] = instant
-        self.promise(booking, instant)
+        self.add_preemptor(booking, instant)
 
     def _touch(self, booking: str) -> None:
         tenant = self._all[booking].tenant
@@ -142,7 +143,7 @@ class RunningBookings:
 def running_bookings_of(
     snapshot: Snapshot, policy: Policy, pools: Mapping[str, Pool], tier_of: Callable[[str], Tier]
 ) -> list[RunningBooking]:
-    """Bookings that run as a whole, on one class, in a tier that may be paused once more."""
+    """Bookings that run whole, on one class, in a tier that may be paused once more."""
     pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
     gangs: dict[str, list[Held]] = {}
     for held in snapshot.held:
@@ -161,7 +162,7 @@ def running_bookings_of(
 
 def _may_leave(row: Held, tier: Tier, now: int) -> bool:
     often = tier.pauses is not None and row.pauses >= tier.pauses
-    # A share is beside others, who are not asked: nobody is paused for a part of their GPU.
+    # Shares are next to others' shares: nobody is paused for a part of a GPU.
     is_there = row.started and row.since is not None and row.place.share is None
     return is_there and not row.pausing and not often and row.ends > now
 
@@ -188,5 +189,5 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) 
         since=since,
         out=max(now, since + rest) + tier.grace,
         lost=units * max(0, now - safe) // UNITS_PER_GPU,
-        of_host=(first.cores, first.memory),
+        host_resources=(first.cores, first.memory),
     )

@@ -37,8 +37,8 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.cycle.quote import Availability
+from allocation.solver.model.demand import demands_of
 from allocation.solver.model.inputs import Mode, Together
-from allocation.solver.placement.gang import demands_of
 from tests.solver.builders import DAY, H100, HOUR, L40S, MODELS, NOON, a_held, gpus
 
 CLASSES = (("h100", "h100-80gb"), ("h200", "h200-141gb"), ("a100", "a100-40gb"), ("l40s", "l40s"))

@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from allocation.solver.fleet.demand_mix import Mix
 from allocation.solver.fleet.pool import Pool, pools_of
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place
-from allocation.solver.placement.gang import Demand, place
+from allocation.solver.placement.gang import place
 from allocation.solver.placement.repack import make_room, pack
 from tests.bench.solver.peers import peers_of
 from tests.solver.builders import H100, gpus

@@ -4,7 +4,7 @@
 
 Tasks arrive one by one and never leave until far more was asked for than there is; what does not
 fit is dropped. The score is the part of all GPUs that is taken in the end. Each task is a booking
-that starts now or never, decided by the cycle's own `Working` as `solve` would; a GPU model is a
+that starts now or never, decided by the cycle's own `CycleState` as `solve` would; a GPU model is a
 class. JSON lines on stdout.
 
 With `--moves PERCENT` a task that fits nowhere has others moved for it, by the code with which the
@@ -30,10 +30,10 @@ import numpy.typing as npt
 
 from allocation.solver import UNITS_PER_GPU, Ask, Policy, Request, Snapshot
 from allocation.solver.fleet.mig_geometry import WHOLE_SHARE
-from allocation.solver.model.demand import Demand, demands_of
+from allocation.solver.model.demand import Demand, Fit, demands_of
 from allocation.solver.model.ordering import in_order
 from allocation.solver.rebinding.rebinding import Rebinding
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
 from tests.bench.solver.peers import peers_of
 from tests.bench.solver.trace import (
     ORDERS,
@@ -65,8 +65,8 @@ class Site:
         gpus, hosts = fleet_of(nodes)
         recent = tuple(request_of(n, ask) for n, ask in enumerate(asks) if ask.count)
         site = Snapshot(0, (PLAIN,), gpus, (), recent, (), (), hosts=hosts)
-        self.working = Working(in_order(site), Policy(1, neighbourhoods=1_000_000))
-        self.moves = Moves(self.working, site, percent)
+        self.state = CycleState(in_order(site), Policy(1, neighbourhoods=1_000_000))
+        self.moves = Moves(self.state, site, percent)
         self._demands = {ask: demands_of(request_of(0, ask)) for ask in asks}
 
     def decide(self, ask: Ask) -> bool:
@@ -74,10 +74,10 @@ class Site:
         if not ask.count:
             return self._without_gpu(ask)
         demands = self._demands[ask]
-        found = self.working.first_at(demands, 0) or self.moves.room(demands)
+        found = self.state.first_at(demands, 0) or self.moves.room(demands)
         if found is None:
             return False
-        self.working.reserve(found)
+        self.state.reserve(found)
         self.moves.started(found)
         return True
 
@@ -86,7 +86,7 @@ class Site:
         each free GPU, and the product has to live with it."""
         best: tuple[int, str] | None = None
         for demand in self._demands[ask]:
-            pool_state = self.working.pool_state(demand, 0)
+            pool_state = self.state.pool_state(demand, 0)
             free, nodes = pool_state.free, pool_state.pool.nodes
             if free is None:
                 continue
@@ -97,17 +97,17 @@ class Site:
                 best = (int(spare[node]), nodes[node])
         if best is None:
             return False
-        self.working.hosts.take(best[1], (ask.cores, ask.memory), (0, HOUR))
+        self.state.all.hosts.take(best[1], (ask.cores, ask.memory), (0, HOUR))
         return True
 
 
 class Moves:
     """Running tasks that make way, within a budget."""
 
-    def __init__(self, working: Working, site: Snapshot, percent: float) -> None:
+    def __init__(self, state: CycleState, site: Snapshot, percent: float) -> None:
         """Nothing runs. Of the tasks that run at any time at most `percent` will have moved."""
         self._percent = percent
-        self._promised = Rebinding(working, site)
+        self._promised = Rebinding(state, site)
         self._running = self.made = 0
 
     def started(self, found: Fit) -> None:

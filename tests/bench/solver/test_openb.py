@@ -124,12 +124,12 @@ class TestMoves:
         assert site.decide(self.single)
         assert site.decide(self.single)
         beside = demands_of(openb.request_of(0, replace(self.single, count=2)))
-        other = site.working.first_at(beside, 0)
+        other = site.state.first_at(beside, 0)
         assert other is not None
-        site.working.reserve(other)
+        site.state.reserve(other)
         assert site.decide(self.single)
         assert site.decide(self.single)
-        site.working.free(other)
+        site.state.free(other)
         return site
 
     def singles(self, site: openb.Site) -> int:

@@ -22,7 +22,7 @@ from allocation.solver import (
 )
 from allocation.solver.fleet.mig_geometry import Geometry
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.placement.gang import Demand
+from allocation.solver.model.demand import Demand
 from allocation.solver.quota.quota import Quota
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from tests.rings import holds_for

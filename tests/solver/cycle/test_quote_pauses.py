@@ -22,7 +22,7 @@ from allocation.solver import (
     Snapshot,
     solve,
 )
-from allocation.solver.cycle.queue_preview import QueuePreview
+from allocation.solver.cycle.quote import QueuePreview
 from allocation.solver.fleet.demand_mix import Mix, mixes_of
 from allocation.solver.preemption.search import Preemption
 from tests.solver import truth

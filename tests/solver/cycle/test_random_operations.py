@@ -12,11 +12,11 @@ import pytest
 
 from allocation.solver import Ask, Host, Place, Policy, Snapshot
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Demand, demands_of
+from allocation.solver.model.demand import Demand, Fit, demands_of
 from allocation.solver.model.inputs import Mode, Model
 from allocation.solver.placement.gang import place
 from allocation.solver.placement.repack import make_room
-from allocation.solver.state.working import Fit, Working
+from allocation.solver.state.cycle_state import CycleState
 from tests.solver.builders import A30, A100_40, H100, H200, HOUR, L40S, NOON, a_request, gpus
 
 MODELS = (H100, A100_40, H200, A30, L40S)
@@ -135,7 +135,7 @@ def an_ask(chance: Random) -> Ask:
 HOSTS = {f"n{n}": Host(f"n{n}", 64_000, 262_144) for n in range(8)}
 
 
-def a_working(chance: Random) -> Working:
+def a_working(chance: Random) -> CycleState:
     """Eight nodes of one to four H100 in two classes; what is asked for is known."""
     fleet = tuple(
         gpu
@@ -144,7 +144,7 @@ def a_working(chance: Random) -> Working:
     )
     lately = tuple(a_request(f"b{n}", an_ask(chance)) for n in range(200))
     hosts = tuple(HOSTS.values())
-    return Working(Snapshot(NOON, (H100,), fleet, (), lately, (), (), hosts=hosts), Policy(1))
+    return CycleState(Snapshot(NOON, (H100,), fleet, (), lately, (), (), hosts=hosts), Policy(1))
 
 
 @dataclass
@@ -174,21 +174,21 @@ class Books:
 def run_hosts(steps: int) -> int:
     """Shares, cores and memory likewise, over the days: what ends is given back."""
     chance = Random(2)  # noqa: S311  made-up work, the same each time
-    working, books = a_working(chance), Books()
+    state, books = a_working(chance), Books()
     live: list[tuple[Ask, Fit]] = []
     for _ in range(steps):
         if live and chance.random() < 0.45:
             ask, found = live.pop(chance.randrange(len(live)))
-            working.free(found)
+            state.free(found)
             books.count(found, ask, -1)
             continue
         ask = an_ask(chance)
-        given = working.first_at(demands_of(a_request(ask=ask)), NOON)
+        given = state.first_at(demands_of(a_request(ask=ask)), NOON)
         if given is not None:
-            working.reserve(given)
+            state.reserve(given)
             books.count(given, ask, 1)
             live.append((ask, given))
-    assert working.calendars["a"].busy(np.array([NOON + HOUR]), 1).max() == 0
+    assert state.all.gpus["a"].busy(np.array([NOON + HOUR]), 1).max() == 0
     return len(live)
 
 

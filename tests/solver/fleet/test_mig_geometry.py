@@ -10,8 +10,9 @@ from allocation.solver.fleet import pool as topology
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Best, Geometry, geometry_of, units_of
 from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Model, Place, Placement
-from allocation.solver.placement.gang import Demand, place
+from allocation.solver.placement.gang import place
 from tests.solver.builders import A30, A100_40, H100, H200, L40S, gpus
 
 

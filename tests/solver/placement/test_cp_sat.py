@@ -8,9 +8,9 @@ import pytest
 
 from allocation.solver.fleet.mig_geometry import Masks
 from allocation.solver.fleet.pool import Pool, pools_of
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place
 from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
-from allocation.solver.placement.gang import Demand
 from tests.solver.builders import MODELS, gpus
 
 ONE, TWO, THREE = "1g.10gb", "2g.20gb", "3g.40gb"

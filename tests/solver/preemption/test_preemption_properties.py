@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allocation.solver import Snapshot, decode, encode, solve
 from allocation.solver.model.plan import Plan
-from allocation.solver.preemption.candidates import VictimRules
+from allocation.solver.preemption.victim_rules import VictimRules
 from tests.rings import holds_for
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.cycle.test_properties import mixed

@@ -10,8 +10,8 @@ import pytest
 
 from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.pool import Pool, pools_of
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place, Tier, Together
-from allocation.solver.placement.gang import Demand
 from allocation.solver.preemption.victims import Room, victims
 from allocation.solver.quota.quota import Use
 from allocation.solver.state.running import RunningBooking

@@ -14,8 +14,8 @@ from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.rebinding import strategies
+from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.full_until import NoRoomCache
-from allocation.solver.state.working import Working
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from tests.bench.solver.cycle import CLASSES, a_request_of, a_site
 from tests.bench.solver.cycle import the_next as next_of_bench
@@ -39,35 +39,35 @@ MINUTE = 60
 TENANTS = ("lab", "firm")
 
 
-def busy_but_for(*gaps: tuple[int, int]) -> Working:
+def busy_but_for(*gaps: tuple[int, int]) -> CycleState:
     """One GPU that is taken for two hours, minutes from now in the gaps excepted."""
     edges = [0, *(edge for gap in gaps for edge in gap), 120]
     held = tuple(
         replace(a_held("n1-0", starts=since * MINUTE, ends=until * MINUTE), id=f"h{since}")
         for since, until in zip(edges[::2], edges[1::2], strict=True)
     )
-    return Working(a_snapshot(fleet=gpus(1), held=held), POLICY)
+    return CycleState(a_snapshot(fleet=gpus(1), held=held), POLICY)
 
 
 def for_minutes(minutes: int, count: int = 1) -> Demand:
     return Demand("h100", None, count, "any", minutes * MINUTE, ("lab", "lab-p"))
 
 
-def is_full(working: Working, demand: Demand, minutes: int) -> bool:
-    return working.no_room.is_full_until(demand, NOON + minutes * MINUTE)
+def is_full(state: CycleState, demand: Demand, minutes: int) -> bool:
+    return state.no_room.is_full_until(demand, NOON + minutes * MINUTE)
 
 
 class TestFullUntil:
     def test_a_gap_that_is_too_short_is_no_room(self) -> None:
-        working = busy_but_for((30, 60))
-        assert is_full(working, for_minutes(31), 120)
-        assert not is_full(working, for_minutes(30), 120)
+        state = busy_but_for((30, 60))
+        assert is_full(state, for_minutes(31), 120)
+        assert not is_full(state, for_minutes(30), 120)
 
     def test_a_gap_that_reaches_the_start_is_long_enough_for_anything(self) -> None:
-        working = busy_but_for((30, 60))
-        assert not is_full(working, for_minutes(600), 60)
-        assert not is_full(working, for_minutes(600), 45)
-        assert is_full(working, for_minutes(600), 30)
+        state = busy_but_for((30, 60))
+        assert not is_full(state, for_minutes(600), 60)
+        assert not is_full(state, for_minutes(600), 45)
+        assert is_full(state, for_minutes(600), 30)
 
     def test_a_gap_after_the_start_does_not_matter(self) -> None:
         assert is_full(busy_but_for((30, 60)), for_minutes(1), 30)
@@ -76,14 +76,14 @@ class TestFullUntil:
         assert is_full(busy_but_for((30, 60)), for_minutes(1, count=2), 10_000)
 
     def test_what_has_come_free_is_seen_and_what_lies_before_is_not_looked_at_again(self) -> None:
-        working = busy_but_for((30, 60))
+        state = busy_but_for((30, 60))
         demand = for_minutes(31)
-        assert is_full(working, demand, 90)
-        working.calendars["h100"].remove((whole("n1-0"),), NOON + 3_600, NOON + 7_200)
-        working.no_room.forget("h100", NOON + 3_600)
-        assert is_full(working, demand, 60) is False
-        assert is_full(working, demand, 30)
-        assert not is_full(working, demand, 90)
+        assert is_full(state, demand, 90)
+        state.all.gpus["h100"].remove((whole("n1-0"),), NOON + 3_600, NOON + 7_200)
+        state.no_room.forget("h100", NOON + 3_600)
+        assert is_full(state, demand, 60) is False
+        assert is_full(state, demand, 30)
+        assert not is_full(state, demand, 90)
 
 
 class TestSearchedBefore:
@@ -288,7 +288,7 @@ def test_use_that_is_added_at_once_is_what_it_is_one_by_one(
 
 def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() -> None:
     chance = Random(3)  # noqa: S311  made-up windows
-    pool = Working(a_snapshot(fleet=gpus(4)), POLICY).pools["h100"]
+    pool = CycleState(a_snapshot(fleet=gpus(4)), POLICY).pools["h100"]
     for _ in range(30):
         calendar, laid = GpuCalendar(pool, NOON), []
         for _ in range(12):

@@ -18,8 +18,9 @@ from allocation.solver import (
     digest,
     solve,
 )
-from allocation.solver.cycle.quote import Availability, QuoteRequest, quote
+from allocation.solver.cycle.quote import Availability, quote
 from allocation.solver.model.inputs import Held
+from allocation.solver.model.quote import QuoteRequest
 from allocation.solver.timeline.mig_modes import ModeCalendar
 from tests.rings import holds_for
 from tests.solver import truth

@@ -19,7 +19,7 @@ from allocation.solver import (
 from allocation.solver.model.demand import demands_of
 from allocation.solver.model.inputs import Held
 from allocation.solver.model.ordering import in_order
-from allocation.solver.state.working import Working
+from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.host_calendar import HostCalendar
 from tests.solver import truth
@@ -194,7 +194,7 @@ def test_any_class_takes_the_one_where_it_costs_later_asks_least() -> None:
 
 
 def test_deciding_one_by_one_is_what_a_cycle_does() -> None:
-    """The bench of placement asks `Working` task by task; `solve` gives the same places."""
+    """The bench of placement asks `CycleState` task by task; `solve` gives the same places."""
     shapes = (
         with_cores(an_ask(), 9_000),
         a_share(470, cores=4_000, memory=8_192),
@@ -209,11 +209,11 @@ def test_deciding_one_by_one_is_what_a_cycle_does() -> None:
     )
     fleet = (*gpus(8), *gpus(4, "l40s", "l40s", node="n2", domains=None))
     site = in_order(a_snapshot(*wishes, fleet=fleet, hosts=TWO_HOSTS))
-    working, one_by_one = Working(site, POLICY), {}
+    state, one_by_one = CycleState(site, POLICY), {}
     for wish in wishes:
-        found = working.first_at(demands_of(wish), NOON)
+        found = state.first_at(demands_of(wish), NOON)
         if found is not None:
-            working.reserve(found)
+            state.reserve(found)
             one_by_one[wish.booking] = found.places
     plan = solve(site, POLICY)
     assert {row.booking: row.places for row in plan.assigns} == one_by_one

@@ -8,8 +8,8 @@ import numpy as np
 from allocation.solver.fleet.pool import pools_of
 from allocation.solver.model.demand import demands_of
 from allocation.solver.model.ordering import in_order
+from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.space import Space
-from allocation.solver.state.working import Working
 from allocation.solver.timeline.share_calendar import ShareCalendar
 from tests.solver.builders import (
     H100,
@@ -45,7 +45,7 @@ def test_what_was_looked_at_before_changes_no_decision() -> None:
         for n in range(40)
     ]
     site = in_order(a_snapshot(*wishes, fleet=gpus(8), hosts=TWO_HOSTS))
-    asked, curious = Working(site, POLICY), Working(site, POLICY)
+    asked, curious = CycleState(site, POLICY), CycleState(site, POLICY)
     placed = []
     for wish in wishes:
         starts = NOON + HOUR * chance.randrange(3)
@@ -71,7 +71,7 @@ def test_a_class_is_looked_at_once_until_something_changes() -> None:
     first = space.pool_state(whole, NOON)
     assert space.pool_state(part, NOON) is not first
     assert space.pool_state(whole, NOON) is first
-    space.calendars["h100"].put([shared("n1-0", 500)], NOON, NOON + HOUR)
+    space.all.gpus["h100"].put([shared("n1-0", 500)], NOON, NOON + HOUR)
     assert space.pool_state(whole, NOON) is not first
 
 

@@ -1,32 +1,32 @@
-"""Who may be paused for whom, and in which order: the rules, without looking at any room.
+"""Who may be paused for whom, and in which order: rules only, without a look at room.
 
-Each rule goes down by something that a pause can't bring back up, so no chain of pauses ever
-comes back to where it began: what is guaranteed takes back what is borrowed, a higher tier takes
-from a lower one, and who borrows less takes from who borrows more.
+Each rule lowers a quantity that no pause can raise again, so no chain of pauses returns to where it
+began: a guarantee takes back what is borrowed, a higher tier takes from a lower one, and the
+smaller borrower takes from the larger.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Snapshot
-from allocation.solver.placement.gang import Demand
 from allocation.solver.preemption.borrowing import Row, guarantee_order, held_rows
 from allocation.solver.quota.fair_share import MILLION
 from allocation.solver.quota.quota import Use
 from allocation.solver.quota.tree import adds_within_caps
+from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
-from allocation.solver.state.working import Working
 
 Rule = Literal["taken_back", "higher_tier", "fairer_share"]
 Group = tuple[bool, int, int]
-"""Own tenant last, the most over its share first, the lower tier first."""
+"""Own tenant last, then the tenant most above its share, then the lower tier."""
 _BY_WEIGHT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Somebody who may be paused, by which rule; lower `group`s are paused first."""
+    """A possible victim and the rule that allows it; lower `group`s are paused first."""
 
     runner: RunningBooking
     rule: Rule
@@ -34,34 +34,34 @@ class Candidate:
 
 
 Ranked = tuple[tuple[Group, int, int, str], Candidate]
-"""With its place in the order: the group, what loses least, who began last, id."""
+"""With its place in the order: group, least lost work, latest start, id."""
 
 
 class VictimRules:
-    """Answers for one cycle; what has been decided in it counts."""
+    """The rules of one cycle; decisions of the cycle count."""
 
-    def __init__(self, working: Working, snapshot: Snapshot) -> None:
-        """Remember whose is what."""
-        self._working = working
+    def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
+        """Collect the held rows of each tenant."""
+        self._state = state
         self._weights = {
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
         }
         self._rows: dict[tuple[str, str], list[Row]] = {}
-        if working.running.classes:
+        if state.running.classes:
             for row in sorted(
-                held_rows(working, snapshot), key=lambda each: guarantee_order(working.quota, each)
+                held_rows(state, snapshot), key=lambda each: guarantee_order(state.quota, each)
             ):
                 self._rows.setdefault((row.use.owners[0], row.use.gpu_class), []).append(row)
         self._known: dict[tuple[str, str, int], tuple[int, list[Ranked]]] = {}
 
     def candidates(self, demand: Demand, starts: int) -> tuple[Candidate, ...]:
-        """Everybody who may be paused so that the want starts then, first victims first.
+        """All possible victims for a start at that second, the first to be paused first.
 
-        Nobody for a tier that does not count. Within guarantee: what others borrow of the class.
-        Else, if it starts as soon as it can: what those who borrow more have. In any case: lower
-        tiers of its own tenant.
+        A tier that does not count has none. Within guarantee: what others borrow of the class.
+        Else, for the soonest start: bookings of larger borrowers. Always: lower tiers of its own
+        tenant.
         """
-        quota, use = self._working.quota, self._working.use(demand)
+        quota, use = self._state.quota, self._state.use(demand)
         if not quota.tier(demand.tier).counts:
             return ()
         window = (starts, starts + demand.duration)
@@ -73,9 +73,11 @@ class VictimRules:
         return tuple(each for _, each in sorted(rows))
 
     def all_above_guarantee(self, chosen: Sequence[Candidate], instant: int) -> bool:
-        """False when one of another tenant would lie inside its guarantee once the rest have left.
+        """False when a victim of another tenant would be within its guarantee once the rest have
+        left.
 
-        Guarantees go by rank: a large booking that is partly inside leaves all of it to the next.
+        Guarantees are used up in order: a large booking that is partly inside leaves all of it to
+        the next.
         """
         gone = {each.runner.booking for each in chosen}
         borrowers = (each.runner for each in chosen if each.rule != "higher_tier")
@@ -85,13 +87,13 @@ class VictimRules:
         )
 
     def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[RunningBooking]:
-        """Who of a tenant can be out by then and would otherwise be there."""
-        for runner in self._working.running.of(gpu_class, tenant):
+        """Bookings of a tenant that can be out by then and would otherwise still run."""
+        for runner in self._state.running.of(gpu_class, tenant):
             if runner.out <= starts < runner.ends:
                 yield runner
 
     def _lower(self, demand: Demand, starts: int) -> list[Ranked]:
-        tenant, priority = demand.owners[0], self._working.quota.tier(demand.tier).priority
+        tenant, priority = demand.owners[0], self._state.quota.tier(demand.tier).priority
         return [
             _ranked(runner, "higher_tier", (True, 0, runner.tier.priority))
             for runner in self._able(demand.gpu_class, tenant, starts)
@@ -99,43 +101,43 @@ class VictimRules:
         ]
 
     def _lent(self, demand: Demand, starts: int) -> Iterator[Ranked]:
-        for tenant in self._working.running.tenants(demand.gpu_class):
+        for tenant in self._state.running.tenants(demand.gpu_class):
             if tenant != demand.owners[0]:
                 yield from self._lent_by(tenant, demand.gpu_class, starts)
 
     def _lent_by(self, tenant: str, gpu_class: str, starts: int) -> list[Ranked]:
-        """What one tenant borrows; many ask for the same instant, and seldom has it changed."""
-        state = self._working.running.version(tenant)
+        """What one tenant borrows; cached, because many ask for the same instant."""
+        version = self._state.running.version(tenant)
         known, found = self._known.get((tenant, gpu_class, starts), (-1, []))
-        if known != state:
+        if known != version:
             runners = self._borrowers(tenant, gpu_class, starts)
-            over = self._share(tenant, starts) // self._working.policy.share_step
+            over = self._share(tenant, starts) // self._state.policy.share_step
             found = [
                 _ranked(runner, "taken_back", (False, -over, runner.tier.priority))
                 for runner in runners
             ]
-            self._known[tenant, gpu_class, starts] = (state, found)
+            self._known[tenant, gpu_class, starts] = (version, found)
         return found
 
     def _fairer(self, demand: Demand, starts: int) -> list[Ranked]:
-        """Of each tenant, as long as it borrows more than the one that asks would then.
+        """Bookings of each tenant that borrows more than the demand's tenant would then.
 
-        Only for a start as soon as notices allow: what will be fair later is not known yet.
+        Only for the soonest start: what is fair later is not known yet.
         """
-        working, window = self._working, (starts, starts + 1)
-        use = working.use(demand)
-        soonest = working.now + max(working.running.graces(demand.gpu_class), default=0)
-        if starts > soonest or not working.quota.has_limit(use):
+        state, window = self._state, (starts, starts + 1)
+        use = state.use(demand)
+        soonest = state.now + max(state.running.graces(demand.gpu_class), default=0)
+        if starts > soonest or not state.quota.has_limit(use):
             return []
-        working.quota.add(use, window)
+        state.quota.add(use, window)
         most = self._share(demand.owners[0], starts)
-        working.quota.add(use, window, -1)
+        state.quota.add(use, window, -1)
         found: list[Ranked] = []
-        for tenant in working.running.tenants(demand.gpu_class):
+        for tenant in state.running.tenants(demand.gpu_class):
             before = self._share(tenant, starts)
             if tenant == demand.owners[0] or before <= most:
                 continue
-            over = before // working.policy.share_step
+            over = before // state.policy.share_step
             lent = sorted(self._lent_by(tenant, demand.gpu_class, starts))
             small = [each.runner for _, each in lent if each.runner.use.units <= use.units]
             found += [
@@ -147,8 +149,8 @@ class VictimRules:
     def _above_share(
         self, tenant: str, runners: list[RunningBooking], most: int, instant: int
     ) -> list[RunningBooking]:
-        """Those of the tenant, in order, without which the larger of both shares goes down."""
-        quota, window = self._working.quota, (instant, instant + 1)
+        """The tenant's bookings, in order, whose pause lowers the larger of both shares."""
+        quota, window = self._state.quota, (instant, instant + 1)
         gone: list[RunningBooking] = []
         before, is_fairer = self._share(tenant, instant), True
         for runner in runners:
@@ -164,7 +166,7 @@ class VictimRules:
         return gone if is_fairer else gone[:-1]
 
     def _borrowers(self, tenant: str, gpu_class: str, starts: int) -> list[RunningBooking]:
-        """Runners of the tenant that lie above its guarantee then."""
+        """The tenant's bookings that exceed its guarantee then."""
         able = list(self._able(gpu_class, tenant, starts))
         above = self._above(tenant, gpu_class, starts) if able else frozenset()
         return [runner for runner in able if runner.booking in above]
@@ -172,8 +174,8 @@ class VictimRules:
     def _above(
         self, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
     ) -> frozenset[str]:
-        """Bookings of the tenant that borrow then: the guarantee goes by rank, and to the first."""
-        tree, tier_of = self._working.quota.guarantee(gpu_class), self._working.quota.tier
+        """Ids of the tenant's bookings that borrow then; the guarantee is used up in order."""
+        tree, tier_of = self._state.quota.guarantee(gpu_class), self._state.quota.tier
         usage: dict[str, int] = {}
         found = set()
         for row in self._there(tenant, gpu_class, instant):
@@ -186,7 +188,7 @@ class VictimRules:
         return frozenset(found)
 
     def _there(self, tenant: str, gpu_class: str, instant: int) -> Iterable[Row]:
-        running = self._working.running
+        running = self._state.running
         for row in self._rows.get((tenant, gpu_class), ()):
             starts, ends = row.window
             if row.booking in running:
@@ -195,11 +197,11 @@ class VictimRules:
                 yield row
 
     def _share(self, tenant: str, instant: int) -> int:
-        """What the tenant borrows then, of the class where that is most: the larger, the less
-        weight it has; without weight it is the largest."""
+        """The tenant's largest borrowed share of any class, divided by its weight; weight 0 counts
+        most."""
         shares = [0]
-        for name, capacity in self._working.capacity.items():
-            above = self._working.quota.above(tenant, name, instant)
+        for name, capacity in self._state.capacity.items():
+            above = self._state.quota.above(tenant, name, instant)
             weight = self._weights.get((tenant, name), 1)
             parts = MILLION * _BY_WEIGHT // (weight * _BY_WEIGHT or 1)
             shares.append(above * parts // max(1, capacity))
@@ -207,9 +209,9 @@ class VictimRules:
 
 
 def is_even(chosen: Iterable[Candidate], use: Use) -> bool:
-    """False when more is paused for a fairer share than the use takes.
+    """False when more is paused for a fairer share than the demand uses.
 
-    What is left over would go to anybody, and could bring back what the comparison ruled out.
+    The surplus would be free for anybody and could undo what the comparison decided.
     """
     fairer = (each.runner.use.units for each in chosen if each.rule == "fairer_share")
     return sum(fairer) <= use.units

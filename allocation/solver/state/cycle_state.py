@@ -1,0 +1,318 @@
+"""The mutable state of a cycle, built from a snapshot."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.model.demand import Demand, Fit
+from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Policy, Request, Snapshot
+from allocation.solver.quota.quota import Block, Quota, Use
+from allocation.solver.state.full_until import NoRoomCache
+from allocation.solver.state.running import RunningBookings, running_bookings_of
+from allocation.solver.state.space import Space
+from allocation.solver.timeline.gpu_calendar import GpuCalendar, MaintenanceCalendar
+from allocation.solver.timeline.mig_modes import apply_mode_policy
+
+
+class CycleState(Space):
+    """Calendars in three layers (`all`, `firm`, `held`), quota use and pausable bookings.
+
+    `all` has everything held and reserved, `firm` the same without pausable work (only in classes
+    that have some), `held` what was held when the cycle began.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        """Load all held work. KeyError: unknown model."""
+        snapshot = apply_mode_policy(snapshot, policy)
+        super().__init__(snapshot, alone=policy.share_owners == 1)
+        self.policy = policy
+        self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
+        self.quota = Quota(snapshot, self.capacity)
+        self.maintenance = MaintenanceCalendar(snapshot.blackouts, self._class_of)
+        self.running = RunningBookings(
+            running_bookings_of(snapshot, policy, self.pools, self.quota.tier)
+        )
+        gangs = _gangs_of(self, snapshot.held)
+        _preallocate(self, _instants_of(self, gangs, snapshot.requests))
+        for name, calendar in self.all.gpus.items():
+            self.maintenance.add(name, calendar)
+        self.firm = self.all.of_classes(self.running.classes)
+        self.held_uses = _load_held_rows(self, gangs)
+        self.quota.add_all(
+            (use, (since, self.free_from(until))) for use, (since, until) in self.held_uses
+        )
+        self.held = self.all.copy()
+        self.no_room = NoRoomCache(self.all.gpus)
+
+    def end_of(self, held: Held) -> int:
+        """When its room becomes free: overdue work stays for one more grid step."""
+        return self.free_from(held.ends)
+
+    def free_from(self, ends: int) -> int:
+        """The same for an end in Unix seconds."""
+        return ends if ends > self.now else self.now + self.policy.grid
+
+    def frozen_until(self, gpu_class: str) -> int:
+        """Starts up to then are final: the freeze horizon plus the time of a mode change."""
+        return self.now + self.policy.freeze_horizon + self.all.modes.lead(gpu_class)
+
+    def first_start(self, earliest: int) -> int:
+        """First second at which a booking may start: now, or its requested start on the grid."""
+        if earliest <= self.now:
+            return self.now
+        return -(-earliest // self.policy.grid) * self.policy.grid
+
+    def last_start(self, request: Request) -> int:
+        """Last second at which a flexible booking may start: by its deadline or the horizon."""
+        horizon = self.now + self.policy.horizon
+        latest = horizon if request.latest is None else request.latest - request.duration
+        return min(horizon, latest)
+
+    def reserve(self, fit: Fit) -> None:
+        """Take room and quota. ValueError: the room is not free."""
+        layer = self.firm if fit.victims else self.all
+        layer.gpus[fit.demand.gpu_class].must_be_free(fit.places, *fit.window)
+        self.take(fit)
+        self.quota.add(self.use(fit.demand), fit.window)
+
+    def take(self, fit: Fit) -> None:
+        """Take room that is known to be free and whose quota is already counted."""
+        for calendar in self._gpu_layers(fit.demand.gpu_class):
+            calendar.add(fit.places, *fit.window)
+        for booking in fit.victims:
+            self._leaves(booking, self.running.add_preemptor, fit.starts)
+        self._add_resources(fit, 1)
+
+    def free(self, fit: Fit) -> None:
+        """Undo `reserve`."""
+        name = fit.demand.gpu_class
+        for calendar in self._gpu_layers(name):
+            calendar.remove(fit.places, *fit.window)
+        if fit.victims:
+            for booking in fit.victims:
+                self._leaves(booking, self.running.remove_preemptor, fit.starts)
+            self._refresh_columns(name, {place.gpu for place in fit.places})
+        self.no_room.forget(name, fit.starts)
+        self._add_resources(fit, -1)
+        self.quota.add(self.use(fit.demand), fit.window, -1)
+
+    def notify(self, booking: str, instant: int) -> None:
+        """Give a running booking notice to leave at that second; its room is free from then on."""
+        running = self.running[booking]
+        until = self.running.ends(running)
+        self._leaves(booking, self.running.notify, instant)
+        self._refresh_columns(running.use.gpu_class, {place.gpu for place in running.places})
+        self.no_room.forget(running.use.gpu_class, instant)
+        if instant < until:
+            self.all.hosts.add(running.places, running.host_resources, (instant, until), -1)
+
+    def _gpu_layers(self, gpu_class: str) -> list[GpuCalendar]:
+        layers = (self.all, self.firm)
+        return [layer.gpus[gpu_class] for layer in layers if gpu_class in layer.gpus]
+
+    def _add_resources(self, fit: Fit, sign: int) -> None:
+        # Until its victims have notice both count on the host: too little is free, never too much.
+        places, window, demand = fit.places, fit.window, fit.demand
+        self.all.shares.add(places, demand.owner, window, sign)
+        self.all.modes.add(self.pools[demand.gpu_class], places, window, sign)
+        self.all.hosts.add(places, demand.host_resources, window, sign)
+        if self.firm.gpus:
+            self.firm.hosts.add(places, demand.host_resources, window, sign)
+
+    def use(self, demand: Demand) -> Use:
+        """Quota units that the demand uses."""
+        units = demand.count * self.pools[demand.gpu_class].units(demand.shape)
+        return Use(demand.owners, demand.tier, demand.gpu_class, units)
+
+    def over(self, demand: Demand, starts: int) -> Block | None:
+        """The quota rule that forbids a window from `starts` on."""
+        return self.quota.over(self.use(demand), (starts, starts + demand.duration))
+
+    def at(self, demand: Demand, starts: int) -> Fit | None:
+        """A fit at exactly this start; None when room or quota forbids it."""
+        return self.first_at((demand,), starts)
+
+    def first_at(self, demands: Iterable[Demand], starts: int) -> Fit | None:
+        """A fit at exactly this start on the first class that has room and quota.
+
+        If the classes are equivalent, on the one where it costs later demand least.
+        """
+        allowed = ((n, each) for n, each in enumerate(demands) if self.over(each, starts) is None)
+        return self._placed(allowed, starts)
+
+    def has_room_unpinned(self, demand: Demand, starts: int) -> bool:
+        """True when a pinned demand would have room elsewhere, whatever its quota."""
+        return self._placed([(0, replace(demand, pin=()))], starts) is not None
+
+    def _placed(self, demands: Iterable[tuple[int, Demand]], starts: int) -> Fit | None:
+        """The same for demands, with their class ranks, that quota allows."""
+        best: tuple[tuple[int, int], Fit] | None = None
+        for class_rank, demand in demands:
+            choice = self._choice(demand, starts)
+            if choice is None:
+                continue
+            found = Fit(demand, choice.places, starts, class_rank)
+            if not demand.any_class:
+                return found
+            cost = (choice.apart, choice.loss)
+            if best is None or cost < best[0]:
+                best = (cost, found)
+        return best and best[1]
+
+    def earliest(
+        self, demands: Iterable[Demand], first: int, last: int, latest: int | None = None
+    ) -> Fit | None:
+        """The earliest end over the classes, ties as in `first_at`.
+
+        It starts in [first, last] and ends by `latest`. With equal durations the earliest end is
+        the earliest start.
+        """
+        best: tuple[int, int] | None = None
+        tied: list[tuple[int, Demand]] = []
+        for class_rank, demand in enumerate(demands):
+            until = last if latest is None else min(last, latest - demand.duration)
+            if best is not None:
+                until = min(until, best[0] - demand.duration - (not demand.any_class))
+            starts = self._earliest(demand, first, until)
+            if starts is None:
+                continue
+            when = (starts + demand.duration, starts)
+            if when == best:
+                tied.append((class_rank, demand))
+            elif best is None or when[0] < best[0]:
+                best, tied = when, [(class_rank, demand)]
+        return best and self._placed(tied, best[1])
+
+    def _earliest(self, demand: Demand, first: int, last: int) -> int | None:
+        sooner = max(first, self.no_room.first_possible(demand))
+        if sooner > last:
+            return None
+        tried = self.starts_between(demand, sooner, last)
+        use = self.use(demand)
+        days = self.quota.instants(use)
+        if len(days):
+            tried = np.union1d(tried, days[(days > sooner) & (days <= last)])
+        allowed = self.quota.allows(use, tried, demand.duration)
+        hopeful = tried if allowed is None else tried[allowed]
+        starts = self.first_of(demand, hopeful)
+        if first <= self.now and starts is not None and (allowed is None or allowed.all()):
+            self.no_room.record_search(demand, starts)
+        return None if starts is None else self._with_patience(demand, starts, hopeful)
+
+    def _with_patience(self, demand: Demand, starts: int, hopeful: Ints) -> int:
+        """That start, or one slightly later at which no GPU has to change its mode."""
+        if not self.all.modes.may_switch(demand.gpu_class):
+            return starts
+        near = hopeful[(hopeful >= starts) & (hopeful <= starts + self.policy.mode_patience)]
+        calm = self.first_of(replace(demand, keeps_modes=True), near)
+        return starts if calm is None else calm
+
+    def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
+        """Update quota when `change` alters the second at which a booking leaves."""
+        runner = self.running[booking]
+        before = self.running.leaves(runner)
+        change(booking, instant)
+        after = self.running.leaves(runner)
+        if before != after:
+            window, sign = ((after, before), -1) if after < before else ((before, after), 1)
+            self.quota.add(runner.use, window, sign)
+
+    def _refresh_columns(self, gpu_class: str, gpus: Iterable[str]) -> None:
+        """Redraw these GPUs: firm work, and over it the bookings that may still be paused."""
+        calendar = self.all.gpus[gpu_class]
+        columns = sorted(calendar.pool.column[gpu] for gpu in gpus)
+        calendar.copy_columns(columns, self.firm.gpus[gpu_class])
+        for runner in self.running.on(gpu_class, columns).values():
+            calendar.add(runner.places, self.now, self.running.ends(runner))
+
+
+Window = tuple[int, int]
+
+
+class Gang(NamedTuple):
+    """Places of a booking that agree in everything else."""
+
+    gpu_class: str
+    booking: str
+    tenant: str
+    project: str
+    owner: str
+    tier: str
+    starts: int
+    ends: int
+    cores: int
+    memory: int
+
+
+Gangs = list[tuple[Gang, list[Place]]]
+_fields = attrgetter(*Gang._fields[1:])
+
+
+def _gangs_of(state: CycleState, rows: Iterable[Held]) -> Gangs:
+    """Rows on GPUs of the fleet, grouped by gang."""
+    gangs: dict[tuple[Any, ...], list[Place]] = {}
+    for held in rows:
+        place = held.place
+        name = state.class_of(place.gpu)
+        if name is not None:
+            gangs.setdefault((name, *_fields(held)), []).append(place)
+    return [(Gang._make(fields), places) for fields, places in gangs.items()]
+
+
+def _instants_of(
+    state: CycleState, gangs: Gangs, requests: Iterable[Request]
+) -> dict[str, set[int]]:
+    """By class, the seconds at which held or planned work begins or ends."""
+    found: dict[str, set[int]] = {name: set() for name in state.pools}
+    for gang, _ in gangs:
+        found[gang.gpu_class].update((gang.starts, state.free_from(gang.ends)))
+    for request in requests:
+        if request.promise is not None and request.promise.places:
+            name = state.class_of(request.promise.places[0].gpu)
+            if name is not None:
+                starts = max(request.promise.starts, state.now)
+                found[name].update((starts, starts + request.length_on(name)))
+    return found
+
+
+def _preallocate(state: CycleState, instants: dict[str, set[int]]) -> None:
+    """Create all calendar rows for these instants and those of maintenance at once."""
+    rising = {
+        name: sorted(instants[name].union(state.maintenance.instants(name))) for name in instants
+    }
+    for name, calendar in state.all.gpus.items():
+        calendar.preallocate(rising[name])
+    state.quota.preallocate(rising)
+    state.all.hosts.preallocate(set().union(*rising.values()))
+
+
+def _load_held_rows(state: CycleState, gangs: Gangs) -> list[tuple[Use, Window]]:
+    """Take room for held work without a check; return its quota use, one row per kind and period.
+
+    Work that may be paused is left out of the layer `firm`.
+    """
+    amounts: dict[tuple[str, str, str, str, int, int], int] = {}
+    for gang, places in gangs:
+        _take(state, gang, places, (gang.starts, state.free_from(gang.ends)))
+        kind = (gang.tenant, gang.project, gang.tier, gang.gpu_class, gang.starts, gang.ends)
+        amounts[kind] = amounts.get(kind, 0) + state.units(gang.gpu_class, places)
+    return [
+        (Use((tenant, project), tier, gpu_class, units), (starts, ends))
+        for (tenant, project, tier, gpu_class, starts, ends), units in amounts.items()
+    ]
+
+
+def _take(state: CycleState, gang: Gang, places: list[Place], window: Window) -> None:
+    name, host_resources = gang.gpu_class, (gang.cores, gang.memory)
+    state.all.gpus[name].add(places, *window)
+    state.all.hosts.add(places, host_resources, window)
+    state.all.shares.add(places, gang.owner, window)
+    state.all.modes.add(state.pools[name], places, window)
+    if state.firm.gpus and gang.booking not in state.running:
+        state.firm.hosts.add(places, host_resources, window)
+        if name in state.firm.gpus:
+            state.firm.gpus[name].add(places, *window)
