@@ -63,19 +63,6 @@ def operator_tx() -> Iterator[None]:
         cursor.execute(f'SET LOCAL ROLE "{before}"')
 
 
-TENANT_FUNCTION = """
-CREATE FUNCTION portal_tenant() RETURNS uuid STABLE LANGUAGE plpgsql
-SET search_path = pg_catalog AS $$
-DECLARE said text := current_setting('portal.tenant', true);
-BEGIN
-  IF coalesce(said, '') = '' THEN
-    RAISE EXCEPTION 'tenant context missing' USING ERRCODE = '42501';
-  END IF;
-  RETURN said::uuid;
-END $$;
-"""
-
-
 def protect(
     table: str, column: str = "tenant_id", grants: str = "SELECT, INSERT, UPDATE, DELETE"
 ) -> str:
@@ -118,13 +105,4 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON {table}
   FOR EACH ROW EXECUTE FUNCTION portal_append_only();
 CREATE TRIGGER never_truncated BEFORE TRUNCATE ON {table}
   FOR EACH STATEMENT EXECUTE FUNCTION portal_append_only();
-"""
-
-
-APPEND_ONLY_FUNCTION = """
-CREATE FUNCTION portal_append_only() RETURNS trigger LANGUAGE plpgsql
-SET search_path = pg_catalog AS $$
-BEGIN
-  RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = '42501';
-END $$;
 """

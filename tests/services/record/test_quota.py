@@ -126,21 +126,6 @@ class TestAdmission:
         assert (found.numbers["asked"], found.numbers["limit"]) == (5, 4), "both in GPU-hours"
 
 
-@pytest.mark.django_db
-def test_the_release_before_goes_on_setting_limits() -> None:
-    """It knows one column, `limit_units`, and its rows must mean the same to this one."""
-    lab = a_lab("helix")
-    with as_system(), connection.cursor() as cursor:
-        cursor.execute("UPDATE tenants_quota SET limit_units = 10 * guaranteed_units")
-        quota = Quota.objects.get()
-        assert quota.limit_units == 10 * quota.guaranteed_units
-        quota.borrow_limit_units = 5
-        quota.save()
-        cursor.execute("SELECT limit_units - guaranteed_units FROM tenants_quota")
-        assert cursor.fetchone()[0] == 5
-        assert lab.tenant_id == quota.tenant_id
-
-
 def two_labs() -> tuple[Lab, Lab]:
     """Four GPUs, two guaranteed to each; the first may borrow two."""
     helix, north = a_lab("helix", gpus=4), a_lab("northlab")
