@@ -70,7 +70,11 @@ class World:
     @classmethod
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
-        drawn = world_draw(seed)
+        return cls.of_drawn(world_draw(seed))
+
+    @classmethod
+    def of_drawn(cls, drawn: Drawn) -> "World":
+        """A world of the caller's, before anything has happened."""
         world = cls(drawn, limits=drawn.limits)
         world._arrivals = sorted(drawn.jobs, key=lambda job: (job.at, job.name))
         world._events = sorted(drawn.events, key=lambda event: event.at)
