@@ -99,7 +99,7 @@ def budgets(request: HttpRequest, actor: Actor) -> HttpResponse:
             raise
         return _page(request, actor, month, _typed(request.POST, refusal))
     text = money_text(amount, budget.account.currency)
-    messages.success(request, f"{project.name} may spend {text} in {period_text(period)}.")
+    messages.success(request, f"Budget of {project.name} for {period_text(period)} set to {text}.")
     return redirect(f"{reverse('budgets', args=[actor.tenant_slug])}?month={month.starts:%Y-%m}")
 
 
@@ -224,5 +224,5 @@ def _day(text: str) -> date:
 def _warn_percent(text: str) -> int:
     text = text.strip()
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 100):
-        raise invalid("bad_warning", "Warn at 1 to 100 percent.", "warn_percent")
+        raise invalid("bad_warning", "Enter a warning level from 1 to 100 percent.", "warn_percent")
     return int(text)

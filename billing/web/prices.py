@@ -96,7 +96,7 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
     begins = timezone.localtime(book.valid_from)
     messages.success(
         request,
-        f"Version {book.version} is published and valid from {begins.day} {begins:%b %Y %H:%M}.",
+        f"Version {book.version} published, valid from {begins.day} {begins:%b %Y %H:%M}.",
     )
     return redirect("ops-prices")
 
@@ -118,14 +118,17 @@ def _question(
     return Confirmation(
         title=f"Publish price book version {version}?",
         lost=(
-            f"Version {version} counts for what is booked {since}.",
-            *(changes[:MOST_NAMED] or ["No price differs from the version in force."]),
+            f"Version {version} applies to bookings made {since}.",
+            *(changes[:MOST_NAMED] or ["No prices change."]),
             *([f"and {more} more"] if more > 0 else []),
-            f"{_count(bookings, 'open booking')} keep the price they were booked at:"
-            f" {money_text(held, currency)} stay held for them."
+            (
+                f"{_count(bookings, 'open booking')} keep their price; "
+                f"{money_text(held, currency)} "
+                "stays held for them."
+            )
             if bookings
-            else "No booking is open, so nobody keeps an old price.",
-            "A version can't be taken back: publish another to change prices again.",
+            else "There are no open bookings.",
+            "This can't be undone. To change prices again, publish another version.",
         ),
         button=f"Publish version {version}, change {_count(len(changes), 'price')}",
         back="/ops/prices",
@@ -246,6 +249,6 @@ def _valid_from(text: str, now: datetime) -> datetime:
         said = datetime.fromisoformat(text.strip())
     except ValueError:
         raise invalid(
-            "bad_date", "Write date and time like 2026-12-01T00:00.", "valid_from"
+            "bad_date", "Enter date and time as 2026-12-01T00:00.", "valid_from"
         ) from None
     return said if timezone.is_aware(said) else timezone.make_aware(said)

@@ -56,7 +56,7 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
 def _end(user: User, form: QueryDict) -> str:
     session_id = id_read(form, "session", "session")
     own_session_end(user=user, session_id=session_id, now=timezone.now())
-    return "Signed out there. Its next request is refused, and open pages stop within seconds."
+    return "Session signed out. Its open pages stop within seconds."
 
 
 def _end_others(user: User) -> str:
@@ -73,7 +73,7 @@ def _accept(user: User, form: QueryDict) -> str:
 def _decline(user: User, form: QueryDict) -> str:
     invitation_id = id_read(form, "invitation", "invitation")
     offer = invitation_decline(user=user, invitation_id=invitation_id, now=timezone.now())
-    return f"You said no to {offer.place}. Nobody there has learnt your name."
+    return f"Invitation to {offer.place} declined. Its members don't see your name."
 
 
 def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
@@ -82,19 +82,19 @@ def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
     attempt = Attempt(user.username, client_address(request.META), f"account {user.pk}")
     wait = sign_in_try(attempt, now)
     if wait:
-        raise Refused("too_many_tries", f"Too many tries. Try again in {wait} seconds.")
+        raise Refused("too_many_tries", f"Too many attempts. Try again in {wait} seconds.")
     current = password_prove(user.username, form.get("current", "")[: LONGEST_PASSWORD + 1])
     if password_holder(current) is None:
-        raise invalid("wrong_password", "This is not your password.", "current")
+        raise invalid("wrong_password", "The current password is wrong.", "current")
     sign_in_done(attempt)
     password = form.get("password", "")
     if len(password) > LONGEST_PASSWORD:
         sentence = f"A password has at most {LONGEST_PASSWORD} characters."
         raise invalid("bad_password", sentence, "password")
     if password != form.get("again", ""):
-        raise invalid("not_the_same", "This is not the same as the new password.", "again")
+        raise invalid("not_the_same", "The passwords don't match.", "again")
     new = own_password_set(user=user, current=current, password=password, now=now)
     # All sessions ended with the old password; this browser gets a new one.
     proof_give(request, new)
     update_session_auth_hash(request, user)
-    return "Your password is changed. All other browsers are signed out."
+    return "Password changed. All other browsers are signed out."

@@ -21,20 +21,26 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400: what was sent can't be understood. Asks nothing of the request, it may be hostile."""
-    return _plain("That can't be read", "Your browser sent something odd.", HTTPStatus.BAD_REQUEST)
+    return _plain(
+        "Bad request",
+        "Your browser sent a request that can't be processed.",
+        HTTPStatus.BAD_REQUEST,
+    )
 
 
 def denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """403."""
-    return _page(request, "Not yours to do", "You may not do this.", HTTPStatus.FORBIDDEN)
+    return _page(
+        request, "Not allowed", "You don't have permission to do this.", HTTPStatus.FORBIDDEN
+    )
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     """403 for a form without this browser's mark: another site sent it, or it lay too long."""
     return _page(
         request,
-        "This form is too old",
-        "Nothing was changed. Load the page again, then send the form once more.",
+        "This form has expired",
+        "Nothing was changed. Reload the page and submit the form again.",
         HTTPStatus.FORBIDDEN,
     )
 
@@ -47,8 +53,9 @@ def broken(request: HttpRequest) -> HttpResponse:
     if isinstance(sys.exception(), OperationalError | InterfaceError):
         return busy(request)
     return _plain(
-        "Something broke here",
-        "It is written down. What you sent was not done; try again, or tell the operator.",
+        "Something went wrong",
+        "The error was logged and your request was not completed. Try again, or contact the "
+        "operator.",
         HTTPStatus.INTERNAL_SERVER_ERROR,
     )
 
@@ -57,7 +64,7 @@ def busy(request: HttpRequest) -> HttpResponse:
     """503, as a page or as problem JSON."""
     if not request.path_info.startswith("/api/"):
         return busy_page()
-    response = problem(Refused("busy", "The portal is busy. Ask again in a moment."))
+    response = problem(Refused("busy", "The portal is busy. Try again in a moment."))
     return HttpResponse(
         JSONRenderer().render(response.data),
         status=response.status_code,

@@ -56,8 +56,8 @@ class OutageMiddleware:
 def _refused(request: HttpRequest, until: datetime, left: timedelta) -> HttpResponse:
     seconds = min(RETRY_MOST, max(1, math.ceil(left.total_seconds())))
     sentence = (
-        f"The portal is being upgraded until {until:%d %b %H:%M} UTC at the latest. Nothing was "
-        "changed; send this again then. What runs goes on."
+        f"The portal is being upgraded until {until:%d %b %H:%M} UTC at the latest. "
+        "Nothing was changed; try again then. Running bookings continue."
     )
     refused = Refused("portal_upgrading", sentence, numbers={"retry_after_seconds": seconds})
     if request.path_info.startswith("/api/"):
@@ -82,12 +82,12 @@ def _banners() -> list[Banner]:
 
 def _banner(mode: PortalMode) -> Banner:
     if mode.kind == PortalMode.Kind.FREEZE:
-        text = "Bookings are taken and wait; what runs goes on to its end."
+        text = "New bookings are accepted and wait. Running bookings continue until they end."
         return Banner("risk", "block", freeze_sentence(mode), text, mode.until)
     if mode.closed_at is None:
-        text = "What runs goes on. Nothing that you ask for is lost."
-        heading = f"The portal will be away for an upgrade: {mode.reason.rstrip('.')}."
+        text = "Running bookings continue, and no request is lost."
+        heading = f"The portal will be down for an upgrade: {mode.reason.rstrip('.')}."
         return Banner("wait", "clock", heading, text, mode.until)
-    text = "Changes are refused until it is back; what runs goes on."
+    text = "Changes are refused until the upgrade is done. Running bookings continue."
     heading = f"The portal is being upgraded: {mode.reason.rstrip('.')}."
     return Banner("risk", "clock", heading, text, mode.until)

@@ -20,7 +20,7 @@ from tenants.queries import received_invitations
 from tenants.services.passwords import sign_in_failed, sign_in_locked_out
 from tenants.web.sessions import proof_give
 
-WRONG = "The sign-in name or the password is wrong."
+WRONG = "The sign-in name or password is wrong."
 LONGEST_NAME = 150
 LONGEST_PASSWORD = 128
 
@@ -98,14 +98,14 @@ def _authenticate(request: HttpRequest, username: str, password: str) -> User | 
 
 
 def _named(username: str) -> str:
-    # PostgreSQL can't even be asked about a NUL.
+    # PostgreSQL rejects text with a NUL.
     return username[: LONGEST_NAME + 1].replace("\x00", "\ufffd")
 
 
 def _slow_down(request: HttpRequest, after: str, wait: int) -> HttpResponse:
     error = (
-        f"Too many tries. Try again in {_wait_text(wait)}, or in a browser in which you have"
-        " signed in before."
+        f"Too many attempts. Try again in {_wait_text(wait)}, or use a browser in which you "
+        "have signed in before."
     )
     response = _form(request, after, error=error, status=HTTPStatus.TOO_MANY_REQUESTS)
     response["Retry-After"] = str(wait)

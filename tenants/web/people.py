@@ -120,15 +120,15 @@ def _invite(actor: Actor, form: QueryDict) -> str:
         now=timezone.now(),
     )
     return (
-        f"{invitation.invitee} is invited as {Role(invitation.role).label.lower()}, if there is"
-        " such an account. Whoever it is sees it after signing in and says yes or no."
+        f"Invited {invitation.invitee} as {Role(invitation.role).label.lower()}. If the "
+        "account exists, the person can accept after signing in."
     )
 
 
 def _revoke(actor: Actor, form: QueryDict) -> str:
     invitation_id = id_read(form, "invitation", "invitation")
     invitation_revoke(actor=actor, invitation_id=invitation_id, now=timezone.now())
-    return "The invitation is taken back."
+    return "Invitation withdrawn."
 
 
 def _role(actor: Actor, form: QueryDict) -> str:
@@ -145,7 +145,7 @@ def _remove(actor: Actor, form: QueryDict) -> str:
     membership_remove(
         actor=actor, membership_id=id_read(form, "membership", "membership"), now=timezone.now()
     )
-    return "Removed. Their rights end with their next request."
+    return "Member removed."
 
 
 def _question(actor: Actor, form: QueryDict) -> Confirmation | None:

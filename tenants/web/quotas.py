@@ -33,7 +33,7 @@ from tenants.web.weights_caps import (
 
 @dataclass(frozen=True, slots=True)
 class RefusedForm:
-    """A form that was refused, to be shown as it was typed."""
+    """A refused form, shown again as typed."""
 
     form: QueryDict
     refusal: Refused
@@ -70,7 +70,7 @@ class QuotaRow:
     def words(self) -> str:
         """The bar in words."""
         limit = (
-            f"at most {self.limit} with what it borrows" if self.limit else "no limit of its own"
+            f"at most {self.limit} including borrowed GPUs" if self.limit else "no limit of its own"
         )
         return f"{self.guaranteed} guaranteed, {limit}"
 
@@ -93,7 +93,7 @@ class ClassCard:
     def borrows(self) -> str:
         """Up to what the tenant may use in all, and its cap of GPU-hours."""
         limit = self.total.limit if self.total else ""
-        words = f"at most {limit} with what it borrows" if limit else "no limit to borrow"
+        words = f"at most {limit} including borrowed GPUs" if limit else "unlimited borrowing"
         return f"{words}, {self.cap}" if self.cap else words
 
 
@@ -207,8 +207,8 @@ def _share_read(form: QueryDict) -> Share:
 
 def _sentence(name: str, share: Share) -> str:
     borrow, lend = share.borrow_limit_units, share.lend_limit_units
-    more = "what there is" if borrow is None else f"at most {gpus_text(borrow)}"
-    idle = "all that is idle" if lend is None else f"at most {gpus_text(lend)}"
+    more = "without a limit" if borrow is None else f"at most {gpus_text(borrow)}"
+    idle = "all idle GPUs" if lend is None else f"at most {gpus_text(lend)}"
     sure = gpus_text(share.guaranteed_units)
     return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
 
@@ -260,14 +260,14 @@ def _row_to_change(
         (
             "borrow",
             "Borrows",
-            f"GPUs that {owner.name} may borrow above that, empty for no limit of its own",
+            f"GPUs that {owner.name} can borrow on top; empty for no limit",
             row.borrow,
             "no limit",
         ),
         (
             "lend",
             "Lends",
-            f"Idle GPUs of {owner.name} that others may use, empty for all",
+            f"Idle GPUs of {owner.name} that others can borrow; empty for all",
             row.lend,
             "all",
         ),

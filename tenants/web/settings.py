@@ -78,12 +78,12 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
 def _zone(actor: Actor, form: QueryDict) -> str:
     zone = form.get("zone", "")
     user_zone_set(actor=actor, zone=zone, now=timezone.now())
-    return f"Times are now shown and read in {zone}."
+    return f"Times are now shown and entered in {zone}."
 
 
 def _mails(actor: Actor, form: QueryDict) -> str:
     user_mails_set(actor=actor, mails=form.get("mails", ""), now=timezone.now())
-    return "Your choice of mails is kept."
+    return "E-mail settings saved."
 
 
 def _token(actor: Actor, form: QueryDict, made: list[str]) -> str:
@@ -92,12 +92,12 @@ def _token(actor: Actor, form: QueryDict, made: list[str]) -> str:
         actor=actor, name=form.get("name", ""), days=days, now=timezone.now()
     )
     made.append(clear)
-    return f"The token {token.name} is ready. Copy it now: it is shown only here, only once."
+    return f"Token {token.name} created. Copy it now; it is shown only once."
 
 
 def _revoke(actor: Actor, form: QueryDict) -> str:
     token = token_revoke(actor=actor, token_id=id_read(form, "token", "token"), now=timezone.now())
-    return f"{token.name} is revoked. Programs that use it are refused from now on."
+    return f"{token.name} revoked. Programs that use it are now refused."
 
 
 def _revoke_all(actor: Actor) -> str:
@@ -127,8 +127,8 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
         lost=(
             *(f"{token.name}: {_last_used(token)}" for token in ended[:MOST_NAMED]),
             *([f"and {len(ended) - MOST_NAMED} more"] if len(ended) > MOST_NAMED else []),
-            "Programs that use it are refused from the next call on. Bookings they made stay.",
-            "Nobody can undo this: a new token has another text.",
+            "Programs that use it stop working. Their bookings are kept.",
+            "This can't be undone: a new token has a different value.",
         ),
         button=f"Revoke {one}",
         back=f"/t/{actor.tenant_slug}/settings",

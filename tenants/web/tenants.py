@@ -75,13 +75,16 @@ def _create(operator: User, form: QueryDict) -> str:
         admin=form.get("username", ""),
         now=timezone.now(),
     )
-    return f"{tenant.name} is open. Its admin sets up projects; you set its quota."
+    return f"{tenant.name} created. Next, set its quota; its admin creates projects."
 
 
 def _open(operator: User, form: QueryDict, *, is_open: bool) -> str:
     tenant = _tenant(form)
     tenant_open_set(operator=operator, tenant=tenant, is_open=is_open, now=timezone.now())
-    return f"{tenant.name} is {'open again' if is_open else 'closed: nobody gets in any more'}."
+    return (
+        f"{tenant.name} is "
+        f"{'open again' if is_open else 'closed: its members no longer have access'}."
+    )
 
 
 def _admin(operator: User, form: QueryDict) -> str:
@@ -89,7 +92,7 @@ def _admin(operator: User, form: QueryDict) -> str:
     invitation = admin_invite(
         operator=operator, tenant=tenant, to=form.get("to", ""), now=timezone.now()
     )
-    return f"{invitation.invitee} is invited to be an admin of {tenant.name}, and says yes or no."
+    return f"Invited {invitation.invitee} as admin of {tenant.name}."
 
 
 def _question(form: QueryDict) -> Confirmation | None:
@@ -101,10 +104,10 @@ def _question(form: QueryDict) -> Confirmation | None:
     return Confirmation(
         title=f"Close {tenant.name}?",
         lost=(
-            f"{_count(counts.people, 'person', 'people')} can't open it any more, nor read it.",
-            f"{_count(counts.tokens, 'API token', 'API tokens')}: refused from the next call on.",
-            f"{_count(counts.projects, 'project', 'projects')} and all data stay. What is booked"
-            " goes on and is charged; open the tenant again to cancel it.",
+            f"{_count(counts.people, 'person', 'people')} will lose access.",
+            f"{_count(counts.tokens, 'API token', 'API tokens')}: will stop working.",
+            f"{_count(counts.projects, 'project', 'projects')} and all data are kept. Existing "
+            "bookings continue and are charged; reopen the tenant to cancel them.",
         ),
         button=f"Close {tenant.name} for {_count(counts.people, 'person', 'people')}",
         back="/ops/tenants",
@@ -123,7 +126,7 @@ def _account(operator: User, form: QueryDict) -> str:
         password=form.get("password", ""),
     )
     user = account_create(operator=operator, account=account, now=timezone.now())
-    return f"{user.username} can sign in. A tenant's admin invites them."
+    return f"Account {user.username} created. A tenant admin can now invite them."
 
 
 def _tenant(form: QueryDict) -> Tenant:

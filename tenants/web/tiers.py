@@ -29,35 +29,35 @@ FLAGS = ("pausable", "counts", "replaces")
 TIMES = ("grace", "protected", "max_duration", "advance", "credit_cap", "more_time")
 OPTIONAL = ("description", "max_pauses")
 LABELS = {
-    "slug": "Short name, it stays",
+    "slug": "Short name, can't be changed later",
     "name": "Name",
-    "priority": "Priority, higher goes first",
-    "grace": "Warned before a pause",
-    "protected": "Safe from pauses at first",
+    "priority": "Priority (higher goes first)",
+    "grace": "Grace period before a pause",
+    "protected": "Protected time after the start",
     "max_duration": "Longest booking",
-    "advance": "Bookable ahead",
-    "max_pauses": "Paused at most so often; empty: as often as needed",
-    "credit_cap": "Work done again that is not charged, at most",
-    "more_times": "A pause can be put off so often",
-    "more_time": "By so much each time",
-    "description": "What people read about it",
+    "advance": "Advance booking window",
+    "max_pauses": "Maximum number of pauses (empty: no limit)",
+    "credit_cap": "Maximum credit for redone work",
+    "more_times": "Extra-time requests per pause",
+    "more_time": "Extra time per request",
+    "description": "Description",
 }
 TERMS = {
     "name": "Name",
     "priority": "Priority",
-    "pausable": "Higher tiers may pause it",
-    "grace_seconds": "Warned before a pause",
-    "protected_seconds": "Safe from pauses at first",
+    "pausable": "Higher tiers can pause it",
+    "grace_seconds": "Grace period before a pause",
+    "protected_seconds": "Protected time after the start",
     "max_duration_seconds": "Longest booking",
-    "advance_seconds": "Bookable ahead",
-    "description": "What people read about it",
+    "advance_seconds": "Advance booking window",
+    "description": "Description",
     "counts_against_guarantee": "Counts against guarantees",
-    "pause_method": "How a pause is made",
-    "max_pauses": "Paused at most so often",
-    "credit_cap_seconds": "Work done again that is not charged, at most",
-    "more_times": "A pause can be put off so often",
-    "more_time_seconds": "By so much each time",
-    "replace_on_lost": "Begun anew elsewhere when its node falls silent",
+    "pause_method": "Pause method",
+    "max_pauses": "Maximum number of pauses",
+    "credit_cap_seconds": "Maximum credit for redone work",
+    "more_times": "Extra-time requests per pause",
+    "more_time_seconds": "Extra time per request",
+    "replace_on_lost": "Restart elsewhere when the node is unreachable",
 }
 """What each term is called where it is compared."""
 EMPTY: dict[str, str] = {
@@ -143,9 +143,9 @@ def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
 def _set(operator: User, form: QueryDict) -> str:
     slug = form.get("slug", "")
     if "is_new" in form and Tier.objects.filter(slug=slug).exists():
-        raise invalid("slug_taken", "Another tier has this short name.", "slug")
+        raise invalid("slug_taken", "Another tier already has this short name.", "slug")
     tier = tier_set(operator=operator, slug=slug, terms=_terms(form), now=timezone.now())
-    return f"{tier.name} is saved. Decisions from now on follow it."
+    return f"{tier.name} saved. It applies to decisions from now on."
 
 
 def _question(form: QueryDict) -> Confirmation | None:
@@ -166,9 +166,9 @@ def _question(form: QueryDict) -> Confirmation | None:
                 f"{TERMS[field]}: {_term(field, before)} → {_term(field, after)}"
                 for field, (before, after) in changes.items()
             ),
-            "Decisions from now on follow it, also for bookings that wait. Running bookings keep"
-            " their place and their price.",
-            "Every tenant's log says so. Change it back to undo this.",
+            "It applies to decisions from now on, including waiting bookings. Running bookings "
+            "keep their GPUs and price.",
+            "Every tenant's log records the change. To undo it, change the values back.",
         ),
         button=f"Save {form.get('name', '').strip()}, change {count}",
         back="/ops/tiers",
@@ -180,7 +180,7 @@ def _term(field: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if field == "max_pauses" and value is None:
-        return "as often as needed"
+        return "no limit"
     if field.endswith("_seconds"):
         return seconds_text(int(str(value)))
     return str(value) or "none"

@@ -25,7 +25,7 @@ def weights_caps_read(form: QueryDict) -> ShareMore:
     """What the form says. Raises Refused, with the field."""
     weight = _whole(form, "weight")
     if weight is None:
-        raise invalid("bad_share", "A weight is a whole number from 0 to 1000.", "weight")
+        raise invalid("bad_share", "Enter a weight from 0 to 1000.", "weight")
     return ShareMore(
         weight=weight,
         cap_gpu_hours=_whole(form, "cap_gpu_hours"),
@@ -83,7 +83,7 @@ def _whole(form: QueryDict, name: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise invalid("bad_share", "Give a whole number, or nothing.", name)
+        raise invalid("bad_share", "Enter a whole number, or leave it empty.", name)
     return int(text)
 
 

@@ -98,10 +98,10 @@ def test_book_a_slice_by_typing_and_a_gpu_by_dragging_use_them_and_pay_for_the_t
     for label in (typed, drawn):
         page.goto(running.tenant(f"bookings/{label}"))
         expect(page.locator("pre")).to_contain_text(f"/bookings/helix.{label}/env")
-        page.get_by_role("button", name=re.compile("Release now, €")).click()
+        page.get_by_role("button", name=re.compile("Release (now )?and get €")).click()
         asked = page.locator("dialog")
-        expect(asked).to_contain_text("What is not saved is lost.")
-        asked.get_by_role("button", name=re.compile("Release now, €")).click()
+        expect(asked).to_contain_text("Unsaved work is lost.")
+        asked.get_by_role("button", name=re.compile("Release (now )?and get €")).click()
         expect(page.locator("h1")).to_contain_text("Ended", timeout=READY_MS)
         expect(page.locator(".kv")).to_contain_text(re.compile(r"Charged\s*€\d+\.\d\d"))
 

@@ -34,4 +34,4 @@ def pressed(page: Page, address: str) -> None:
     expect(page.get_by_role("heading", level=2).first).to_contain_text("sooner")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="Move 1 booking for").click()
-    expect(page.get_by_text("The next decision answers")).to_be_visible()
+    expect(page.get_by_text("Waiting for the next decision")).to_be_visible()

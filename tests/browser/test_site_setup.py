@@ -67,7 +67,7 @@ def catalogue_made(page: Page) -> None:
     x100.get_by_label("Short name of the model").fill("x100")
     x100.get_by_role("button", name="Add this model").click()
     page.get_by_role("button", name="Add this model NVIDIA H100").click()
-    page.get_by_role("button", name="Make these three tiers").click()
+    page.get_by_role("button", name="Create these three tiers").click()
     prices = page.get_by_label("X100 80 GB, ")
     for number, price in enumerate(("9", "7", "2.50")):
         prices.nth(number).fill(price)
@@ -80,13 +80,13 @@ def tenant_made(page: Page) -> str:
     form.get_by_label("Name of the organisation").fill("Helix Institute")
     form.get_by_label("Short name").fill("helix")
     form.get_by_label("Admin's sign-in name").fill("tanja")
-    form.get_by_role("button", name="Make the tenant").click()
+    form.get_by_role("button", name="Create tenant").click()
     expect(form.get_by_label("Admin's name")).to_have_attribute("aria-invalid", "true")
     form.get_by_label("Admin's name").fill("Tanja Roth")
-    form.get_by_role("button", name="Make the tenant").click()
+    form.get_by_role("button", name="Create tenant").click()
     password = page.locator("[data-password]").inner_text()
     page.get_by_label("Guaranteed H100 80 GB").fill("1")
-    page.get_by_role("button", name="Give these quotas").click()
+    page.get_by_role("button", name="Save quotas").click()
     return password
 
 

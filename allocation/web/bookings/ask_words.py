@@ -1,4 +1,4 @@
-"""What was understood, as one sentence that names the day."""
+"""The understood request as one sentence that names the day."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from allocation.rules.ask import AskDocument, Parsed
 from allocation.rules.ask.words.times import duration_words
 from allocation.web.bookings.summary import shape_words
 
-# Of these the sentence says its own words, or they are seen in the window.
+# The sentence already contains these fields.
 _SAID_TEXT = "count classes profile share gigabytes slice any day duration anytime start"
 _SAID = frozenset(_SAID_TEXT.split())
 _TIMES = frozenset({"starts", "not_before", "deadline"})

@@ -1,4 +1,4 @@
-"""Pages of bookings: the list, one booking, and what its owner does with it."""
+"""The page of a booking and the actions on it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,7 +58,7 @@ Ask = Callable[[Booking, PageContext], Confirmation]
 
 
 def page_context(actor: Actor, now: datetime) -> PageContext:
-    """What all pages of bookings need to put things into words."""
+    """Returns what the pages of bookings need to render text for the actor."""
     return PageContext(
         now=now,
         zone=zone_of(actor.time_zone),
@@ -67,16 +67,16 @@ def page_context(actor: Actor, now: datetime) -> PageContext:
     )
 
 
-def booking_row(booking: Booking, scene: PageContext) -> dict[str, Any]:
-    """One booking as a line of a list."""
+def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
+    """Returns one booking as a row of a list."""
     return {
         "booking": booking,
-        "href": f"{scene.base}bookings/{booking.label}",
+        "href": f"{ctx.base}bookings/{booking.label}",
         "title": booking.name or booking.label,
-        "what": what_words(AskDocument.from_json(booking.ask), scene.labels),
-        "when": state_words(booking, scene.zone, scene.now),
+        "what": what_words(AskDocument.from_json(booking.ask), ctx.labels),
+        "when": state_words(booking, ctx.zone, ctx.now),
         "cost": money_text(
-            spent_so_far(booking, scene.now) if booking.charged is not None else booking.held,
+            spent_so_far(booking, ctx.now) if booking.charged is not None else booking.held,
             booking.currency,
         ),
         "is_final": booking.charged is not None,
@@ -86,9 +86,10 @@ def booking_row(booking: Booking, scene: PageContext) -> dict[str, Any]:
 @require_safe
 @tenant_page
 def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """One booking: state, why it waits, place, use, cost, history, actions.
+    """Shows one booking: state, reasons, placement, utilisation, cost, history and actions.
 
-    `part=body` is the page without its frame, `part=use` how hard it works, `use=` since when.
+    `part=body` returns the page without its frame, `part=use` the utilisation card; `use=` selects
+    its time span.
     """
     booking = access_booking(actor, label)
     if request.GET.get("part") == "use":
@@ -100,19 +101,19 @@ def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
 def _booking_answer(
     request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
 ) -> HttpResponse:
-    scene = page_context(actor, timezone.now())
-    scene = replace(
-        scene,
+    ctx = page_context(actor, timezone.now())
+    ctx = replace(
+        ctx,
         units=_units(booking),
         pauses=tuple(pauses_of(booking)),
-        frozen=freeze_reason(booking, scene.now),
+        frozen=freeze_reason(booking, ctx.now),
     )
     places = node_places_of(booking)
     may = may_change(actor, booking)
     if may:
-        later = later_ends(actor=actor, booking=booking, now=scene.now)
-        scene = replace(scene, ends=later.ends, no_later=later.limit)
-    summary = booking_summary(booking, scene, may_change=may)
+        later = later_ends(actor=actor, booking=booking, now=ctx.now)
+        ctx = replace(ctx, ends=later.ends, no_later=later.limit)
+    summary = booking_summary(booking, ctx, may_change=may)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
@@ -123,11 +124,11 @@ def _booking_answer(
         "commands": commands_of(booking, places),
         "events": history_of(booking),
         "refusal": refusal,
-        "possible": _possible(booking, refusal, scene),
+        "possible": _possible(booking, refusal, ctx),
         "is_own": booking.owner_id == actor.user_id,
-        "use": _use(request, booking, scene),
-        **pause_context(booking, scene, may_change=may),
-        "outlook": outlook_of(actor, booking, scene.labels, scene.zone, scene.now),
+        "use": _use(request, booking, ctx),
+        **pause_context(booking, ctx, may_change=may),
+        "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
@@ -136,27 +137,27 @@ def _booking_answer(
     )
 
 
-def _use(request: HttpRequest, booking: Booking, scene: PageContext) -> dict[str, Any] | None:
-    base = f"{scene.base}bookings/{booking.label}"
+def _use(request: HttpRequest, booking: Booking, ctx: PageContext) -> dict[str, Any] | None:
+    base = f"{ctx.base}bookings/{booking.label}"
     span = request.GET.get("use", "")
-    return use_card(booking, span=span, now=scene.now, zone=scene.zone, base=base)
+    return use_card(booking, span=span, now=ctx.now, zone=ctx.zone, base=base)
 
 
-def _possible(booking: Booking, refusal: Refused | None, scene: PageContext) -> ExtendChoice | None:
-    """The longest extension that a refused one would have worked as."""
+def _possible(booking: Booking, refusal: Refused | None, ctx: PageContext) -> ExtendChoice | None:
+    """Returns the longest extension that is possible after a refused one."""
     untils = [each["until"] for each in refusal.alternatives if "until" in each] if refusal else []
     if not untils or booking.planned_ends is None:
         return None
     until = datetime.fromisoformat(untils[0])
     seconds = int((until - booking.planned_ends).total_seconds())
-    words = f"Extend until {moment_words(until, scene.zone, scene.now)} instead"
+    words = f"Extend until {moment_words(until, ctx.zone, ctx.now)} instead"
     return ExtendChoice(seconds, words) if seconds > 0 else None
 
 
 def _action(act: Act, ask: Ask | None = None) -> Callable[..., HttpResponse]:
-    """A POST that does one thing to a booking and shows it again; a refusal stays on its page.
+    """Makes a view that runs `act` on a booking at POST and shows the booking again.
 
-    With `ask`, a GET is the question before it.
+    A refusal is shown on the booking's page. With `ask`, a GET shows the confirmation.
     """
 
     @require_http_methods(["POST"] if ask is None else ["GET", "HEAD", "POST"])
@@ -180,49 +181,49 @@ def _action(act: Act, ask: Ask | None = None) -> Callable[..., HttpResponse]:
 def _cancel(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     done = booking_cancel(actor=actor, booking=booking, now=now)
     back = money_text(done.held - spent_so_far(done, now), done.currency)
-    return f"{done.label} is cancelled; {back} is free again."
+    return f"{done.label} cancelled; {back} returned to the budget."
 
 
 def _release(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     done = booking_release(actor=actor, booking=booking, now=now)
     back = money_text(done.held - spent_so_far(done, now), done.currency)
-    return f"{done.label} is being cleared; {back} comes back to the budget."
+    return f"{done.label} released; {back} returned to the budget."
 
 
 def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     text = request.POST.get("seconds", "")
     if not (text.isascii() and text.isdigit() and 60 <= int(text[:9]) <= LONGEST_EXTENSION):
-        raise invalid("not_a_length", "Say how much longer, from the list.", "seconds")
+        raise invalid("not_a_length", "Choose an extension from the list.", "seconds")
     until = planned_end_of(booking) + timedelta(seconds=int(text))
     booking_extend(actor=actor, booking=booking, until=until, now=now)
-    return f"Asked to extend {booking.label}; the answer comes in a few seconds."
+    return f"Extension of {booking.label} requested; you get an answer in a few seconds."
 
 
 def _saved(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     booking_saved(actor=actor, booking=booking, now=now)
-    return "Noted: everything is saved."
+    return "Confirmed that your work is saved."
 
 
 def _more_time(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     more_time_request(actor=actor, booking=booking, now=now)
-    return "Asked for more time; the answer comes in a few seconds."
+    return "Extra time requested; you get an answer in a few seconds."
 
 
 def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     booking_check_in(actor=actor, booking=booking, now=now)
-    return "You are checked in."
+    return "Checked in."
 
 
 @require_POST
 @tenant_page
 def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """Gives the booking up for what starts sooner, and shows the new one."""
+    """Replaces the booking with an earlier option and shows the new booking."""
     booking = access_booking_to_change(actor, label)
     try:
         made = booking_replace(request, actor, booking, timezone.now())
     except Refused as refusal:
         return _booking_answer(request, actor, access_booking(actor, label), refusal)
-    messages.success(request, f"Booked as {made} instead of {booking.label}.")
+    messages.success(request, f"Booked {made} instead of {booking.label}.")
     return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made}")
 
 
@@ -240,7 +241,7 @@ urlpatterns = [
 
 
 def _units(booking: Booking) -> int:
-    """What it takes of its class, for what of it is borrowed."""
+    """Returns the units of its class that a booking with borrowed units uses, else 0."""
     if not booking.borrowed_units:
         return 0
     return ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class, 0)

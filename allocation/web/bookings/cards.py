@@ -1,4 +1,4 @@
-"""The headings and the places of a booking's page, as ready words. No database."""
+"""The headings and place cards of a booking's page. No database."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TURNED_DOWN = (State.REFUSED, State.EXPIRED)
 
 @dataclass(frozen=True, slots=True)
 class Titles:
-    """The headings that depend on the state, and what stands where no place is known."""
+    """The headings that depend on the state, and the text shown without a place."""
 
     why: str
     sooner: str
@@ -26,8 +26,11 @@ class Titles:
 
 @dataclass(frozen=True, slots=True)
 class PlaceCard:
-    """A node of the booking. `words` is its picture in words; `beside` the host's cores and
-    memory, empty when none were asked for."""
+    """A node of the booking.
+
+    `words` describes its drawing; `host_resources` names the requested host cores and memory, and
+    is empty when none were requested.
+    """
 
     place: NodePlace
     words: str
@@ -36,17 +39,17 @@ class PlaceCard:
 
 def titles_of(state: State) -> Titles:
     """Returns the headings for a booking in this state."""
-    no_place = "It never had a place."
+    no_place = "It was never placed."
     if state == State.REQUESTED:
-        no_place = "Being found."
+        no_place = "Being planned."
     elif state in PLANNED:
         no_place = "None yet."
     return Titles(
-        why="Why it was not possible" if state in TURNED_DOWN else "Why it waits",
-        sooner="Sooner, if you take" if state in WAITS_FOR_PLACE else "What would work",
-        place="Promised place" if state in PLANNED else "Place",
+        why="Why it was refused" if state in TURNED_DOWN else "Why it is waiting",
+        sooner="Earlier options" if state in WAITS_FOR_PLACE else "Alternatives",
+        place="Planned GPUs" if state in PLANNED else "GPUs",
         no_place=no_place,
-        time="When it goes on" if state in HELD_UP else "When",
+        time="Resumes" if state in HELD_UP else "When",
     )
 
 
@@ -73,4 +76,4 @@ def _gpu_words(gpu: Slots) -> str:
 
 def _host_resources(cores: int, memory: int, limits: str) -> str:
     parts = [f"{cores} host cores"] * bool(cores) + [f"{memory} GiB of memory"] * bool(memory)
-    return f"With each {' and '.join(parts)}: {limits}." if parts else ""
+    return f"{' and '.join(parts)} per GPU: {limits}." if parts else ""

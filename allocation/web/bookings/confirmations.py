@@ -1,4 +1,4 @@
-"""What is asked before a booking is given back: whose it is, and which time and money are lost."""
+"""The confirmations before a booking is released or cancelled."""
 
 from collections.abc import Iterator
 
@@ -12,46 +12,46 @@ from billing.rules import money_text
 from tenants.platform.confirm import Confirmation
 
 
-def release_question(booking: Booking, scene: PageContext) -> Confirmation:
-    """Before a running booking is released."""
-    back = money_text(booking.held - spent_so_far(booking, scene.now), booking.currency)
-    what = what_words(AskDocument.from_json(booking.ask), scene.labels)
+def release_question(booking: Booking, ctx: PageContext) -> Confirmation:
+    """Returns the confirmation before a running booking is released."""
+    back = money_text(booking.held - spent_so_far(booking, ctx.now), booking.currency)
+    what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     return Confirmation(
         title=f"Release {_title(booking)} now?",
         lost=(
             *_whose(booking),
-            f"{what}{_where(booking)} is stopped and emptied. What is not saved is lost.",
-            *_left(booking, scene),
-            f"{back} comes back to {booking.project.name}; "
-            f"{money_text(spent_so_far(booking, scene.now), booking.currency)} stays charged.",
-            "Nobody can undo this: others may get the GPUs at once.",
+            f"{what}{_where(booking)} is stopped and cleared. Unsaved work is lost.",
+            *_left(booking, ctx),
+            f"{back} is returned to {booking.project.name}; "
+            f"{money_text(spent_so_far(booking, ctx.now), booking.currency)} stays charged.",
+            "This can't be undone: others can get the GPUs immediately.",
         ),
-        button=f"Release now, {back} back",
-        back=f"{scene.base}bookings/{booking.label}",
-        keep="Keep it running",
+        button=f"Release and get {back} back",
+        back=f"{ctx.base}bookings/{booking.label}",
+        keep="Keep running",
     )
 
 
-def cancel_question(booking: Booking, scene: PageContext) -> Confirmation:
-    """Before a booking that has not started, or is paused, is cancelled."""
-    back = money_text(booking.held - spent_so_far(booking, scene.now), booking.currency)
-    what = what_words(AskDocument.from_json(booking.ask), scene.labels)
+def cancel_question(booking: Booking, ctx: PageContext) -> Confirmation:
+    """Returns the confirmation before a waiting or paused booking is cancelled."""
+    back = money_text(booking.held - spent_so_far(booking, ctx.now), booking.currency)
+    what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     start = booking.planned_starts
     place = (
-        f"Its start {moment_words(start, scene.zone, scene.now)} goes to others."
-        if start is not None and start > scene.now
+        f"Others can get its start {moment_words(start, ctx.zone, ctx.now)}."
+        if start is not None and start > ctx.now
         else "It loses its place in the queue."
     )
     return Confirmation(
         title=f"Cancel {_title(booking)}?",
         lost=(
             *_whose(booking),
-            f"{what} is given up. {place}",
-            f"{back} is free again in {booking.project.name}.",
-            "Nobody can undo this; a new booking gets a new place at the price of then.",
+            f"{what} is cancelled. {place}",
+            f"{back} is returned to the budget of {booking.project.name}.",
+            "This can't be undone: a new booking is planned anew at current prices.",
         ),
-        button=f"Cancel it, {back} free again",
-        back=f"{scene.base}bookings/{booking.label}",
+        button=f"Cancel and return {back}",
+        back=f"{ctx.base}bookings/{booking.label}",
     )
 
 
@@ -61,7 +61,7 @@ def _title(booking: Booking) -> str:
 
 def _whose(booking: Booking) -> Iterator[str]:
     owner = booking.owner.get_full_name() or booking.owner.username
-    yield f"It is the booking of {owner} in {booking.project.name}."
+    yield f"This booking belongs to {owner} in {booking.project.name}."
 
 
 def _where(booking: Booking) -> str:
@@ -69,8 +69,8 @@ def _where(booking: Booking) -> str:
     return f" on {', '.join(names)}" if names else ""
 
 
-def _left(booking: Booking, scene: PageContext) -> Iterator[str]:
-    if booking.planned_ends is not None and booking.planned_ends > scene.now:
-        left = length_words((booking.planned_ends - scene.now).total_seconds())
-        until = moment_words(booking.planned_ends, scene.zone, scene.now)
+def _left(booking: Booking, ctx: PageContext) -> Iterator[str]:
+    if booking.planned_ends is not None and booking.planned_ends > ctx.now:
+        left = length_words((booking.planned_ends - ctx.now).total_seconds())
+        until = moment_words(booking.planned_ends, ctx.zone, ctx.now)
         yield f"{left} of its time, until {until}, is given up."

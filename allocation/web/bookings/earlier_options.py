@@ -1,4 +1,4 @@
-"""A waiting booking's page: when it will really start, and what would start sooner."""
+"""The start range of a waiting booking and the options that start earlier."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from tenants.platform.errors import invalid
 
 @dataclass(frozen=True, slots=True)
 class ChangeCard:
-    """One way to start sooner, as a form with one button."""
+    """One earlier option, as a form with one button."""
 
     when: str
     what: str
@@ -36,7 +36,7 @@ class ChangeCard:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What the page says of a promised start. `lock` fixes the cards' prices."""
+    """The range of a planned start and the earlier options. `lock` fixes their prices."""
 
     range: str
     cards: tuple[ChangeCard, ...]
@@ -46,26 +46,26 @@ class Outlook:
 def outlook_of(
     actor: Actor, booking: Booking, labels: Mapping[str, str], zone: tzinfo, now: datetime
 ) -> Outlook | None:
-    """The range of its start and what would be sooner; None when it waits for nothing."""
+    """Returns the start range and the earlier options; None without a planned start."""
     if booking.state not in (State.QUEUED, State.SCHEDULED) or booking.planned_starts is None:
         return None
     options, lock = earlier_options(actor=actor, booking=booking, now=now)
     tiers = dict(Tier.objects.values_list("slug", "name"))
     cards = tuple(_card(option, booking, tiers, labels, zone, now) for option in options)
-    # Nobody can say when hardware is back.
+    # The return of failed hardware can't be estimated.
     between = "" if booking.is_unplanned else _range_words(booking, zone, now)
     return Outlook(between, cards, lock)
 
 
 def booking_replace(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    """Changes the booking to the card whose button was pressed; the new booking's label.
+    """Replaces the booking with the chosen card. Returns the new booking's label.
 
     Raises:
         Refused.
     """
     shown, starts = request.POST.get("quote", ""), request.POST.get("starts", "")
     if not (starts.isascii() and starts.isdigit() and len(starts) < 12):
-        raise invalid("not_a_time", "Choose one of the options that are shown.", "starts")
+        raise invalid("not_a_time", "Choose one of the options shown.", "starts")
     change = Change(
         request.POST.get("tier", ""),
         request.POST.get("request", ""),
@@ -80,16 +80,19 @@ def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
     if found is None:
         return ""
     if found.earliest == found.latest:
-        return f"8 of 10 like it started at their planned time (last {found.of} in this tier)."
+        return (
+            f"8 of 10 similar bookings started at their planned time (last {found.of} in "
+            "this tier)."
+        )
     earliest, latest = (moment_words(each, zone, now) for each in (found.earliest, found.latest))
     if found.earliest.astimezone(zone).date() == found.latest.astimezone(zone).date():
         latest = clock(found.latest, zone)
     if not found.of:
         return (
-            f"{earliest} – {latest}: an assumption until {MIN_STARTS} bookings in this tier"
+            f"{earliest} – {latest}: assumed until {MIN_STARTS} bookings in this tier"
             " have had a planned start."
         )
-    return f"{earliest} – {latest} in 8 of 10 like it (last {found.of} in this tier)."
+    return f"{earliest} – {latest} for 8 of 10 similar bookings (last {found.of} in this tier)."
 
 
 def _card(
@@ -109,11 +112,11 @@ def _card(
     elif option.gpu_class not in booking.ask["classes"]:
         parts.append("speed not compared")
     if option.kind in ("split", "without_nvlink"):
-        parts.append("not so close together")
+        parts.append("less closely connected GPUs")
     if option.pauses:
         parts.append(
             f"{option.pauses} running booking{'s' * (option.pauses != 1)} of your organisation "
-            "will be asked to leave"
+            "will be paused"
         )
     if option.kind == "unpinned":
         parts.append("without the pin")

@@ -1,4 +1,4 @@
-"""The list of bookings: search, filters and order live in the address; the same as CSV."""
+"""The list of bookings as a page and as CSV. The address holds search, filters and order."""
 
 import csv
 import io
@@ -49,20 +49,20 @@ COLUMNS = (
     ("owner", "By"),
     ("cost", "Cost"),
 )
-"""Each column with what sorts it; "" for what has no order."""
+"""Columns by sort key; "" for a column that can't be sorted."""
 ORDERS = (
-    ("-booked", "Booked last"),
-    ("booked", "Booked first"),
-    ("start", "Starts first"),
-    ("-start", "Starts last"),
-    ("-cost", "Costs most"),
+    ("-booked", "Newest first"),
+    ("booked", "Oldest first"),
+    ("start", "Earliest start"),
+    ("-start", "Latest start"),
+    ("-cost", "Highest cost"),
     ("name", "Name"),
     ("state", "State"),
     ("project", "Project"),
     ("owner", "Person"),
 )
 DESCENDING_FIRST = ("cost", "start")
-"""Columns of which the first press shows the largest, or the latest, first."""
+"""Columns that sort in descending order first."""
 EXPORTED = (
     *("number", "name", "state", "starts", "ends", "what"),
     *("tier", "project", "owner", "cost", "currency", "cost_is"),
@@ -76,13 +76,13 @@ MOST_EXPORTED = 10_000
 def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
     """`?state=&project=<slug>&mine=1&q=&sort=[-]column&after=|before=<cursor>`."""
     wanted = filter_read(request)
-    scene = page_context(actor, timezone.now())
+    ctx = page_context(actor, timezone.now())
     page = bookings_page(actor, wanted)
     first = replace(wanted, after="", before="")
     context = {
         "page": page,
-        "rows": [booking_row(row, scene) for row in page.rows],
-        "notices": notices_context(actor, scene),
+        "rows": [booking_row(row, ctx) for row in page.rows],
+        "notices": notices_context(actor, ctx),
         "wanted": wanted,
         "groups": [
             {"label": label, "url": _link(replace(first, group=key)), "on": wanted.group == key}
@@ -104,8 +104,8 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_safe
 @tenant_page
 def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The list with the same query as CSV, at most MOST_EXPORTED rows."""
-    scene = page_context(actor, timezone.now())
+    """Exports the list as CSV, at most MOST_EXPORTED rows."""
+    ctx = page_context(actor, timezone.now())
     rows = bookings_export(actor, filter_read(request), most=MOST_EXPORTED)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -125,24 +125,24 @@ def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
             "cost_is",
         ]
     )
-    writer.writerows([plain(value) for value in _cells(row, scene)] for row in rows)
+    writer.writerows([plain(value) for value in _cells(row, ctx)] for row in rows)
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="bookings-{actor.tenant_slug}.csv"'
     return response
 
 
-def _cells(row: Booking, scene: PageContext) -> Iterator[str]:
-    cost = row.held if row.charged is None else spent_so_far(row, scene.now)
+def _cells(row: Booking, ctx: PageContext) -> Iterator[str]:
+    cost = row.held if row.charged is None else spent_so_far(row, ctx.now)
     yield from (row.label, row.name, row.state)
     for moment in (row.planned_starts, row.planned_ends):
-        yield moment.astimezone(scene.zone).isoformat(timespec="minutes") if moment else ""
-    yield what_words(AskDocument.from_json(row.ask), scene.labels)
+        yield moment.astimezone(ctx.zone).isoformat(timespec="minutes") if moment else ""
+    yield what_words(AskDocument.from_json(row.ask), ctx.labels)
     yield from (row.tier.name, row.project.name, row.owner.get_full_name() or row.owner.username)
     yield from (str(cost), row.currency, "held" if row.charged is None else "charged")
 
 
 def filter_read(request: HttpRequest) -> BookingFilter:
-    """What the address asks for; what makes no sense is left out."""
+    """Reads the filters from the address; ignores invalid values."""
     asked = request.GET
     group, sort = asked.get("state", ""), asked.get("sort", NEWEST)
     return BookingFilter(
@@ -161,7 +161,7 @@ def _clean(text: str) -> str:
 
 
 def _column(wanted: BookingFilter, key: str, label: str) -> dict[str, Any]:
-    """A heading: where a press leads, and which way it is sorted now."""
+    """Returns a column heading with its sort link and direction."""
     if not key:
         return {"label": label}
     is_on = wanted.column == key

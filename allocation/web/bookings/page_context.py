@@ -1,4 +1,4 @@
-"""What the words of bookings' pages share: who reads, and a line of a bill."""
+"""The context that the texts of booking pages share, and a cost line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from allocation.models import Pause
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """Who reads, when and where, the names of classes, and of the booking what it takes in units,
-    its pauses, the later ends that it could have, or why none, and the reason by which it waits for
-    the end of a freeze."""
+    """The reader's time and zone, class labels, and data of one booking: its units, its pauses,
+    possible later ends (`no_later` says why there are none) and the reason of a freeze."""
 
     now: datetime
     zone: tzinfo

@@ -1,7 +1,7 @@
-"""The booking panel: one line of text in, options with prices out, and one button that books.
+"""The booking panel: takes a text request, shows options with prices and books one.
 
-The same view is a page (`/book?q=`), a fragment beside the timeline (`part=panel`), and a plain
-form without JavaScript.
+The same view serves a page (`/book?q=`), a fragment next to the timeline, and a plain form without
+JavaScript.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ class Names:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """GET `?q=&project=&tier=` shows what it would cost; POST books the chosen option."""
+    """GET `?q=&project=&tier=` shows options with prices; POST books the chosen one."""
     if request.method == "POST":
         return _confirm(request, actor)
     if LABEL.fullmatch(request.GET.get("q", "").strip()):
@@ -91,7 +91,7 @@ def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str, Any]:
-    """All that the panel shows for the text and fields of a GET."""
+    """Returns the template context of the panel for the text and fields of a GET."""
     fields = fields_of(request.GET, MAX_TEXT_LENGTH)
     projects, tiers = _choices(actor)
     project, tier = _defaults(actor, fields, projects, tiers)
@@ -123,18 +123,18 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
 
 
 def _too_often(refusal: Refused) -> dict[str, Any]:
-    """What stands beside the ask field once the person's share of quotes is used up."""
+    """Returns the message for a person who has exceeded the quote limit."""
     numbers = refusal.numbers
     wait = numbers["retry_after_seconds"]
     sentence = (
-        f"You asked for more than {numbers['most']:,} quotes in {numbers['in_seconds']} seconds."
-        f" Ask again in {wait} s."
+        f"Too many quotes: at most {numbers['most']:,} in {numbers['in_seconds']} "
+        f"seconds. Try again in {wait} s."
     )
     return {"trouble": sentence, "trouble_param": "q", "wait_seconds": wait}
 
 
 def _chosen(project: Project | None, tier: Tier | None) -> dict[str, str]:
-    """What the fields for project and tier show."""
+    """Returns the selected values of the project and tier fields."""
     return {
         "project_slug": project.slug if project else "",
         "tier_slug": tier.slug if tier else "",
@@ -147,7 +147,7 @@ def _priced(
     context: dict[str, Any],
     now: datetime,
 ) -> dict[str, Any]:
-    """The options of the ask that the context has, with the effect of the best one."""
+    """Returns the options for the context's request and the effect of the best one."""
     project, tier, tiers = chosen
     ask, rule = context["ask"], context["rule"]
     if context["said"].cheapest:
@@ -158,7 +158,7 @@ def _priced(
     if rule is not None:
         wish, found["series"] = series_preview(wish, Repeat(rule))
         dates = found["series"].count
-    # The same share as the quotes of REST: a person has one, in whichever way they ask.
+    # One limit covers the quotes of pages and REST.
     call_limit_check("quotes", str(actor.user_id), now)
     quote = quote_make(actor=actor, wish=wish, now=now)
     if context["said"].cheapest:
@@ -176,7 +176,7 @@ def _by_slug(rows: Sequence[Named], slug: str | None) -> Named | None:
 def _understood(
     actor: Actor, fields: RequestFields, projects: list[Project], now: datetime
 ) -> dict[str, Any]:
-    """The parsed text, or the ask that the fields make, with the text that means the same."""
+    """Returns the parsed text, or the request from the fields and its equivalent text."""
     zone = zone_of(actor.time_zone)
     catalogue = ask_catalogue((each.slug, each.name) for each in projects)
     parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
@@ -222,24 +222,24 @@ def _understood(
 
 
 def _ask_or_none(parsed: Parsed) -> AskDocument | None:
-    """The ask, unless something was not understood, is wrong or is missing."""
+    """Returns the request; None if a part is unknown, wrong or missing."""
     return None if parsed.problems or parsed.missing else parsed.document(first=True)
 
 
 def _profiles(catalogue: Catalogue, classes: tuple[str, ...]) -> list[str]:
-    """The slices that GPUs of these classes make, each once."""
+    """Returns the distinct MIG profiles of these classes."""
     entries = [entry for entry in catalogue.classes if entry.slug in classes]
     return list(dict.fromkeys(profile for entry in entries for profile in entry.profiles))
 
 
 def _soon(ask: AskDocument, now: datetime) -> AskDocument:
-    """Not before now is no condition, and a minute later it would be a start in the past."""
+    """Drops a "not before" that has passed: a minute later it would be a start in the past."""
     is_now = ask.not_before is not None and ask.not_before <= now
     return replace(ask, not_before=None) if is_now else ask
 
 
 def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
-    """What the editable fields show."""
+    """Returns the values of the editable fields."""
     classes = ask.classes if ask else parsed.classes
     duration = ask.duration if ask else parsed.duration
     return {
@@ -300,7 +300,7 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "window": window,
         "button": f"Book {window.removeprefix('today ')} for {price}",
         "value": f"{option.tier} {option.request}",
-        # The pill says already what the tier's own words say.
+        # The tier's pill already shows its description.
         "notes": [note for note in option.notes if tier is None or note != tier.description],
     }
 
@@ -340,23 +340,23 @@ def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
         address = f"/t/{actor.tenant_slug}/series/sr_{booking.id.hex}"
         if _is_fragment(request):
             return render(request, "allocation/panel_made.html", {"series_address": address})
-        messages.success(request, "Asked for every date; each is told below.")
+        messages.success(request, "Requested all dates. The result of each date is shown below.")
         return HttpResponseRedirect(address)
     if _is_fragment(request):
         return render(request, "allocation/panel_made.html", {"booking": booking})
-    messages.success(request, f"Booked as {booking.label}. You can undo it below.")
+    messages.success(request, f"Booked as {booking.label}. You can undo this below.")
     return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{booking.label}")
 
 
 def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series:
-    """Books the chosen option, or all its dates; the same form sent twice is one booking.
+    """Books the chosen option, or all dates of a series. Sending the same form twice books once.
 
     Raises:
         Refused, AskError.
     """
     tier, _, text = request.POST.get("option", "").partition(" ")
     if not text:
-        raise invalid("no_option", "Choose one of the options first.", "option")
+        raise invalid("no_option", "Choose an option first.", "option")
     identifier = _identifier(request, actor)
     made = Booking.objects.filter(tenant_id=actor.tenant_id, id=identifier).first()
     if made is not None:
@@ -380,16 +380,16 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
 
 
 def _identifier(request: HttpRequest, actor: Actor) -> UUID:
-    """The id that this form's booking has, whoever else might guess the form's key."""
+    """Derives the booking's id from the form's key, the tenant and the user."""
     try:
         key = UUID(hex=request.POST.get("key", ""))
     except ValueError:
-        raise invalid("no_key", "Load the page again, then book.", "key") from None
+        raise invalid("no_key", "Reload the page, then book.", "key") from None
     return uuid5(key, f"{actor.tenant_id}:{actor.user_id}")
 
 
 def _refused(request: HttpRequest, actor: Actor, refusal: Refused, now: datetime) -> HttpResponse:
-    """The panel again as it was, with the refusal and whatever would work now."""
+    """Renders the panel again with the refusal and the current options."""
     context = panel_context(_as_get(request), actor, now)
     context["refusal"] = refusal
     return _answer(request, context, status=int(STATUS.get(refusal.kind, 409)))
@@ -420,7 +420,8 @@ def _choices(actor: Actor) -> tuple[list[Project], list[Tier]]:
 def _defaults(
     actor: Actor, fields: RequestFields, projects: list[Project], tiers: list[Tier]
 ) -> tuple[Project | None, Tier | None]:
-    """What was chosen, else what this person booked last, else the first project and Standard."""
+    """Returns the selected project and tier, else those of the last booking, else the first project
+    and Standard."""
     last = (
         Booking.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id)
         .order_by("-submitted")

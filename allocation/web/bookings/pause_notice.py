@@ -1,4 +1,4 @@
-"""What a pause says on pages: the notice that counts down, and the receipt. No database."""
+"""The texts of a pause: the notice that counts down and the receipt. No database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from tenants.platform.errors import Refused
 MOVED_TOGETHER = BY_CODE["moved_together"].id
 OWN_PAUSE = BY_CODE["own_pause"].id
 METHODS = {
-    "stop": "the node ends what runs, first with TERM, then with KILL",
-    "signal": "the node kills what has not ended itself by then",
-    "suspend": "the node freezes what runs, to go on later where it was",
+    "stop": "the node ends running programs, first with SIGTERM, then with SIGKILL",
+    "signal": "the node kills programs that have not exited",
+    "suspend": "the node suspends running programs, which resume later where they stopped",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a pause: `done`, `cur` or empty for what comes."""
+    """One step of a pause; `mark` is `done`, `cur` or empty."""
 
     name: str
     when: str
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class BetterTierLink:
-    """A booking that would not be paused for this claim, one click away."""
+    """A link to book in a tier that is not paused for this booking."""
 
     words: str
     href: str
@@ -44,7 +44,7 @@ class BetterTierLink:
 
 @dataclass(frozen=True, slots=True)
 class PauseChoices:
-    """What else the owner may do. `refused` says why there is no more time."""
+    """What the owner can do. `refused` says why there is no extra time."""
 
     refused: Refused | None
     more_words: str
@@ -53,7 +53,7 @@ class PauseChoices:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A pause that counts down. `left` of `whole` are seconds; `percent` of the grace is left."""
+    """A pause that counts down; `left` and `whole` are seconds."""
 
     label: str
     title: str
@@ -74,18 +74,18 @@ class Notice:
 
     @property
     def countdown(self) -> str:
-        """What is left, in front of the page's title; empty once it is over."""
+        """Returns the remaining time for the page's title; empty after the deadline."""
         return f"({self.left_text}) " if self.left else ""
 
     @property
     def percent(self) -> int:
-        """Of the grace, what is left."""
+        """Returns the remaining part of the grace period in percent."""
         return round(self.left * 100 / self.whole) if self.whole else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A pause that is over, or the open one, line by line."""
+    """The receipt of a pause, line by line."""
 
     number: int
     headline: str
@@ -95,66 +95,66 @@ class Receipt:
 
 
 def notice_of(
-    booking: Booking, pause: Pause, scene: PageContext, silent: Sequence[str] = ()
+    booking: Booking, pause: Pause, ctx: PageContext, silent: Sequence[str] = ()
 ) -> Notice:
-    """The words of the notice; `silent` are nodes that do not answer."""
-    left = max(0, int((pause.deadline - scene.now).total_seconds()))
+    """Returns the notice; `silent` names unreachable nodes."""
+    left = max(0, int((pause.deadline - ctx.now).total_seconds()))
     is_saved, is_overdue = pause.acknowledged_at is not None, left == 0
     return Notice(
         label=booking.label,
         title=booking.name or booking.label,
-        href=f"{scene.base}bookings/{booking.label}",
+        href=f"{ctx.base}bookings/{booking.label}",
         left=left,
         whole=max(1, int((pause.deadline - pause.noticed_at).total_seconds())),
         left_text=f"{left // 60}:{left % 60:02}",
-        at=clock(pause.deadline, scene.zone),
+        at=clock(pause.deadline, ctx.zone),
         who=_who(pause),
         why=pause.sentence,
-        lost=_lost(booking, pause, scene),
-        money=_money(booking, pause, scene),
-        default=_default(booking, pause, scene),
-        steps=_steps(booking, pause, scene),
+        lost=_lost(booking, pause, ctx),
+        money=_money(booking, pause, ctx),
+        default=_default(booking, pause, ctx),
+        steps=_steps(booking, pause, ctx),
         is_saved=is_saved,
         is_overdue=is_overdue,
         stuck=_stuck(silent) if is_saved or is_overdue else "",
     )
 
 
-def unpausable_link(booking: Booking, tier: Tier, scene: PageContext) -> BetterTierLink:
-    """The same again from the start in a tier that nobody pauses."""
+def unpausable_link(booking: Booking, tier: Tier, ctx: PageContext) -> BetterTierLink:
+    """Returns a link to book the same request in a tier that is never paused."""
     ask = AskDocument.from_json(booking.ask)
-    return BetterTierLink(f"Book it where nothing is paused: {tier.name}", _book(ask, tier, scene))
+    return BetterTierLink(f"Book in {tier.name}, which is never paused", _book(ask, tier, ctx))
 
 
 def higher_tier_link(
-    booking: Booking, tier: Tier, price: str, seconds: int, scene: PageContext
+    booking: Booking, tier: Tier, price: str, seconds: int, ctx: PageContext
 ) -> BetterTierLink:
-    """What is left of it, in a stronger tier, with the price of that."""
+    """Returns a link to book the remaining time in a higher tier, with its price."""
     ask = AskDocument.from_json(booking.ask)
     whole = max(60, seconds // 60 * 60)
-    words = f"Go on in {tier.name}: {length_words(whole)} for {price}"
-    return BetterTierLink(words, _book(ask, tier, scene, whole))
+    words = f"Continue in {tier.name}: {length_words(whole)} for {price}"
+    return BetterTierLink(words, _book(ask, tier, ctx, whole))
 
 
-def receipt_of(booking: Booking, pause: Pause, scene: PageContext) -> Receipt:
-    """The receipt, line by line."""
-    began = moment_words(pause.noticed_at, scene.zone, scene.now)
-    lines = [CostLine("Told", began), CostLine("Had time until", clock(pause.deadline, scene.zone))]
+def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
+    """Returns the receipt of a pause."""
+    began = moment_words(pause.noticed_at, ctx.zone, ctx.now)
+    lines = [CostLine("Notified", began), CostLine("Deadline", clock(pause.deadline, ctx.zone))]
     for name, moment in (
-        ("Everything saved", pause.acknowledged_at),
-        ("Device proven empty", pause.emptied_at),
-        ("Went on", pause.resumed_at),
-        ("Taken back" if pause.withdrawn else "Ended instead", pause.ended_at),
+        ("Saved", pause.acknowledged_at),
+        ("Devices proven empty", pause.emptied_at),
+        ("Resumed", pause.resumed_at),
+        ("Withdrawn" if pause.withdrawn else "Ended", pause.ended_at),
     ):
         if moment is not None:
-            lines.append(CostLine(name, moment_words(moment, scene.zone, scene.now)))
+            lines.append(CostLine(name, moment_words(moment, ctx.zone, ctx.now)))
     if pause.emptied_at is not None:
         lost = length_words(pause.lost_seconds) if pause.lost_seconds else "nothing"
-        lines.append(CostLine("Work to be done again", lost))
+        lines.append(CostLine("Work to redo", lost))
         credit = money_text(pause.credit, booking.currency)
-        lines.append(CostLine("Not charged for it", credit))
+        lines.append(CostLine("Credited", credit))
         if pause.own:
-            lines.append(CostLine("Caused by your own people", f"no credit (rule {OWN_PAUSE})"))
+            lines.append(CostLine("Caused by your organisation", "no credit"))
         charged = money_text(pause.charged, booking.currency)
         lines.append(CostLine("Charged for this run", charged, strong=True))
     return Receipt(
@@ -170,59 +170,57 @@ def _who(pause: Pause) -> str:
     name = f"{pause.beneficiary_label} of your organisation"
     if pause.rule == MOVED_TOGETHER:
         who = name if pause.beneficiary_label else "a waiting booking"
-        return f"It is moved so that {who} can start (rule {pause.rule})."
-    who = name if pause.beneficiary_label else "A stronger claim"
-    return f"{who} needs its place (rule {pause.rule})."
+        return f"It is moved so that {who} can start."
+    who = name if pause.beneficiary_label else "A higher-priority booking"
+    return f"{who} needs its GPUs."
 
 
-def _lost(booking: Booking, pause: Pause, scene: PageContext) -> str:
+def _lost(booking: Booking, pause: Pause, ctx: PageContext) -> str:
     if pause.acknowledged_at is not None:
-        return "Everything is saved: no work is done again."
+        return "Work is saved: nothing has to be redone."
     if booking.saved_at is None:
         seconds = (pause.noticed_at - pause.ready_at).total_seconds()
         ran = length_words(seconds) if seconds >= 60 else "less than a minute"
-        return f"Never saved in this run: without a save, {ran} of work would be done again."
-    ago = (scene.now - booking.saved_at).total_seconds()
-    return f"Last saved {length_words(ago)} ago; only what came after would be done again."
+        return f"Not saved in this run: without a save, {ran} of work has to be redone."
+    ago = (ctx.now - booking.saved_at).total_seconds()
+    return f"Last saved {length_words(ago)} ago; only work since then has to be redone."
 
 
-def _money(booking: Booking, pause: Pause, scene: PageContext) -> str:
-    since = clock(pause.noticed_at, scene.zone)
+def _money(booking: Booking, pause: Pause, ctx: PageContext) -> str:
+    since = clock(pause.noticed_at, ctx.zone)
     if pause.own:
         return (
-            "The claim is of your own people, so the run is charged until it is over and nothing "
-            f"is credited (rule {OWN_PAUSE})."
+            "The other booking belongs to your organisation, so the run is charged until it "
+            "ends and nothing is credited."
         )
     return (
-        f"Nothing is charged from {since} on, until it runs again. Work that has to be done "
-        "again is credited by itself."
+        f"Nothing is charged from {since} until it runs again. Redone work is credited "
+        "automatically."
     )
 
 
-def _default(booking: Booking, pause: Pause, scene: PageContext) -> str:
+def _default(booking: Booking, pause: Pause, ctx: PageContext) -> str:
     if pause.acknowledged_at is not None:
-        return "Its devices are being cleared."
-    at = clock(pause.deadline, scene.zone)
-    return (
-        f"If nobody reacts, at {at} {METHODS[pause.method]}. The deadline does not move by itself."
-    )
+        return "The devices are being cleared."
+    at = clock(pause.deadline, ctx.zone)
+    return f"If you do nothing, at {at} {METHODS[pause.method]}. The deadline does not change."
 
 
-def _steps(booking: Booking, pause: Pause, scene: PageContext) -> tuple[Step, ...]:
-    """Notice, saving, pause, handed over, resume: how far it is."""
+def _steps(booking: Booking, pause: Pause, ctx: PageContext) -> tuple[Step, ...]:
+    """Returns the steps of the pause with the progress."""
 
     def at(moment: datetime | None) -> str:
-        return clock(moment, scene.zone) if moment else ""
+        return clock(moment, ctx.zone) if moment else ""
 
     resumes = booking.expected_start if pause.resumed_at is None else pause.resumed_at
     is_out = pause.emptied_at is not None
-    is_leaving = pause.acknowledged_at is not None or pause.deadline <= scene.now
+    is_leaving = pause.acknowledged_at is not None or pause.deadline <= ctx.now
     reached = 4 if pause.resumed_at else 3 if is_out else 2 if is_leaving else 1
-    later = f"≈ {moment_words(resumes, scene.zone, scene.now)}" if resumes else "when there is room"
+    later = f"≈ {moment_words(resumes, ctx.zone, ctx.now)}" if resumes else "when GPUs are free"
     steps = (
         ("Notice", at(pause.noticed_at)),
         ("Saving", at(pause.acknowledged_at) or f"until {at(pause.deadline)}"),
-        ("Pause", at(pause.emptied_at) or "on proof of empty"),
+        ("Pause", at(pause.emptied_at) or "when proven empty"),
         ("Handed over", at(pause.emptied_at)),
         ("Resume", at(pause.resumed_at) or later),
     )
@@ -237,8 +235,8 @@ def _stuck(silent: Sequence[str]) -> str:
         return ""
     names = " and ".join(silent)
     return (
-        f"{names} does not answer, so the device is not proven empty and nobody else gets it. "
-        "Nothing is charged meanwhile."
+        f"{names} does not respond, so the device is not proven empty and is not given to "
+        "anyone else. Nothing is charged until then."
     )
 
 
@@ -246,20 +244,20 @@ def _outcome(pause: Pause) -> str:
     if pause.resumed_at is not None:
         return "Paused and resumed"
     if pause.withdrawn:
-        return "Not paused: the notice was taken back in time"
+        return "Not paused: the notice was withdrawn in time"
     if pause.ended_at is not None:
-        return "Paused, then ended; the rest was given back"
+        return "Paused, then ended; the remaining money was returned"
     return "Paused" if pause.emptied_at is not None else "Being paused"
 
 
-def _book(ask: AskDocument, tier: Tier, scene: PageContext, seconds: int = 0) -> str:
+def _book(ask: AskDocument, tier: Tier, ctx: PageContext, seconds: int = 0) -> str:
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile)
     text = f"{shape} {duration_text(seconds or ask.duration)}"
-    return f"{scene.base}book?q={quote(text)}&tier={quote(tier.slug)}"
+    return f"{ctx.base}book?q={quote(text)}&tier={quote(tier.slug)}"
 
 
-def run_costs(booking: Booking, pauses: Sequence[Pause], scene: PageContext) -> list[CostLine]:
-    """One line of the bill for each run that a pause ended."""
+def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> list[CostLine]:
+    """Returns a cost line for each run that a pause ended, and its credit."""
     found = []
     for pause in pauses:
         if pause.emptied_at is None:
@@ -267,25 +265,25 @@ def run_costs(booking: Booking, pauses: Sequence[Pause], scene: PageContext) -> 
         until = pause.noticed_at
         if pause.own:
             until = pause.acknowledged_at or pause.deadline
-        began, told = clock(pause.ready_at, scene.zone), clock(until, scene.zone)
+        began, told = clock(pause.ready_at, ctx.zone), clock(until, ctx.zone)
         name = f"Run {pause.number}, {began} – {told}"
         found.append(CostLine(name, money_text(pause.charged + pause.credit, booking.currency)))
         if pause.credit:
             credit = money_text(-pause.credit, booking.currency)
-            found.append(CostLine("Credit, work to be done again", credit))
+            found.append(CostLine("Credit for redone work", credit))
     return found
 
 
-def paused_words(booking: Booking, pauses: Sequence[Pause], scene: PageContext) -> str:
-    """What a paused booking has left, and how it goes on."""
+def paused_words(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> str:
+    """Returns the remaining time of a paused booking and when it resumes."""
     last = pauses[-1] if pauses else None
     if booking.state != State.PAUSED or last is None:
         return ""
     left = length_words(last.remaining_seconds or 0)
     own = sum(pause.own != "" for pause in pauses)
     if own > 1:
-        left = f"Paused {own} times by your own people. {left}"
+        left = f"Paused {own} times by your organisation. {left}"
     if booking.starts is not None:
-        ends = moment_words(last.ends_before, scene.zone, scene.now)
-        return f"Goes on by itself as soon as there is room, until {ends} at the latest."
-    return f"{left} left. It goes on by itself; nothing is charged until then."
+        ends = moment_words(last.ends_before, ctx.zone, ctx.now)
+        return f"Resumes automatically as soon as GPUs are free, until {ends} at the latest."
+    return f"{left} left. It resumes automatically; nothing is charged until then."

@@ -1,4 +1,4 @@
-"""What pages show of pauses: the notice with its choices, receipts, and short notices in lists."""
+"""The pauses of a page: notice, choices, receipts and short notices."""
 
 from typing import Any
 
@@ -21,41 +21,41 @@ from billing.rules import money_text
 from tenants.access import Actor
 
 
-def pause_context(booking: Booking, scene: PageContext, *, may_change: bool) -> dict[str, Any]:
-    """The notice of a booking that is to be paused, and the receipts of all its pauses."""
-    pauses = list(scene.pauses)
+def pause_context(booking: Booking, ctx: PageContext, *, may_change: bool) -> dict[str, Any]:
+    """Returns the notice of a pausing booking and the receipts of its pauses."""
+    pauses = list(ctx.pauses)
     found: dict[str, Any] = {}
     if booking.state == State.PAUSING and pauses and pauses[-1].is_open:
         pause = pauses.pop()
-        found["notice"] = notice_of(booking, pause, scene, nodes_silent(booking, scene.now))
-        found["ways"] = _ways(booking, pause, scene) if may_change else None
-    found["receipts"] = [receipt_of(booking, pause, scene) for pause in reversed(pauses)]
+        found["notice"] = notice_of(booking, pause, ctx, nodes_silent(booking, ctx.now))
+        found["ways"] = _ways(booking, pause, ctx) if may_change else None
+    found["receipts"] = [receipt_of(booking, pause, ctx) for pause in reversed(pauses)]
     return found
 
 
-def notices_context(actor: Actor, scene: PageContext) -> list[Notice]:
-    """The reader's own pauses that count down."""
-    return [notice_of(pause.booking, pause, scene) for pause in notices_of(actor)]
+def notices_context(actor: Actor, ctx: PageContext) -> list[Notice]:
+    """Returns the notices of the reader's own pausing bookings."""
+    return [notice_of(pause.booking, pause, ctx) for pause in notices_of(actor)]
 
 
-def _ways(booking: Booking, pause: Pause, scene: PageContext) -> PauseChoices:
+def _ways(booking: Booking, pause: Pause, ctx: PageContext) -> PauseChoices:
     tier = booking.tier
     step = length_words(tier.more_time_seconds)
     return PauseChoices(
         refused=more_time_refusal(tier, pause),
-        more_words=f"{step} more time, {tier.more_times - pause.more_times_used} left",
-        offers=tuple(_offers(booking, pause, scene)),
+        more_words=f"{step} more time ({tier.more_times - pause.more_times_used} left)",
+        offers=tuple(_offers(booking, pause, ctx)),
     )
 
 
-def _offers(booking: Booking, pause: Pause, scene: PageContext) -> list[BetterTierLink]:
+def _offers(booking: Booking, pause: Pause, ctx: PageContext) -> list[BetterTierLink]:
     tiers = higher_tiers(booking)
     safe = next((tier for tier in tiers if not tier.pausable), None)
-    offers = [unpausable_link(booking, safe, scene)] if safe else []
+    offers = [unpausable_link(booking, safe, ctx)] if safe else []
     if tiers:
         left = int((pause.ends_before - pause.deadline).total_seconds())
-        price = price_in(booking, tiers[0], left, scene.now)
+        price = price_in(booking, tiers[0], left, ctx.now)
         if price is not None:
             words = money_text(price, booking.currency)
-            offers.append(higher_tier_link(booking, tiers[0], words, left, scene))
+            offers.append(higher_tier_link(booking, tiers[0], words, left, ctx))
     return offers

@@ -1,4 +1,4 @@
-"""The fields beside the ask's one line: reading them, and showing what the line said."""
+"""The form fields of the booking panel: reads them and highlights what the text says."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,14 +17,17 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
 
 SHARE = "share-"
-"""A size in the form that is a share: `share-250`, in thousandths."""
+"""The prefix of a size that is a share, such as `share-250` (in thousandths)."""
 SHARES = (("share-500", "Half, shared"), ("share-250", "Quarter, shared"))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFields:
-    """What a form said. `is_edited`: the fields were changed by hand and win over the text;
-    `is_chosen`: the project or tier was, and wins over what the text says of it."""
+    """The values of a submitted form.
+
+    `is_edited`: the fields override the text. `is_chosen`: the selected project and tier override
+    the text.
+    """
 
     text: str
     project: str
@@ -47,7 +50,7 @@ class RequestFields:
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """A stretch of the text: understood (with its meaning), unknown, or plain."""
+    """A part of the text: understood (with its meaning), unknown, wrong or plain."""
 
     text: str
     kind: str
@@ -55,7 +58,7 @@ class Highlight:
 
 
 def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
-    """The form's fields, each cut to a length that makes sense."""
+    """Returns the form's fields, each truncated to its maximum length."""
 
     def get(name: str, most: int = 80) -> str:
         return data.get(name, "").strip()[:most]
@@ -82,12 +85,12 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
 
 
 def ask_of_fields(fields: RequestFields, parsed: Parsed) -> AskDocument:
-    """The fields' ask; the window and what must lie together come from the text.
+    """Returns the request that the fields describe.
 
-    AskError: a field makes no sense.
+    Window and topology come from the text. Raises AskError for an invalid field.
     """
     if not fields.classes:
-        raise AskError("no_class", "Say which GPU class.", "classes")
+        raise AskError("no_class", "Choose a GPU class.", "classes")
     share = fields.profile.removeprefix(SHARE) if fields.profile.startswith(SHARE) else None
     ask = AskDocument(
         count=count_of(_number(fields.count)),
@@ -113,7 +116,7 @@ def ask_of_fields(fields: RequestFields, parsed: Parsed) -> AskDocument:
 
 
 def text_as_chosen(fields: RequestFields, parsed: Parsed) -> str:
-    """The text without a project or tier other than the ones that were chosen."""
+    """Returns the text without a project or tier that differs from the selected ones."""
     text, chosen = fields.text, {"project": fields.project, "tier": fields.tier}
     said = {"project": parsed.project, "tier": parsed.tier}
     for part in reversed(parsed.parts):
@@ -123,19 +126,19 @@ def text_as_chosen(fields: RequestFields, parsed: Parsed) -> str:
 
 
 def _number(text: str) -> int:
-    """The number, or one that is out of every bound."""
+    """Returns the number, or -1, which every bound refuses."""
     return int(text) if text.isdecimal() else -1
 
 
 def _length(text: str) -> int:
     seconds = length_of(text)
     if seconds is None:
-        raise AskError("not_a_duration", "Say for how long, like 6h or 1h30m.", "length")
+        raise AskError("not_a_duration", "Enter a duration, such as 6h or 1h30m.", "length")
     return duration_of(seconds, "length")
 
 
 def highlights_of(text: str, parsed: Parsed) -> list[Highlight]:
-    """The text in stretches, so that a page can underline what it understood and what not."""
+    """Splits the text into parts, so that a page can underline what it understood."""
     marks = [(part.start, part.end, "known", part.meaning) for part in parsed.parts]
     for each in parsed.problems:
         is_unknown = each.code == NOT_UNDERSTOOD

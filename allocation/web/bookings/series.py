@@ -1,4 +1,4 @@
-"""The page of a series: every date, what became of it, and one button that takes all back."""
+"""The page of a series: every date with its result, and its cancellation."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -25,11 +25,11 @@ from tenants.web.frame import refused_page, tenant_page
 @require_safe
 @tenant_page
 def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpResponse:
-    """All dates of a series."""
+    """Shows all dates of a series."""
     series = access_series(actor, reference)
     shown = series_shown(series)
     conflicts = failed_dates_of(shown)
-    scene = page_context(actor, timezone.now())
+    ctx = page_context(actor, timezone.now())
     context = {
         "series": series,
         "shown": shown,
@@ -37,7 +37,7 @@ def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespo
         "dates": [
             {
                 "starts": _words(series, each.starts),
-                "line": booking_row(each.booking, scene) if each.booking else None,
+                "line": booking_row(each.booking, ctx) if each.booking else None,
                 "sentence": each.sentence,
             }
             for each in shown.dates
@@ -51,7 +51,7 @@ def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespo
 
 
 def _words(series: Series, moment: datetime) -> str:
-    """On the series' own clock, whoever reads it: `Mon 23 Nov 2026 09:00`."""
+    """Returns the time in the series' own zone: `Mon 23 Nov 2026 09:00`."""
     local = local_start(series, moment)
     return f"{local:%a} {local.day} {local:%b %Y %H:%M}"
 
@@ -59,7 +59,7 @@ def _words(series: Series, moment: datetime) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def series_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> HttpResponse:
-    """Takes every date back that has not started; a GET asks first."""
+    """Cancels every date that has not started; a GET shows the confirmation."""
     try:
         series = access_series_to_change(actor, reference)
         if request.method != "POST":
@@ -68,12 +68,12 @@ def series_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> Ht
     except Refused as refusal:
         return refused_page(request, refusal)
     dates = "1 date is" if count == 1 else f"{count} dates are"
-    messages.success(request, f"{dates} cancelled; what runs is released on its own page.")
+    messages.success(request, f"{dates} cancelled. Release running dates on their own pages.")
     return HttpResponseRedirect(f"/t/{actor.tenant_slug}/series/{reference}")
 
 
 def _question(actor: Actor, series: Series, reference: str) -> Confirmation:
-    """Which dates are lost, and the money that is free again."""
+    """Returns the confirmation with the dates and the returned money."""
     coming = list(series.bookings.filter(state__in=BEFORE_START).order_by("starts", "id"))
     back = sum((each.held for each in coming), Decimal())
     dates = f"{len(coming)} date{'s' * (len(coming) != 1)}"
@@ -83,14 +83,14 @@ def _question(actor: Actor, series: Series, reference: str) -> Confirmation:
     return Confirmation(
         title=f"Cancel {dates} of this series?",
         lost=(
-            f"It is the series of {owner} in {series.project.name}.",
+            f"This series belongs to {owner} in {series.project.name}.",
             *(
-                [f"The first is {_words(series, first)}; others may take these times."]
+                [f"The first is {_words(series, first)}. Others can book these times."]
                 if first
                 else []
             ),
-            *([f"{free} is free again."] if free else []),
-            "Nobody can undo this. What runs already goes on; it is released on its own page.",
+            *([f"{free} is returned to the budget."] if free else []),
+            "This can't be undone. Running dates continue; release them on their own pages.",
         ),
         button=f"Cancel {dates}",
         back=f"/t/{actor.tenant_slug}/series/{reference}",

@@ -1,4 +1,4 @@
-"""The fields of what repeats, and a series as the booking panel shows it before it is booked."""
+"""The repeat fields of the booking panel, and the preview of a series."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ REPEATS: dict[str, Recurrence] = {
 CHOICES = (
     ("", "Once"),
     ("daily", "Every day"),
-    ("weekdays", "Mon to Fri"),
+    ("weekdays", "Every weekday"),
     ("weekly", "Every week"),
     ("monthly", "Every month"),
     ("days", "Every month on …"),
@@ -40,7 +40,7 @@ CHOICES = (
 
 @dataclass(frozen=True, slots=True)
 class SeriesPreview:
-    """All dates in words, before they are booked."""
+    """The dates of a series before it is booked."""
 
     words: str
     count: int
@@ -50,9 +50,9 @@ class SeriesPreview:
 
 
 def repeat_rule(often: str, days: str, param: str) -> Recurrence | None:
-    """The rule of a choice and of its days of the month, without an end; None for once.
+    """Returns the recurrence of a choice without its end; None for a single booking.
 
-    AskError: `days` are no days of a month.
+    Raises AskError for invalid days of the month.
     """
     return month_rule(days, param) if often == "days" else REPEATS.get(often)
 
@@ -60,28 +60,26 @@ def repeat_rule(often: str, days: str, param: str) -> Recurrence | None:
 def repeat_of_fields(
     fields: RequestFields, said: Recurrence | None, today: date
 ) -> Recurrence | None:
-    """The rule that the fields make, or the one that the line `said`; None for once. Without a
-    last day it repeats for two weeks.
-
-    AskError: a last day that there is not, or no days of a month.
-    """
+    """Returns the recurrence of the fields, or the one from the text (`said`); None for a single
+    booking. Without a last day it repeats for two weeks. Raises AskError for an invalid last day or
+    invalid days of the month."""
     rule = repeat_rule(fields.often, fields.days, "days")
     if rule is None:
         return said if fields.often == "text" else None
     try:
         until = date.fromisoformat(fields.until) if fields.until else today + FORTNIGHT
     except ValueError:
-        raise AskError("no_end", "Say the last day on which it repeats.", "until") from None
+        raise AskError("no_end", "Enter the last day of the repetition.", "until") from None
     return recurrence_check(replace(rule, until=until), "until")
 
 
 def repeat_shown(rule: Recurrence | None) -> dict[str, Any]:
-    """What the fields show for a rule that came from the text."""
+    """Returns the field values for a recurrence from the text."""
     plain = replace(rule, until=None, times=None) if rule else None
     often = next((name for name, each in REPEATS.items() if each == plain), "")
     days = month_line(rule) if rule and rule.interval == 1 and not often else ""
     often = often or ("days" if days else "text" if rule else "")
-    choices = (*CHOICES, ("text", "As the line says")) if often == "text" else CHOICES
+    choices = (*CHOICES, ("text", "As typed above")) if often == "text" else CHOICES
     return {
         "choices": choices,
         "often": often,
@@ -91,18 +89,18 @@ def repeat_shown(rule: Recurrence | None) -> dict[str, Any]:
 
 
 def repeat_typed(fields: RequestFields) -> dict[str, Any]:
-    """The fields as they were typed, where they make no rule."""
+    """Returns the fields as typed, for invalid input."""
     typed = {"often": fields.often, "until": fields.until, "days": fields.days}
     return {"choices": CHOICES, **typed}
 
 
 def series_text(text: str, rule: Recurrence | None) -> str:
-    """The line with its repetition."""
+    """Returns the text with its recurrence appended."""
     return f"{text} {recurrence_line(rule)}" if rule else text
 
 
 def series_preview(wish: BookingRequest, repeat: Repeat) -> tuple[BookingRequest, SeriesPreview]:
-    """The wish for the first date, and all of them in words. Raises Refused."""
+    """Returns the request for the first date and the preview of all dates. Raises Refused."""
     dates = series_dates(wish, repeat)
     zone, words = ZoneInfo(wish.zone), recurrence_words(repeat.rule)
     seen = SeriesPreview(
@@ -118,7 +116,7 @@ def series_preview(wish: BookingRequest, repeat: Repeat) -> tuple[BookingRequest
 def series_options(
     options: Iterable[dict[str, Any]], wish: BookingRequest, context: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The options that keep the time of day, priced for every date, each as a line that repeats."""
+    """Returns the options that keep the time of day, priced for all dates."""
     count, rule = context["series"].count, context["rule"]
     found = []
     for each in options:

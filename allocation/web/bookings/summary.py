@@ -1,4 +1,4 @@
-"""What a booking's page says: state first, then why, cost and what can be done. No database."""
+"""The texts of a booking's page: state, reasons, cost and actions. No database."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,20 +31,20 @@ from billing.rules import money_text
 
 CHECKS = (
     ("together", "GPUs free together", "Enough GPUs are free together."),
-    ("line", "Place in line", "Nobody ahead of you is in the way."),
-    ("quota", "Quota", "The limits of your organisation and project leave room."),
+    ("line", "Queue", "No booking ahead of yours is in the way."),
+    ("quota", "Quota", "Within the limits of your organisation and project."),
     ("budget", "Budget", ""),
-    ("policy", "Policy", "No rule of the tier is in the way."),
-    ("hardware", "Hardware", "GPUs that are out of service do not delay this."),
+    ("policy", "Policy", "No tier rule prevents it."),
+    ("hardware", "Hardware", "No delay from GPUs that are out of service."),
 )
 OUTCOMES = {
-    "released": "given back early",
+    "released": "released early",
     "cancelled": "cancelled while running",
-    "failed": "the hardware failed",
-    "no_show": "never used",
+    "failed": "hardware failure",
+    "no_show": "no-show",
     "": "ran its full time",
     "completed": "ran its full time",
-    "not_resumed": "paused, and there was no room to go on in time",
+    "not_resumed": "paused, and could not resume in time",
 }
 AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
 UNDO = timedelta(seconds=60)
@@ -54,7 +54,7 @@ BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SC
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One of the six checks. `blocks`: this is why it waits."""
+    """One of the six checks; `blocks` when it delays the booking."""
 
     name: str
     blocks: bool
@@ -64,7 +64,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Something that would have worked, one click away."""
+    """A link to book an alternative that was possible."""
 
     when: str
     what: str
@@ -73,7 +73,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class ExtendChoice:
-    """A longer end with its price."""
+    """A possible extension with its price."""
 
     seconds: int
     words: str
@@ -81,7 +81,7 @@ class ExtendChoice:
 
 @dataclass(frozen=True, slots=True)
 class BookingSummary:
-    """Everything a booking's page shows besides its rows of placement and history."""
+    """The texts of a booking's page without its placement and history."""
 
     headline: str
     detail: str
@@ -102,33 +102,35 @@ class BookingSummary:
     borrowed: str
 
 
-def booking_summary(booking: Booking, scene: PageContext, *, may_change: bool) -> BookingSummary:
-    """The page's words; `may_change` False leaves all actions out."""
+def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> BookingSummary:
+    """Returns the page's texts; without `may_change` no actions."""
     state = State(booking.state)
     ask = AskDocument.from_json(booking.ask)
-    since = scene.now - booking.submitted
+    since = ctx.now - booking.submitted
     can_undo = may_change and state in BEFORE_START and since < UNDO
     waits = state in (*WAITS, State.PAUSED)
-    has_reasons = (booking.reasons or scene.frozen) and (waits or state == State.SCHEDULED)
+    has_reasons = (booking.reasons or ctx.frozen) and (waits or state == State.SCHEDULED)
     return BookingSummary(
-        headline=_headline(booking, scene),
-        detail=_detail(booking, scene),
-        what=what_words(ask, scene.labels),
-        window=_window(booking, ask, scene),
-        checks=_checks(booking, scene) if has_reasons else (),
-        sooner=_sooner(booking, scene) if waits else (),
-        costs=_costs(booking, scene),
-        price=f"{money_text(booking.price_per_hour, booking.currency)} an hour, fixed at booking "
-        f"(prices {booking.price_version})",
-        again=f"{scene.base}book?q={quote(_again(ask))}",
+        headline=_headline(booking, ctx),
+        detail=_detail(booking, ctx),
+        what=what_words(ask, ctx.labels),
+        window=_window(booking, ask, ctx),
+        checks=_checks(booking, ctx) if has_reasons else (),
+        sooner=_sooner(booking, ctx) if waits else (),
+        costs=_costs(booking, ctx),
+        price=(
+            f"{money_text(booking.price_per_hour, booking.currency)} per hour, fixed at "
+            f"booking (price book version {booking.price_version})"
+        ),
+        again=f"{ctx.base}book?q={quote(_again(ask))}",
         give_back=_give_back(state) if may_change else "",
-        returns=_returns(booking, scene.now),
-        extend=_extensions(booking, scene) if may_change else (),
-        no_later=scene.no_later if may_change and not scene.ends else "",
+        returns=_returns(booking, ctx.now),
+        extend=_extensions(booking, ctx) if may_change else (),
+        no_later=ctx.no_later if may_change and not ctx.ends else "",
         can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
         can_undo=can_undo,
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
-        borrowed=_borrowed(booking, scene) if state in OPEN else "",
+        borrowed=_borrowed(booking, ctx) if state in OPEN else "",
     )
 
 
@@ -153,12 +155,12 @@ def shape_words(count: int, gpu_class: str, profile: str | None, share: int | No
 
 
 def state_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
-    """The state with its time, for a line of a list."""
+    """Returns the state with its time, for a row of a list."""
     return _headline(booking, PageContext(now, zone, "", {}))
 
 
 def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str, str]]:
-    """Per node what to type to use the devices; empty until they are handed over."""
+    """Returns the shell commands per node; empty until the devices are ready."""
     if booking.state not in (State.ACTIVE, State.PAUSING):
         return []
     found = []
@@ -170,29 +172,29 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
     return found
 
 
-def _headline(booking: Booking, scene: PageContext) -> str:
+def _headline(booking: Booking, ctx: PageContext) -> str:
     def at(moment: datetime | None) -> str:
-        return moment_words(moment, scene.zone, scene.now) if moment else "soon after"
+        return moment_words(moment, ctx.zone, ctx.now) if moment else "soon"
 
     state = State(booking.state)
     sayings = {
-        State.REQUESTED: "Waits: decisions are frozen" if scene.frozen else "Being placed now",
-        State.AWAITING_APPROVAL: "Waits for approval",
-        State.QUEUED: _unplanned(booking) or f"Should start {at(booking.planned_starts)}",
-        State.SCHEDULED: f"{_starts_word(booking, scene.now)} {at(booking.planned_starts)}",
-        State.STARTING: "Starting: waits for its node"
+        State.REQUESTED: "Waiting: decisions are frozen" if ctx.frozen else "Being placed",
+        State.AWAITING_APPROVAL: "Waiting for approval",
+        State.QUEUED: _unplanned(booking) or f"Planned start {at(booking.planned_starts)}",
+        State.SCHEDULED: f"{_starts_word(booking, ctx.now)} {at(booking.planned_starts)}",
+        State.STARTING: "Starting: waiting for its node"
         if _is_stalled(booking)
-        else "Starting: your devices are being made ready",
+        else "Starting: preparing your devices",
         State.ACTIVE: f"Running until {at(booking.planned_ends)}",
-        State.PAUSING: f"Pauses {at(scene.pauses[-1].deadline)}" if scene.pauses else "Pausing",
+        State.PAUSING: f"Pauses {at(ctx.pauses[-1].deadline)}" if ctx.pauses else "Pausing",
         State.PAUSED: f"Paused, resumes {at(booking.expected_start)}"
         if booking.expected_start
-        else "Paused until there is room",
-        State.ENDING: "Ending: the devices are being cleared",
+        else "Paused until GPUs are free",
+        State.ENDING: "Ending: clearing the devices",
         State.ENDED: f"Ended {at(booking.ended_at)}",
-        State.REFUSED: "Not possible as asked",
+        State.REFUSED: "Refused",
         State.REJECTED: "Not approved",
-        State.EXPIRED: "The deadline passed",
+        State.EXPIRED: "Deadline passed",
         State.CANCELLED: f"Cancelled {at(booking.ended_at)}",
         State.FAILED: "Failed",
     }
@@ -200,23 +202,23 @@ def _headline(booking: Booking, scene: PageContext) -> str:
 
 
 def _unplanned(booking: Booking) -> str:
-    """What it waits for when no start can be planned; empty when one is."""
+    """Returns what the booking waits for without a planned start; empty with one."""
     if not booking.is_unplanned:
         return ""
     if booking.reasons[0]["code"] == "none_in_service":
-        return "Waits for GPUs to come back into service"
-    return "Waits for room: no start can be planned yet"
+        return "Waiting for GPUs to return to service"
+    return "Waiting: no start can be planned yet"
 
 
 def _starts_word(booking: Booking, now: datetime) -> str:
     is_due = booking.planned_starts is not None and booking.planned_starts <= now
-    return "Due to start since" if is_due else "Starts"
+    return "Due since" if is_due else "Starts"
 
 
-def _detail(booking: Booking, scene: PageContext) -> str:
+def _detail(booking: Booking, ctx: PageContext) -> str:
     state = State(booking.state)
     if booking.extension_until is not None:
-        until = moment_words(booking.extension_until, scene.zone, scene.now)
+        until = moment_words(booking.extension_until, ctx.zone, ctx.now)
         return f"An extension until {until} is being decided."
     if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
         return stored_sentence(booking.reasons[0]) if booking.reasons else ""
@@ -224,41 +226,50 @@ def _detail(booking: Booking, scene: PageContext) -> str:
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
         State.QUEUED: stored_sentence(booking.reasons[0])
         if booking.is_unplanned
-        else "A planned start: it may get earlier, and later only if GPUs fail or are taken out of "
-        "service, work before it ends late, or a limit is lowered.",
-        State.REQUESTED: str(scene.frozen["sentence"])
-        if scene.frozen
-        else "The portal looks for a place; that takes a few seconds.",
-        State.SCHEDULED: _until_start(booking, scene.now),
-        State.ACTIVE: f"{_left(booking, scene.now)} {_absence(booking, scene)}".strip(),
-        State.PAUSED: paused_words(booking, scene.pauses, scene),
+        else (
+            "The planned start can get earlier. It gets later only if GPUs fail or are taken "
+            "out of service, earlier work ends late, or a limit is lowered."
+        ),
+        State.REQUESTED: str(ctx.frozen["sentence"])
+        if ctx.frozen
+        else "The solver is placing it; this takes a few seconds.",
+        State.SCHEDULED: _until_start(booking, ctx.now),
+        State.ACTIVE: f"{_left(booking, ctx.now)} {_absence(booking, ctx)}".strip(),
+        State.PAUSED: paused_words(booking, ctx.pauses, ctx),
     }
     return sayings.get(state, "")
 
 
 def _is_stalled(booking: Booking) -> bool:
-    """Whether its owner was told that its node takes too long."""
+    """Returns whether its owner was notified that the node is slow to start."""
     is_told = any(reason.get("code") == "start_slow" for reason in booking.reasons)
     return is_told and booking.state in (State.SCHEDULED, State.STARTING)
 
 
-def _borrowed(booking: Booking, scene: PageContext) -> str:
-    """`8 own + 2 borrowed`, and from when on somebody waits for what is borrowed."""
+def _borrowed(booking: Booking, ctx: PageContext) -> str:
+    """Returns how many GPUs are borrowed, and from when another booking waits for them."""
     if not booking.borrowed_units:
         return ""
     own, borrowed = (
         f"{units / UNITS_PER_GPU:.3g}"
-        for units in (max(0, scene.units - booking.borrowed_units), booking.borrowed_units)
+        for units in (max(0, ctx.units - booking.borrowed_units), booking.borrowed_units)
     )
     if booking.at_risk_from is None:
-        return f"{own} own + {borrowed} borrowed: may be paused when those who lend need it."
-    since = moment_words(booking.at_risk_from, scene.zone, scene.now)
-    return f"{own} own + {borrowed} borrowed: at risk from {since}."
+        return (
+            f"On borrowed GPUs ({own} own + {borrowed} borrowed): can be paused when their "
+            "owner needs them."
+        )
+    since = moment_words(booking.at_risk_from, ctx.zone, ctx.now)
+    return f"On borrowed GPUs ({own} own + {borrowed} borrowed): at risk from {since}."
 
 
 def _until_start(booking: Booking, now: datetime) -> str:
     seconds = (booking.planned_starts - now).total_seconds() if booking.planned_starts else 0.0
-    return f"In {length_words(seconds)}." if seconds > 0 else "As soon as its devices are empty."
+    return (
+        f"In {length_words(seconds)}."
+        if seconds > 0
+        else "Starts as soon as its devices are empty."
+    )
 
 
 def _left(booking: Booking, now: datetime) -> str:
@@ -266,131 +277,131 @@ def _left(booking: Booking, now: datetime) -> str:
     return f"{length_words(seconds)} left." if seconds > 0 else ""
 
 
-def _absence(booking: Booking, scene: PageContext) -> str:
-    """When a booking in which nobody was seen ends, once its owner was warned."""
+def _absence(booking: Booking, ctx: PageContext) -> str:
+    """Returns when an inactive booking ends, once its owner was warned."""
     if booking.checked_in_at is not None or not booking.absence_warnings:
         return ""
     limit = no_show_limit(booking, presence_policy())
     if limit is None:
         return ""
     left = timedelta(seconds=max(0, limit - booking.absent_seconds))
-    ends = clock(scene.now + left, scene.zone)
+    ends = clock(ctx.now + left, ctx.zone)
     seen = length_words(booking.absent_seconds)
-    return f"Nobody was seen in it for {seen}: start a program or check in, or it ends {ends}."
+    return f"No activity for {seen}: start a program or check in, or it ends at {ends}."
 
 
-def _window(booking: Booking, ask: AskDocument, scene: PageContext) -> str:
+def _window(booking: Booking, ask: AskDocument, ctx: PageContext) -> str:
     is_planned = not booking.is_unplanned
     if is_planned and booking.planned_starts is not None and booking.planned_ends is not None:
-        words = window_words(booking.planned_starts, booking.planned_ends, scene.zone, scene.now)
+        words = window_words(booking.planned_starts, booking.planned_ends, ctx.zone, ctx.now)
     else:
-        words = f"from {moment_words(booking.not_before, scene.zone, scene.now)} on"
+        words = f"from {moment_words(booking.not_before, ctx.zone, ctx.now)} on"
     kind = ""
     if ask.workload is not None:
-        kind = f" of {ask.workload} on {scene.labels.get(ask.classes[0], ask.classes[0])}"
-    return f"{words}, {length_words(ask.duration)}{kind} asked"
+        kind = f" of {ask.workload} on {ctx.labels.get(ask.classes[0], ask.classes[0])}"
+    return f"{words}, {length_words(ask.duration)}{kind} requested"
 
 
-def _checks(booking: Booking, scene: PageContext) -> tuple[Check, ...]:
+def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for reason in (*([scene.frozen] if scene.frozen else []), *booking.reasons):
+    for reason in (*([ctx.frozen] if ctx.frozen else []), *booking.reasons):
         rule = BY_ID.get(reason.get("rule", ""))
         if reason.get("code") == "borrowed" or (rule and rule.effect == "explains"):
-            # Says what the place is worth, or why it is none other; it is in nobody's way.
+            # This reason explains the placement; it does not delay the booking.
             continue
         found.setdefault(reason.get("check", "policy"), []).append(reason)
     checks = []
-    # What the decision says first comes first: it is what holds longest.
+    # The decision's first reason has the longest delay and comes first.
     places = {key: place for place, key in enumerate(found)}
     for key, name, fine in sorted(CHECKS, key=lambda each: places.get(each[0], len(places))):
         reasons = found.get(key, [])
         good = fine or f"{money_text(booking.held, booking.currency)} is held for this booking."
         if key == "budget" and booking.state not in OPEN:
-            good = "The budget was not in the way; its money is free again."
+            good = "The budget was sufficient; the money is no longer held."
         if key == "together" and booking.is_unplanned:
-            good = "No start can be planned, so this was not looked at."
+            good = "No start can be planned, so this was not checked."
         checks.append(
             Check(
                 name=name,
                 blocks=bool(reasons),
                 sentences=tuple(map(stored_sentence, reasons)) or (good,),
-                frees=_frees(reasons, scene),
+                frees=_frees(reasons, ctx),
             )
         )
     return tuple(checks)
 
 
-def _frees(reasons: Sequence[Mapping[str, Any]], scene: PageContext) -> str:
+def _frees(reasons: Sequence[Mapping[str, Any]], ctx: PageContext) -> str:
     times = [reason["frees_at"] for reason in reasons if reason.get("frees_at")]
     if not times:
         return ""
-    return moment_words(max(datetime.fromisoformat(time) for time in times), scene.zone, scene.now)
+    return moment_words(max(datetime.fromisoformat(time) for time in times), ctx.zone, ctx.now)
 
 
-def _sooner(booking: Booking, scene: PageContext) -> tuple[Alternative, ...]:
+def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
     cards = []
     for each in booking.alternatives[:3]:
         starts, ends = (datetime.fromisoformat(each[key]) for key in ("starts", "ends"))
-        if starts < scene.now:
-            # What would have worked when it was decided, and is over.
+        if starts < ctx.now:
+            # The alternative has passed since the decision.
             continue
         share = each.get("share")
         asked = (each["count"], each["gpu_class"], each["profile"])
-        text = fixed_text(*asked, (starts, ends), scene.zone, share)
+        text = fixed_text(*asked, (starts, ends), ctx.zone, share)
         beside = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
         text = " ".join([text, *beside, *pin_text(each.get("pin", ()))])
-        label = scene.labels.get(each["gpu_class"], each["gpu_class"])
+        label = ctx.labels.get(each["gpu_class"], each["gpu_class"])
         shape = shape_words(each["count"], label, each["profile"], share)
         cards.append(
             Alternative(
-                when=moment_words(starts, scene.zone, scene.now),
+                when=moment_words(starts, ctx.zone, ctx.now),
                 what=f"{shape}, {length_words((ends - starts).total_seconds())}",
-                href=f"{scene.base}book?q={quote(text)}",
+                href=f"{ctx.base}book?q={quote(text)}",
             )
         )
     return tuple(cards)
 
 
 def spent_so_far(booking: Booking, now: datetime) -> Decimal:
-    """What the time used until now costs; the final charge once there is one."""
+    """Returns the cost of the time used so far, or the final charge."""
     if booking.charged is not None:
         return booking.charged
     return booking_spent(booking, booking.released_at or min(now, booking.planned_ends or now))
 
 
-def _costs(booking: Booking, scene: PageContext) -> tuple[CostLine, ...]:
+def _costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
     def money(amount: Decimal) -> str:
         return money_text(amount, booking.currency)
 
-    so_far = spent_so_far(booking, scene.now)
-    runs = run_costs(booking, scene.pauses, scene)
+    so_far = spent_so_far(booking, ctx.now)
+    runs = run_costs(booking, ctx.pauses, ctx)
     if booking.charged is not None:
         fee = money(booking_cost(booking, booking.fee_seconds))
-        fees = (CostLine("No-show, of the time left", fee),) if booking.fee_seconds else ()
+        fees = (CostLine("No-show fee", fee),) if booking.fee_seconds else ()
         return (
             *runs,
             *fees,
             CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
-            CostLine("Given back", money(booking.held - booking.charged)),
+            CostLine("Returned", money(booking.held - booking.charged)),
             CostLine("Charged", money(booking.charged), strong=not booking.corrected),
             *_corrections(booking),
         )
     return (
         *runs,
         CostLine("Used so far", money(so_far)),
-        CostLine("Left to use", money(booking.held - so_far)),
-        CostLine("Held, never more than this", money(booking.held), strong=True),
+        CostLine("Remaining", money(booking.held - so_far)),
+        CostLine("Held (maximum)", money(booking.held), strong=True),
     )
 
 
 def _corrections(booking: Booking) -> tuple[CostLine, ...]:
     if not booking.corrected or booking.charged is None:
         return ()
-    name = "Given back by the operator" if booking.corrected < 0 else "Charged by the operator"
+    name = "Refunded by the operator" if booking.corrected < 0 else "Charged by the operator"
     paid = booking.charged + booking.corrected
     return (
         CostLine(name, money_text(abs(booking.corrected), booking.currency)),
-        CostLine("Paid in all", money_text(paid, booking.currency), strong=True),
+        CostLine("Total paid", money_text(paid, booking.currency), strong=True),
     )
 
 
@@ -404,14 +415,14 @@ def _give_back(state: State) -> str:
     return "release" if state in (State.STARTING, State.ACTIVE, State.PAUSING) else ""
 
 
-def _extensions(booking: Booking, scene: PageContext) -> tuple[ExtendChoice, ...]:
+def _extensions(booking: Booking, ctx: PageContext) -> tuple[ExtendChoice, ...]:
     if booking.planned_ends is None:
         return ()
     choices = []
-    for until in scene.ends:
+    for until in ctx.ends:
         seconds = int((until - booking.planned_ends).total_seconds())
         price = money_text(booking_cost(booking, seconds), booking.currency)
-        words = f"{length_words(seconds)} more, until {moment_words(until, scene.zone, scene.now)}"
+        words = f"{length_words(seconds)} more, until {moment_words(until, ctx.zone, ctx.now)}"
         choices.append(ExtendChoice(seconds, f"{words}, for {price}"))
     return tuple(choices)
 

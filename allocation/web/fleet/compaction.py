@@ -1,4 +1,4 @@
-"""Moving running work together: what it would win and cost, and the button that orders it."""
+"""Consolidating running work: proposals with gain and cost, and orders."""
 
 from datetime import timedelta
 
@@ -23,9 +23,9 @@ MOST_ORDERS = 20
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_compaction(request: HttpRequest, operator: User) -> HttpResponse:
-    """Proposals for this moment, and what became of the orders of the last days; a POST orders one.
+    """Shows current proposals and recent orders; a POST orders one.
 
-    What is no proposal any more is refused above those that are.
+    An outdated proposal is refused, and the refusal is shown above the current ones.
     """
     now, refusal = timezone.now(), None
     if request.method == "POST":
@@ -38,7 +38,7 @@ def ops_compaction(request: HttpRequest, operator: User) -> HttpResponse:
                 raise
             refusal = refused
         else:
-            said = "The next decision does it or says why not."
+            said = "The next decision carries it out or says why not."
             messages.success(request, f"Ordered for {order.beneficiary.label}. {said}")
             return redirect("ops-compaction")
     orders = CompactionOrder.objects.filter(created__gt=now - ORDERS_SHOWN)

@@ -1,4 +1,4 @@
-"""What operators are asked before an act that ends or moves people's work, with its numbers."""
+"""The confirmations before operator actions that end or move work."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
@@ -22,32 +22,35 @@ MOST_NAMED = 5
 def drain_question(
     node: Node, losses: DrainImpact, by: datetime | None, now: datetime
 ) -> Confirmation:
-    """Before a node takes no new work."""
+    """Returns the confirmation before a drain."""
     effects = [f"move {_count(len(losses.soon), 'start')}"] if losses.soon else []
     if losses.broken:
-        effects.append(f"break off {_count(len(losses.broken), 'run')}")
+        effects.append(f"interrupt {_count(len(losses.broken), 'run')}")
     return Confirmation(
         title=f"Drain {node.name}?",
-        lost=(*_out_of_planning(node, losses, by, now), "Put it back into service to undo this."),
+        lost=(
+            *_out_of_planning(node, losses, by, now),
+            "To undo this, return the node to service.",
+        ),
         button=", ".join([f"Drain {node.name}", *effects]),
         back=f"/ops/fleet/{node.name}",
-        keep="Keep it in service",
+        keep="Keep in service",
     )
 
 
 def revoke_question(node: Node, losses: DrainImpact, now: datetime) -> Confirmation:
-    """Before a node's agent is locked out."""
+    """Returns the confirmation before an agent's access is revoked."""
     runs = len(losses.unaffected)
     return Confirmation(
-        title=f"Lock the agent of {node.name} out?",
+        title=f"Revoke the access of {node.name}'s agent?",
         lost=(
-            "Its connections end now; its key and its account at Redis are worthless.",
+            "Its connections are closed, and its key and Redis account are revoked.",
             *_out_of_planning(node, losses, None, now),
-            "Nobody can stop, pause or extend what runs there: its end is proven when an agent is"
-            f" enrolled anew, or you state that {node.name} is switched off.",
-            "Nobody can undo this: the node comes back by a new enrolment and your approval.",
+            "Running work there can't be stopped, paused or extended until you enrol an agent "
+            f"again or confirm that {node.name} is powered off.",
+            "This can't be undone. To bring the node back, enrol and approve it again.",
         ),
-        button=f"Lock {node.name} out"
+        button=f"Revoke access of {node.name}"
         + (f", {_count(runs, 'run')} without control" if runs else ""),
         back=f"/ops/fleet/{node.name}",
         keep="Keep its access",
@@ -55,125 +58,128 @@ def revoke_question(node: Node, losses: DrainImpact, now: datetime) -> Confirmat
 
 
 def fence_question(node: Node, gpu: Gpu | None, losses: FenceImpact, now: datetime) -> Confirmation:
-    """Before hardware counts as switched off."""
+    """Returns the confirmation before hardware counts as powered off."""
     where = node.name if gpu is None else f"GPU {gpu.index} of {node.name}"
     tenants = len({run.tenant_id for run in losses.runs})
     runs = _count(len(losses.runs), "run")
     ended = (
         (
-            f"{runs} of {_count(tenants, 'tenant')} end at once, to start again elsewhere; what"
-            " was not saved is lost, and is not charged.",
+            f"{runs} of {_count(tenants, 'tenant')} will end at once and restart elsewhere. "
+            "Unsaved work is lost and not charged.",
             *_named(losses.runs, now),
         )
         if losses.runs
-        else ("Nothing runs there by the portal's record.",)
+        else ("The portal has no record of running work there.",)
     )
     return Confirmation(
-        title=f"Is {where} switched off?",
+        title=f"Is {where} powered off?",
         lost=(
             *ended,
-            f"{_count(losses.places, 'place')} on it count{'s' * (losses.places == 1)} as empty."
-            " Say this only when it is true.",
-            "Nobody can undo this.",
+            f"{_count(losses.places, 'allocation')} on it count{'s' * (losses.places == 1)} as "
+            "empty. Confirm only if this is true.",
+            "This can't be undone.",
         ),
-        button=f"Fence {where}, ends {runs}",
+        button=f"Confirm powered off, end {runs}",
         back=f"/ops/fleet/{node.name}",
-        keep="It is not off",
+        keep="It is not powered off",
     )
 
 
 def end_question(
-    blackout: Maintenance, losses: MaintenanceEndImpact, now: datetime
+    maintenance: Maintenance, losses: MaintenanceEndImpact, now: datetime
 ) -> Confirmation:
-    """Before maintenance ends early, or is called off."""
-    is_planned = blackout.starts > now
+    """Returns the confirmation before maintenance ends early or is cancelled."""
+    is_planned = maintenance.starts > now
     gpus = _count(losses.gpus, "GPU")
-    when = moment_words(blackout.starts if is_planned else blackout.ends, _zone(), now)
+    when = moment_words(maintenance.starts if is_planned else maintenance.ends, _zone(), now)
     first = (
-        f"{gpus} of {blackout.where} take bookings from {when} on, as if it had never been planned."
+        f"{gpus} of {maintenance.where} stay bookable from {when}."
         if is_planned
-        else f"{gpus} of {blackout.where} take bookings now instead of from {when} on: end it only"
-        " when the work there is done."
+        else (
+            f"{gpus} of {maintenance.where} take bookings now instead of from {when}. End "
+            "maintenance only when the work is done."
+        )
     )
     later = (
-        (f"Of its series {_count(losses.later, 'later date')}: called off, too.",)
+        (f"{_count(losses.later, 'later date')} of its series: cancelled too.",)
         if losses.later
         else ()
     )
-    verb = "Call off" if is_planned else "End"
+    verb = "Cancel" if is_planned else "End"
     more = f" and {_count(losses.later, 'later date')}" if losses.later else ""
     return Confirmation(
-        title=f"{verb} maintenance of {blackout.where}?",
+        title=f"{verb} maintenance of {maintenance.where}?",
         lost=(
             first,
             *later,
-            "Starts that moved for it stay where they are, unless an earlier place suits them.",
+            "Bookings that moved for it keep their new start unless an earlier one fits.",
             "To undo this, plan the maintenance again.",
         ),
-        button=f"{verb} maintenance{more}, {gpus} back",
+        button=f"{verb} maintenance{more}, return {gpus}",
         back="/ops/maintenance",
     )
 
 
 def clock_question(runs: int) -> Confirmation:
-    """Before the portal's clock counts again as it is."""
+    """Returns the confirmation before the portal's clock is accepted."""
     return Confirmation(
         title="Is the portal's clock right?",
         lost=(
-            f"By it the time of {_count(runs, 'run')} is over: what runs ends now, and what is not"
-            " saved is lost.",
-            "Starts whose time has come begin. Nobody can undo this.",
+            f"According to it, {_count(runs, 'run')} reached the end. They end now, and unsaved "
+            "work is lost.",
+            "Due bookings start. This can't be undone.",
         ),
         button=f"The clock is right, end {_count(runs, 'run')}",
         back="/ops/fleet",
-        keep="Leave it in doubt",
+        keep="Keep it unconfirmed",
     )
 
 
 def pin_question(gpu: Gpu, mode: str, planned: int) -> Confirmation:
-    """Before a GPU is kept in a mode in which something else was planned."""
+    """Returns the confirmation before a GPU is pinned against planned bookings."""
     where = f"GPU {gpu.index} of {gpu.node.name}"
     return Confirmation(
         title=f"Pin {where} to {MODE_WORDS[mode]}?",
         lost=(
-            f"{_count(planned, 'booking')} planned in the other mode: placed elsewhere, perhaps"
-            " later.",
-            "What runs goes on to its end. Unpin it to undo this.",
+            f"{_count(planned, 'booking')} planned in the other mode: moved, possibly to a "
+            "later start.",
+            "Running work continues until it ends. To undo this, unpin the GPU.",
         ),
         button=f"Pin to {MODE_WORDS[mode]}, move {_count(planned, 'booking')}",
         back=f"/ops/fleet/{gpu.node.name}/{gpu.index}",
-        keep="Leave its mode",
+        keep="Keep its mode",
     )
 
 
 def _out_of_planning(
     node: Node, losses: DrainImpact, by: datetime | None, now: datetime
 ) -> Iterator[str]:
-    yield f"Nothing new is planned on {node.name}."
+    yield f"No new work is placed on {node.name}."
     if losses.unaffected:
         last = max(
             (run.planned_ends for run in losses.unaffected if run.planned_ends), default=None
         )
         until = f", the last until {moment_words(last, _zone(), now)}" if last else ""
-        yield f"{_runs(losses.unaffected, 'goes on to its end', 'go on to their end')}{until}."
+        runs = _runs(losses.unaffected, "continues until it ends", "continue until they end")
+        yield f"{runs}{until}."
         yield from _named(losses.unaffected, now)
     if losses.broken and by is not None:
         yield (
-            f"{_runs(losses.broken, 'is broken off', 'are broken off')} at"
-            f" {moment_words(by, _zone(), now)}, to start again elsewhere; what was not saved is"
-            " lost, and is not charged."
+            f"{_runs(losses.broken, 'is interrupted', 'are interrupted')} at"
+            f" {moment_words(by, _zone(), now)} and restart elsewhere. Unsaved work is lost and "
+            "not charged."
         )
         yield from _named(losses.broken, now)
     if losses.soon:
-        yield f"{_count(len(losses.soon), 'start')} within the next hour: placed anew."
+        yield f"{_count(len(losses.soon), 'start')} within the next hour: moved."
         yield from _moved(losses.soon, now)
     if losses.later:
         yield (
-            f"{_count(losses.later, 'later start')}: the place is kept until an hour before, in"
-            " case the node is back."
+            f"{_count(losses.later, 'later start')}: kept until an hour before, in case the "
+            "node returns."
         )
     if not losses.is_any:
-        yield "Nobody has anything on it."
+        yield "No bookings on it."
 
 
 def _runs(found: Sequence[Booking], one: str, many: str) -> str:
@@ -196,7 +202,7 @@ def _moved(starts: Sequence[Moved], now: datetime) -> Iterator[str]:
         after = (
             moment_words(each.after, _zone(), now)
             if each.after
-            else "no other place: it is cancelled, its owner is offered other times"
+            else "cannot move: will be cancelled, the owner is offered other times"
         )
         yield f"{each.label} of {each.tenant}: {before} → {after}"
     if len(starts) > MOST_NAMED:

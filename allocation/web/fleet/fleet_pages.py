@@ -1,4 +1,4 @@
-"""Fleet and node pages: for everybody of a tenant, and for the platform's operators."""
+"""Fleet and node pages for members of a tenant and for operators."""
 
 import zlib
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 
 @dataclass(frozen=True, slots=True)
 class BlockRow:
-    """A block in a node's table."""
+    """An allocation in a node's table."""
 
     block: Block
     paths: Sequence[str]
@@ -80,7 +80,7 @@ class BlockRow:
 
     @property
     def part(self) -> str:
-        """Which part of the GPU it is: for who may know it a share or a slice, else its slots."""
+        """Returns the part of the GPU: a share or slice if the reader may know it, else slots."""
         block = self.block
         if block.thousandths:
             return f"{block.share} of it, shared" if block.label else "a share"
@@ -95,7 +95,7 @@ class BlockRow:
 
 @dataclass(frozen=True, slots=True)
 class GpuCard:
-    """One GPU on its node's page."""
+    """A GPU on its node's page."""
 
     gpu: GpuNow
     geometry: Geometry | None
@@ -105,18 +105,20 @@ class GpuCard:
 
     @property
     def model(self) -> str:
-        """The model with the mode that it has or gets."""
+        """Returns the model with its current or next mode."""
         words = [self.gpu.model]
         words += ["sliced"] * self.gpu.sliced
         if self.gpu.mode_wanted:
-            words.append(f"changes to {'slices' if self.gpu.mode_wanted == 'sliced' else 'whole'}")
+            words.append(
+                f"switching to {'slices' if self.gpu.mode_wanted == 'sliced' else 'whole'}"
+            )
         elif self.gpu.mode_pinned:
             words.append("pinned")
         return ", ".join(words)
 
     @property
     def measured(self) -> str:
-        """Power and temperature, as far as they were measured."""
+        """Returns power and temperature as far as measured."""
         words = []
         if self.reading is not None and self.reading.power_mw is not None:
             words.append(f"{round(self.reading.power_mw / 1000)} W")
@@ -127,21 +129,21 @@ class GpuCard:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """A decision and what came of it, in words."""
+    """A decision and its outcome as text."""
 
     decision: Decision
     outcome: str
 
 
 class EnrolForm(forms.Form):
-    """Where a new agent will stand."""
+    """The node and rack of a new agent."""
 
     node_name = forms.RegexField(SLUG, max_length=40, label="Node name")
     rack_name = forms.RegexField(SLUG, max_length=40, label="Rack")
 
 
 class DrainForm(forms.Form):
-    """Why a node is taken out, and when running work has left."""
+    """The reason of a drain and the deadline for running work."""
 
     reason = forms.CharField(max_length=120, required=False)
     by = forms.DateTimeField(required=False)
@@ -150,7 +152,7 @@ class DrainForm(forms.Form):
 @require_GET
 @tenant_page
 def fleet(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """All nodes; use is shown for the tenant's own blocks."""
+    """Shows all nodes, with utilisation for the tenant's own allocations."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=actor.tenant_id, now=now)
     return _fleet(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
@@ -159,7 +161,7 @@ def fleet(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_GET
 @tenant_page
 def node(request: HttpRequest, actor: Actor, name: str) -> HttpResponse:
-    """One node: geometry, the tenant's own bookings on it with their use, others as busy."""
+    """Shows one node: geometry, the tenant's own bookings with utilisation, others as busy."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=actor.tenant_id, now=now, node=name)
     return _node(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
@@ -168,7 +170,7 @@ def node(request: HttpRequest, actor: Actor, name: str) -> HttpResponse:
 @require_GET
 @operator_page
 def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
-    """All nodes with everybody's blocks, and what may be done about them."""
+    """Shows all nodes with all allocations and operator actions."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=None, now=now)
     return _fleet(request, nodes, now, operator=True, base="/ops/fleet")
@@ -177,7 +179,7 @@ def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
 @require_GET
 @operator_page
 def ops_node(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """One node with everybody's blocks, power and temperature."""
+    """Shows one node with all allocations, power and temperature."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=None, now=now, node=name)
     return _node(request, nodes, now, operator=True, base="/ops/fleet")
@@ -186,10 +188,10 @@ def ops_node(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 @require_POST
 @operator_page
 def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Takes a node out of planning; asks first when anybody has something on it."""
+    """Drains a node; asks for confirmation when it has bookings."""
     form = DrainForm(request.POST)
     if not form.is_valid():
-        raise invalid("bad_time", "Write the deadline as a date and a time.", "by")
+        raise invalid("bad_time", "Enter the deadline as a date and time.", "by")
     reason, by = form.cleaned_data["reason"] or "Maintenance", form.cleaned_data["by"]
     node, now = _find(name), timezone.now()
     if CONFIRMED_FIELD not in request.POST:
@@ -197,14 +199,14 @@ def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
         if losses.is_any:
             return confirm_page(request, drain_question(node, losses, by, now))
     node_drain(operator=operator, node=node, reason=reason, now=now, by=by)
-    messages.success(request, f"{name} is draining: nothing new is planned on it.")
+    messages.success(request, f"{name} is draining: no new work is placed on it.")
     return redirect("ops-fleet")
 
 
 @require_POST
 @operator_page
 def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Puts a drained node back, or approves a quarantined one."""
+    """Returns a drained node to service, or approves a quarantined one."""
     node_approve(operator=operator, node=_find(name), now=timezone.now())
     messages.success(request, f"{name} takes bookings again.")
     return redirect("ops-fleet")
@@ -213,29 +215,35 @@ def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 @require_POST
 @operator_page
 def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Locks a node's agent out, after a question."""
+    """Revokes the access of a node's agent, after a confirmation."""
     node, now = _find(name), timezone.now()
     if CONFIRMED_FIELD not in request.POST and node.link_digest is not None:
         losses = drain_impact(operator=operator, node=node, by=None, now=now)
         return confirm_page(request, revoke_question(node, losses, now))
     node_revoke(operator=operator, node=node, now=now)
-    messages.success(request, f"The agent of {name} is locked out. It can only be enrolled anew.")
+    messages.success(
+        request, f"Access of the agent of {name} revoked. Enrol the node again to bring it back."
+    )
     return redirect("ops-node", name=name)
 
 
 @require_POST
 @operator_page
 def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Gives a node's agent a new signing key."""
+    """Rotates the signing key of a node's agent."""
     node_key_rotate(operator=operator, node=_find(name), now=timezone.now())
-    messages.success(request, f"{name} gets a new key; the old one ends when it signs with it.")
+    messages.success(
+        request,
+        f"Key rotation of {name} started. The old key expires when the agent signs with the new "
+        "one.",
+    )
     return redirect("ops-node", name=name)
 
 
 @require_http_methods(["GET", "POST"])
 @operator_page
 def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
-    """The command that installs an agent, with a token that works once and is shown once."""
+    """Shows the command that installs an agent, with a single-use token shown once."""
     form = EnrolForm(request.POST or None)
     context: dict[str, Any] = {"form": form}
     status = 200
@@ -257,7 +265,7 @@ def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
 @require_GET
 @operator_page
 def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """The part of the page above that says whether the agent has come."""
+    """Shows the part of the install page that says whether the agent has connected."""
     arrival = enrolment_progress(name, timezone.now())
     if arrival is None:
         raise missing("node")
@@ -267,20 +275,20 @@ def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse
 @require_POST
 @operator_page
 def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
-    """The operator has looked: the portal's clock is right as it is. Asks when runs end by it."""
+    """Confirms that the portal's clock is right; asks first when runs would end."""
     now = timezone.now()
     if CONFIRMED_FIELD not in request.POST and (runs := clock_impact(now)):
         return confirm_page(request, clock_question(runs))
     jump = clock_accept(operator=operator, now=now)
     seconds = round(jump.total_seconds())
-    messages.success(request, f"The clock counts again; it had jumped by {seconds} s.")
+    messages.success(request, f"Clock confirmed; it had jumped by {seconds} s.")
     return redirect("ops-fleet")
 
 
 @require_GET
 @operator_page
 def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
-    """The latest cycles that changed something."""
+    """Shows the latest cycles that changed something."""
     decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
     rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
     return render(request, "allocation/ops_decisions.html", {"decisions": rows})
@@ -353,13 +361,13 @@ def _node(
         "base": base,
         "agent_status": agent_status_of(found.id) if operator else None,
         "examined": examination_of(found.id) if operator else None,
-        "joins": gpu_links_of(found.id),
+        "gpu_links": gpu_links_of(found.id),
     }
     return render(request, "allocation/node.html", context)
 
 
 def _command(request: HttpRequest, name: str, token: str) -> str:
-    """What to type on the node. The token is in the environment: arguments show in `ps`."""
+    """Returns the shell command. The token is in the environment because arguments show in `ps`."""
     portal = request.build_absolute_uri("/").rstrip("/")
     return (
         "pip install gpu_portal-*.whl\n"
@@ -373,17 +381,17 @@ def _outcome(decision: Decision) -> str:
     try:
         plan = decode(Plan, zlib.decompress(decision.plan))
     except (ValueError, zlib.error):
-        return "written by another version"
+        return "recorded by another version"
     counts = (
         (len(plan.assigns), "placed"),
         (len(plan.moves), "moved"),
         (len(plan.waits), "waiting"),
-        (len(plan.pauses), "told to pause"),
+        (len(plan.pauses), "asked to pause"),
         (len(plan.refusals), "refused"),
         (len(plan.extensions), "extensions answered"),
     )
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
-    return f"{said}; {len(decision.withheld)} of it withheld" if decision.withheld else said
+    return f"{said}; {len(decision.withheld)} withheld" if decision.withheld else said
 
 
 def _row(block: Block, lines: dict[Any, UtilisationTrace]) -> BlockRow:

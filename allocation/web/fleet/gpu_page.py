@@ -1,4 +1,4 @@
-"""One device over the time that is kept, for operators."""
+"""The page of one GPU, for operators."""
 
 from datetime import timedelta
 
@@ -28,13 +28,13 @@ SPANS = (
 )
 
 MODES = {"whole": "Whole", "sliced": "Slices"}
-PINS = (("", "As bookings need it"), ("whole", "Whole only"), ("sliced", "Slices only"))
+PINS = (("", "Automatic"), ("whole", "Whole only"), ("sliced", "Slices only"))
 
 
 @require_GET
 @operator_page
 def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
-    """How hard a GPU worked, whoever had it; `use=` since when, `part=use` the chart alone."""
+    """Shows a GPU's utilisation; `use=` selects the span, `part=use` the chart alone."""
     gpu = _gpu(name, index)
     now = timezone.now()
     asked = request.GET.get("use", "day")
@@ -58,7 +58,7 @@ def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> Http
 @require_POST
 @operator_page
 def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
-    """Pins the mode of a GPU, or unpins it; asks first when planned bookings have to move."""
+    """Pins or unpins the mode of a GPU; asks first when planned bookings would move."""
     mode, note = request.POST.get("mode", ""), request.POST.get("note", "")
     gpu = _gpu(name, index)
     if (
@@ -68,21 +68,21 @@ def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) ->
     ):
         return confirm_page(request, pin_question(gpu, mode, planned))
     mode_pin(operator=operator, gpu=gpu, mode=mode, note=note, now=timezone.now())
-    said = f"is pinned to {MODE_WORDS[mode]}" if mode else "is given as bookings need it"
+    said = f"is pinned to {MODE_WORDS[mode]}" if mode else "switches its mode automatically"
     messages.success(request, f"GPU {index} of {name} {said}.")
     return redirect("ops-gpu", name=name, index=index)
 
 
 def _mode_words(gpu: Gpu) -> str:
-    """The mode that it has, the one that it changes to, and the one that it is pinned to."""
+    """Returns the current, next and pinned mode as text."""
     parts = [f"{MODES[gpu.mode]} now"]
     if gpu.mode_wanted and gpu.mode_wanted_at is not None:
         since = timezone.localtime(gpu.mode_wanted_at)
-        parts.append(f"changes to {_mode(gpu.mode_wanted)}, told {since:%H:%M:%S}")
+        parts.append(f"switching to {_mode(gpu.mode_wanted)} since {since:%H:%M:%S}")
     if gpu.mode_pinned:
         pending = gpu.mode_pinned != gpu.mode and not gpu.mode_wanted
         parts.append(
-            f"pinned to {_mode(gpu.mode_pinned)}{', changes when it is empty' if pending else ''}"
+            f"pinned to {_mode(gpu.mode_pinned)}{', switches when empty' if pending else ''}"
         )
     return " · ".join(parts)
 

@@ -1,4 +1,4 @@
-"""Maintenance for operators: what is planned, a form with a look ahead, and ending it early."""
+"""Maintenance pages for operators: the list, a form with a preview, and early end."""
 
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -39,17 +39,19 @@ OVER_SHOWN = timedelta(days=30)
 STAGES = {
     "planned": ("clock", "info", "Planned"),
     "running": ("wrench", "wait", "Running"),
-    "over": ("check", "idle", "Over"),
-    "called_off": ("x", "idle", "Called off"),
+    "over": ("check", "idle", "Ended"),
+    "called_off": ("x", "idle", "Cancelled"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRow:
-    """A blackout in the table; `is_open`: it can be ended. Of what repeats `often` says how, and
-    `more` dates follow this one, which is the next."""
+    """A maintenance in the table; `is_open` when it can be ended.
 
-    blackout: Maintenance
+    `often` is the recurrence of a series, and `more` counts the dates after this one.
+    """
+
+    maintenance: Maintenance
     icon: str
     tone: str
     stage: str
@@ -59,12 +61,12 @@ class MaintenanceRow:
 
     @property
     def until(self) -> datetime:
-        """When it ended, or when it ends."""
-        return self.blackout.ended_at or self.blackout.ends
+        """Returns the actual or planned end."""
+        return self.maintenance.ended_at or self.maintenance.ends
 
     @property
     def is_planned(self) -> bool:
-        """Whether it has not begun, and is called off rather than ended."""
+        """Returns whether it has not started, so that it is cancelled rather than ended."""
         return self.stage == STAGES["planned"][2]
 
 
@@ -76,20 +78,20 @@ class _Local(forms.DateTimeInput):
 
 
 class MaintenanceForm(forms.Form):
-    """What, from when to when, and why. `where` is `rack:NAME` or `node:NAME`."""
+    """Place, window and reason of a maintenance. `where` is `rack:NAME` or `node:NAME`."""
 
     where = forms.CharField(max_length=80, label="Rack or node")
     gpu = forms.IntegerField(required=False, min_value=0, max_value=63, label="Only this GPU")
     starts = forms.DateTimeField(widget=_Local(), label="From")
     ends = forms.DateTimeField(widget=_Local(), label="Until")
-    drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Running work out by")
-    reason = forms.CharField(max_length=120, label="Why, for its users")
+    drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Drain running work by")
+    reason = forms.CharField(max_length=120, label="Reason, shown to users")
     often = forms.ChoiceField(required=False, choices=CHOICES, label="Repeat")
-    days = forms.CharField(required=False, max_length=80, label="On, if every month on …")
+    days = forms.CharField(required=False, max_length=80, label="Days of the month")
     last_day = forms.DateField(required=False, label="Last day")
 
     def clean_days(self) -> str:
-        """Days of a month where they are chosen by name."""
+        """Validates the days of the month."""
         days: str = self.cleaned_data["days"]
         try:
             repeat_rule(self.cleaned_data.get("often", ""), days, "days")
@@ -98,14 +100,14 @@ class MaintenanceForm(forms.Form):
         return days
 
     def clean_last_day(self) -> date | None:
-        """What repeats needs a last day."""
+        """Requires a last day for a repeating maintenance."""
         day: date | None = self.cleaned_data["last_day"]
         if self.cleaned_data.get("often") and day is None:
-            raise forms.ValidationError("Say the last day on which it repeats.")
+            raise forms.ValidationError("Enter the last day of the repetition.")
         return day
 
     def wish(self, zone: str) -> MaintenanceTerms:
-        """What was said, on the wall clock of `zone`; only of a valid form."""
+        """Returns the request in the local time of `zone`. The form must be valid."""
         said = self.cleaned_data
         rule = repeat_rule(said["often"], said["days"], "days")
         kind, _, name = said["where"].partition(":")
@@ -125,7 +127,7 @@ class MaintenanceForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
-    """The list and the form; `act=look` shows what saving would do, `act=save` saves."""
+    """Shows the list and the form; `act=look` previews the effect, `act=save` saves."""
     now = timezone.now()
     form = MaintenanceForm(request.POST or None, initial={"where": request.GET.get("where", "")})
     preview: Preview | None = None
@@ -136,7 +138,7 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
             preview = maintenance_preview(operator=operator, wish=wish, now=now)
             if request.POST.get("act") == "save" and _is_accepted(request, preview):
                 made = maintenance_plan(operator=operator, wish=wish, now=now)
-                messages.success(request, f"Maintenance of {made.where} is planned.")
+                messages.success(request, f"Maintenance of {made.where} planned.")
                 return redirect("ops-maintenance")
         except Refused as refused:
             if refused.kind not in (*SHOWN_ON_PAGE, "missing"):
@@ -157,7 +159,7 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
-    """True when the operator has agreed to lose no fewer bookings than would be lost now."""
+    """Returns whether the operator confirmed at least as many losses as there are now."""
     said = request.POST.get("accepted", "")
     accepted = int(said[:9]) if said.isascii() and said.isdigit() else 0
     return accepted >= preview.hurt
@@ -166,8 +168,7 @@ def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
 @require_POST
 @operator_page
 def ops_maintenance_end(request: HttpRequest, operator: User, maintenance_id: UUID) -> HttpResponse:
-    """Ends maintenance now, or calls it off, after a question; with `following` its later dates,
-    too."""
+    """Ends or cancels maintenance after a confirmation; with `following` also its later dates."""
     found = Maintenance.objects.filter(id=maintenance_id).first()
     if found is None:
         raise missing("maintenance")
@@ -176,14 +177,17 @@ def ops_maintenance_end(request: HttpRequest, operator: User, maintenance_id: UU
         losses = maintenance_end_impact(blackout=found, following=following, now=now)
         return confirm_page(request, end_question(found, losses, now))
     ended = maintenance_end(operator=operator, blackout=found, now=now, following=following)
-    messages.success(request, f"{ended.where} takes bookings again as soon as it is well.")
+    messages.success(
+        request,
+        f"Maintenance of {ended.where} ended. It takes bookings once its agent reports it healthy.",
+    )
     return redirect("ops-maintenance")
 
 
 @require_POST
 @operator_page
 def ops_gpu_return(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
-    """Puts a GPU back into service."""
+    """Returns a GPU to service."""
     gpu = _gpu(name, index)
     gpu_return(operator=operator, gpu=gpu, note=request.POST.get("note", ""), now=timezone.now())
     messages.success(request, f"GPU {index} of {name} takes bookings again.")
@@ -193,7 +197,7 @@ def ops_gpu_return(request: HttpRequest, operator: User, name: str, index: int) 
 @require_POST
 @operator_page
 def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Takes the operator's word that a node, or one GPU of it, is off, after a question."""
+    """Records that a node or one of its GPUs is powered off, after a confirmation."""
     node = Node.objects.filter(name=name).first()
     if node is None:
         raise missing("node")
@@ -205,8 +209,8 @@ def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
         losses = fence_impact(node=node, gpu=gpu, note=note)
         return confirm_page(request, fence_question(node, gpu, losses, now))
     closed = hardware_fence(operator=operator, node=node, gpu=gpu, note=note, now=now)
-    places = f"{closed} place{'s' * (closed != 1)}"
-    messages.success(request, f"{places} on {name} count as empty now.")
+    places = f"{closed} allocation{'s' * (closed != 1)}"
+    messages.success(request, f"{places} on {name} now count as empty.")
     return redirect("ops-node", name=name)
 
 
@@ -215,16 +219,16 @@ def _rows(now: datetime) -> list[MaintenanceRow]:
         "rack", "node", "gpu__node"
     )
     rows: dict[object, MaintenanceRow] = {}
-    for blackout in found.order_by("starts", "id"):
-        stage = blackout.stage(now)
+    for maintenance in found.order_by("starts", "id"):
+        stage = maintenance.stage(now)
         is_open = stage in ("planned", "running")
-        # Of what repeats the next date stands for those that follow.
-        key = blackout.series if is_open and blackout.series else blackout.id
+        # The next date of a series represents the later ones.
+        key = maintenance.series if is_open and maintenance.series else maintenance.id
         if key in rows:
             rows[key] = replace(rows[key], more=rows[key].more + 1)
             continue
-        often = recurrence_words(recurrence_read(blackout.rule)) if blackout.rule else ""
-        rows[key] = MaintenanceRow(blackout, *STAGES[stage], is_open=is_open, often=often)
+        often = recurrence_words(recurrence_read(maintenance.rule)) if maintenance.rule else ""
+        rows[key] = MaintenanceRow(maintenance, *STAGES[stage], is_open=is_open, often=often)
     return sorted(rows.values(), key=lambda row: not row.is_open)
 
 

@@ -1,4 +1,4 @@
-"""What planned maintenance would do, in words. No database."""
+"""The texts of a maintenance preview. No database."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from allocation.services.operate.maintenance import Preview
 
 @dataclass(frozen=True, slots=True)
 class PreviewWords:
-    """The look ahead: what would happen, what has to be agreed to, and the button's words."""
+    """The preview: effects, the confirmation's text and the button's text."""
 
     tone: str
     summary: str
@@ -16,20 +16,20 @@ class PreviewWords:
 
 
 def preview_words(preview: Preview) -> PreviewWords:
-    """Returns the words of a look ahead."""
+    """Returns the texts of a preview."""
     kept, lost, broken = preview.kept, preview.lost, len(preview.running)
     summary = [f"{_count(kept, 'planned start')} would move."] * bool(kept)
     summary += [f"{_count(lost, 'planned start')} cannot move and would be cancelled."] * bool(lost)
-    summary += [f"{_count(broken, 'running booking')} would be broken off."] * bool(broken)
-    agreement = [f"{_count(lost, 'booking')} may be cancelled"] * bool(lost)
-    agreement += [f"{broken} may be broken off"] * bool(broken)
-    button = ["Plan it"]
+    summary += [f"{_count(broken, 'running booking')} would be interrupted."] * bool(broken)
+    agreement = [f"Cancel {_count(lost, 'booking')}"] * bool(lost)
+    agreement += [f"interrupt {_count(broken, 'running booking')}"] * bool(broken)
+    button = ["Plan maintenance"]
     button += [f"move {_count(kept, 'start')}"] * bool(kept)
     button += [f"cancel {lost}"] * bool(lost)
-    button += [f"break off {broken}"] * bool(broken)
+    button += [f"interrupt {broken}"] * bool(broken)
     return PreviewWords(
         tone="risk" if preview.hurt else "wait" if preview.moved else "ok",
-        summary=" ".join(summary) or "Nobody's start would move.",
+        summary=" ".join(summary) or "No planned start would move.",
         agreement=", ".join(agreement),
         button=", ".join(button),
     )

@@ -1,4 +1,4 @@
-"""How a GPU is drawn: tiles, geometry and traces, each with the words that say the same."""
+"""The drawings of GPUs (tiles, geometry and traces) with their text alternatives."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ TRACE_HEIGHT = 36
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A stretch of a tile or of a geometry line: `span` slots, a CSS class, its text."""
+    """A part of a tile or geometry line: `span` slots, a CSS class and a text."""
 
     span: int
     kind: str
@@ -37,7 +37,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class NodeTile:
-    """A node with its state in words: `tone` and `icon` go together."""
+    """A node's tile: drawing, state and texts."""
 
     node: NodeNow
     tiles: tuple[Tile, ...]
@@ -54,7 +54,7 @@ class NodeTile:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Memory slots over compute slices of one GPU, and the sentence that says it."""
+    """The memory slots over the compute slices of one GPU, and their description."""
 
     memory: tuple[Cell, ...]
     compute: tuple[Cell, ...]
@@ -63,7 +63,7 @@ class Geometry:
 
 
 def node_tile(node: NodeNow, now: datetime) -> NodeTile:
-    """The node as its tile shows it."""
+    """Returns the node's tile."""
     tone, icon, state = _state(node)
     return NodeTile(
         node=node,
@@ -81,7 +81,7 @@ def node_tile(node: NodeNow, now: datetime) -> NodeTile:
 
 
 def seen(at: datetime | None, now: datetime) -> str:
-    """How old a sign of life is: "4 s ago", "3 min ago", "21 Nov 10:21", "never"."""
+    """Returns the age of a report: "4 s ago", "3 min ago", "21 Nov 10:21", "never"."""
     if at is None:
         return "never"
     seconds = max(0, int((now - at).total_seconds()))
@@ -93,12 +93,12 @@ def seen(at: datetime | None, now: datetime) -> str:
 
 
 def busy_level(percent: int) -> str:
-    """One of six steps of the scale: u0 is under 1 %, u5 from 80 %."""
+    """Returns the CSS class of a utilisation: u0 under 1 % to u5 from 80 %."""
     return f"u{0 if percent < 1 else min(5, 1 + percent // 20)}"
 
 
 def block_words(block: Block) -> str:
-    """Who and how busy, as far as the reader may know."""
+    """Returns owner and utilisation as far as the reader may know."""
     if block.allocation is None:
         return "busy, another tenant"
     who = f"{block.label} of {block.tenant}" if block.tenant else f"{block.label}, yours"
@@ -109,10 +109,10 @@ def block_words(block: Block) -> str:
 
 
 def geometry(gpu: GpuNow) -> Geometry:
-    """Eight memory slots over seven compute slices, as the hardware has them.
+    """Returns the eight memory slots over the seven compute slices.
 
-    A compute slice whose memory went to an instance with fewer slices is stranded: nothing can
-    use it until that instance is gone.
+    A compute slice is stranded when its memory belongs to an instance with fewer slices: nothing
+    can use it until that instance ends.
     """
     memory: list[Cell] = []
     compute: list[Cell] = []
@@ -134,7 +134,7 @@ def geometry(gpu: GpuNow) -> Geometry:
 
 
 def block_kind(block: Block) -> str:
-    """CSS classes of a block: how busy where that may be known, and an edge on what is yours."""
+    """Returns the CSS classes of an allocation: its utilisation if known, and `mine`."""
     if block.allocation is None:
         return "oth"
     use = "na" if block.busy is None else busy_level(block.busy)
@@ -142,7 +142,7 @@ def block_kind(block: Block) -> str:
 
 
 def trace_paths(trace: UtilisationTrace) -> Sequence[str]:
-    """SVG path data of the measured stretches, broken where nothing was measured."""
+    """Returns SVG path data with gaps where nothing was measured."""
     count = max(1, len(trace.points) - 1)
     paths: list[str] = []
     current: list[str] = []
@@ -159,10 +159,10 @@ def trace_paths(trace: UtilisationTrace) -> Sequence[str]:
 
 
 def trace_text(trace: UtilisationTrace) -> str:
-    """The same trace in words."""
+    """Returns the trace as text."""
     values = [busy for _, busy in trace.points if busy is not None]
     if not values:
-        return "Use in the last hour was not measured."
+        return "Utilisation was not measured in the last hour."
     share = round(100 * len(values) / len(trace.points))
     watched = "" if share >= 95 else f", measured {share} % of the time"
     return (
@@ -173,14 +173,14 @@ def trace_text(trace: UtilisationTrace) -> str:
 
 def _close(paths: list[str], points: list[str]) -> None:
     if points:
-        # A single reading between gaps is drawn as a dot: a path of no length with round caps.
+        # A single reading is drawn as a dot: a zero-length path with round caps.
         paths.append("M" + " L".join(points if len(points) > 1 else points * 2))
 
 
 def _state(node: NodeNow) -> tuple[str, str, str]:
     out = sum(not gpu.usable for gpu in node.gpus)
     states = {
-        Node.State.EXPECTED: ("wait", "clock", "Waiting for its agent"),
+        Node.State.EXPECTED: ("wait", "clock", "Waiting for agent"),
         Node.State.DRAINING: ("info", "wrench", "Draining"),
         Node.State.QUARANTINED: ("risk", "shield", "Quarantined"),
     }
@@ -189,31 +189,31 @@ def _state(node: NodeNow) -> tuple[str, str, str]:
     if node.no_new_work_reason:
         return ("risk", "warn", "Not trusted")
     if node.is_unreachable:
-        return ("wait", "warn", "Silent")
+        return ("wait", "warn", "Unreachable")
     if out:
         return ("risk", "warn", f"{out} GPU{'s' if out > 1 else ''} out")
     return ("ok", "ok", "Healthy")
 
 
 def _sync_text(node: NodeNow) -> str:
-    """How far the agent is behind what it is told."""
+    """Returns how many changes the agent has not applied yet."""
     if node.last_seen is None:
-        return "nothing heard yet"
+        return "no report yet"
     if not node.behind:
         return "in step"
     return f"{node.behind} change{'s' if node.behind > 1 else ''} behind"
 
 
 def _problem(node: NodeNow, now: datetime) -> str:
-    """The sentence under a state that needs a look; empty when all is well."""
+    """Returns the problem of a node; empty for a healthy node."""
     if node.state_reason and node.state != Node.State.READY:
         return node.state_reason
     if node.no_new_work_reason:
         return node.no_new_work_reason
     if node.last_seen is None:
-        return "Its agent has not reported yet."
+        return "The agent has not reported yet."
     if node.is_unreachable:
-        return f"Last word from its agent {seen(node.last_seen, now)}. Running work goes on."
+        return f"Last report {seen(node.last_seen, now)}. Running work continues."
     lost = [
         f"GPU {gpu.index}: {gpu.health_reason or gpu.health}" for gpu in node.gpus if not gpu.usable
     ]
@@ -252,7 +252,7 @@ def _tile_text(gpu: GpuNow, node: NodeNow) -> str:
 
 
 def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:
-    """(start, size, block) over all eight slots; None for free stretches."""
+    """Returns (start, size, block) over all eight slots; the block is None for free ones."""
     found: list[tuple[int, int, Block | None]] = []
     at = 0
     for block in gpu.blocks:
@@ -276,7 +276,7 @@ def _block_name(block: Block) -> str:
 
 
 def _compute_cells(compute: list[Cell], block: Block, room: int) -> int:
-    """Adds the block's compute cells; answers how many slices it strands."""
+    """Adds the block's compute cells and returns the number of stranded slices."""
     if not room:
         return 0
     if block.compute is None:

@@ -1,4 +1,4 @@
-"""The operator's form for what a node does about use without a booking."""
+"""The operator's form for the enforcement against unbooked processes on a node."""
 
 from django import forms
 from django.contrib import messages
@@ -22,7 +22,7 @@ MOST_MINUTES = 7 * 24 * 60
 
 
 class EscalationForm(forms.Form):
-    """Minutes from when somebody was first seen; empty: never."""
+    """Minutes since a process was first seen; empty means never."""
 
     warn = forms.IntegerField(min_value=0, max_value=MOST_MINUTES, required=False)
     end = forms.IntegerField(min_value=1, max_value=MOST_MINUTES, required=False)
@@ -32,16 +32,18 @@ class EscalationForm(forms.Form):
 @require_POST
 @operator_page
 def ops_unbooked_processes(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Sets when strangers on a node are warned, and ended."""
+    """Sets when unbooked processes on a node are warned and ended."""
     form = EscalationForm(request.POST)
     if not form.is_valid():
-        raise invalid("bad_minutes", "Write whole minutes, a week at most, or nothing.", "warn")
+        raise invalid(
+            "bad_minutes", "Enter whole minutes, at most a week, or leave it empty.", "warn"
+        )
     node = Node.objects.filter(name=name).first()
     if node is None:
         raise missing("node")
     if form.cleaned_data["by_policy"]:
         escalation_follow_policy(operator=operator, node=node, now=timezone.now())
-        messages.success(request, f"{name} does what the policy says.")
+        messages.success(request, f"{name} follows the policy.")
         return redirect("ops-node", name=name)
     warn, end = form.cleaned_data["warn"], form.cleaned_data["end"]
     after = {

@@ -1,4 +1,4 @@
-"""The burn-down chart: money not yet spent against days, as coordinates for one SVG."""
+"""The burn-down chart: unspent money over days, as coordinates of one SVG."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -17,12 +17,12 @@ FLOOR = 238.0
 GRID_LINES = 4
 DAY_LABELS = 6
 ROOM_LEFT = 240.0
-"""From here on a text has room to the left of its point."""
+"""From this x on, a text fits to the left of its point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A text at a point. `anchor` is the part of the text that is there."""
+    """A text at a point; `anchor` is its SVG text-anchor."""
 
     x: float
     y: float
@@ -31,28 +31,28 @@ class Mark:
 
     @property
     def css(self) -> str:
-        """The classes of a day: those inside are left out where the screen is narrow."""
+        """Returns the CSS classes; inner labels are hidden on narrow screens."""
         return "ax mid" if self.anchor == "middle" else "ax"
 
     @property
     def place(self) -> SafeString:
-        """The point as attributes of an SVG text."""
+        """Returns the point as SVG attributes."""
         return format_html('x="{}" y="{}"', self.at_x, self.at_y)
 
     @property
     def at_x(self) -> str:
-        """The coordinate as SVG takes it."""
+        """Returns the coordinate as SVG text."""
         return f"{self.x:.1f}"
 
     @property
     def at_y(self) -> str:
-        """The coordinate as SVG takes it."""
+        """Returns the coordinate as SVG text."""
         return f"{self.y:.1f}"
 
 
 @dataclass(frozen=True, slots=True)
 class Burndown:
-    """Points as SVG wants them ("x,y x,y"); marks are texts in place. Empty text: not drawn."""
+    """The chart's SVG points ("x,y x,y") and marks; an empty string is not drawn."""
 
     spent_line: str
     spent_area: str
@@ -68,12 +68,12 @@ class Burndown:
 
     @property
     def has_room_left(self) -> bool:
-        """Whether the text of `now` stands to its left; else it stands to its right."""
+        """Returns whether the text of `now` fits to its left."""
         return self.now.x >= ROOM_LEFT
 
 
 def burndown(money: BudgetHistory) -> Burndown:
-    """The chart of a budget's period. Its top is the amount, its right edge the period's end."""
+    """Returns the chart of a budget. Its top is the amount, its right edge the period's end."""
     plot = _Plot(money)
     effect = money.effect
     unspent = [effect.amount, *(effect.amount - sum_ for sum_ in accumulate(money.days))]
@@ -88,7 +88,7 @@ def burndown(money: BudgetHistory) -> Burndown:
         grid=plot.grid(),
         days=plot.day_marks(),
         threshold=plot.threshold(),
-        now=Mark(now_x, now_y, f"{plot.money(unspent[-1])} not spent"),
+        now=Mark(now_x, now_y, f"{plot.money(unspent[-1])} unspent"),
         held=Mark(now_x, plot.y(effect.left), f"{plot.money(effect.left)} left")
         if effect.held
         else None,
@@ -100,7 +100,7 @@ def burndown(money: BudgetHistory) -> Burndown:
 
 
 class _Plot:
-    """Days and money to coordinates."""
+    """Converts days and money to coordinates."""
 
     def __init__(self, money: BudgetHistory) -> None:
         self.effect = money.effect
@@ -142,7 +142,7 @@ class _Plot:
     def threshold(self) -> Mark:
         percent = self.effect.warn_percent
         left = self._top * (100 - percent) / 100
-        return Mark(LEFT, self.y(left), f"{percent} % spent or held: a warning on the pages")
+        return Mark(LEFT, self.y(left), f"Warning at {percent} % spent or held")
 
 
 def _forecast_line(plot: _Plot, forecast: Forecast | None, today: date, left: Decimal) -> str:
@@ -163,7 +163,7 @@ def _forecast_band(plot: _Plot, forecast: Forecast | None, today: date, left: De
 
 
 def _towards(plot: _Plot, today: date, left: Decimal, end: Decimal) -> str:
-    """The period's end, or where the straight line there leaves the chart below."""
+    """Returns the period's end, or the point where the line leaves the chart."""
     lowest = plot.effect.amount * Decimal(str((BOTTOM - FLOOR) / (BOTTOM - TOP)))
     if end >= lowest or left <= lowest:
         return plot.point(plot.effect.ends, end)
@@ -196,6 +196,6 @@ def _text(plot: _Plot, money: BudgetHistory) -> str:
         )
         if forecast.runs_out:
             parts.append(
-                f"The money runs out about {forecast.runs_out.day} {forecast.runs_out:%B}."
+                f"The budget runs out around {forecast.runs_out.day} {forecast.runs_out:%B}."
             )
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Calendars to subscribe to: made and revoked on a page of the settings, read by their address."""
+"""Manage calendars: made and revoked on a page of the settings, read by their address."""
 
 import hashlib
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from tenants.platform.form_actions import form_action_run, id_read
 from tenants.platform.wall import tenant_tx
 from tenants.web.frame import tenant_page
 
-# Programs ask every few minutes at most; nobody else may keep it.
+# Calendar apps poll every few minutes; shared caches must not store it.
 _KEPT = "private, max-age=300"
 
 
@@ -41,7 +41,7 @@ class FeedRow:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def calendars(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The person's calendars. A new one's address is on the answer to its POST only."""
+    """Shows the person's calendars. The address of a new one is shown only once."""
     made: list[str] = []
     refusal = None
     if request.method == "POST":
@@ -69,7 +69,7 @@ def calendars(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @require_safe
 def calendar(request: HttpRequest, token: str) -> HttpResponseBase:
-    """The calendar behind an address, or 404, which says no more than that."""
+    """Returns the calendar of an address, or a 404 without details."""
     found = feed_find(token)
     if found is None:
         return HttpResponse("No such calendar.\n", status=404, content_type="text/plain")
@@ -106,9 +106,9 @@ def _choices(actor: Actor) -> list[tuple[str, str]]:
         projects = projects.filter(id__in=actor.roles)
     return [
         ("mine", "My bookings"),
-        *((f"project:{each.slug}", f"All of {each.name}") for each in projects),
+        *((f"project:{each.slug}", f"All bookings in {each.name}") for each in projects),
         *(
-            (f"pool:{each.slug}", f"{each.label} of my projects, and its maintenance")
+            (f"pool:{each.slug}", f"{each.label} bookings in my projects, and maintenance")
             for each in GpuClass.objects.all()
         ),
     ]
@@ -117,13 +117,13 @@ def _choices(actor: Actor) -> list[tuple[str, str]]:
 def _make(actor: Actor, form: QueryDict, made: list[str]) -> str:
     _, token = feed_make(actor=actor, what=form.get("what", ""), now=timezone.now())
     made.append(f"{settings.PUBLIC_URL}/calendar/{token}.ics")
-    return "The calendar is ready. Copy its address now: it is shown only here, only once."
+    return "Calendar created. Copy its address now; it is shown only once."
 
 
 def _revoke(actor: Actor, form: QueryDict) -> str:
     feed_id = id_read(form, "calendar", "calendar")
     feed_revoke(actor=actor, feed_id=feed_id, now=timezone.now())
-    return "The calendar is revoked. Its address leads nowhere from now on."
+    return "Calendar revoked. Its address no longer works."
 
 
 urlpatterns = [

@@ -1,4 +1,4 @@
-"""What a new tenant's admin does first, in order, and which of it comes next."""
+"""The setup steps of a new tenant's admin."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,7 +9,7 @@ from tenants.access import Actor
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step as the page shows it. Without an `href` somebody else has to take it."""
+    """A step on the page. Without an `href` someone else has to take it."""
 
     title: str
     text: str
@@ -20,7 +20,7 @@ class Step:
 
 
 def first_steps(actor: Actor, now: datetime) -> tuple[Step, ...]:
-    """The steps with the next one marked; none once something was booked in the tenant."""
+    """Returns the steps with the next one marked; none after the tenant's first booking."""
     setup = tenant_setup_of(actor.tenant_id, actor.user_id, now)
     if setup is None:
         return ()
@@ -33,7 +33,7 @@ def _steps(setup: TenantSetup, base: str) -> list[Step]:
     return [
         Step(
             "Create a project",
-            "A team that books together and has a budget.",
+            "A team with its own bookings and budget.",
             f"{base}people#new-project",
             "Create a project",
             setup.has_project,
@@ -41,21 +41,21 @@ def _steps(setup: TenantSetup, base: str) -> list[Step]:
         _quota(base, is_given=setup.is_given_quota),
         Step(
             "Set a budget",
-            "What a project may spend, for this month or longer.",
+            "A spending limit for a project, for a month or longer.",
             f"{base}budgets",
             "Set a budget",
             setup.has_budget,
         ),
         Step(
             "Invite people",
-            "By e-mail address or sign-in name. They become members when they accept.",
+            "By e-mail address or sign-in name. They join when they accept.",
             f"{base}people",
             "Invite people",
             setup.has_people,
         ),
         Step(
             "Book GPUs",
-            "In one line, as 2 h100 6h. Start and price are shown before anything is booked.",
+            "Type a request such as 2 h100 6h. You see start and price before you book.",
             f"{base}book",
             "Book GPUs",
             is_done=False,
@@ -65,7 +65,7 @@ def _steps(setup: TenantSetup, base: str) -> list[Step]:
 
 def _quota(base: str, *, is_given: bool) -> Step:
     if is_given:
-        text = "The operator has given you GPUs. All projects share them until you split them."
+        text = "You have GPUs. All projects share them until you split the quota."
         return Step("Set quotas", text, f"{base}quotas", "Split the quota", is_done=True)
-    text = "The platform's operator has not given you GPUs yet. Ask them; then split them here."
+    text = "Your organisation has no GPU quota yet. Ask the platform operator for one."
     return Step("Set quotas", text, "", "", is_done=False)

@@ -1,4 +1,4 @@
-"""The project's page: money left, quota in use, bookings, where the money went, people."""
+"""The project's page: budget, quota, bookings, spending and members."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ from tenants.web.frame import tenant_page
 
 @dataclass(frozen=True, slots=True)
 class QuotaBar:
-    """What `parts/quota.html` draws; percents of one scale for all bars of the page."""
+    """A bar for `parts/quota.html`, in percent of the page's common scale."""
 
     name: str
     note: str
@@ -57,7 +57,7 @@ class QuotaBar:
 
 @dataclass(frozen=True, slots=True)
 class ShareBar:
-    """A line of "where the money went": width in percent of the dearest line."""
+    """A row of the spending table; width in percent of the largest row."""
 
     name: str
     amount: str
@@ -66,7 +66,7 @@ class ShareBar:
 
 @dataclass(frozen=True, slots=True)
 class BookingRow:
-    """A running or coming booking."""
+    """A running, scheduled or waiting booking."""
 
     booking: Booking
     who: str
@@ -77,7 +77,7 @@ class BookingRow:
 
 @dataclass(frozen=True, slots=True)
 class MoneyCard:
-    """The budget as text; `forecast` is empty when there is none, and `basis` says why."""
+    """The budget as text; without a `forecast`, `basis` says why."""
 
     bar: BudgetBar
     chart: Burndown
@@ -91,7 +91,7 @@ class MoneyCard:
 @require_GET
 @tenant_page
 def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
-    """One project. Viewers see its budget, but not who spent it."""
+    """Shows one project. Viewers see its budget, but not who spent it."""
     now = timezone.now()
     found = access_project(actor, slug)
     money = budget_history_of(project=found, now=now)
@@ -118,7 +118,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
 
 
 def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
-    """Bars on one scale, so that lengths compare between classes."""
+    """Returns bars on one scale, so that lengths compare between classes."""
     top = max((max(line.used, line.guaranteed, line.limit or 0) for line in lines), default=0)
     return [_quota(line, top or UNITS_PER_GPU) for line in lines]
 
@@ -130,7 +130,7 @@ def gpus_text(units: int) -> str:
 
 def _quota(line: QuotaUse, top: int) -> QuotaBar:
     used = gpus_text(line.used)
-    whose = "tenant's limit" if line.of_tenant else "limit"
+    whose = "tenant limit" if line.of_tenant else "limit"
     notes = []
     if line.guaranteed:
         notes.append(f"{gpus_text(line.guaranteed)} guaranteed")
@@ -139,12 +139,12 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
     else:
         words = f"{used} of {gpus_text(line.limit)} GPUs"
         if line.of_tenant:
-            notes.append(f"{whose}, of which your tenant uses {gpus_text(line.tenant_used)}")
+            notes.append(f"{whose}, your tenant uses {gpus_text(line.tenant_used)}")
     if line.borrowed:
         own = gpus_text(line.used - line.borrowed)
         notes.append(f"{own} own + {gpus_text(line.borrowed)} borrowed")
     if line.lent:
-        notes.append(f"{gpus_text(line.lent)} of your tenant's lent to others")
+        notes.append(f"{gpus_text(line.lent)} lent to other tenants")
     lent = min(line.lent, max(0, line.guaranteed - line.used))
     return QuotaBar(
         name=line.label,
@@ -173,9 +173,9 @@ def money_card(money: BudgetHistory) -> MoneyCard:
             chart=burndown(money),
             forecast="",
             forecast_range="",
-            basis=f"needs {FORECAST_DAYS} days of charges, there are {days}"
+            basis=f"needs {FORECAST_DAYS} days of charges; {days} so far"
             if money.observed
-            else f"needs {FORECAST_DAYS} days of charges, there are none yet",
+            else f"needs {FORECAST_DAYS} days of charges; none so far",
             over="",
             runs_out="",
         )
@@ -185,20 +185,20 @@ def money_card(money: BudgetHistory) -> MoneyCard:
         chart=burndown(money),
         forecast=text(forecast.spend),
         forecast_range=_range_words(forecast, effect),
-        basis=f"at {text(forecast.per_day)} a day, the mean of the last days",
+        basis=f"at the recent average of {text(forecast.per_day)} per day",
         over=text(over) if over > 0 else "",
         runs_out=f"{forecast.runs_out.day} {forecast.runs_out:%B}" if forecast.runs_out else "",
     )
 
 
 def _range_words(forecast: Forecast, effect: BudgetFigures) -> str:
-    """The 80 % range; a range without a width is none and says why."""
+    """Returns the 80 % range, or why there is none."""
     if forecast.low < forecast.high:
         low, high = (money_text(each, effect.currency) for each in (forecast.low, forecast.high))
         return f"{low} to {high} in 8 of 10 cases"
     if forecast.spend == effect.spent + effect.held:
-        return "spent or held already, more than the pace of the last days"
-    return "no range: the last days cost the same"
+        return "already spent or held, above the recent average"
+    return "no range: recent days cost the same"
 
 
 def _shares(shares: Sequence[SpendShare], currency: str) -> list[ShareBar]:
@@ -210,7 +210,7 @@ def _shares(shares: Sequence[SpendShare], currency: str) -> list[ShareBar]:
 
 
 def booking_rows(bookings: Sequence[Booking]) -> list[BookingRow]:
-    """Bookings in words, classes by their labels."""
+    """Returns rows with texts, classes by their labels."""
     labels = dict(GpuClass.objects.values_list("slug", "label"))
     return [_row(booking, labels) for booking in bookings]
 
@@ -235,7 +235,7 @@ def _what(booking: Booking, labels: Mapping[str, str]) -> str:
 
 
 def _when(booking: Booking) -> str:
-    """When it ends if it runs, else when it starts; a plan is marked with ≈."""
+    """Returns the end of a running booking, else the start; ≈ marks an expected start."""
     if booking.state in ON_HARDWARE and booking.planned_ends:
         return f"until {timezone.localtime(booking.planned_ends):%-d %b %H:%M}"
     starts = booking.expected_start or booking.starts

@@ -1,4 +1,4 @@
-"""The search of the top bar: bookings, projects, people, nodes and pages, as a page or a list."""
+"""The search for bookings, projects, people, nodes and pages."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tenants.web.frame import tenant_page
 
 LONGEST = 200
 LABEL = re.compile(r"bk-([0-9]{1,18})", re.IGNORECASE)
-# A slice, a share or a length: what nobody calls a booking, a project or a person.
+# A slice, share or duration: unlikely as the name of a booking, project or person.
 ASKS = re.compile(r"[0-9]+g\.[0-9]+gb|0?\.[0-9]+|[0-9]+(?:\.[0-9]+)?(?:m|min|h|d|w)", re.IGNORECASE)
 PAGES = (
     ("Home", "", "home", "start next bookings"),
@@ -33,12 +33,12 @@ PAGES = (
     ("Settings and tokens", "settings", "gear", "api token mail time zone"),
     ("Calendars", "settings/calendars", "cal", "ics subscribe feed"),
 )
-"""Name, address, icon, and other words for each page that everybody in a tenant has."""
+"""Name, address, icon and search words of the pages that every member has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One line of the answer."""
+    """One search result."""
 
     title: str
     detail: str
@@ -48,7 +48,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class HitGroup:
-    """Lines of one kind."""
+    """Search results of one kind."""
 
     name: str
     hits: tuple[Hit, ...]
@@ -57,9 +57,9 @@ class HitGroup:
 @require_safe
 @tenant_page
 def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """`?q=`: a booking's number opens it, what reads like a request is quoted, the rest is found.
+    """`?q=`: redirects a booking number to the booking and a request to its quote, else searches.
 
-    `part=list` is the list under the field, which never leads elsewhere by itself.
+    `part=list` returns the list under the field and never redirects.
     """
     text = request.GET.get("q", "")[:LONGEST].replace("\x00", "").strip()
     base = f"/t/{actor.tenant_slug}/"
@@ -73,7 +73,7 @@ def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _direct(text: str) -> str:
-    """Where the text leads without a look: a number to its booking, a request to its quote."""
+    """Returns the address of a booking number or a request; else an empty string."""
     if label := LABEL.fullmatch(text):
         return f"bookings/BK-{int(label[1])}"
     words = text.lower().split()

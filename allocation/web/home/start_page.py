@@ -1,4 +1,4 @@
-"""The start page of a tenant: what runs, what waits, what money is left, and the ask field."""
+"""The start page of a tenant: bookings, budgets and the request field."""
 
 from datetime import timedelta
 from typing import Any
@@ -36,24 +36,24 @@ RECENT = timedelta(days=2)
 @require_safe
 @tenant_page
 def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Next and waiting bookings of the reader, and the budgets of their projects."""
+    """Shows the reader's next and waiting bookings and the budgets of their projects."""
     now = timezone.now()
-    scene = page_context(actor, now)
+    ctx = page_context(actor, now)
     projects = list(_projects(actor))
     effects = budgets_in_force(actor, projects, now)
     names = {project.id: project for project in projects}
     context = {
-        "running": [booking_row(row, scene) for row in own_bookings_next(actor, count=NEXT)],
-        "waiting": [booking_row(row, scene) for row in own_bookings_waiting(actor, count=NEXT)],
+        "running": [booking_row(row, ctx) for row in own_bookings_next(actor, count=NEXT)],
+        "waiting": [booking_row(row, ctx) for row in own_bookings_waiting(actor, count=NEXT)],
         "stopped": [
-            booking_row(row, scene) for row in own_bookings_failed(actor, since=now - RECENT)
+            booking_row(row, ctx) for row in own_bookings_failed(actor, since=now - RECENT)
         ],
         "money": [_money(effect, names[effect.project_id]) for effect in effects],
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,
         "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
         "invitations": received_invitations(credential_of(request), now),
-        "notices": notices_context(actor, scene),
+        "notices": notices_context(actor, ctx),
     }
     return render(request, "allocation/home.html", context)
 

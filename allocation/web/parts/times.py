@@ -1,4 +1,4 @@
-"""How times and lengths are said on pages: in the reader's zone, with a day unless today."""
+"""Times and durations as text, in the reader's zone."""
 
 from datetime import datetime, timedelta, tzinfo
 

@@ -1,4 +1,4 @@
-"""How hard a booking works: one curve with its spread, and the figures that say the same."""
+"""The utilisation of a booking: a curve with its range, and figures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ TICKS, TICK_Y = 6, 180
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A time under the chart. The inner ones are left out where the screen is narrow."""
+    """A time label under the chart. Inner labels are hidden on narrow screens."""
 
     x: float
     text: str
@@ -32,18 +32,18 @@ class Tick:
 
     @property
     def place(self) -> SafeString:
-        """Where it stands, as attributes of an SVG text."""
+        """Returns the position as SVG attributes."""
         return format_html('x="{}" y="{}"', f"{self.x:.1f}", TICK_Y)
 
     @property
     def css(self) -> str:
-        """The classes of the text."""
+        """Returns the CSS classes."""
         return "ax mid" if self.is_inner else "ax"
 
 
 @dataclass(frozen=True, slots=True)
 class UseChart:
-    """Paths are SVG path data of what was measured, broken where nothing was."""
+    """SVG path data, with gaps where nothing was measured."""
 
     lines: tuple[str, ...]
     bands: tuple[str, ...]
@@ -57,7 +57,7 @@ class UseChart:
 def use_card(
     booking: Booking, *, span: str, now: datetime, zone: tzinfo, base: str
 ) -> dict[str, Any] | None:
-    """What a booking's page shows of its use; None before it ever ran."""
+    """Returns the utilisation card of a booking; None before its first run."""
     if booking.ready_at is None:
         return None
     span = span if span in SPANS else "all"
@@ -82,7 +82,7 @@ def card_of(
     zone: tzinfo,
     now: datetime,
 ) -> dict[str, Any]:
-    """A curve with the stretches of time that may be chosen, each a key and its label."""
+    """Returns a curve with its selectable time spans, each a key and a label."""
     return {
         "chart": use_chart(curve, zone, now),
         "measured": any(point.measured for point in curve.points),
@@ -95,7 +95,7 @@ def card_of(
 
 
 def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
-    """The curve as coordinates of one SVG."""
+    """Returns the curve as coordinates of one SVG."""
     plot = _Plot(curve)
     return UseChart(
         lines=plot.lines(lambda point: point.busy),
@@ -109,7 +109,7 @@ def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
 
 
 def _moments(curve: UseCurve) -> list[Moment]:
-    """Without the first and the last step: the booking began or ended in them, or still is."""
+    """Returns all but the first and last step, which are incomplete."""
     seconds = int(curve.step.total_seconds()) * curve.devices
     return [
         Moment(
@@ -128,17 +128,17 @@ def _moments(curve: UseCurve) -> list[Moment]:
 
 
 def use_words(curve: UseCurve) -> str:
-    """The curve in one sentence, for those who can't see it."""
+    """Returns the curve as a sentence, the chart's text alternative."""
     known = [point for point in curve.points if point.busy is not None]
     if not known:
-        return "How hard it works was not measured."
+        return "Utilisation was not measured."
     low = min(point.busy_min for point in known if point.busy_min is not None)
     high = max(point.busy_max for point in known if point.busy_max is not None)
     return f"{low} to {high} % busy, {_mean(curve):.0f} % on average{_watched(curve)}."
 
 
 def _facts(curve: UseCurve) -> tuple[tuple[str, str], ...]:
-    """Only what was measured; what was not is left out, never shown as nothing."""
+    """Returns the measured figures; omits what was not measured."""
     points = curve.points
     found: list[tuple[str, str]] = []
     if any(point.busy is not None for point in points):
@@ -163,7 +163,7 @@ def _facts(curve: UseCurve) -> tuple[tuple[str, str], ...]:
     found += _links(points)
     held = sum(point.throttled or 0 for point in points)
     if held:
-        found.append(("Clock held down", f"{length_words(held)} by heat or power"))
+        found.append(("Clock throttled", f"{length_words(held)} by heat or power"))
     return tuple(found)
 
 
@@ -206,7 +206,7 @@ def _memory_percent(point: UsePoint) -> float | None:
 
 
 class _Plot:
-    """Steps and percent to coordinates."""
+    """Converts steps and percent to coordinates."""
 
     def __init__(self, curve: UseCurve) -> None:
         self.curve = curve
@@ -222,12 +222,12 @@ class _Plot:
         found = []
         for stretch in self._stretches(lambda point: read(point) is not None):
             points = [f"{self.x(n):.1f} {self.y(read(p) or 0):.1f}" for n, p in stretch]
-            # A single reading is a dot: a path of no length with round caps.
+            # A single reading is a dot: a zero-length path with round caps.
             found.append("M" + " L".join(points if len(points) > 1 else points * 2))
         return tuple(found)
 
     def bands(self) -> tuple[str, ...]:
-        """Between the least and the most of all devices and readings of a step."""
+        """Returns the bands between minimum and maximum of each step."""
         found = []
         for stretch in self._stretches(lambda point: point.busy_max is not None):
             upper = [f"{self.x(n):.1f} {self.y(p.busy_max or 0):.1f}" for n, p in stretch]

@@ -1,4 +1,4 @@
-"""The operator's catalogue: classes, models, and what nodes have that nobody has named."""
+"""The operator's catalogue: classes, models and unnamed models."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ from tenants.web.parts import Field
 
 @dataclass(frozen=True, slots=True)
 class FormView:
-    """A form: its act, hidden values, inputs, and a refusal that belongs to none of them."""
+    """A form: its action, hidden values, inputs, and a refusal without a field."""
 
     key: str
     act: str
@@ -47,18 +47,18 @@ class FormView:
 
     @property
     def failed(self) -> bool:
-        """Whether it was sent and refused."""
+        """Returns whether the form was submitted and refused."""
         return self.refusal is not None or any(field.error for field in self.fields)
 
     @property
     def inputs(self) -> tuple[Field, ...]:
-        """The fields with ids that no other form of the page has."""
+        """Returns the fields with ids that are unique on the page."""
         return tuple(replace(each, id=f"{self.key}-{each.name}") for each in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """A class with its models, what it costs now, and how fast it is."""
+    """A class with its models, current prices and speeds."""
 
     row: GpuClass
     models: tuple[GpuModel, ...]
@@ -69,13 +69,13 @@ class ClassRow:
 
     @property
     def model_names(self) -> str:
-        """The names of its models in one line."""
+        """Returns the names of its models."""
         return ", ".join(model.product_name for model in self.models)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A model with its slices as its driver says."""
+    """A model with the slices that its driver reports."""
 
     row: GpuModel
     gpus: int
@@ -85,13 +85,13 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class RefusedForm:
-    """A form that came back refused, to be shown as it was typed."""
+    """A refused form, shown again as typed."""
 
     form: QueryDict
     refusal: Refused
 
     def into(self, shown: FormView) -> FormView:
-        """`shown` as typed, if it is the form that was sent."""
+        """Returns `shown` with the typed values if it is the submitted form."""
         is_same = self.form.get("act") == shown.act and all(
             self.form.get(name) == value for name, value in shown.hidden
         )
@@ -112,7 +112,7 @@ class RefusedForm:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_catalogue(request: HttpRequest, operator: User) -> HttpResponse:
-    """All classes and models, each with its form; POST changes one."""
+    """Shows all classes and models with their forms; POST changes one."""
     refusal = None
     if request.method == "POST":
         refusal = form_action_run(request, catalogue_acts(operator))
@@ -134,14 +134,14 @@ def ops_catalogue(request: HttpRequest, operator: User) -> HttpResponse:
         "models": models,
         "new_class": new_class,
         "new_model": new_model,
-        # What belongs to no form that has fields, as a removal, stands above all.
+        # A refusal without a form, such as of a removal, is shown at the top.
         "refusal": None if any(f.failed for f in (*forms, new_class, new_model)) else refusal,
     }
     return render(request, "allocation/ops_catalogue.html", context, status=422 if refusal else 200)
 
 
 def catalogue_acts(operator: User) -> Mapping[str, FormAction]:
-    """What forms about classes and models do."""
+    """Returns the actions of the class and model forms."""
 
     def do(work: Callable[[User, QueryDict], str]) -> FormAction:
         return lambda form: work(operator, form)
@@ -158,19 +158,19 @@ def catalogue_acts(operator: User) -> Mapping[str, FormAction]:
 
 
 def unnamed_model_forms(sent: RefusedForm | None) -> list[tuple[ReportedModel, FormView]]:
-    """Models that nodes have and nobody has named, each with its form."""
+    """Returns the unnamed models that nodes report, each with its form."""
     return [
         (each, _shown(_naming_form(each), sent)) for each in reported_models() if each.model is None
     ]
 
 
 def are_many_known(waiting: Iterable[tuple[ReportedModel, FormView]]) -> bool:
-    """Whether one press can add several of the waiting models."""
+    """Returns whether several waiting models are in the built-in catalogue."""
     return sum(each.known is not None for each, _ in waiting) > 1
 
 
 def shipped_choices() -> list[tuple[str, str]]:
-    """Shipped models that the site does not have: short name and NVML's name."""
+    """Returns the built-in models that the site lacks: short name and NVML's name."""
     there = set(GpuModel.objects.values_list("product_name", flat=True))
     return [
         (model.slug, model.names[0])
@@ -184,16 +184,16 @@ def _known_add(operator: User, form: QueryDict) -> str:
     with transaction.atomic():
         for model in known:
             known_model_add(operator=operator, slug=model.slug, now=timezone.now())
-    return f"{_count(len(known), 'model')} added. Approve the nodes that waited for them."
+    return f"{_count(len(known), 'model')} added. You can now approve the nodes that have them."
 
 
 def _shipped_add(operator: User, form: QueryDict) -> str:
     model = known_model_add(operator=operator, slug=form.get("slug", ""), now=timezone.now())
-    return f"{model.product_name} is in the catalogue."
+    return f"{model.product_name} was added to the catalogue."
 
 
 def _model_name(operator: User, form: QueryDict) -> str:
-    """A model by hand, with its class if that is new."""
+    """Adds a model, and its class if that is new."""
     now, slug = timezone.now(), form.get("gpu_class", "").strip()
     with transaction.atomic():
         if not GpuClass.objects.filter(slug=_safe(slug)).exists():
@@ -205,36 +205,36 @@ def _model_name(operator: User, form: QueryDict) -> str:
                 ) from None
         model = model_set(operator=operator, slug=form.get("slug", ""), terms=_terms(form), now=now)
         speeds_fill(operator=operator, now=now)
-    return f"{model.product_name} is in the catalogue."
+    return f"{model.product_name} was added to the catalogue."
 
 
 def _model_set(operator: User, form: QueryDict) -> str:
     model = model_set(
         operator=operator, slug=form.get("slug", ""), terms=_terms(form), now=timezone.now()
     )
-    return f"{model.product_name} is saved."
+    return f"{model.product_name} saved."
 
 
 def _model_remove(operator: User, form: QueryDict) -> str:
     model_remove(operator=operator, slug=_safe(form.get("slug", "")), now=timezone.now())
-    return "The model is removed."
+    return "Model removed."
 
 
 def _class_set(operator: User, form: QueryDict) -> str:
     slug, now = form.get("slug", "").strip(), timezone.now()
     if "is_new" in form and GpuClass.objects.filter(slug=_safe(slug)).exists():
-        raise invalid("slug_taken", "Another class has this short name.", "slug")
+        raise invalid("slug_taken", "Another class already has this short name.", "slug")
     typed = form.get("order", "").strip()
     order = whole_read(typed, param="order") if typed else None
     made = class_set(
         operator=operator, slug=slug, label=form.get("label", ""), order=order, now=now
     )
-    return f"{made.label} is saved."
+    return f"{made.label} saved."
 
 
 def _class_remove(operator: User, form: QueryDict) -> str:
     class_remove(operator=operator, slug=_safe(form.get("slug", "")), now=timezone.now())
-    return "The class is removed."
+    return "Class removed."
 
 
 def _terms(form: QueryDict) -> ModelTerms:
@@ -247,7 +247,7 @@ def _terms(form: QueryDict) -> ModelTerms:
 
 
 def _safe(text: str) -> str:
-    """PostgreSQL can't even be asked about a NUL."""
+    """PostgreSQL rejects text with a NUL."""
     return text.replace("\x00", "\ufffd")
 
 
@@ -263,26 +263,32 @@ def _naming_form(each: ReportedModel) -> FormView:
         act="model-name",
         hidden=(("product_name", each.name), ("memory_mb", str(each.memory_mb))),
         fields=(
-            Field("slug", "Short name of the model", slug, "Small letters, digits, hyphens."),
+            Field(
+                "slug", "Short name of the model", slug, "Lowercase letters, digits and hyphens."
+            ),
             Field(
                 "gpu_class",
                 "Class",
                 known.gpu_class if known else "",
-                "What people ask for, as in “2 h100 6h”.",
+                "What people type in a request, as in “2 h100 6h”.",
             ),
-            Field("label", "Name of the class", known.label if known else "", "If it is new."),
+            Field(
+                "label", "Name of the class", known.label if known else "", "Only for a new class."
+            ),
             _switch_field(known.reset_seconds if known else 0),
         ),
     )
 
 
 def _switch_field(seconds: int) -> Field:
-    hint = "Where whole ↔ slices needs a reset; 0: it needs none."
-    return Field("switch_seconds", "Seconds of a reset", str(seconds), hint)
+    hint = (
+        "Time to reset the GPU when it switches between whole and sliced. 0 if no reset is needed."
+    )
+    return Field("switch_seconds", "Reset time in seconds", str(seconds), hint)
 
 
 def _new_class_form() -> FormView:
-    hint = "Small letters, digits, hyphens. It stays."
+    hint = "Lowercase letters, digits and hyphens. Can't be changed later."
     return FormView(
         key="new-class",
         act="class-set",
@@ -297,11 +303,15 @@ def _new_model_form() -> FormView:
         act="model-name",
         hidden=(("by_hand", "1"),),
         fields=(
-            Field("slug", "Short name", hint="Small letters, digits, hyphens. It stays."),
-            Field("product_name", "Product name", hint="As nvidia-smi -L prints it."),
+            Field(
+                "slug",
+                "Short name",
+                hint="Lowercase letters, digits and hyphens. Can't be changed later.",
+            ),
+            Field("product_name", "Product name", hint="As printed by nvidia-smi -L."),
             Field("gpu_class", "Class"),
-            Field("label", "Name of the class", hint="If it is new.", required=False),
-            Field("memory_mb", "Memory in MiB", hint="Until a driver reports it."),
+            Field("label", "Name of the class", hint="Only for a new class.", required=False),
+            Field("memory_mb", "Memory in MiB", hint="Used until a driver reports it."),
             _switch_field(0),
         ),
     )
@@ -340,7 +350,7 @@ def _class_form(row: GpuClass) -> FormView:
         hidden=(("slug", row.slug),),
         fields=(
             Field("label", "Name", row.label),
-            Field("order", "Place in lists", str(row.order)),
+            Field("order", "Sort order", str(row.order)),
         ),
     )
 
@@ -370,9 +380,9 @@ def _model_form(row: GpuModel, *, is_used: bool) -> FormView:
         ("memory_mb", str(row.memory_mb)),
     )
     editable = (
-        Field("product_name", "Product name", row.product_name, "As nvidia-smi -L prints it."),
+        Field("product_name", "Product name", row.product_name, "As printed by nvidia-smi -L."),
         Field("gpu_class", "Class", row.gpu_class_id),
-        Field("memory_mb", "Memory in MiB", str(row.memory_mb), "Until a driver reports it."),
+        Field("memory_mb", "Memory in MiB", str(row.memory_mb), "Used until a driver reports it."),
     )
     return FormView(
         key=f"model-{row.slug}",

@@ -1,4 +1,4 @@
-"""The operator's page to correct what a booking was charged."""
+"""The operator's page to correct a booking's charge."""
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -17,7 +17,7 @@ from tenants.web.frame import operator_page
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_corrections(request: HttpRequest, operator: User) -> HttpResponse:
-    """One form: which booking, how much is given back or charged, and why."""
+    """Shows the form with booking, amount and reason; POST refunds or charges."""
     refusal = None
     if request.method == "POST":
         acts = {
@@ -45,9 +45,9 @@ def _correct(operator: User, form: QueryDict, *, more: bool) -> str:
         now=timezone.now(),
     )
     paid = (booking.charged or amount * 0) + booking.corrected
-    done = "Charged" if more else "Given back"
+    done = "Charged" if more else "Refunded"
     said = f"{done}: {money_text(amount, booking.currency)}."
-    return f"{said} {booking.label} has paid {money_text(paid, booking.currency)} in all."
+    return f"{said} Total paid for {booking.label}: {money_text(paid, booking.currency)}."
 
 
 urlpatterns = [path("ops/corrections", ops_corrections, name="ops-corrections")]

@@ -1,4 +1,4 @@
-"""The policy: every value with what it does, and a form that publishes the next version."""
+"""The policy: every value with its meaning, and a form that publishes the next version."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from tenants.web.frame import operator_page
 
 VERSIONS_SHOWN = 20
 LIMITS = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
-# Counts and shares; all others are times.
+# Units of counts and shares; all other values are durations.
 COUNTS = {
     "share_step": "millionths of a class",
     "share_owners": "owners",
@@ -43,47 +43,67 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Time and order",
         (
-            ("grid", "Step of start times", "Starts lie on multiples of this."),
-            ("freeze_horizon", "Starts that are fixed", "What starts within this stays."),
-            ("horizon", "How far plans reach", "Nothing is planned later than this."),
-            ("half_life", "Half-life of past use", "After it, use counts half in the fair share."),
-            ("share_step", "Step of the fair share", "Smaller differences decide nothing."),
-            ("age_step", "Step of waiting", "Smaller differences decide nothing."),
+            ("grid", "Step of start times", "Start times are multiples of this."),
+            ("freeze_horizon", "Fixed starts", "Starts within this time no longer move."),
+            ("horizon", "Planning horizon", "No booking is planned later than this."),
+            ("half_life", "Half-life of past use", "Past use then counts half."),
+            ("share_step", "Fair-share step", "Smaller differences are ignored."),
+            ("age_step", "Waiting-time step", "Smaller differences are ignored."),
         ),
     ),
     (
         "Pauses",
         (
-            ("cool_down", "Left alone after a pause", "A booking is not paused again for this."),
-            ("notice_margin", "Notice earlier by", "So that it is not late between two cycles."),
+            (
+                "cool_down",
+                "Cool-down after a pause",
+                "A booking is not paused again for this long.",
+            ),
+            (
+                "notice_margin",
+                "Notice margin",
+                "Sent this much earlier, to be in time between cycles.",
+            ),
         ),
     ),
     (
         "Placement",
         (
-            ("share_owners", "Owners of shares on one GPU", "Above 1, shares are anybody's."),
-            ("neighbourhoods", "Moves tried in a cycle", "Of what has not begun."),
-            ("exact_neighbourhoods", "Of them by proof", "Slower, and never worse."),
-            ("mode_changes", "Change modes by a reset", "0 leaves such GPUs as they are."),
-            ("mode_patience", "Mode change only for", "Somebody starts earlier by this."),
+            ("share_owners", "Owners per shared GPU", "Above 1, unrelated owners can share a GPU."),
+            (
+                "neighbourhoods",
+                "Improvement moves per cycle",
+                "Attempts to improve planned bookings.",
+            ),
+            (
+                "exact_neighbourhoods",
+                "Exact improvement moves",
+                "Of these, exact ones: slower and never worse.",
+            ),
+            ("mode_changes", "Mode changes by reset", "0: GPUs that need a reset keep theirs."),
+            (
+                "mode_patience",
+                "Minimum gain of a mode change",
+                "A start must get this much earlier.",
+            ),
         ),
     ),
     (
         "Nodes",
         (
-            ("silent_after", "Silent after", "Nothing new is placed on a silent node."),
-            ("heard_again", "Heard again after", "So long it answers without a gap."),
-            ("silent_limit", "Placed elsewhere after", "What is planned on a silent node moves."),
-            ("start_slow", "Slow start after", "The owner of a start is told."),
+            ("silent_after", "Unreachable after", "The node gets no new work."),
+            ("heard_again", "Reachable again after", "Reports must arrive without gaps."),
+            ("silent_limit", "Move planned work after", "Planned bookings leave the node."),
+            ("start_slow", "Slow start after", "The owner is notified."),
             ("unbooked_warn_after", "Warn unbooked processes", "0: never."),
             ("unbooked_end_after", "End unbooked processes", "0: never."),
         ),
     ),
     (
-        "Bookings that nobody uses",
+        "No-shows",
         (
             ("no_show_after", "End after", "0: never."),
-            ("no_show_share", "Of the time left, charged", "Percent of its price."),
+            ("no_show_share", "No-show fee", "Percent of the remaining price."),
         ),
     ),
 )
@@ -92,7 +112,7 @@ LABELS = {name: label for _, fields in GROUPS for name, label, _ in fields}
 
 @dataclass(frozen=True, slots=True)
 class PolicyField:
-    """An entry of the policy with what is typed, what is live, and what it may be."""
+    """A policy value: typed, live and default."""
 
     name: str
     label: str
@@ -104,14 +124,14 @@ class PolicyField:
 
     @property
     def is_own(self) -> bool:
-        """Whether the live version says something else than the default."""
+        """Returns whether the live value differs from the default."""
         return self.live != self.default
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
-    """The live version in a form; POST asks with the differences, then publishes."""
+    """Shows the live version in a form; POST shows the differences, then publishes."""
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     if request.method != "POST":
         return _page(request, live, None)
@@ -127,7 +147,9 @@ def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
         made = policy_publish(document=document, now=now, created_by_id=operator.id)
     except Refused as refusal:
         return _page(request, live, refusal)
-    messages.success(request, f"Version {made.number} is live. The next decision follows it.")
+    messages.success(
+        request, f"Policy version {made.number} published. It applies from the next decision."
+    )
     return redirect("ops-policy")
 
 
@@ -173,14 +195,14 @@ def _field(
 
 
 def _document(form: QueryDict) -> dict[str, int]:
-    """What was typed, without what is the default. Raises Refused at its field."""
+    """Returns the typed values that differ from the default. Raises Refused with the field."""
     defaults = policy_values({})
     found = {name: _read(name, form.get(name, "")) for name in LABELS}
     return {name: value for name, value in found.items() if value != defaults[name]}
 
 
 def _changes(live: PolicyVersion, document: dict[str, int]) -> Mapping[str, Mapping[str, int]]:
-    """The values that differ. Raises Refused for values that don't fit together."""
+    """Returns the changed values. Raises Refused for inconsistent values."""
     try:
         return policy_changes(live.document, document)
     except ValueError as error:
@@ -192,7 +214,7 @@ def _read(name: str, text: str) -> int:
     least = 0 if name.startswith("unbooked_") else LEAST.get(name, 1)
     if not least <= value <= LIMITS[name]:
         low, high = _text(name, least), _text(name, LIMITS[name])
-        raise invalid("bad_policy", f"From {low} to {high}.", name)
+        raise invalid("bad_policy", f"Enter a value from {low} to {high}.", name)
     return value
 
 
@@ -204,12 +226,13 @@ def _question(number: int, changes: Mapping[str, Mapping[str, int]], moved: int)
         title=f"Publish policy version {number + 1}?",
         lost=(
             *_lines(changes),
-            f"Tried on the present: {starts} of what waits would be at another time."
+            f"With the current queue, {starts} would move."
             if moved
-            else "Tried on the present: every start stays as it is.",
-            "No shadow run of these values is on record; manage.py simulate replays weeks of"
-            " demand with a published version.",
-            f"The next decision follows it. Publish the values of version {number} to undo this.",
+            else "With the current queue, no start would move.",
+            "These values have not been simulated. manage.py simulate replays weeks of demand "
+            "with a published version.",
+            "It applies from the next decision. To undo this, publish the values of version "
+            f"{number} again.",
         ),
         button=f"Publish version {number + 1}, change {values}"
         + (f", move {starts}" if moved else ""),
@@ -229,7 +252,7 @@ def _earlier(versions: list[PolicyVersion], place: int) -> dict[str, Any]:
 
 
 def _words(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    """What a version changed; nothing where a document of old can't be read any more."""
+    """Yields what a version changed; nothing for a document that is no longer readable."""
     try:
         yield from _lines(policy_changes(before, after))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Planned outages and freezes of decisions, for operators."""
+"""Planned outages and decision freezes, for operators."""
 
 from dataclasses import dataclass
 
@@ -30,17 +30,17 @@ from tenants.web.frame import operator_page
 SHOWN = 10
 LEASES: dict[LeaseState, tuple[str, str]] = {
     "confirmed": ("check", "Confirmed"),
-    "waiting": ("clock", "Not yet"),
-    "not_heard": ("warn", "Not heard"),
-    "too_old": ("clock", "Can't say"),
+    "waiting": ("clock", "Pending"),
+    "not_heard": ("warn", "Unreachable"),
+    "too_old": ("clock", "Unknown"),
     "cut_off": ("x", "None"),
 }
-"""The symbol and the word of every state of a node's longer lease."""
+"""The icon and label of each state of a node's extended lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """A node's lease as the table shows it."""
+    """A row of the lease table."""
 
     of: NodeLease
     tone: str
@@ -51,7 +51,7 @@ class LeaseRow:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_portal(request: HttpRequest, operator: User) -> HttpResponse:
-    """What is in force, with each node's lease, and the forms that begin and end it."""
+    """Shows the current outage and freeze, each node's lease, and the forms."""
     refusal = None
     if request.method == "POST":
         refusal = form_action_run(request, _acts(operator))
@@ -84,17 +84,17 @@ def _acts(operator: User) -> dict[str, FormAction]:
     def begin(form: QueryDict) -> str:
         length = length_read(form.get("for", ""))
         if length is None:
-            raise invalid("outage_length", "Say for how long, like “20m”.", "for")
+            raise invalid("outage_length", "Enter a duration, such as 20m.", "for")
         outage_begin(operator=operator, length=length, reason=form.get("reason", ""), now=now)
-        return "The outage is announced, and every node gets a longer lease."
+        return "Outage announced. Every node gets an extended lease."
 
     def close(_: QueryDict) -> str:
         outage_close(operator=operator, now=now)
-        return "Members' changes are refused from now on. Programs may be stopped."
+        return "Members' changes are now refused. You can stop the programs."
 
     def end(_: QueryDict) -> str:
         mode_end(kind=OUTAGE, operator=operator, now=now)
-        return "The outage is over."
+        return "Outage ended."
 
     def freeze(form: QueryDict) -> str:
         freeze_begin(
@@ -103,11 +103,11 @@ def _acts(operator: User) -> dict[str, FormAction]:
             length=length_read(form.get("for", "")),
             now=now,
         )
-        return "Decisions are frozen."
+        return "Decisions frozen."
 
     def thaw(_: QueryDict) -> str:
         mode_end(kind=FREEZE, operator=operator, now=now)
-        return "Decisions are made again."
+        return "Decisions resumed."
 
     return {"begin": begin, "close": close, "end": end, "freeze": freeze, "thaw": thaw}
 

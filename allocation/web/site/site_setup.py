@@ -1,4 +1,4 @@
-"""“Set up this site”: an operator's six steps from an empty installation to the first booking."""
+"""The operator's six setup steps from an empty installation to the first booking."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,18 +44,18 @@ from tenants.web.parts import Field
 
 PRICE_PLACES = 4
 STEPS = (
-    ("models", "Classes and models", "Name the GPUs that agents report."),
-    ("tiers", "Tiers", "Who goes first, who may be paused, and for how long one may book."),
-    ("prices", "Prices", "What an hour of a whole GPU costs in each tier."),
-    ("tenant", "First tenant", "An organisation with an admin, who makes its projects."),
-    ("quotas", "Quotas", "How many GPUs it is guaranteed. It may borrow what is idle."),
-    ("nodes", "Nodes", "Approve the nodes that may take bookings."),
+    ("models", "Classes and models", "Name the GPU models that agents report."),
+    ("tiers", "Tiers", "Priority, preemption and maximum durations."),
+    ("prices", "Prices", "The price of a GPU-hour in each tier."),
+    ("tenant", "First tenant", "An organisation and its admin, who creates projects."),
+    ("quotas", "Quotas", "The tenant's guaranteed GPUs. It can also borrow idle GPUs."),
+    ("nodes", "Nodes", "Approve the nodes that take bookings."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step as the page and the checklist show it."""
+    """A setup step."""
 
     key: str
     title: str
@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class NewTenant:
-    """A tenant that was just made. The password is shown on this answer and never again."""
+    """A tenant that was just created. The password is shown only once."""
 
     tenant: Tenant
     admin: str
@@ -78,7 +78,7 @@ class NewTenant:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
-    """All steps; each is saved on its own."""
+    """Shows all steps; each is saved separately."""
     refusal, made = None, None
     if request.method == "POST" and request.POST.get("act") == "tenant":
         made, refusal = _tenant_act(operator, request.POST)
@@ -109,12 +109,12 @@ def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def site_steps() -> tuple[Step, ...]:
-    """The checklist of an operator's home; none once a booking has run."""
+    """Returns the checklist on the fleet page; none after the first booking has run."""
     return () if has_booked() else setup_steps(site_setup())
 
 
 def setup_steps(setup: SiteSetup) -> tuple[Step, ...]:
-    """The steps with the first one marked that is not done."""
+    """Returns the steps with the first open one marked."""
     told = _missing(setup)
     following = next((n for n, is_done in enumerate(setup.done) if not is_done), None)
     return tuple(
@@ -124,30 +124,30 @@ def setup_steps(setup: SiteSetup) -> tuple[Step, ...]:
 
 
 def _missing(setup: SiteSetup) -> dict[str, str]:
-    """What each step waits for, as one sentence; empty for one that is done."""
+    """Returns what each step lacks; empty for a completed step."""
     names = ", ".join(each.name for each in setup.unnamed)
     pairs = ", ".join(f"{gpu_class} in {tier}" for gpu_class, tier in setup.unpriced[:3])
     nodes = ", ".join(node.name for node in setup.waiting)
     more = f" and {len(setup.unpriced) - 3} more" if len(setup.unpriced) > 3 else ""
     return {
-        "models": f"Not named yet: {names}."
+        "models": f"Unnamed models: {names}."
         if names
         else ""
         if setup.has_models
-        else "No agent has reported yet. Install one, or add models from the shipped catalogue.",
-        "tiers": "" if setup.has_tiers else "There is no tier yet.",
+        else "No agent has reported yet. Install one, or add models from the built-in catalogue.",
+        "tiers": "" if setup.has_tiers else "No tiers yet.",
         "prices": f"No price for {pairs}{more}."
         if pairs
         else ""
         if setup.has_prices
-        else "There is no price book yet.",
-        "tenant": "" if setup.has_tenant else "There is no tenant yet.",
-        "quotas": "" if setup.has_quota else "No tenant may use any GPU yet.",
-        "nodes": f"Waiting for you: {nodes}."
+        else "No prices yet.",
+        "tenant": "" if setup.has_tenant else "No tenants yet.",
+        "quotas": "" if setup.has_quota else "No tenant has a quota yet.",
+        "nodes": f"Waiting for approval: {nodes}."
         if nodes
         else ""
         if setup.ready
-        else "No node takes bookings yet.",
+        else "No approved nodes yet.",
     }
 
 
@@ -170,7 +170,7 @@ def _failed_step(form: QueryDict) -> str:
 
 def _tiers(operator: User) -> str:
     made = default_tiers_add(operator=operator, now=timezone.now())
-    return f"{', '.join(tier.name for tier in made) or 'No tier'} made. Change them under Tiers."
+    return f"{', '.join(tier.name for tier in made) or 'No tier'} created. Change them under Tiers."
 
 
 def _prices(operator: User, form: QueryDict) -> str:
@@ -180,12 +180,12 @@ def _prices(operator: User, form: QueryDict) -> str:
         for pair in _pairs()
     }
     if not prices:
-        raise invalid("price_missing", "First add classes and tiers.", "prices")
+        raise invalid("price_missing", "Add GPU classes and tiers first.", "prices")
     note = "Prices for what is new" if PriceBook.objects.exists() else "First prices"
     book = price_book_publish(
         actor_id=operator.pk, valid_from=now, prices=prices, note=note, now=now
     )
-    return f"Version {book.version} of the prices is in force."
+    return f"Price book version {book.version} is in force."
 
 
 def _tenant_act(operator: User, form: QueryDict) -> tuple[NewTenant | None, Refused | None]:
@@ -226,7 +226,7 @@ def _quotas(operator: User, form: QueryDict) -> str:
         except Refused as refusal:
             refusal.param = param
             raise
-    return f"{tenant.name} has its quotas, and may borrow what is idle."
+    return f"Quotas of {tenant.name} saved. It can also borrow idle GPUs."
 
 
 def _approve(operator: User, form: QueryDict) -> str:
@@ -282,14 +282,18 @@ def _tenant_form(sent: RefusedForm | None) -> FormView:
         hidden=(),
         fields=(
             Field("name", "Name of the organisation"),
-            Field("slug", "Short name", hint="Small letters, digits, hyphens. It stays."),
+            Field(
+                "slug",
+                "Short name",
+                hint="Lowercase letters, digits and hyphens. Can't be changed later.",
+            ),
             Field(
                 "username",
                 "Admin's sign-in name",
-                hint="An account that is there, or a new one by this name.",
+                hint="An existing account, or the name of a new one.",
             ),
-            Field("admin_name", "Admin's name", hint="For a new account.", required=False),
-            Field("email", "Admin's e-mail, if any", required=False, type="email"),
+            Field("admin_name", "Admin's name", hint="Only for a new account.", required=False),
+            Field("email", "Admin's e-mail (optional)", required=False, type="email"),
         ),
     )
     return sent.into(form) if sent else form

@@ -1,4 +1,4 @@
-"""The operator's table of speeds: how fast each kind of work goes on each class."""
+"""The operator's table of the relative speed of each workload on each class."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SPEED = re.compile(r"\d{1,4}(?:\.\d{1,3})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SpeedRow:
-    """One kind of work: (class, label, speed as typed) in the classes' order."""
+    """A workload; `cells` are (class, label, speed as typed) in the classes' order."""
 
     workload: str
     cells: tuple[tuple[str, str, str], ...]
@@ -32,7 +32,7 @@ class SpeedRow:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_speeds(request: HttpRequest, operator: User) -> HttpResponse:
-    """All kinds of work, each a form, and one for a new kind."""
+    """Shows a form for each workload and for a new one."""
     refusal = None
     if request.method == "POST":
         refusal = form_action_run(request, {"set": lambda form: _set(operator, form)})
@@ -56,7 +56,7 @@ def _set(operator: User, form: QueryDict) -> str:
     }
     speeds = {name: _thousandths(name, text) for name, text in typed.items()}
     speeds_set(operator=operator, workload=workload, speeds=speeds, now=timezone.now())
-    return f"{workload}: speeds saved." if speeds else f"{workload} is no kind of work any more."
+    return f"Speeds of {workload} saved." if speeds else f"{workload} removed."
 
 
 def _thousandths(name: str, text: str) -> int:

@@ -1,4 +1,4 @@
-"""Turns blocks of time into bars: place in percent and pixels, look, and the words for them."""
+"""Turns blocks of time into bars with position, style and text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,18 +16,18 @@ from allocation.web.timeline.elements import ROW, Bar, ViewOptions, percent_text
 
 BAR_GAP = 2
 TWO_LINE_WIDTH = 7.0
-"""Percent of the width under which a bar has no room for a second line."""
+"""Minimum width in percent for a second line of text."""
 TEXT_WIDTH = 4.0
 MIN_WIDTH = 1.2
-"""Percent of the lane: the least width of a bar, 6 px where the lane is at its narrowest."""
+"""Minimum width of a bar in percent of the lane: 6 px on the narrowest lane."""
 
 STATE_WORDS = {"active": "running"}
 
 
 @dataclass(frozen=True, slots=True)
 class BarOrigin:
-    """Where a bar begins: its row's key and place, its full height in px, the GPUs it covers of the
-    `whole` gang."""
+    """The origin of a bar: its row, its full height in px and the GPUs it covers of the `whole`
+    gang."""
 
     key: str
     node: str
@@ -39,7 +39,7 @@ class BarOrigin:
 
 
 def bar_of(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:
-    """A place, or a promise of one."""
+    """Returns the bar of an allocation or a planned start."""
     if block.line is None:
         return _anonymous(block, origin, look)
     return _known(block, block.line, origin, look)
@@ -53,7 +53,7 @@ def _known(block: Block, line: VisibleBooking, origin: BarOrigin, look: ViewOpti
     sub = _sub(line.project if block.kind == "project" else until, origin, width)
     name = ", ".join(
         (
-            # The words on screen come first, in their order: who speaks to a page says these.
+            # The visible words come first, for speech input (WCAG 2.5.3).
             f"{shape}{line.title} {sub}".rstrip(),
             whose,
             line.tier,
@@ -97,7 +97,7 @@ def _anonymous(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:
 
 
 def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) -> Bar:
-    """Slices of one GPU that follow or overlap each other, as one bar in the GPU's own row."""
+    """Returns one bar in the GPU's row for overlapping slices."""
     if len(blocks) == 1:
         alone = bar_of(blocks[0], origin, look)
         return replace(alone, css=f"{alone.css} sum", key=f"{alone.key}=")
@@ -124,7 +124,7 @@ def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) ->
 
 
 def dead_bar(look: ViewOptions, why: str, origin: BarOrigin, window: Window) -> Bar:
-    """A stretch in which nothing can be booked here, and why."""
+    """Returns the bar of a time in which nothing can be booked, with the reason."""
     left, width = _stretch(look, window.starts, window.ends)
     return Bar(
         css="bar dead",
@@ -141,7 +141,7 @@ def dead_bar(look: ViewOptions, why: str, origin: BarOrigin, window: Window) -> 
 
 
 def maintenance_bar(look: ViewOptions, maintenance: MaintenancePeriod, origin: BarOrigin) -> Bar:
-    """Maintenance: when, and why."""
+    """Returns the bar of a maintenance."""
     left, width = _stretch(look, maintenance.starts, maintenance.ends)
     words = window_words(maintenance.starts, maintenance.ends, look.span.zone, look.now)
     return Bar(
@@ -159,7 +159,7 @@ def maintenance_bar(look: ViewOptions, maintenance: MaintenancePeriod, origin: B
 
 
 def waiting_bar(waiting: WaitingRow, look: ViewOptions) -> Bar:
-    """The expected time of a booking that waits; at the right edge when it is later."""
+    """Returns the bar of a waiting booking; at the right edge when it starts later."""
     line, zone, window = waiting.line, look.span.zone, look.span.window
     href = f"{look.base}bookings/{line.label}"
     left, width, css = 0.0, 14.0, "bar plan"
@@ -200,7 +200,7 @@ def _sub(words: str, origin: BarOrigin, width: float) -> str:
 
 
 def _count(origin: BarOrigin) -> str:
-    """`4 GPUs`; `3 of 4 GPUs` where the others are drawn elsewhere."""
+    """Returns `4 GPUs`, or `3 of 4 GPUs` when the others are drawn elsewhere."""
     return (
         f"{origin.whole} GPUs"
         if origin.gpus == origin.whole

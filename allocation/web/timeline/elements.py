@@ -1,4 +1,4 @@
-"""What a laid-out timeline is made of: rows, bars, cells, and how they are to be drawn."""
+"""The elements of a timeline: rows, bars and cells, and the view options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ SLOT_ROW = 20
 Gang = tuple[str, datetime, datetime]
 """A booking's label and one of its windows."""
 BAR_IMAGE = mark_safe('role="img"')
-"""What a bar is that cannot be opened."""
+"""The role of a bar without a link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One drawn stretch: place in percent of the lane, top and height in px from its row's top.
+    """A bar: position in percent of the lane, top and height in px from its row's top.
 
-    `href` is empty for what can't be opened. `name` is the whole thing in words, `count` how many
-    bookings it stands for, `gpus` how many rows of GPUs it covers.
+    `href` is empty without a link. `name` is the text alternative, `count` the number of bookings,
+    `gpus` the number of covered GPU rows.
     """
 
     css: str
@@ -41,12 +41,15 @@ class Bar:
 
     @property
     def tag(self) -> str:
-        """The element: a link where it can be opened."""
+        """Returns the element's name: a link if it has an address."""
         return "a" if self.href else "span"
 
     @property
     def attributes(self) -> SafeString:
-        """The element's attributes. Built here, as a page has thousands of bars."""
+        """Returns the element's attributes.
+
+        Built in Python because a page has thousands of bars.
+        """
         opens = format_html('href="{}" tabindex="-1"', self.href) if self.href else BAR_IMAGE
         return format_html(
             '{} class="{}" style="left:calc({}% + 1px);width:calc({}% - 2px);top:{}px;height:{}px"'
@@ -59,7 +62,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Whole GPUs free through one column; `text` is empty for the past."""
+    """Free whole GPUs in one column; `text` is empty for the past."""
 
     css: str
     text: str
@@ -67,8 +70,11 @@ class Cell:
 
 @dataclass(slots=True)
 class Row:
-    """One row of the treegrid. `kind` is node, gpu, slot or wait; `is_chosen`: the address says
-    whether its slot rows are open."""
+    """A row of the treegrid.
+
+    `kind` is node, gpu, slot or wait. `is_chosen` when the address says whether its slot rows are
+    open.
+    """
 
     kind: str
     key: str
@@ -101,11 +107,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
-    """How the grid is to be drawn. `free` filters by hours.
+    """How the grid is drawn.
 
-    `open_nodes` names open nodes, GPUs with open slot rows (`node/6`) and with closed ones
-    (`node/6-`); None: choose well. `gangs` are the whole GPUs of each booking in each of its
-    windows.
+    `free` filters by hours. `open_nodes` names open nodes, GPUs with open slot rows (`node/6`) and
+    with closed ones (`node/6-`); None uses the default. `gangs` counts the whole GPUs of each
+    booking in each of its windows.
     """
 
     span: Span
@@ -118,5 +124,5 @@ class ViewOptions:
 
 
 def percent_text(share: float) -> str:
-    """A share in percent as CSS reads it, without needless digits."""
+    """Returns a percentage for CSS without trailing zeros."""
     return f"{share:.3f}".rstrip("0").rstrip(".")

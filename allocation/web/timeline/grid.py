@@ -1,4 +1,4 @@
-"""Lays a timeline out in groups and rows, with free counts. No database, no template."""
+"""Arranges a timeline in groups and rows with free counts. No database, no template."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,22 +30,24 @@ from allocation.web.timeline.elements import Gang as GangKey
 from allocation.web.timeline.spacing import bars_spaced
 
 MOST_ROWS_OPEN = 48
-"""How many rows the portal opens by itself; what else has own bookings is one click away."""
+"""Maximum number of rows that are open by default."""
 
 
 def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
-    """All groups: one per class and rack, then the waiting lane when somebody waits."""
+    """Returns one group per class and rack, then the waiting bookings."""
     opened = _open_nodes(timeline, look)
     look = replace(look, gangs=_gangs(timeline))
     groups = [_group(group, look, opened) for group in timeline.groups]
     if timeline.waiting:
         rows = [_waiting_row(row, look) for row in timeline.waiting]
-        groups.append(Group("waiting", "Waiting", "dashed: where and when it should start", rows))
+        groups.append(
+            Group("waiting", "Waiting", "dashed bars show the planned place and start", rows)
+        )
     return groups
 
 
 def _gangs(timeline: Timeline) -> Counter[GangKey]:
-    """Whole GPUs of each booking that is known, in each of its windows."""
+    """Counts the whole GPUs of each known booking in each of its windows."""
     gpus = (gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus)
     return Counter(
         (block.line.label, block.starts, block.ends)
@@ -71,13 +73,13 @@ def _open_nodes(timeline: Timeline, look: ViewOptions) -> frozenset[str]:
 
 
 def _own_start(node: NodeRow, look: ViewOptions) -> tuple[datetime, str]:
-    """When the reader's first own booking there starts; what runs comes first."""
+    """Returns when the reader's first own booking on the node starts; running ones come first."""
     own = (b for gpu in node.gpus for b in gpu.blocks if b.kind == "mine" and not b.over)
     return max(look.now, min(block.starts for block in own)), node.name
 
 
 def _opens_slots(gpu: GpuRow, key: str, look: ViewOptions) -> bool:
-    """Slot rows are open while the GPU is in slices, not for a slice on another day."""
+    """Slot rows are open while the GPU is sliced, not for a slice on another day."""
     chosen = look.open_nodes or frozenset()
     if not gpu.shows_slots or f"{key}-" in chosen:
         return False
@@ -89,7 +91,7 @@ def _opens_slots(gpu: GpuRow, key: str, look: ViewOptions) -> bool:
 def _group(group: ClassGroup, look: ViewOptions, opened: frozenset[str]) -> Group:
     price = look.prices.get(group.gpu_class, "")
     words = [f"{price} per GPU-hour in Standard"] if price else []
-    words.append("numbers are whole GPUs free for all of the column")
+    words.append("numbers: whole GPUs free for the whole column")
     rows = [
         row
         for node in group.nodes
@@ -153,7 +155,7 @@ def _gpu_rows(
         dim=not fits,
     )
     origin = BarOrigin(key, node.name, gpu.index, _height(node, place, 1, look))
-    # First, so that what still runs into it lies on top.
+    # Maintenance comes first, so that running bookings are drawn on top.
     row.bars += [
         maintenance_bar(look, maintenance, origin)
         for maintenance in gpu.maintenance
@@ -177,14 +179,14 @@ def _gpu_rows(
 
 
 def _height(node: NodeRow, place: int, count: int, look: ViewOptions) -> int:
-    """Pixels of `count` GPUs from `place` on, with the slot rows that are open between them."""
+    """Returns the height in px of `count` GPUs from `place`, with open slot rows between them."""
     gpus = node.gpus[place : place + count]
     slots = [gpu for gpu in gpus if _opens_slots(gpu, f"{node.name}/{gpu.index}", look)]
     return ROW * count + SLOTS * SLOT_ROW * len(slots)
 
 
 def _slices_bars(gpu: GpuRow, origin: BarOrigin, look: ViewOptions) -> list[Bar]:
-    """What stands for the slices while their rows are closed: one bar per busy stretch."""
+    """Returns the bars that replace the slices while their rows are closed."""
     found: list[list[Block]] = []
     for block in sorted((b for b in gpu.blocks if not b.whole), key=lambda each: each.starts):
         if found and block.starts < max(each.ends for each in found[-1]):
@@ -199,7 +201,7 @@ def _shows(maintenance: MaintenancePeriod, look: ViewOptions) -> bool:
 
 
 def _shared_bars(gpu: GpuRow, origin: BarOrigin, look: ViewOptions) -> list[Bar]:
-    """Shares of one time over each other, each in the first lane that is free then."""
+    """Stacks concurrent shares, each in the first free lane."""
     lanes: list[datetime] = []
     placed: list[tuple[int, Block]] = []
     shares = (block for block in gpu.blocks if block.shared)
@@ -215,7 +217,7 @@ def _shared_bars(gpu: GpuRow, origin: BarOrigin, look: ViewOptions) -> list[Bar]
 
 
 def _dead(gpu: GpuRow, look: ViewOptions) -> list[Window]:
-    """From now on, where an unusable device has nothing else to show."""
+    """Returns the future windows in which an unusable device has no bookings."""
     window = look.span.window
     starts = max(look.now, window.starts)
     if gpu.usable or starts >= window.ends:
@@ -231,8 +233,10 @@ def _gpu_note(gpu: GpuRow) -> str:
 
 
 def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
-    """The same booking on the rows below, drawn as one bar over their slots, too; only known
-    bookings are joined."""
+    """Returns the blocks of the same booking on the rows below, drawn as one bar.
+
+    Anonymous bookings are not joined.
+    """
     gang = [block]
     if block.line is None:
         return gang
@@ -272,14 +276,14 @@ def _slot_rows(node: NodeRow, gpu: GpuRow, look: ViewOptions, *, hidden: bool) -
                 origin = BarOrigin(key, node.name, gpu.index, SLOT_ROW * block.size)
                 row.bars.append(bar_of(block, origin, look))
         if slot in stranded:
-            why = "no slice fits this slot beside the others"
+            why = "no slice fits here next to the others"
             origin = BarOrigin(key, node.name, gpu.index, SLOT_ROW)
             row.bars.append(dead_bar(look, why, origin, Window(look.now, stranded[slot])))
         yield row
 
 
 def _stranded(gpu: GpuRow, look: ViewOptions) -> dict[int, datetime]:
-    """Slots free now that no legal placement can use beside what runs, and until when."""
+    """Returns the free slots that no legal placement can use next to running work, with the end."""
     window = look.span.window
     if not gpu.usable or not gpu.placements or not window.starts <= look.now < window.ends:
         return {}

@@ -1,8 +1,8 @@
-"""Keeps narrow bars apart: each gets the width that a hand can hit, or several become one.
+"""Keeps narrow bars apart: widens them to a clickable size or merges several into one.
 
-A booking of an hour is half a pixel wide where two weeks are shown. Bars that would come to lie
-over each other at their least width are drawn as one bar with their number; the others grow into
-the free room beside them, never over a neighbour. No database, no template.
+In the two-week view a booking of an hour is half a pixel wide. Bars that would overlap at their
+minimum width become one bar with a count; the others grow into free space next to them, never over
+a neighbour. No database, no template.
 """
 
 from collections import defaultdict
@@ -17,21 +17,21 @@ from allocation.web.timeline.elements import ROW, SLOT_ROW, Bar, Row, ViewOption
 from allocation.web.timeline.span import since_text
 
 NUMBER_WIDTH = 3.0
-"""Percent of the lane that a number of two digits needs."""
+"""Width in percent of the lane for a two-digit number."""
 PADDED_WIDTH = 3.6
-"""Percent of the lane under which a bar has no room for its padding: 17 px at the narrowest."""
+"""Minimum width in percent of the lane for padding: 17 px on the narrowest lane."""
 DIGIT_WIDTH = 1.8
-"""Percent of the lane under which not even a number has room."""
+"""Minimum width in percent of the lane for a number."""
 ROUNDING = 0.01
 KINDS = ("mine", "proj")
 
 Track = tuple[int, int]
-"""A row's place among its node's rows, and the px from its top where a lane in it begins."""
+"""A row's index among its node's rows, and the offset in px of a lane in it."""
 
 
 @dataclass(slots=True)
 class BarGroup:
-    """Bars drawn as one: what they cover from left to right in percent, and which tracks."""
+    """Bars drawn as one, with their extent in percent and their tracks."""
 
     tracks: tuple[Track, ...]
     left: float
@@ -42,17 +42,17 @@ class BarGroup:
 
     @property
     def is_short(self) -> bool:
-        """True when it can't be drawn at its true width."""
+        """Returns whether it is narrower than the minimum width."""
         return self.right - self.left < MIN_WIDTH
 
     @property
     def least(self) -> float:
-        """The width it should have: several bars need room for their number."""
+        """Returns the minimum width; several bars need room for their count."""
         return NUMBER_WIDTH if len(self.bars) > 1 else MIN_WIDTH
 
 
 def bars_spaced(rows: Sequence[Row], look: ViewOptions) -> Sequence[Row]:
-    """One node's rows with bars that never lie over each other for want of width."""
+    """Returns one node's rows with bars that don't overlap because of their minimum width."""
     fixed = {id(bar) for row in rows for bar in row.bars if _is_background(bar)}
     pieces = list(_pieces(rows, fixed))
     pieces = _merged(_split(pieces))
@@ -65,7 +65,7 @@ def bars_spaced(rows: Sequence[Row], look: ViewOptions) -> Sequence[Row]:
 
 
 def _is_background(bar: Bar) -> bool:
-    """True for maintenance and what is out of service: others lie on top of it."""
+    """Returns whether other bars are drawn on top: maintenance and out of service."""
     return "maint" in bar.css or "dead" in bar.css
 
 
@@ -90,7 +90,7 @@ def _tracks(
 
 
 def _covered(rows: Sequence[Row], place: int, bar: Bar) -> Iterator[int]:
-    """Rows that a bar covers: of a whole GPU the rows of its slots too, open or not."""
+    """Yields the rows that a bar covers, including closed slot rows of whole GPUs."""
     if rows[place].kind == "slot":
         yield from range(place, place + round((bar.height + 2 * BAR_GAP) / SLOT_ROW))
         return
@@ -105,7 +105,7 @@ def _covered(rows: Sequence[Row], place: int, bar: Bar) -> Iterator[int]:
 
 
 def _split(pieces: list[BarGroup]) -> list[BarGroup]:
-    """Breaks a short bar over several rows up where it meets another: each row has its own then."""
+    """Splits short bars over several rows where they meet others, one per row."""
     while True:
         meeting = {
             id(piece)
@@ -131,7 +131,7 @@ def _parts(piece: BarGroup) -> Iterator[BarGroup]:
 
 
 def _merged(pieces: list[BarGroup]) -> list[BarGroup]:
-    """Runs of short bars in one row become one piece each."""
+    """Merges runs of short bars in one row."""
     gone: set[int] = set()
     made: list[BarGroup] = []
     for runs in _clusters(pieces).values():
@@ -148,7 +148,7 @@ def _merged(pieces: list[BarGroup]) -> list[BarGroup]:
 
 
 def _clusters(pieces: Iterable[BarGroup]) -> dict[Track, list[list[BarGroup]]]:
-    """Per track the runs of short bars that follow each other more closely than they are wide."""
+    """Returns, per track, the runs of short bars that would overlap."""
     by_track: dict[Track, list[list[BarGroup]]] = defaultdict(list)
     for piece in sorted(pieces, key=lambda each: each.left):
         for track in piece.tracks:
@@ -167,7 +167,7 @@ def _clusters(pieces: Iterable[BarGroup]) -> dict[Track, list[list[BarGroup]]]:
 
 
 def _widened(pieces: list[BarGroup]) -> None:
-    """Widens what is too narrow into the free room on its right, then on its left."""
+    """Widens narrow bars into free space on the right, then on the left."""
     by_track: dict[Track, list[BarGroup]] = defaultdict(list)
     place: dict[tuple[Track, int], int] = {}
     for piece in sorted(pieces, key=lambda each: (each.left, each.row)):
@@ -204,7 +204,7 @@ def _bar(piece: BarGroup, row: Row, look: ViewOptions) -> Bar:
 
 
 def _many(piece: BarGroup, row: Row, look: ViewOptions) -> Bar:
-    """One bar for several bookings: how many, how many of them the reader's, and a closer look."""
+    """Returns one bar for several bookings, with a link to a closer zoom."""
     bars = piece.bars
     count = sum(bar.count for bar in bars)
     own = sum(bar.count for bar in bars if "mine" in bar.css.split())
@@ -237,7 +237,7 @@ def _bar_height(row: Row) -> int:
 
 
 def _zoom_in_query(look: ViewOptions, starts: datetime) -> str:
-    """The query of the next closer zoom from `starts` on; of the closest one, the list."""
+    """Returns the query of the next closer zoom from `starts`; at the closest zoom, of the list."""
     closer = {"2w": "3d", "3d": "24h", "24h": "6h"}.get(look.span.zoom.key)
     query = {"from": since_text(starts, look.span.zone), "span": closer or "6h"}
     return urlencode(query if closer else query | {"view": "list"}, safe=":")

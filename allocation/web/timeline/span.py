@@ -1,4 +1,4 @@
-"""The stretch of time a timeline shows: read from the address, with its columns and labels."""
+"""The time window of a timeline, with its columns and labels."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -7,16 +7,16 @@ from allocation.queries.bookings.timeline_rows import Window
 
 HALF_HOUR = timedelta(minutes=30)
 LABEL_EDGE = 3.0
-"""Percent from the left in which a clock stands beside its line, not under it."""
+"""Distance from the left in percent within which a label is placed right of its line."""
 NEAR = (7.5, 11.0)
-"""Percent of the width that the flag of now and a clock need beside each other, and at the edge."""
+"""Minimum distance in percent between the current-time flag and a label, inside and at the edge."""
 DAY_ROOM = 17.0
-"""Percent of the width that a day's full name needs."""
+"""Width in percent for a day's full name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zoom:
-    """One of the four zooms. `tick` is hours between labels, `lead` what is shown before now."""
+    """A zoom level. `tick` is the hours between labels, `lead` the time shown before now."""
 
     key: str
     label: str
@@ -47,23 +47,26 @@ class Span:
     zone: tzinfo
 
     def percent(self, moment: datetime) -> float:
-        """Where the instant lies from left to right, 0 to 100, cut at the edges."""
+        """Returns the position of the instant from 0 to 100, clipped at the edges."""
         share = (moment - self.window.starts) / self.window.length * 100
         return min(100.0, max(0.0, share))
 
     def moment(self, percent: float) -> datetime:
-        """The instant at so many percent from the left, to the minute."""
+        """Returns the instant at a position in percent, rounded to the minute."""
         at = self.window.starts + self.window.length * (percent / 100)
         return (at + timedelta(seconds=30)).replace(second=0, microsecond=0)
 
     def columns(self) -> list[tuple[datetime, datetime]]:
-        """Equal stretches for the density row."""
+        """Returns equal windows for the row of free counts."""
         step = self.window.length / self.zoom.columns
         starts = self.window.starts
         return [(starts + step * i, starts + step * (i + 1)) for i in range(self.zoom.columns)]
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Place and clock of each line; walks half hours, so that odd zones and DST fit."""
+        """Returns position and label of each line.
+
+        Steps of half an hour handle unusual zones and DST.
+        """
         found, at = [], self.window.starts
         while at < self.window.ends:
             local = at.astimezone(self.zone)
@@ -73,8 +76,8 @@ class Span:
         return found
 
     def clocks(self, now: datetime) -> list[tuple[float, str]]:
-        """The ticks that have room for their clock: not where each is a midnight, nor under the
-        flag of now."""
+        """Returns the ticks with a time label: none in day view, and none under the current-time
+        flag."""
         if self.shows_days_only:
             return []
         window = self.window
@@ -87,11 +90,11 @@ class Span:
 
     @property
     def shows_days_only(self) -> bool:
-        """True where a tick is a day."""
+        """Returns whether each tick is a day."""
         return self.zoom.tick == 24
 
     def days(self) -> list[tuple[float, str, str]]:
-        """Place, weekday and date of each day that begins in the window, and of its first one."""
+        """Returns position, weekday and date of each day in the window."""
         found = []
         local = self.window.starts.astimezone(self.zone)
         midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
@@ -101,14 +104,14 @@ class Span:
             found.append((self.percent(at), f"{midnight:%a}", date))
             midnight += timedelta(days=1)
             at = midnight.astimezone(UTC)
-        # A day of which little is left, at either end, has no room for its name.
+        # A day cut off at either end may have no room for its name.
         room = 100 / 14 if self.shows_days_only else DAY_ROOM
         named = found[1:] if len(found) > 1 and found[1][0] < room - 0.5 else found
         return [each for each in named if each[0] <= 100 - room + 0.1]
 
     @property
     def words(self) -> str:
-        """The days shown, with their month: `22 Nov – 6 Dec`."""
+        """Returns the days shown: `22 Nov – 6 Dec`."""
         first = self.window.starts.astimezone(self.zone)
         last = (self.window.ends - timedelta(seconds=1)).astimezone(self.zone)
         days = list(dict.fromkeys(f"{each.day} {each:%b}" for each in (first, last)))
@@ -116,9 +119,9 @@ class Span:
 
 
 def span_read(*, key: str, since: str, zone: tzinfo, now: datetime) -> Span:
-    """The span that an address asks for; what makes no sense becomes today at the day's zoom.
+    """Returns the span of an address; invalid values give today at the day's zoom.
 
-    `since` is an ISO time, without an offset in the reader's zone.
+    `since` is an ISO time, in the reader's zone unless it has an offset.
     """
     zoom = ZOOMS.get(key, ZOOMS[DEFAULT_ZOOM])
     starts = _starts(since, zone) or _floor(now - zoom.lead, zone)
@@ -126,7 +129,7 @@ def span_read(*, key: str, since: str, zone: tzinfo, now: datetime) -> Span:
 
 
 def since_text(moment: datetime, zone: tzinfo) -> str:
-    """The instant as the address carries it."""
+    """Returns the instant in the format of the address."""
     return f"{moment.astimezone(zone):%Y-%m-%dT%H:%M}"
 
 

@@ -1,4 +1,4 @@
-"""The timeline as tables: what is free for how long, and the bookings a reader may see."""
+"""The timeline as tables: free GPUs and visible bookings."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ MOST_ROWS = 40
 
 @dataclass(frozen=True, slots=True)
 class FreeRow:
-    """Whole GPUs of one node free for the same stretch; `book` opens the panel with it."""
+    """Whole GPUs of one node that are free for the same time; `book` opens the panel with it."""
 
     when: str
     length: str
@@ -30,7 +30,7 @@ class FreeRow:
 
 @dataclass(frozen=True, slots=True)
 class BookedRow:
-    """A booking with all its places."""
+    """A booking with all its GPUs."""
 
     title: str
     label: str
@@ -44,7 +44,7 @@ class BookedRow:
 
 
 def free_rows(timeline: Timeline, look: ViewOptions) -> list[FreeRow]:
-    """Stretches from now on in which whole GPUs are free, the soonest first."""
+    """Returns the times in which whole GPUs are free, earliest first."""
     found: dict[tuple[datetime, datetime, str], list[GpuRow]] = defaultdict(list)
     for node, gpu in _gpus(timeline):
         for starts, ends in gpu.gaps(look.span.window):
@@ -74,7 +74,7 @@ def _free_row(
 
 
 def booked_rows(timeline: Timeline, look: ViewOptions) -> list[BookedRow]:
-    """Bookings with a name in the window, by start."""
+    """Returns the visible bookings of the window by start, then waiting ones."""
     places: dict[str, list[tuple[NodeRow, GpuRow, Block]]] = defaultdict(list)
     for node, gpu in _gpus(timeline):
         for block in gpu.blocks:
@@ -133,7 +133,7 @@ def _where(places: list[tuple[NodeRow, GpuRow, Block]]) -> str:
 
 
 def _indices(indices: Iterable[int]) -> str:
-    """Devices as `0–3, 6`."""
+    """Returns device indices as `0–3, 6`."""
     runs: list[list[int]] = []
     for index in sorted(indices):
         if runs and index == runs[-1][-1] + 1:
@@ -151,6 +151,6 @@ def _gpus(timeline: Timeline) -> Iterator[tuple[NodeRow, GpuRow]]:
 
 
 def _next_minute(moment: datetime) -> datetime:
-    """The next full 5 minutes: a start that has passed can't be booked."""
+    """Returns the next full 5 minutes: a start in the past can't be booked."""
     step = 300 - int(moment.timestamp()) % 300
     return moment.replace(microsecond=0) + timedelta(seconds=step)

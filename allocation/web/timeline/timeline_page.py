@@ -1,4 +1,4 @@
-"""The timeline: who has which GPU when, as a grid and as a list with the same address."""
+"""The timeline page, as a grid or a list."""
 
 import json
 from collections.abc import Iterable
@@ -37,11 +37,11 @@ from tenants.web.frame import tenant_page, zone_of
 FREE_HOURS = (1, 6, 24)
 STANDARD = "standard"
 SNAP_MINUTES = {"6h": 15, "24h": 60, "3d": 180, "2w": 720}
-"""How far one arrow key goes."""
+"""Minutes that an arrow key moves."""
 
 
 class Address:
-    """The page's query, and links that differ from it in a few places."""
+    """The page's query, and links with changed values."""
 
     KEYS = ("from", "span", "class", "view", "free", "open")
 
@@ -50,11 +50,14 @@ class Address:
         self.values = {key: request.GET[key] for key in self.KEYS if request.GET.get(key)}
 
     def get(self, key: str) -> str:
-        """The value in the address, or empty."""
+        """Returns the value in the address, or an empty string."""
         return self.values.get(key, "")
 
     def link(self, **changes: str) -> str:
-        """This address with `changes`; an empty value drops its key. `from_` is `from`."""
+        """Returns this address with `changes`; an empty value removes its key.
+
+        `from_` means `from`.
+        """
         new = self.values | {key.rstrip("_"): value for key, value in changes.items()}
         query = urlencode({key: value for key, value in new.items() if value}, safe=":,")
         return f"{self.path}?{query}" if query else self.path
@@ -165,12 +168,12 @@ def _unless_default(key: str) -> str:
 
 
 def _toggles(groups: Iterable[Group], address: Address) -> None:
-    """Gives each node the address at which it alone is opened or closed."""
+    """Sets each node row's link that opens or closes it."""
     rows = [row for group in groups for row in group.rows if row.kind == "node"]
     opened = {row.node for row in rows if row.is_open}
     chosen = {each for each in address.get("open").split(",") if "/" in each}
     for row in rows:
-        # An address without `open` means the portal's own choice, so "none" has a name.
+        # Without `open` the portal chooses, so no open nodes are written as "-".
         row.toggle = address.link(open=",".join(sorted(chosen | opened ^ {row.node})) or "-")
 
 
@@ -186,7 +189,7 @@ def _free(value: str) -> timedelta | None:
 
 
 def _prices(now: datetime) -> dict[str, str]:
-    """Per class what one GPU costs an hour in the standard tier, as words."""
+    """Returns the price of a GPU-hour in the standard tier by class."""
     return {
         gpu_class: money_text(price.per_gpu_hour, price.currency)
         for (gpu_class, tier), price in current_prices(now).items()
@@ -195,7 +198,7 @@ def _prices(now: datetime) -> dict[str, str]:
 
 
 def _places(timeline: Timeline) -> dict[str, dict[str, tuple[tuple[int, int], ...]]]:
-    """Per model the legal places of its slices, for drawing them with the mouse."""
+    """Returns the legal placements of slices by model, for drawing with the mouse."""
     gpus: list[GpuRow] = [
         gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus
     ]

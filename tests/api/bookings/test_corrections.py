@@ -85,8 +85,8 @@ def test_what_is_given_back_stands_in_ledger_receipt_and_log(
     client.force_login(site.people["researcher"])
     page = client.get(f"/t/helix/bookings/{ended.label}").content.decode()
     for words in (
-        "Given back by the operator",
-        "Paid in all",
+        "Refunded by the operator",
+        "Total paid",
         "€0.75",
         "gave back €1.25: The node",
     ):
@@ -184,5 +184,5 @@ def test_the_page_corrects_and_says_what_is_wrong_beside_the_field(
     assert answer.status_code == 422
     assert "At most €2.00 can be given back." in answer.content.decode()
     answer = client.post("/ops/corrections", form | {"amount": "2"}, follow=True)
-    assert "Given back: €2.00." in answer.content.decode()
+    assert "Refunded: €2.00." in answer.content.decode()
     assert fresh(ended).corrected == -2

@@ -77,7 +77,7 @@ def test_a_freeze_stands_on_every_page_and_in_why(site: Site) -> None:
     member = Client()
     member.force_login(site.people["lead"])
     page = member.get(f"/t/{site.tenant.slug}/bookings/{number}").content.decode()
-    assert "Waits: decisions are frozen" in page
+    assert "Waiting: decisions are frozen" in page
     assert page.count("Decisions are frozen by the operator since") >= 2
     assert said(site.operator.post("portal/freeze/end"))["ended_at"] is not None
     page = member.get(f"/t/{site.tenant.slug}/bookings/{number}").content.decode()
@@ -104,8 +104,8 @@ def test_an_operators_page_does_all_of_it(site: Site) -> None:
     assert (answer.status_code, "is being upgraded until" in answer.content.decode()) == (503, True)
     assert int(answer["Retry-After"]) > 0
     assert member.post("/sign-out").status_code == 302
-    assert "Announce it" in act("end")
-    assert "Let decisions be made again" in act("freeze", reason="x", length="2h")
+    assert "Announce and extend" in act("end")
+    assert "Resume decisions" in act("freeze", reason="x", length="2h")
     assert "Freeze decisions" in act("thaw")
     with as_system():
         assert PortalMode.objects.filter(ended_at=None).count() == 0

@@ -135,7 +135,7 @@ def test_an_operator_sets_it_on_the_nodes_page(plant: Plant) -> None:
     assert node().unbooked_warn_after is None
     assert node().unbooked_override
     body = operator.get(page).content.decode()
-    assert "set for this node alone" in body
+    assert "Set for this node only" in body
     operator.post(f"{page}/strangers", {"by_policy": "on"})
     assert not node().unbooked_override
     assert '<span class="sub">told of</span>' in operator.get(page).content.decode()

@@ -126,13 +126,13 @@ def test_releasing_a_gang_is_asked_first_with_what_is_lost_and_whose() -> None:
     asked = _get(mine, f"bookings/{booking.label}/release")
     for words in (
         "Release big (",
-        "booking of mara in Folding",
+        "belongs to mara in Folding",
         "on gpu-a1-01",
-        "What is not saved",
+        "Unsaved work",
     ):
         assert words in asked
     assert "of its time, until" in asked
-    assert "Nobody can undo this" in asked
+    assert "can&#x27;t be undone" in asked
     with as_system():
         assert Booking.objects.get(id=booking.id).state == State.ACTIVE
 
@@ -141,7 +141,7 @@ def test_cancelling_names_the_start_that_is_lost_and_strangers_are_not_asked() -
     mine = a_member(a_project())
     now = timezone.now()
     booking = a_booking(mine, now=now, state=State.SCHEDULED, starts_in=timedelta(hours=30))
-    assert "goes to others" in _get(mine, f"bookings/{booking.label}/cancel")
+    assert "Others can get its start" in _get(mine, f"bookings/{booking.label}/cancel")
     stranger = a_member(a_project(mine.tenant))
     client = Client()
     client.force_login(stranger.user)

@@ -97,7 +97,7 @@ def test_a_running_booking_says_until_when_and_names_the_money_that_release_retu
     assert (story.give_back, story.returns) == ("release", "€20.00")
     assert [(line.name, line.amount) for line in story.costs][:2] == [
         ("Used so far", "€4.00"),
-        ("Left to use", "€20.00"),
+        ("Remaining", "€20.00"),
     ]
     assert story.extend[0].words == "1 h more, until today 16:00, for €4.00"
 
@@ -124,7 +124,7 @@ def test_a_waiting_booking_shows_six_checks_with_what_blocks_first() -> None:
     }
     story = _story(_change(booking, reasons=[reason]))
     assert [check.name for check in story.checks] == [
-        "Place in line",
+        "Queue",
         "GPUs free together",
         "Quota",
         "Budget",
@@ -133,7 +133,7 @@ def test_a_waiting_booking_shows_six_checks_with_what_blocks_first() -> None:
     ]
     assert [check.blocks for check in story.checks] == [True, False, False, False, False, False]
     assert story.checks[0].frees == "today 14:30"
-    assert story.headline == "Should start today 09:00"
+    assert story.headline == "Planned start today 09:00"
 
 
 def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
@@ -143,12 +143,12 @@ def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
     booking = _change(booking, ask=ask, planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
     scene = replace(SCENE, units=10 * UNITS_PER_GPU)
     story = booking_summary(booking, scene, may_change=True)
-    assert story.borrowed.startswith("8 own + 2 borrowed: may be paused")
+    assert story.borrowed.startswith("On borrowed GPUs (8 own + 2 borrowed): can be paused")
     booking = _change(booking, at_risk_from=NOW.replace(hour=13, minute=40))
     story = booking_summary(booking, scene, may_change=True)
-    assert story.borrowed == "8 own + 2 borrowed: at risk from today 13:40."
+    assert story.borrowed == "On borrowed GPUs (8 own + 2 borrowed): at risk from today 13:40."
     page = _client(member).get(_url(booking)).content.decode()
-    assert "2 borrowed: at risk from" in page
+    assert "2 borrowed): at risk from" in page
 
 
 def test_what_is_borrowed_is_not_said_to_be_in_the_way() -> None:
@@ -251,7 +251,7 @@ def test_checking_in_is_remembered() -> None:
     member = a_member(a_project())
     booking = a_booking(member, now=timezone.now())
     response = _client(member).post(_url(booking, "/check-in"), follow=True)
-    assert "You are checked in." in response.content.decode()
+    assert "Checked in." in response.content.decode()
     assert _change(booking).checked_in_at is not None
 
 
@@ -280,7 +280,7 @@ def test_host_cores_and_memory_are_said_to_be_kept_to_or_not(limits: str, words:
         booking.save(update_fields=["ask"])
         Node.objects.filter(id=node.id).update(host_limits=limits)
     page = _client(member).get(_url(booking)).content.decode()
-    assert "With each 16 host cores and 64 GiB of memory" in page
+    assert "16 host cores and 64 GiB of memory per GPU" in page
     assert words in page
 
 
@@ -299,7 +299,7 @@ def test_the_list_filters_by_state_and_project_and_keeps_to_its_pages() -> None:
     over = client.get(f"{base}?state=over").content.decode()
     assert ">old<" in flat(over)
     assert "run-3" not in over
-    assert "No booking fits this filter" in client.get(f"{base}?project=other").content.decode()
+    assert "No bookings match this filter" in client.get(f"{base}?project=other").content.decode()
 
 
 def test_a_page_of_bookings_is_escaped() -> None:
@@ -327,7 +327,7 @@ def test_home_shows_what_runs_what_waits_and_what_money_is_left() -> None:
 def test_home_without_anything_says_how_to_begin() -> None:
     member = a_member(a_project())
     page = _client(member).get(f"/t/{member.tenant.slug}/").content.decode()
-    assert "Nothing booked" in page
+    assert "No bookings" in page
     assert "has no budget for today" in page
 
 
@@ -355,7 +355,7 @@ def test_a_waiting_booking_says_its_range_or_that_there_is_none_yet() -> None:
         member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
     )
     page = _client(member).get(_url(booking)).content.decode()
-    assert "an assumption until 20 bookings in this tier have had a planned start" in page
+    assert "assumed until 20 bookings in this tier have had a planned start" in page
 
 
 @pytest.mark.parametrize("starts", ["", "-1", "soon", "9" * 40])
@@ -382,18 +382,18 @@ def test_what_waits_for_hardware_says_so_and_no_start_that_nothing_proves() -> N
         "frees_at": None,
     }
     story = _story(_change(booking, reasons=[reason], planned_starts=NOW + timedelta(days=28)))
-    assert story.headline == "Waits for GPUs to come back into service"
+    assert story.headline == "Waiting for GPUs to return to service"
     assert story.detail == sentence
     assert story.window.startswith("from ")
     assert story.checks[0].name == "Hardware"
-    assert story.checks[1].sentences == ("No start can be planned, so this was not looked at.",)
+    assert story.checks[1].sentences == ("No start can be planned, so this was not checked.",)
 
 
 @pytest.mark.parametrize(
     ("state", "headline"),
     [
-        (State.PAUSED, "Paused until there is room"),
-        (State.QUEUED, "Waits for room: no start can be planned yet"),
+        (State.PAUSED, "Paused until GPUs are free"),
+        (State.QUEUED, "Waiting: no start can be planned yet"),
     ],
 )
 def test_a_start_that_nothing_proves_is_not_promised(state: State, headline: str) -> None:
@@ -435,7 +435,7 @@ def test_the_check_that_holds_longest_comes_first() -> None:
     assert [(check.name, check.blocks) for check in story.checks[:3]] == [
         ("Quota", True),
         ("GPUs free together", True),
-        ("Place in line", False),
+        ("Queue", False),
     ]
 
 

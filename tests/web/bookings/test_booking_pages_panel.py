@@ -146,7 +146,7 @@ def test_the_chosen_option_is_booked_once_however_often_the_form_is_sent() -> No
     assert first.headers["Location"].endswith(f"/bookings/{booking.label}")
     assert (booking.name, booking.held) == ("run-1", Decimal("57.6"))
     page = client.get(first.headers["Location"]).content.decode()
-    assert "Undo, €57.60 free again" in page
+    assert "Undo and release €57.60" in page
 
 
 @pytest.mark.django_db
@@ -308,7 +308,7 @@ def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
     fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
     page = _ask(member, q="1 h100 2h at 9", often="weekdays", until="", **fields)
     assert "every weekday until 20" in page
-    assert '<option value="weekdays" selected>Mon to Fri</option>' in page
+    assert '<option value="weekdays" selected>Every weekday</option>' in page
     once = _ask(member, q=SERIES_LINE, often="", until="", **fields)
     assert "dates for" not in once
     page = _ask(member, q="1 h100 2h at 9", often="days", days="blue moons", **fields)

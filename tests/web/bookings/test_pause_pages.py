@@ -78,11 +78,11 @@ def test_the_notice_says_who_why_what_is_lost_and_what_happens_by_itself() -> No
     notice = notice_of(case.booking, case.pause, scene(NOW))
     assert (notice.left, notice.left_text, notice.at) == (420, "7:00", "10:07")
     assert (notice.whole, notice.percent) == (600, 70)
-    assert notice.who == "A stronger claim needs its place (rule R46)."
+    assert notice.who == "A higher-priority booking needs its GPUs."
     assert "started last" in notice.why
-    assert "30 min of work would be done again" in notice.lost
-    assert notice.money.startswith("Nothing is charged from 09:57 on")
-    assert "at 10:07 the node ends what runs" in notice.default
+    assert "30 min of work has to be redone" in notice.lost
+    assert notice.money.startswith("Nothing is charged from 09:57")
+    assert "at 10:07 the node ends running programs" in notice.default
     assert [step.name for step in notice.steps] == [
         "Notice", "Saving", "Pause", "Handed over", "Resume",
     ]  # fmt: skip
@@ -98,7 +98,7 @@ def test_a_save_of_minutes_ago_is_what_is_lost_since_then() -> None:
 def test_the_own_organisations_claim_is_named() -> None:
     case = told(now=NOW, label="BK-77")
     notice = notice_of(case.booking, case.pause, scene(NOW))
-    assert notice.who == "BK-77 of your organisation needs its place (rule R46)."
+    assert notice.who == "BK-77 of your organisation needs its GPUs."
 
 
 def test_a_silent_node_is_said_once_the_time_is_over() -> None:
@@ -107,7 +107,7 @@ def test_a_silent_node_is_said_once_the_time_is_over() -> None:
     assert notice_of(case.booking, case.pause, scene(NOW), silent).stuck == ""
     late = notice_of(case.booking, case.pause, scene(NOW + GRACE), silent)
     assert (late.left, late.is_overdue) == (0, True)
-    assert "gpu-a1-01 does not answer" in late.stuck
+    assert "gpu-a1-01 does not respond" in late.stuck
 
 
 def test_the_page_counts_down_and_offers_every_choice_as_a_form() -> None:
@@ -119,8 +119,8 @@ def test_the_page_counts_down_and_offers_every_choice_as_a_form() -> None:
     assert 'role="timer"' in page
     for action in ("/saved", "/more-time", "/release"):
         assert f'action="{case.url(action)}"' in page
-    assert "5 min more time, 1 left" in page
-    assert "Book it where nothing is paused: Assured" in page
+    assert "5 min more time (1 left)" in page
+    assert "Book in Assured, which is never paused" in page
     assert "tier=assured" in page
     assert "preempt" not in page.lower()
 
@@ -147,8 +147,8 @@ def test_saying_that_all_is_saved_works_by_form_and_shows_on_the_page() -> None:
     case = told(now=timezone.now())
     response = case.client().post(case.url("/saved"), follow=True)
     page = response.content.decode()
-    assert "Noted: everything is saved." in page
-    assert "Everything is saved; ablation-7 is being paused" in page
+    assert "Confirmed that your work is saved." in page
+    assert "Work is saved; ablation-7 is being paused" in page
     assert case.fresh().acknowledged_at is not None
     assert 'action="' + case.url("/more-time") not in page
 
@@ -156,7 +156,7 @@ def test_saying_that_all_is_saved_works_by_form_and_shows_on_the_page() -> None:
 def test_more_time_works_by_form_and_waits_for_its_answer() -> None:
     case = told(now=timezone.now())
     page = case.client().post(case.url("/more-time"), follow=True).content.decode()
-    assert "the answer comes in a few seconds" in page
+    assert "you get an answer in a few seconds" in page
     assert case.fresh().more_asked_at is not None
 
 
@@ -208,13 +208,13 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
     assert receipt.basis.startswith("Rule R46, policy 1, decision ")
     with tenant_tx(booking.tenant_id):
         story = booking_summary(booking, scene(NOW, pause), may_change=True)
-    assert story.headline == "Paused until there is room"
+    assert story.headline == "Paused until GPUs are free"
     assert [(line.name, line.amount) for line in story.costs] == [
         ("Run 1, 09:27 – 09:57", "€2.00"),
-        ("Credit, work to be done again", "−€0.67"),
+        ("Credit for redone work", "−€0.67"),
         ("Used so far", "€1.33"),
-        ("Left to use", "€8.00"),
-        ("Held, never more than this", "€9.33"),
+        ("Remaining", "€8.00"),
+        ("Held (maximum)", "€9.33"),
     ]
     assert (story.give_back, story.returns) == ("cancel", "€8.00")
 

@@ -36,7 +36,7 @@ def test_a_gap_breaks_the_line_and_is_not_drawn_as_zero() -> None:
 
 
 def test_nothing_measured_is_said_and_not_called_idle() -> None:
-    assert use_words(a_curve(None, None)) == "How hard it works was not measured."
+    assert use_words(a_curve(None, None)) == "Utilisation was not measured."
     assert use_chart(a_curve(None, None), UTC, NOW).facts == ()
 
 
@@ -82,7 +82,7 @@ def test_a_booking_that_nobody_measured_is_not_called_idle(
     booking, place = running
     measured(place, [None] * 3, now=timezone.now())
     text = page(booking)
-    assert "Unknown is not idle" in text
+    assert "Unmeasured GPUs" in text
     assert "0 %" not in text.partition('id="use"')[2].partition("</section>")[0]
 
 

@@ -53,8 +53,8 @@ def test_one_press_orders_what_is_shown_and_the_page_says_what_became_of_it(
     (proposal,) = page.context["proposals"]
     assert f"Move 1 booking for {proposal.booking.label}" in page.content.decode()
     done = operator.post(PAGE, {"proposal": proposal.key}, follow=True)
-    assert "The next decision does it or says why not" in done.content.decode()
-    assert "The next decision answers" in done.content.decode()
+    assert "The next decision carries it out or says why not" in done.content.decode()
+    assert "Waiting for the next decision" in done.content.decode()
     decision = a_decision(timezone.now())
     answer = {"decided_at": timezone.now(), "decision": decision}
     with as_system():

@@ -44,7 +44,7 @@ def operator(client: Client) -> Client:
 def test_a_fleet_without_nodes_says_who_brings_them(client: Client) -> None:
     member = a_member(a_project())
     client.force_login(member.user)
-    assert "No node has reported" in _page(client, f"/t/{member.tenant.slug}/fleet")
+    assert "No nodes yet" in _page(client, f"/t/{member.tenant.slug}/fleet")
 
 
 @pytest.mark.parametrize("view", ["", "?view=table"])
@@ -153,7 +153,7 @@ def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) ->
         Node.objects.filter(id=node.id).update(link_digest=b"d" * 32)
     assert f"/ops/fleet/{node.name}/revoke" in _page(operator, f"/ops/fleet/{node.name}")
     answer = operator.post(f"/ops/fleet/{node.name}/revoke", {"sure": "1"}, follow=True)
-    assert "can only be enrolled anew" in answer.content.decode()
+    assert "Enrol the node again" in answer.content.decode()
     node.refresh_from_db()
     assert (node.state, node.link_digest) == (Node.State.QUARANTINED, None)
     assert "locked out" in node.state_reason
@@ -167,7 +167,7 @@ def test_an_operator_rotates_a_key_and_sees_that_it_is_on_its_way(operator: Clie
     assert "Rotate key" in _page(operator, url)
     operator.post(f"{url}/rotate-key")
     page = _page(operator, url)
-    assert "A new key is on its way" in page
+    assert "Key rotation in progress" in page
     assert "Rotate key" not in page
     answer = operator.post(f"{url}/rotate-key")
     assert answer.status_code == 409
@@ -229,7 +229,7 @@ def test_a_lost_gpu_shows_its_reason(operator: Client) -> None:
     ("stored", "words"),
     [
         pytest.param(lambda: zlib.compress(encode(PLAN)), "1 placed, 1 refused", id="a plan"),
-        pytest.param(lambda: b"not a plan", "written by another version", id="unreadable"),
+        pytest.param(lambda: b"not a plan", "recorded by another version", id="unreadable"),
     ],
 )
 def test_the_list_of_decisions_says_what_came_of_each(
@@ -286,13 +286,13 @@ def test_the_install_page_counts_down_and_says_when_the_agent_has_come(operator:
     with as_system():
         EnrolmentToken.objects.update(used_at=now)
         Node.objects.update(state=Node.State.READY)
-    assert "gpu-c1-01 arrived at" in _page(operator, "/ops/install/gpu-c1-01")
+    assert "gpu-c1-01 connected at" in _page(operator, "/ops/install/gpu-c1-01")
     with as_system():
         Node.objects.update(state=Node.State.QUARANTINED, state_reason="GPU 1 is new.")
-    assert "waits for your approval: GPU 1 is new." in _page(operator, "/ops/install/gpu-c1-01")
+    assert "needs your approval: GPU 1 is new." in _page(operator, "/ops/install/gpu-c1-01")
     with as_system():
         EnrolmentToken.objects.update(used_at=None, expires=now - timedelta(seconds=1))
-    assert "has not come" in _page(operator, "/ops/install/gpu-c1-01")
+    assert "has not connected" in _page(operator, "/ops/install/gpu-c1-01")
     _page(operator, "/ops/install/no-such-node", 404)
 
 
@@ -307,9 +307,9 @@ def test_what_has_changed_of_a_node_is_listed_and_approved_on_its_page(operator:
     page = _page(operator, f"/ops/fleet/{node.name}")
     assert "GPU 8 is new: H100, GPU-x." in page
     assert "GPU 1 was in no NVLink domain." in page
-    assert f"Approve {node.name} as it is now" in page
+    assert f"Approve {node.name}" in page
     assert operator.post(f"/ops/fleet/{node.name}/ready").status_code == 302
-    assert "Waits for your approval" not in _page(operator, f"/ops/fleet/{node.name}")
+    assert "Needs your approval" not in _page(operator, f"/ops/fleet/{node.name}")
 
 
 def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_markup(
@@ -318,7 +318,7 @@ def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_mar
     now = timezone.now()
     member, node = a_member(a_project()), a_node(now=now)
     address = f"/ops/fleet/{node.name}"
-    assert "Its agent has not said yet" in _page(operator, address)
+    assert "No results yet" in _page(operator, address)
     rows = [("driver", "fail"), ("clock", "ok"), ("setfacl", "warn"), ("portal", "unknown")]
     checks = [
         {"name": name, "state": state, "seen": f"<b>{name}</b>", "do": f"mend {name}"}
@@ -331,7 +331,7 @@ def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_mar
         assert f"&lt;b&gt;{name}&lt;/b&gt;" in page
         assert f"<b>{name}</b></dd>" not in page
     assert page.index("mend driver") < page.index("mend setfacl") < page.index("mend portal")
-    assert "needed for any work" in page
+    assert "required" in page
     assert "1 warning<" in flat(page)
     client = Client()
     client.force_login(member.user)
@@ -365,7 +365,7 @@ def test_only_operators_see_what_was_refused_of_a_node(client: Client) -> None:
     member = a_member(a_project())
     client.force_login(member.user)
     page = _page(client, f"/t/{member.tenant.slug}/fleet/{node.name}")
-    assert "Messages refused" not in page
+    assert "Rejected messages" not in page
 
 
 def test_an_operator_sees_whether_the_promises_hold_and_a_member_does_not(
@@ -376,23 +376,23 @@ def test_an_operator_sees_whether_the_promises_hold_and_a_member_does_not(
     }  # fmt: skip
     monkeypatch.setattr("allocation.web.fleet.fleet_pages.self_check_read", lambda _: seen)
     a_node("gpu-a1-01", now=timezone.now())
-    assert "Nobody has looked yet" in _page(operator, "/ops/fleet")
+    assert "Not checked yet" in _page(operator, "/ops/fleet")
     seen |= {"invariant_violations": 0, "invariants_checked_seconds_ago": 12}
-    assert "All hold" in _page(operator, "/ops/fleet")
+    assert "No violations" in _page(operator, "/ops/fleet")
     seen |= {"invariant_violations": 2, "failed_cycles": 3}
     page = _page(operator, "/ops/fleet")
-    assert "2 broken" in page
-    assert "gave up 3 times" in page
+    assert "2 violations" in page
+    assert "3 failed solver cycles" in page
     member = a_member(a_project())
     client.force_login(member.user)
-    assert "2 broken" not in _page(client, f"/t/{member.tenant.slug}/fleet")
+    assert "2 violations" not in _page(client, f"/t/{member.tenant.slug}/fleet")
 
 
 def test_an_operator_pins_the_mode_of_a_gpu_on_its_page(client: Client) -> None:
     node = a_node(now=timezone.now())
     client.force_login(an_operator())
     url = f"/ops/fleet/{node.name}/0"
-    assert "Given" in _page(client, url)
+    assert "Mode" in _page(client, url)
     answer = client.post(f"{url}/mode", {"mode": "whole", "note": "for the course"})
     assert (answer.status_code, answer["Location"]) == (302, url)
     page = _page(client, url)

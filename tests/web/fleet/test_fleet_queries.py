@@ -133,10 +133,10 @@ def test_a_booking_of_tomorrow_does_not_book_anything_now() -> None:
     ("changes", "state", "tone"),
     [
         ({}, "Healthy", "ok"),
-        ({"last_seen": NOW - timedelta(seconds=31)}, "Silent", "wait"),
+        ({"last_seen": NOW - timedelta(seconds=31)}, "Unreachable", "wait"),
         ({"state": Node.State.DRAINING}, "Draining", "info"),
         ({"state": Node.State.QUARANTINED}, "Quarantined", "risk"),
-        ({"state": Node.State.EXPECTED, "last_seen": None}, "Waiting for its agent", "wait"),
+        ({"state": Node.State.EXPECTED, "last_seen": None}, "Waiting for agent", "wait"),
     ],
 )
 def test_a_node_says_how_it_is(changes: dict[str, object], state: str, tone: str) -> None:

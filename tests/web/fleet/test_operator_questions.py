@@ -85,7 +85,7 @@ def _states() -> list[str]:
 
 def test_a_drain_without_a_deadline_ends_nobody(operator: Client) -> None:
     said = _asked(operator, f"{FLEET}/drain", reason="fans")
-    assert "2 runs go on to their end" in said
+    assert "2 runs continue until they end" in said
     assert "1 start within the next hour" in said
     assert "1 later start" in said
     assert "Drain gpu-a1-01, move 1 start" in said
@@ -101,10 +101,10 @@ def test_a_drain_with_a_deadline_says_whom_it_breaks_off(operator: Client) -> No
     by = (timezone.now() + 3 * HOUR).astimezone(ZoneInfo("Europe/Berlin"))
     form = {"reason": "fans", "by": f"{by:%Y-%m-%dT%H:%M}"}
     said = _asked(operator, f"{FLEET}/drain", **form)
-    assert "1 run go on" not in said
-    assert "1 run goes on to its end" in said
-    assert "1 run is broken off" in said
-    assert "Drain gpu-a1-01, move 1 start, break off 1 run" in said
+    assert "1 run continue " not in said
+    assert "1 run continues until it ends" in said
+    assert "1 run is interrupted" in said
+    assert "Drain gpu-a1-01, move 1 start, interrupt 1 run" in said
     operator.post(f"{FLEET}/drain", form | {"sure": "1"})
     with as_system():
         hardware_vacate(by - 2 * HOUR)
@@ -127,12 +127,12 @@ def test_a_fence_says_how_many_runs_it_ends_and_ends_them(operator: Client) -> N
     with as_system():
         Node.objects.update(state=Node.State.DRAINING)
     said = _asked(operator, f"{FLEET}/fence", note="unplugged")
-    assert "2 runs of 1 tenant end at once" in said
-    assert "Fence gpu-a1-01, ends 2 runs" in said
+    assert "2 runs of 1 tenant will end at once" in said
+    assert "Confirm powered off, end 2 runs" in said
     operator.post(f"{FLEET}/fence", {"note": "unplugged", "sure": "1"})
     assert _states()[:2] == [State.QUEUED, State.QUEUED]
     one = _asked(operator, f"{FLEET}/fence", note="unplugged", gpu="5")
-    assert "GPU 5 of gpu-a1-01 switched off? Nothing runs there" in one
+    assert "GPU 5 of gpu-a1-01 powered off? The portal has no record" in one
 
 
 def test_what_is_refused_is_refused_before_any_question(operator: Client) -> None:
@@ -146,7 +146,7 @@ def test_a_lock_out_says_what_nobody_can_stop_any_more(operator: Client) -> None
     with as_system():
         Node.objects.update(link_digest=b"d" * 32)
     said = _asked(operator, f"{FLEET}/revoke")
-    assert "Lock gpu-a1-01 out, 2 runs without control" in said
+    assert "Revoke access of gpu-a1-01, 2 runs without control" in said
 
 
 def test_a_clock_in_doubt_is_accepted_with_the_runs_that_end_by_it(operator: Client) -> None:
@@ -182,13 +182,13 @@ def _policy_form(**values: str) -> dict[str, str]:
 def test_a_policy_is_published_when_its_differences_were_read(operator: Client) -> None:
     form = _policy_form(cool_down="45m", share_owners="2")
     said = _asked(operator, "/ops/policy", **form)
-    assert "Left alone after a pause: 30m → 45m" in said
-    assert "Owners of shares on one GPU: 1 → 2" in said
-    assert "every start stays as it is" in said
+    assert "Cool-down after a pause: 30m → 45m" in said
+    assert "Owners per shared GPU: 1 → 2" in said
+    assert "no start would move" in said
     assert "Publish policy version 2? " in said
     assert "change 2 values" in said
     done = operator.post("/ops/policy", form | {"sure": "1"}, follow=True).content.decode()
-    assert "Version 2 is live" in done
+    assert "Policy version 2 published" in done
     with as_system():
         live = PolicyVersion.objects.get(state="live")
     assert live.document == {"cool_down": 2700, "share_owners": 2}
@@ -202,7 +202,7 @@ def test_a_policy_is_published_when_its_differences_were_read(operator: Client) 
     ("field", "text", "sentence"),
     [
         ("grid", "often", "Enter a duration"),
-        ("grid", "2d", "From 1s to 1d."),
+        ("grid", "2d", "Enter a value from 1s to 1d."),
         ("share_owners", "1.5", "Enter a whole number."),
         ("unbooked_end_after", "1m", "unbooked_end_after needs unbooked_warn_after"),
         ("cool_down", "30m", "Nothing differs from the version in force."),

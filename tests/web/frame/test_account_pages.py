@@ -92,11 +92,11 @@ def test_a_new_password_signs_out_everywhere_but_here() -> None:
 @pytest.mark.parametrize(
     ("form", "says"),
     [
-        (password(current="wrong"), "This is not your password."),
-        (password(again="else"), "not the same"),
+        (password(current="wrong"), "The current password is wrong."),
+        (password(again="else"), "passwords don't match"),
         (password(new="short", again="short"), "too short"),
         (password(new="x" * 129, again="x" * 129), "at most 128"),
-        ({"act": "password"}, "This is not your password."),
+        ({"act": "password"}, "The current password is wrong."),
     ],
 )
 def test_a_password_that_does_not_do_is_told_beside_its_field(
@@ -114,8 +114,8 @@ def test_who_finds_a_browser_signed_in_cant_try_the_password_out() -> None:
     user = a_user()
     client = signed_in(user)
     said = [client.post("/account", password(current="wrong")).content for _ in range(7)]
-    assert "Too many tries" in text(said[-1])
-    assert "Too many tries" in text(client.post("/account", password()).content)
+    assert "Too many attempts" in text(said[-1])
+    assert "Too many attempts" in text(client.post("/account", password()).content)
 
 
 def test_everybody_has_an_account_page_and_strangers_sign_in_first() -> None:

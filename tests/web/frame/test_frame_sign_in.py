@@ -131,7 +131,7 @@ def test_too_many_tries_are_told_to_wait_and_the_right_password_is_no_exception(
     answer = client.post("/sign-in", {"username": user.username, "password": PASSWORD})
     assert answer.status_code == 429
     assert 1 <= int(answer["Retry-After"]) <= 15
-    assert b"Too many tries" in answer.content
+    assert b"Too many attempts" in answer.content
 
 
 def _guess(username: str, times: int, address: str = "10.0.0.9") -> list[int]:
@@ -330,7 +330,7 @@ def test_everybody_starts_at_their_own_place(client: Client) -> None:
     client.force_login(a_user())
     page = client.get("/")
     assert page.status_code == 200
-    assert b"You are in no tenant yet" in page.content
+    assert b"You are not in a tenant yet" in page.content
 
 
 def test_who_is_signed_in_needs_no_second_form(client: Client) -> None:

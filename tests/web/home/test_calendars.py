@@ -1,4 +1,4 @@
-"""Calendars to subscribe to: what is in them, who may read them, and when they have changed."""
+"""Manage calendars: what is in them, who may read them, and when they have changed."""
 
 import re
 from datetime import timedelta

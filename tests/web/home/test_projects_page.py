@@ -150,7 +150,7 @@ def test_without_a_limit_of_its_own_the_tenants_limit_is_named() -> None:
         (line,) = quota_of(project=member.project, now=NOW)
     (bar,) = quota_bars([line])
     assert bar.words == "0 of 8 GPUs"
-    assert bar.note == "tenant's limit, of which your tenant uses 1"
+    assert bar.note == "tenant limit, your tenant uses 1"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_young_budget_says_why_there_is_no_forecast(client: Client) -> None:
     _budget(member.project, "1000", timezone.now())
     client.force_login(member.user)
     page = client.get(f"/t/{member.tenant.slug}/p/{member.project.slug}").content.decode()
-    assert "No forecast yet: it needs 7 days of charges, there are none yet." in page
+    assert "No forecast yet: it needs 7 days of charges; none so far." in page
 
 
 def test_a_project_of_others_is_missing_even_in_the_same_tenant(client: Client) -> None:
@@ -207,8 +207,8 @@ def test_a_project_of_others_is_missing_even_in_the_same_tenant(client: Client) 
 @pytest.mark.parametrize(
     ("spent", "held", "low", "high", "words"),
     [
-        ("10", "500", "510", "510", "spent or held already, more than the pace of the last days"),
-        ("160", "0", "300", "300", "no range: the last days cost the same"),
+        ("10", "500", "510", "510", "already spent or held, above the recent average"),
+        ("160", "0", "300", "300", "no range: recent days cost the same"),
         ("160", "0", "250", "300", "€250.00 to €300.00 in 8 of 10 cases"),
     ],
 )

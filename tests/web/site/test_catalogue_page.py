@@ -31,11 +31,11 @@ def refused(client: Client, sent: dict[str, str]) -> str:
 def test_one_press_adds_all_known_models_that_wait(operator: Client) -> None:
     enrolled(an_inventory(a_gpu(0, "NVIDIA L4"), a_gpu(1, "NVIDIA H200"), a_gpu(2, "NVIDIA X100")))
     page = operator.get(URL).content.decode()
-    assert "3 models without a name" in page
+    assert "3 unnamed models" in page
     assert operator.post(URL, {"act": "models-known"}).status_code == 302
     page = operator.get(URL).content.decode()
-    assert "1 model without a name" in page
-    assert "The shipped catalogue does not know this model" in page
+    assert "1 unnamed model" in page
+    assert "The built-in catalogue does not include this model" in page
     assert operator.post(URL, {"act": "model-shipped", "slug": "t4"}).status_code == 302
     with as_system():
         assert set(GpuClass.objects.values_list("slug", flat=True)) == {"l4", "h200", "t4"}

@@ -56,12 +56,12 @@ def test_a_quota_is_split_in_gpus_and_kept_in_units(admin: Client, tenant: Tenan
         "lend": "1.5",
     }
     answer = admin.post("/t/own/quotas", form, follow=True)
-    assert "2.5 split among projects, 5.5 not yet" in _text(answer.content)
+    assert "2.5 assigned to projects, 5.5 unassigned" in _text(answer.content)
     with tenant_tx(tenant.id):
         quota = Quota.objects.get(project=project)
     assert (quota.guaranteed_units, quota.limit_units) == (140_000, None)
     assert quota.lend_limit_units == 84_000
-    assert "borrows what there is, lends at most 1.5" in _text(answer.content)
+    assert "borrows without a limit, lends at most 1.5" in _text(answer.content)
 
 
 def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(

@@ -135,7 +135,7 @@ def test_a_slot_that_no_slice_can_use_beside_the_others_is_hatched_with_the_reas
         a_place(a_booking(mine, now=NOW, profile="1g.10gb"), gpu, profile="1g.10gb", start=start)
     (bar,) = _rows(mine)["gpu-a1-01/0/7"].bars
     assert bar.css == "bar dead"
-    assert "no slice fits this slot" in bar.name
+    assert "no slice fits here" in bar.name
 
 
 def test_hardware_out_of_service_says_why_and_counts_as_not_free() -> None:
