@@ -36,15 +36,15 @@ from allocation.agent.host.other_owners import OtherSchedulers
 from allocation.agent.node import Node
 from allocation.agent.nvml.gpu import NvmlGpu
 from allocation.agent.nvml.timeout_wrapper import (
-    EVERY,
+    ALL_GPUS,
     TimeoutDeviceNodes,
     TimeoutGpu,
     TimeoutWatch,
 )
 from allocation.agent.nvml.watch import NvmlWatch, process_user
 from allocation.agent.options import options_parse
-from allocation.agent.owner.accounts import Accounts
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.accounts import LoginProgram
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.cdi import Cdi, DeviceNodes, driver_edits
 from allocation.agent.owner.cgroups import Cgroups, CgroupsUnavailable, subtree_prepare
 from allocation.agent.owner.device_acls import Access, DeviceAcls, SetFacl
@@ -52,10 +52,16 @@ from allocation.agent.owner.directory import AccountDirectory
 from allocation.agent.owner.hooks import Hooks
 from allocation.agent.owner.mode_hooks import ModeHooks
 from allocation.agent.owner.mps_units import FOLDER, MpsUnits
-from allocation.agent.owner.shares import Place, cuda_order
-from allocation.agent.owner.slices import LOGINS_FOLDER, Account, Site, Slices, device_number
+from allocation.agent.owner.shares import NodeContext, cuda_order
+from allocation.agent.owner.slices import (
+    LOGINS_FOLDER,
+    Account,
+    Slices,
+    SliceSettings,
+    device_number,
+)
 from allocation.agent.ports.gpu import GpuError, GpuPort, WatchPort, watched
-from allocation.agent.ports.handover import Handover, Owner
+from allocation.agent.ports.handover import Handover, HandoverObserver
 from allocation.agent.ports.host_cores import core_topology_read, core_topology_simulated
 from allocation.agent.ports.link import Link
 from allocation.agent.ports.programs import HostPrograms, Programs
@@ -128,7 +134,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Machine:
+class NodeHardware:
     """The GPUs of this machine, or simulated ones with simulated people."""
 
     port: GpuPort
@@ -140,7 +146,7 @@ class Machine:
     access: Callable[[], Access] = SetFacl
     units: Callable[[], Units] = Systemd
     number_of: Callable[[str], int] = device_number
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[HandoverObserver, ...] = ()
     driver: Callable[[], dict[str, Any]] = dict
     cgroups: Cgroups | None = None
 
@@ -149,7 +155,7 @@ class Machine:
         return inventory_take(self.host, self.port)
 
 
-def _limited(machine: Machine, options: argparse.Namespace) -> Machine:
+def _limited(machine: NodeHardware, options: argparse.Namespace) -> NodeHardware:
     """The same, keeping bookings to their cores and memory where it may. Raises ValueError."""
     option = options.cgroup
     if "slice" in options.device_permissions:
@@ -169,7 +175,7 @@ def _limited(machine: Machine, options: argparse.Namespace) -> Machine:
     return dataclasses.replace(machine, host=host, cgroups=cgroups)
 
 
-def _limited_by_slices(machine: Machine, *, simulated: bool) -> Machine:
+def _limited_by_slices(machine: NodeHardware, *, simulated: bool) -> NodeHardware:
     note = "simulated slices limit nothing" if simulated else limits_refusal()
     limits: wire.HostLimits = "counted" if note else "enforced"
     host = dataclasses.replace(machine.host, limits=limits, limits_note=note)
@@ -178,7 +184,7 @@ def _limited_by_slices(machine: Machine, *, simulated: bool) -> Machine:
 
 def _machine(
     options: argparse.Namespace, directory: AccountDirectory, stack: contextlib.ExitStack
-) -> Machine:
+) -> NodeHardware:
     threads = WorkerThreads()
     if not options.simulate:
         services = frozenset(filter(None, options.gpu_services.split(",")))
@@ -192,7 +198,7 @@ def _machine(
             lambda: NvmlWatch(lambda pid: process_user(pid, directory.name)),
             stack,
         )
-        return Machine(
+        return NodeHardware(
             port,
             watch,
             host_read(options.name),
@@ -217,7 +223,7 @@ def _machine(
         stack,
     )
     host = host_simulated(options.name, len(models))
-    return Machine(
+    return NodeHardware(
         port,
         watch,
         host,
@@ -238,14 +244,14 @@ def _driver(
     stack: contextlib.ExitStack,
 ) -> tuple[GpuPort, WatchPort]:
     """Raises GpuError: also for a driver that hangs already, as nothing can be served then."""
-    port = TimeoutGpu(threads.change(EVERY, gpu, OPEN_LIMIT_S), threads)
+    port = TimeoutGpu(threads.change(ALL_GPUS, gpu, OPEN_LIMIT_S), threads)
     stack.callback(port.close)
-    watching = TimeoutWatch(threads.change(EVERY, watch, OPEN_LIMIT_S), threads)
+    watching = TimeoutWatch(threads.change(ALL_GPUS, watch, OPEN_LIMIT_S), threads)
     stack.callback(watching.close)
     return port, watching
 
 
-def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
+def _identity(options: argparse.Namespace, machine: NodeHardware) -> Identity:
     """The saved one, else by enrolment, for as long as the portal does not answer."""
     path = options.state / IDENTITY
     found = identity_load(path)
@@ -266,7 +272,7 @@ def _identity(options: argparse.Namespace, machine: Machine) -> Identity:
 def _node(
     options: argparse.Namespace,
     identity: Identity,
-    machine: Machine,
+    machine: NodeHardware,
     directory: AccountDirectory,
     stack: contextlib.ExitStack,
 ) -> Node:
@@ -292,7 +298,7 @@ def _node(
         port, stop = metrics_serve(board, options.metrics)
         stack.callback(stop)
         log.info("metrics on port %d", port)
-    place = Place(
+    place = NodeContext(
         identity.node,
         state.absolute() / "bookings",
         options.mps,
@@ -313,7 +319,7 @@ def _node(
         port=machine.port,
         store=store,
         handover=Handover(place.root, machine.owners, place.share, topology, slices),
-        bookings=Bookings(
+        bookings=BookingFiles(
             place.root,
             cdi=cdi,
             device_acls=device_acls,
@@ -350,7 +356,7 @@ def _mps(options: argparse.Namespace, stack: contextlib.ExitStack) -> MpsUnits |
 
 def _slices(
     options: argparse.Namespace,
-    machine: Machine,
+    machine: NodeHardware,
     directory: AccountDirectory,
     account_of: Callable[[str], str | None],
 ) -> Slices | None:
@@ -364,7 +370,7 @@ def _slices(
         return None if name is None or uid is None else (name, uid)
 
     logins = options.state / "logins" if options.simulate else LOGINS_FOLDER
-    site = Site(machine.nodes, account, options.slice_devices, logins, machine.number_of)
+    site = SliceSettings(machine.nodes, account, options.slice_devices, logins, machine.number_of)
     return Slices(machine.units(), site, machine.programs)
 
 
@@ -399,11 +405,11 @@ def _accounts(
     program = options.hooks / LOGIN if options.hooks else None
     if program is None or not program.is_file():
         return None
-    return Accounts(program, uid_of=directory.uid).account_of
+    return LoginProgram(program, uid_of=directory.uid).account_of
 
 
 def _serve(agent: Agent, identity: Identity, supervisor: Supervisor, examiner: Examiner) -> None:
-    link = Link(url=identity.redis_url, node=identity.node, arrive=agent.inbox.put)
+    link = Link(url=identity.redis_url, node=identity.node, deliver=agent.inbox.put)
     # A signal only asks the loop to end, so that no step is cut in half.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.inbox.put(Stop()))

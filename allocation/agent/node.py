@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable
 
 from allocation import wire
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.mps_units import MpsUnits
-from allocation.agent.owner.shares import Place
+from allocation.agent.owner.shares import NodeContext
 from allocation.agent.owner.slices import Slices
 from allocation.agent.ports.gpu import GpuPort, WatchPort
 from allocation.agent.ports.handover import Handover
@@ -36,11 +36,11 @@ class Node:
     port: GpuPort
     store: Store
     handover: Handover
-    bookings: Bookings
+    bookings: BookingFiles
     inventory: Callable[[], wire.Inventory]
     watch: WatchPort | None = None
     board: MetricsBoard | None = None
-    place: Place | None = None
+    place: NodeContext | None = None
     programs: Programs | None = None
     suspender: Suspender | None = None
     pause_signal: int | None = None

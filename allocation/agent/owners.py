@@ -13,10 +13,10 @@ from allocation.agent.owner.notices import (
     programs_signal,
     saved_updates,
 )
-from allocation.agent.owner.shares import Part, Place, active_bookings
+from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from allocation.agent.owner.slices import claims_of
-from allocation.agent.plan.pauses import Seen, pause_method
-from allocation.agent.plan.reconcile import Held, Task, Wish
+from allocation.agent.plan.pauses import ProgramsSeen, pause_method
+from allocation.agent.plan.reconcile import GpuTarget, Record, Task
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.state.records import Records
@@ -28,12 +28,12 @@ LISTEN_EVERY_S = 0.2
 _LISTEN_IN_QUIET_S = 5.0
 
 
-class Owners:
+class OwnerChannel:
     def __init__(self, node: Node, records: Records, suspensions: Suspensions) -> None:
         self._node = node
         self._records = records
         self._suspensions = suspensions
-        self._place = node.place or Place(node.keys.identity.node, node.handover.root)
+        self._place = node.place or NodeContext(node.keys.identity.node, node.handover.root)
 
     @property
     def listen_interval_s(self) -> float:
@@ -42,22 +42,22 @@ class Owners:
 
     def listen(self, now: float) -> bool:
         """Hears who says that all is saved; returns whether one did. `now` in Unix seconds."""
-        found = saved_updates(self._records.held, self._node.bookings.said(), now)
+        found = saved_updates(self._records.held, self._node.bookings.saved_times(), now)
         self._records.saved(found)
         return bool(found)
 
-    def tell(self, now: float) -> str | None:
+    def files_sync(self, now: float) -> str | None:
         """Makes files and hooks follow; returns what went wrong."""
         parts, mps, bookings = self._parts(now), self._node.mps, self._node.bookings
         if mps is None:
             return bookings.sync(parts)
         # A program that finds no daemon would use the GPU without a limit, so a new share waits
         # for its own; the daemon's account needs the device before.
-        new = {name for name, part in parts.items() if part.shares and not bookings.told(name)}
+        new = {name for name, part in parts.items() if part.shares and not bookings.has_files(name)}
         if new:
             bookings.open(parts)
-        problems = mps.want(self._accounts())
-        waiting = {name for name in new if not mps.tried(parts[name].gpus)}
+        problems = mps.sync(self._accounts())
+        waiting = {name for name in new if not mps.is_settled(parts[name].gpus)}
         return "; ".join(filter(None, (*problems, bookings.sync(parts, waiting)))) or None
 
     def _accounts(self) -> dict[str, int | None]:
@@ -75,7 +75,7 @@ class Owners:
         account = self._place.account_of(member)
         return None if account is None else self._node.bookings.uid_of(account)
 
-    def wake(self, now: float) -> None:
+    def suspended_resume(self, now: float) -> None:
         """Makes go on what was suspended, of bookings that are whole here again."""
         try:
             given = self._node.handover.devices()
@@ -83,17 +83,17 @@ class Owners:
         except (GpuError, StoreError) as error:
             log.warning("what was suspended waits: %s", error)
 
-    def _parts(self, now: float) -> dict[str, Part]:
+    def _parts(self, now: float) -> dict[str, ActiveBooking]:
         handover = self._node.handover
         desired, given = self._node.store.desired, handover.devices()
         return active_bookings(desired, given, now, self._place, handover.cores())
 
-    def keep(self, wishes: Iterable[Wish]) -> str | None:
+    def slices_sync(self, wishes: Iterable[GpuTarget]) -> str | None:
         """Makes slices follow what is handed over; returns what went wrong."""
         slices, handover = self._node.slices, self._node.handover
         if slices is None:
             return None
-        tasks = [task for wish in wishes for task in wish.tasks]
+        tasks = [task for target in wishes for task in target.tasks]
         going_on = (task.allocation for task in tasks if not task.ending)
         claims = claims_of(going_on, handover.devices(), handover.cores())
         suspended = {each.booking for each in self._records.suspended.values()}
@@ -104,7 +104,7 @@ class Owners:
         }
         return "; ".join(slices.sync(claims, suspended | freezing)) or None
 
-    def warn(self, before: Mapping[str, Held]) -> None:
+    def notices_signal(self, before: Mapping[str, Record]) -> None:
         """Sends the signal to programs under a notice that is not in the records of `before`."""
         node, held = self._node, self._records.held
         told = newly_notified(before, held)
@@ -113,13 +113,13 @@ class Owners:
                 node.port, node.programs, node.pause_signal, told, held, self._place.account_of
             )
 
-    def look(self, wish: Wish) -> Seen:
+    def look(self, target: GpuTarget) -> ProgramsSeen:
         """Whose the programs on a shared GPU are, and what can't be told now. Raises GpuError."""
-        live = (task.allocation for task in wish.tasks if not task.emptied)
+        live = (task.allocation for task in target.tasks if not task.emptied)
         shares = [allocation for allocation in live if allocation.share is not None]
         node, account_of = self._node, self._place.account_of
-        found = share_holders(node.port, node.programs, wish.gpu, shares, account_of)
-        return Seen(found, self._suspensions.busy())
+        found = share_holders(node.port, node.programs, target.gpu, shares, account_of)
+        return ProgramsSeen(found, self._suspensions.busy())
 
 
 def _suspends(task: Task) -> bool:

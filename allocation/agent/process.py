@@ -12,13 +12,13 @@ from allocation.agent.act.leases import Leases, lapsed_mark_failed, lapsed_of
 from allocation.agent.act.suspensions import Suspensions
 from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node
-from allocation.agent.owners import Owners
+from allocation.agent.owners import OwnerChannel
 from allocation.agent.plan import reconcile
 from allocation.agent.ports import link as links
 from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.report import reports
-from allocation.agent.report.examination import Examined
+from allocation.agent.report.examination import ExaminationDone
 from allocation.agent.report.sender import Outbox, ReportSender
 from allocation.agent.report.watch import Watch
 from allocation.agent.state.documents import DocumentFollower
@@ -41,7 +41,7 @@ class Agent:
     """Only `inbox` may be touched from other threads or signal handlers."""
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
-        self.inbox: queue.SimpleQueue[links.Arrival | Examined | Stop] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Stop] = queue.SimpleQueue()
         self._node = node
         self._store = node.store
         self._clock = clock or Clock()
@@ -55,7 +55,7 @@ class Agent:
             suspender=node.suspender,
             limit_mb=node.available_mb,
         )
-        self._owners = Owners(node, records, self._suspensions)
+        self._owners = OwnerChannel(node, records, self._suspensions)
         self._endings = Endings(
             port=node.port,
             records=records,
@@ -81,7 +81,7 @@ class Agent:
         self._nvlinks_unreported: str | None = None
         self._slices_error: str | None = None
         self._outcomes: list[Outcome] = []
-        self._examined: tuple[Examined, int] | None = None
+        self._examined: tuple[ExaminationDone, int] | None = None
         self._watch = Watch(node.port, node.watch, _unbooked_processes(node, self._clock.steady))
         start = self._clock.steady()
         self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
@@ -92,7 +92,7 @@ class Agent:
             self.turn(sender)
             self._node.alive()
             try:
-                arrivals = [self.inbox.get(timeout=self.pause())]
+                arrivals = [self.inbox.get(timeout=self.wait_s())]
             except queue.Empty:
                 continue
             while not self.inbox.empty():
@@ -100,20 +100,20 @@ class Agent:
             for arrival in arrivals:
                 if isinstance(arrival, Stop):
                     return
-                self.arrived(arrival, sender)
+                self.handle(arrival, sender)
 
-    def arrived(self, arrival: links.Arrival | Examined, sender: Outbox) -> None:
+    def handle(self, arrival: links.Arrival | ExaminationDone, sender: Outbox) -> None:
         match arrival:
-            case Examined():
+            case ExaminationDone():
                 self._examined = (arrival, int(self._clock.wall()))
                 self._send_examination(sender)
-            case links.Document(raw):
+            case links.DocumentRead(raw):
                 self._document(raw)
-            case links.Granted(raw):
+            case links.LeaseRead(raw):
                 if self._leases.read(raw, self._clock.steady()):
                     self._due["reconcile"] = self._clock.steady()
             case links.Connected():
-                self._reports.again()
+                self._reports.resend()
                 self._take_inventory(sender)
                 self._send_examination(sender)
                 self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
@@ -155,7 +155,7 @@ class Agent:
                 self._report(sender)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
-            left = self._leases.left(now)
+            left = self._leases.remaining(now)
             self._leases.sent(self._reports.heartbeat(sender, self._clock.wall(), left), now)
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
@@ -172,17 +172,17 @@ class Agent:
         seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), ladder)
         self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen)
 
-    def pause(self) -> float:
+    def wait_s(self) -> float:
         """Seconds until something is due by the steady clock, or a start or end by the wall's."""
         steady = self._clock.steady()
         sooner = [self._due["reconcile"]]
         edge = self._next_boundary()
         if edge is not None:
             sooner.append(steady + edge - self._clock.wall())
-        fence = self._leases.edge(self._store.held)
+        fence = self._leases.expires_at(self._store.held)
         if fence is not None:
             sooner.append(fence)
-        if self._endings.waits:
+        if self._endings.is_waiting:
             sooner.append(steady + _PROCESS_POLL_S)
         self._due["reconcile"] = min(sooner)
         return max(0.0, min(self._due.values()) - steady)
@@ -201,30 +201,30 @@ class Agent:
         now = self._clock.wall()
         # What an owner said goes with its file when the booking does.
         self._owners.listen(now)
-        self._owners.wake(now)
+        self._owners.suspended_resume(now)
         before = self._store.held
         wishes = self._targets(now)
-        named = {wish.gpu for wish in wishes}
-        wishes += [reconcile.Wish(gpu, None, ()) for gpu in self._gpus if gpu not in named]
+        named = {target.gpu for target in wishes}
+        wishes += [reconcile.GpuTarget(gpu, None, ()) for gpu in self._gpus if gpu not in named]
         # What is about to end goes from the files before its device goes.
-        self._nvlinks_unreported = self._owners.tell(now)
-        self._slices_error = self._owners.keep(wishes)
-        self._owners.warn(before)
+        self._nvlinks_unreported = self._owners.files_sync(now)
+        self._slices_error = self._owners.slices_sync(wishes)
+        self._owners.notices_signal(before)
         # From now on an owner may answer at any moment.
         self._due["listen"] = self._clock.steady() + self._owners.listen_interval_s
         self._endings.retain({t.allocation.id for w in wishes for t in w.tasks if t.ending})
-        self._outcomes = [self._applier.turn(wish) for wish in wishes]
+        self._outcomes = [self._applier.turn(target) for target in wishes]
         lapsed_mark_failed(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
                 ready = state.state == "ready"
                 since = self._node.handover.given.get(name) if ready else None
                 self._reports.entered(name, state.state, since.since if since else int(now))
-        self._nvlinks_unreported = self._owners.tell(now)
-        self._slices_error = self._owners.keep(wishes)
-        self._owners.wake(now)
+        self._nvlinks_unreported = self._owners.files_sync(now)
+        self._slices_error = self._owners.slices_sync(wishes)
+        self._owners.suspended_resume(now)
 
-    def _targets(self, now: float) -> list[reconcile.Wish]:
+    def _targets(self, now: float) -> list[reconcile.GpuTarget]:
         desired = self._store.desired
         if desired is None:
             return []
@@ -240,16 +240,16 @@ class Agent:
             self._store_error = str(error)
             log.error("%s", self._store_error)  # noqa: TRY400 - the message says it all
             self._store.held = self._leases.fence(self._store.held, steady)
-            known = reconcile.wishes(desired, self._store.held, now)
-            return [_started_only(wish, self._node.handover.devices()) for wish in known]
+            known = reconcile.gpu_targets(desired, self._store.held, now)
+            return [_started_only(target, self._node.handover.devices()) for target in known]
         self._store_error = None
         self._follower.settle()
         self._suspensions.discard_unwanted(desired)
         wishes = [
-            dataclasses.replace(wish, one_account=self._node.one_account)
-            for wish in reconcile.wishes(desired, self._store.held, now)
+            dataclasses.replace(target, one_account=self._node.one_account)
+            for target in reconcile.gpu_targets(desired, self._store.held, now)
         ]
-        return self._leases.permitted(wishes, steady)
+        return self._leases.without_leased(wishes, steady)
 
     def _telemetry(self, sender: Outbox) -> None:
         owners = reports.owners_of(self._store.held)
@@ -267,8 +267,8 @@ def _unbooked_processes(node: Node, steady: Callable[[], float]) -> UnbookedProc
     )
 
 
-def _started_only(wish: reconcile.Wish, there: Collection[str]) -> reconcile.Wish:
+def _started_only(target: reconcile.GpuTarget, there: Collection[str]) -> reconcile.GpuTarget:
     """What ends, and what is handed over; the mode stays what that needs."""
-    tasks = tuple(task for task in wish.tasks if task.ending or task.allocation.id in there)
+    tasks = tuple(task for task in target.tasks if task.ending or task.allocation.id in there)
     mode = next((task.mode for task in tasks if not task.ending), None)
-    return dataclasses.replace(wish, mode=mode, tasks=tasks)
+    return dataclasses.replace(target, mode=mode, tasks=tasks)

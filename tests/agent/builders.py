@@ -13,12 +13,12 @@ from allocation import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml.watch import NvmlWatch
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.cdi import Cdi
 from allocation.agent.owner.slices import Slices
 from allocation.agent.ports.clock import Clock
-from allocation.agent.ports.handover import Handover, Owner
-from allocation.agent.ports.link import Delivered, Document, Outgoing
+from allocation.agent.ports.handover import Handover, HandoverObserver
+from allocation.agent.ports.link import Delivered, DocumentRead, Outgoing
 from allocation.agent.ports.suspender import Suspender
 from allocation.agent.process import Agent
 from allocation.agent.simulated.checkpoint import SimulatedSuspender
@@ -178,19 +178,19 @@ class Rig:
 
     def desire(self, desired: wire.Desired) -> None:
         """A document arrives and is acted on."""
-        self.agent.arrived(Document(signed(desired).to_json()), self.sent)
+        self.agent.handle(DocumentRead(signed(desired).to_json()), self.sent)
         self.agent.turn(self.sent)
 
     def later(self, seconds: float) -> None:
         """Time passes, and the agent does what is due then."""
-        self.agent.pause()
+        self.agent.wait_s()
         self.wall.now += seconds
         self.steady.now += seconds
         self.agent.turn(self.sent)
 
     def delivered(self) -> None:
         """The last report reaches the stream."""
-        self.agent.arrived(Delivered(self.sent.report().seq), self.sent)
+        self.agent.handle(Delivered(self.sent.report().seq), self.sent)
 
     def instances(self) -> list[tuple[str, int]]:
         """What really is on the first GPU: profile and start slot."""
@@ -204,7 +204,7 @@ def a_rig(
     *,
     simulate: str = "h100:2",
     at: float = NOW,
-    owners: Callable[[Hardware], tuple[Owner, ...]] = lambda _: (),
+    owners: Callable[[Hardware], tuple[HandoverObserver, ...]] = lambda _: (),
     keys: dict[int, bytes] = KEYS,
     suspender: Callable[[Hardware], Suspender | None] = SimulatedSuspender,
     driver: str = DEFAULT,
@@ -229,7 +229,7 @@ def a_rig(
             port=port,
             store=Store(state / "state.json", keys=keys, epoch=1, now=at),
             handover=Handover(state / "bookings", owners(hardware), guard=guard),
-            bookings=Bookings(state / "bookings", cdi=cdi),
+            bookings=BookingFiles(state / "bookings", cdi=cdi),
             inventory=lambda: inventory_take(host, port),
             watch=watch,
             programs=programs,

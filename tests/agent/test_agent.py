@@ -66,17 +66,17 @@ def test_nothing_is_made_before_its_start(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: [a_slice(starts=NOW + 60)]}))
     assert rig.sent.states() == {}
 
-    assert rig.agent.pause() <= 5
+    assert rig.agent.wait_s() <= 5
     rig.later(59)
     assert rig.instances() == []
-    assert rig.agent.pause() == 1
+    assert rig.agent.wait_s() == 1
     rig.later(1)
     assert rig.sent.states() == {"a1": "ready"}
 
 
 def test_a_booking_ends_on_the_agents_own_clock_without_any_word(rig: Rig, tmp_path: Path) -> None:
     rig.desire(a_document({rig.gpu: [a_slice(ends=NOW + 3)]}))
-    assert rig.agent.pause() == 3
+    assert rig.agent.wait_s() == 3
     rig.later(2)
     assert rig.instances() == [("2g.20gb", 0)]
     rig.later(1)
@@ -105,7 +105,7 @@ def test_a_program_is_asked_to_end_and_killed_if_it_does_not(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: [a_slice(state="release")]}, generation=2))
     assert rig.sent.states() == {"a1": "ending"}
     assert [p.label for p in rig.hardware.gpus[0].processes.values()] == ["x"]
-    assert rig.agent.pause() <= 0.25
+    assert rig.agent.wait_s() <= 0.25
 
     rig.later(KILL_AFTER_S - 0.5)
     assert rig.sent.states() == {"a1": "ending"}
@@ -244,7 +244,7 @@ def test_a_quiet_node_says_nothing_new_but_a_heartbeat(rig: Rig) -> None:
 def test_after_redis_was_away_inventory_and_report_are_said_again(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: [a_slice()]}))
     rig.sent.outgoing.clear()
-    rig.agent.arrived(Connected(), rig.sent)
+    rig.agent.handle(Connected(), rig.sent)
     rig.agent.turn(rig.sent)
 
     (inventory,) = rig.sent.messages("inventory")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.ports.link import Document
+from allocation.agent.ports.link import DocumentRead
 from allocation.agent.state import store
 from tests.agent.builders import (
     NOW,
@@ -47,7 +47,7 @@ def test_a_document_that_must_not_be_followed_changes_nothing_and_is_told(
 ) -> None:
     good = a_document({rig.gpu: [a_slice()]}, generation=2)
     rig.desire(good)
-    rig.agent.arrived(Document(raw), rig.sent)
+    rig.agent.handle(DocumentRead(raw), rig.sent)
     rig.agent.turn(rig.sent)
 
     report = rig.sent.report()
@@ -55,7 +55,7 @@ def test_a_document_that_must_not_be_followed_changes_nothing_and_is_told(
     assert report.observed_generation == 2
     assert rig.sent.states() == {"a1": "ready"}
 
-    rig.agent.arrived(Document(signed(good).to_json()), rig.sent)
+    rig.agent.handle(DocumentRead(signed(good).to_json()), rig.sent)
     rig.later(5)
     assert rig.sent.report().error is None
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.plan.reconcile import Held
+from allocation.agent.plan.reconcile import Record
 from allocation.agent.ports import handover
 from allocation.agent.ports.gpu import GpuError, Place
-from allocation.agent.ports.link import Document
+from allocation.agent.ports.link import DocumentRead
 from allocation.agent.state import store
 from allocation.agent.state.store import Store, StoreError
 from tests.agent.builders import (
@@ -77,7 +77,7 @@ def test_a_store_that_can_not_be_written_is_as_it_was_written_last(
     found = Store(tmp_path / "state.json", keys=KEYS, epoch=1, now=NOW)
     found.save()
     monkeypatch.setattr(store, "write_synced", full)
-    found.held["a1"] = Held(a_slice(), "GPU-1")
+    found.held["a1"] = Record(a_slice(), "GPU-1")
     with pytest.raises(StoreError):
         found.save()
     assert found.held == {}
@@ -123,7 +123,7 @@ def test_an_agent_that_dies_while_it_hands_over_leaves_no_file_behind(
     write: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = [write]
-    really: Callable[[Path, str], None] = handover.write_whole
+    really: Callable[[Path, str], None] = handover.write_atomic
 
     def dies(path: Path, text: str) -> None:
         left[0] -= 1
@@ -160,7 +160,7 @@ def test_what_is_forgotten_is_not_told_again_before_the_next_look(rig: Rig, tmp_
     rig.desire(a_document({rig.gpu: [a_whole()], other: [runs]}))
     rig.desire(a_document({rig.gpu: [gone], other: [runs]}, generation=2))
     newest = a_document({rig.gpu: [], other: [runs]}, generation=3)
-    rig.agent.arrived(Document(signed(newest).to_json()), rig.sent)
+    rig.agent.handle(DocumentRead(signed(newest).to_json()), rig.sent)
     rig.agent.turn(rig.sent)
     rig.delivered()
     assert set(rig.node.store.held) == {"w2"}
@@ -174,14 +174,14 @@ def test_a_hand_over_that_found_no_room_leaves_nothing_behind(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was released before there was room again, so nobody would have looked for its files."""
-    write = handover.write_whole
+    write = handover.write_atomic
 
     def full_at_the_mark(path: Path, text: str) -> None:
         if path.name == "booking.json":
             raise OSError(28, "No space left on device")
         write(path, text)
 
-    monkeypatch.setattr(handover, "write_whole", full_at_the_mark)
+    monkeypatch.setattr(handover, "write_atomic", full_at_the_mark)
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     assert rig.sent.states() == {"w1": "preparing"}
     assert list(rig.node.handover.root.iterdir()) == []

@@ -11,8 +11,8 @@ import pytest
 
 from allocation import wire
 from allocation.agent import run
-from allocation.agent.owner.booking_files import Bookings
-from allocation.agent.owner.shares import Part, Place, active_bookings
+from allocation.agent.owner.booking_files import BookingFiles
+from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from tests.agent.builders import NODE, NOW, a_document, a_whole, cases
 from tests.agent.ports.test_hand_over import GANG, NAME
 
@@ -30,7 +30,7 @@ def ran(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 def booked(state: Path, **more: object) -> None:
     """A booking that is active by the real clock, on two whole GPUs."""
     owner = str(more.pop("owner", pwd.getpwuid(os.getuid()).pw_name))
-    part = Part(
+    part = ActiveBooking(
         name=NAME,
         booking="BK-7",
         tenant="biology",
@@ -44,7 +44,7 @@ def booked(state: Path, **more: object) -> None:
         rank=1,
         folder=str(state / "bookings" / NAME),
     )
-    Bookings(state / "bookings").sync({NAME: part})
+    BookingFiles(state / "bookings").sync({NAME: part})
 
 
 def test_run_starts_the_command_with_the_bookings_environment_and_its_status(
@@ -149,13 +149,13 @@ def test_the_same_line_on_every_node_starts_a_gang_with_all_its_ranks(tmp_path: 
         mine = [a_whole(f"{node}-{n}", starts=0, ends=4_000_000_000) for n in (1, 2)]
         document = a_document({f"GPU-{n}": [mine[n - 1]] for n in (1, 2)}, gangs=(gang,), node=node)
         given = {each.id: f"GPU-{node}-{n}" for n, each in enumerate(mine)}
-        parts = active_bookings(document, given, NOW, Place(node, state / "bookings"))
-        Bookings(state / "bookings").sync(parts)
+        parts = active_bookings(document, given, NOW, NodeContext(node, state / "bookings"))
+        BookingFiles(state / "bookings").sync(parts)
         program = "echo $RANK of $WORLD_SIZE at $MASTER_ADDR $MASTER_PORT on $CUDA_VISIBLE_DEVICES"
         done = ran(state, NAME, "--", torchrun, "sh", "-c", program)
         assert done.stderr == ""
         said += done.stdout.splitlines()
-    port = Part(NAME, "", "", "", False, 0, 1, (), (), 0).port  # noqa: FBT003
+    port = ActiveBooking(NAME, "", "", "", False, 0, 1, (), (), 0).port  # noqa: FBT003
     assert said == [
         f"{rank} of 4 at node-0 {port} on GPU-{node}-0,GPU-{node}-1"
         for rank, node in enumerate(["node-0", "node-0", NODE, NODE])
@@ -190,18 +190,18 @@ def said_saved(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str
 @pytest.mark.parametrize("name", ["BK-7", NAME])
 def test_its_owner_says_that_everything_is_saved(tmp_path: Path, name: str) -> None:
     booked(tmp_path)
-    bookings = Bookings(tmp_path / "bookings")
-    assert bookings.said() == {}
+    bookings = BookingFiles(tmp_path / "bookings")
+    assert bookings.saved_times() == {}
     before = int(time.time())
     done = said_saved(tmp_path, name)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert before <= bookings.said()[NAME] <= time.time()
+    assert before <= bookings.saved_times()[NAME] <= time.time()
 
 
 def test_a_program_says_it_by_touching_the_file_that_its_environment_names(tmp_path: Path) -> None:
     booked(tmp_path)
     assert ran(tmp_path, NAME, "--", "sh", "-c", 'touch "$GPU_BOOKING_SAVED"').returncode == 0
-    assert list(Bookings(tmp_path / "bookings").said()) == [NAME]
+    assert list(BookingFiles(tmp_path / "bookings").saved_times()) == [NAME]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_who_may_not_speak_for_a_booking_is_told_so(
     done = said_saved(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert words in done.stderr
-    assert Bookings(tmp_path / "bookings").said() == {}
+    assert BookingFiles(tmp_path / "bookings").saved_times() == {}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give a file away")

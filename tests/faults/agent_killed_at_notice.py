@@ -8,12 +8,12 @@ import signal
 import sys
 
 from allocation.agent.__main__ import main
-from allocation.agent.owners import Owners
+from allocation.agent.owners import OwnerChannel
 
-tell = Owners.tell
+tell = OwnerChannel.files_sync
 
 
-def dies(self: Owners, now: float) -> str | None:
+def dies(self: OwnerChannel, now: float) -> str | None:
     """Before files, hooks and signals."""
     if any(held.notice is not None for held in self._records.held.values()):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -21,5 +21,5 @@ def dies(self: Owners, now: float) -> str | None:
 
 
 if __name__ == "__main__":
-    Owners.tell = dies  # type: ignore[method-assign]
+    OwnerChannel.files_sync = dies  # type: ignore[method-assign]
     sys.exit(main(sys.argv[1:], os.environ))

@@ -121,7 +121,7 @@ def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
     with as_system():
         booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
     plant.round()
-    plant.agent.pause()
+    plant.agent.wait_s()
     plant.now += timedelta(hours=2)
     cycle_killed(real_db, plant, "in the middle of an end")
     assert fresh(booking).state == "active"

@@ -16,10 +16,10 @@ from allocation import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node as AgentNode
 from allocation.agent.nvml.watch import NvmlWatch
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.handover import Handover
-from allocation.agent.ports.link import Delivered, Document, Granted, Outgoing
+from allocation.agent.ports.link import Delivered, DocumentRead, LeaseRead, Outgoing
 from allocation.agent.process import Agent
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import fleet_parse
@@ -97,7 +97,7 @@ class Plant:
             port=port,
             store=store,
             handover=Handover(folder / "bookings", ()),
-            bookings=Bookings(folder / "bookings"),
+            bookings=BookingFiles(folder / "bookings"),
             inventory=lambda: inventory_take(host, port),
             watch=watch,
         )
@@ -127,13 +127,13 @@ class Plant:
         if self.line.hears:
             raw = agents_redis().get(wire.desired_key(NAME))
             if isinstance(raw, bytes):
-                self.agent.arrived(Document(raw), self.line)
+                self.agent.handle(DocumentRead(raw), self.line)
             lease = agents_redis().get(wire.lease_key(NAME))
             if isinstance(lease, bytes):
-                self.agent.arrived(Granted(lease), self.line)
+                self.agent.handle(LeaseRead(lease), self.line)
         self.agent.turn(self.line)
         while self.line.delivered:
-            self.agent.arrived(Delivered(self.line.delivered.pop()), self.line)
+            self.agent.handle(Delivered(self.line.delivered.pop()), self.line)
 
     def portal_reads(self) -> int:
         """The portal's reader takes what the node has said since; how many messages it was."""
@@ -174,7 +174,7 @@ class Plant:
 
     def later(self, step: timedelta) -> None:
         """Time passes, then everybody does their work."""
-        self.agent.pause()
+        self.agent.wait_s()
         self.now += step
         self.round()
 

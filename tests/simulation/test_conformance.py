@@ -25,7 +25,7 @@ from tests.simulation.model.portal import TUNABLES
 from tests.simulation.schedules.schedule import SITES, Schedule
 from tests.simulation.schedules.world import NOW, World
 from tests.simulation.services.real import BothPortals, holds, when
-from tests.simulation.tables.people import SERVICES, Service, Wish
+from tests.simulation.tables.people import SERVICES, Service, UserRequest
 from tests.simulation.tables.rows import Tables
 
 pytestmark = pytest.mark.faults
@@ -100,7 +100,7 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
     names = {profile: str(uuid.UUID(int=n)) for n, profile in enumerate(ASKED, 1)}
     for profile, name in names.items():
         shape = None if profile == "whole" else profile[:7]
-        wish = Wish(
+        wish = UserRequest(
             count=1, profile=shape, together="any", required=False, duration=1200,
             starts=int(world.now) + 600,
         )  # fmt: skip

@@ -126,18 +126,18 @@ def _computing(device):  # type: ignore[no-untyped-def]  # as the real one
 
 def test_an_agent_that_follows_its_clock_back_in_time_is_seen() -> None:
     """What is empty begins again once the clock says that it is not over yet."""
-    really = reconcile.wishes
+    really = reconcile.gpu_targets
 
     def forgetful(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         again = {
             name: record
             if record.allocation.ends <= now or record.allocation.state == "release"
-            else reconcile.Held(record.allocation, record.gpu, given=record.given)
+            else reconcile.Record(record.allocation, record.gpu, given=record.given)
             for name, record in held.items()
         }
         return really(desired, again, now)
 
-    with mock.patch.object(reconcile, "wishes", forgetful):
+    with mock.patch.object(reconcile, "gpu_targets", forgetful):
         assert is_found("P2", prepare=clock_set_back)
 
 
@@ -147,12 +147,12 @@ def test_an_agent_that_does_not_fence_itself_is_seen() -> None:
 
 
 def test_a_portal_that_begins_work_anew_too_early_is_seen() -> None:
-    with mock.patch.object(leases, "SILENCE_SECONDS", 4):
+    with mock.patch.object(leases, "LEASE_EXPIRY_SECONDS", 4):
         assert is_found("P12", says="runs twice", prepare=cut_off_on_lease, first=7)
 
 
 def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
-    really = reconcile.wishes
+    really = reconcile.gpu_targets
 
     def hasty(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         return [
@@ -166,7 +166,7 @@ def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
             for wish in really(desired, held, now)
         ]
 
-    with mock.patch.object(reconcile, "wishes", hasty):
+    with mock.patch.object(reconcile, "gpu_targets", hasty):
         assert is_found("P12", says="before the end of its grace")
 
 
@@ -223,7 +223,7 @@ def test_shares_that_no_agent_keeps_apart_are_seen() -> None:
 
 
 def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
-    really = reconcile.wishes
+    really = reconcile.gpu_targets
 
     def grasping(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         return [
@@ -233,7 +233,7 @@ def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
             for wish in really(desired, held, now)
         ]
 
-    with mock.patch.object(reconcile, "wishes", grasping):
+    with mock.patch.object(reconcile, "gpu_targets", grasping):
         assert is_found("P2", says="foreign", first=37)
 
 

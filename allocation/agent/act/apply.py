@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable
 
 from allocation.agent.act.endings import Endings
-from allocation.agent.act.mode_changes import ModeChanges, Waits
+from allocation.agent.act.mode_changes import ModeChanges, RetryLater
 from allocation.agent.plan import reconcile, steps
-from allocation.agent.plan.pauses import Seen
-from allocation.agent.plan.reconcile import Plan, Problem, State, Wish
+from allocation.agent.plan.pauses import ProgramsSeen
+from allocation.agent.plan.reconcile import GpuTarget, Plan, Problem, State
 from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.ports.handover import Handover
@@ -43,7 +43,7 @@ class Applier:
         handover: Handover,
         records: Records,
         endings: Endings,
-        look: Callable[[Wish], Seen],
+        look: Callable[[GpuTarget], ProgramsSeen],
         clock: Clock,
     ) -> None:
         """`look` tells of the programs that a wish's allocations have now; may raise GpuError."""
@@ -60,62 +60,62 @@ class Applier:
         """A new document gives everything that failed for good another chance."""
         self._lasting.clear()
 
-    def turn(self, wish: Wish) -> Outcome:
+    def turn(self, target: GpuTarget) -> Outcome:
         """Brings one GPU as near to its wish as it goes now."""
         problems = dict(self._lasting)
         try:
             for _ in range(_ROUNDS):
                 # Before the truth: what is being woken is not on the device yet.
-                seen = self._look(wish)
-                truth = self._port.truth(wish.gpu)
+                seen = self._look(target)
+                truth = self._port.truth(target.gpu)
                 given = self._handover.devices()
-                plan = reconcile.plan(wish, truth, given, problems, seen)
-                wish = self._note_emptied(wish, plan)
-                self._endings.roll.look(wish, truth, seen)
-                if not self._carry_out(wish, plan, problems):
+                plan = reconcile.plan(target, truth, given, problems, seen)
+                target = self._note_emptied(target, plan)
+                self._endings.registry.look(target, truth, seen)
+                if not self._carry_out(target, plan, problems):
                     break
         except GpuError as lost:
-            return self._unreachable(wish, lost)
+            return self._unreachable(target, lost)
         except StoreError as unsaved:
-            problems[wish.gpu] = Problem(f"on the node: {unsaved}")
-            self._nvlinks_unreported(wish, plan, problems[wish.gpu])
-        problem = problems.get(wish.gpu)
+            problems[target.gpu] = Problem(f"on the node: {unsaved}")
+            self._nvlinks_unreported(target, plan, problems[target.gpu])
+        problem = problems.get(target.gpu)
         text = problem.text if problem else plan.error
-        self._note_mode(wish, truth, plan)
-        return Outcome(wish.gpu, truth, plan.states, text, self._changes.stuck(wish.gpu))
+        self._note_mode(target, truth, plan)
+        return Outcome(target.gpu, truth, plan.states, text, self._changes.stuck(target.gpu))
 
-    def _note_mode(self, wish: Wish, truth: Truth, plan: Plan) -> None:
-        if wish.mode is None or reconcile.hardware_mode(wish.mode) == truth.mode:
-            self._changes.done(wish.gpu)
+    def _note_mode(self, target: GpuTarget, truth: Truth, plan: Plan) -> None:
+        if target.mode is None or reconcile.hardware_mode(target.mode) == truth.mode:
+            self._changes.done(target.gpu)
         elif plan.error is not None:
-            self._changes.blocked(wish.gpu, reconcile.hardware_mode(wish.mode), plan.error)
+            self._changes.blocked(target.gpu, reconcile.hardware_mode(target.mode), plan.error)
 
-    def _nvlinks_unreported(self, wish: Wish, plan: Plan, problem: Problem) -> None:
+    def _nvlinks_unreported(self, target: GpuTarget, plan: Plan, problem: Problem) -> None:
         """A proof that a restart would forget is not told."""
-        for task in wish.tasks:
+        for task in target.tasks:
             state = plan.states.get(task.allocation.id)
             if state is not None and state.state == "empty" and not task.emptied:
                 plan.states[task.allocation.id] = State("ending", error=problem.text)
 
-    def _note_emptied(self, wish: Wish, plan: Plan) -> Wish:
+    def _note_emptied(self, target: GpuTarget, plan: Plan) -> GpuTarget:
         """From now on the place is free for the next one, in this turn and after a crash."""
         states = plan.states
         gone = {
             task.allocation.id
-            for task in wish.tasks
+            for task in target.tasks
             if not task.emptied and states[task.allocation.id].state == "empty"
         }
         if not gone:
-            return wish
+            return target
         self._records.emptied(gone)
         self._endings.forget(gone)
         tasks = (
             dataclasses.replace(t, emptied=True) if t.allocation.id in gone else t
-            for t in wish.tasks
+            for t in target.tasks
         )
-        return dataclasses.replace(wish, tasks=tuple(tasks))
+        return dataclasses.replace(target, tasks=tuple(tasks))
 
-    def _carry_out(self, wish: Wish, plan: Plan, problems: dict[str, Problem]) -> bool:
+    def _carry_out(self, target: GpuTarget, plan: Plan, problems: dict[str, Problem]) -> bool:
         """Returns whether anything was done, so that it is worth looking again."""
         moved = False
         handed = [s.allocation.id for s in plan.steps if isinstance(s, steps.HandOver)]
@@ -123,17 +123,17 @@ class Applier:
             self._records.given(handed)
         for step in plan.steps:
             name = getattr(step, "allocation", None)
-            name = getattr(name, "id", name) or wish.gpu
+            name = getattr(name, "id", name) or target.gpu
             if name in problems:
                 continue
             try:
-                moved = self._step(wish.gpu, step) or moved
-            except Waits as later:
+                moved = self._step(target.gpu, step) or moved
+            except RetryLater as later:
                 problems[name] = Problem(str(later))
             except GpuError as refused:
                 problem = Problem(str(refused), lasting=refused.fault in PERMANENT)
                 problems[name] = problem
-                if problem.lasting and name != wish.gpu:
+                if problem.lasting and name != target.gpu:
                     self._lasting[name] = problem
                 log.warning("%s for %s failed: %s", type(step).__name__, name, refused)
                 moved = True
@@ -159,7 +159,7 @@ class Applier:
                 self._handover.give(allocation, device, gpu, self._clock())
         return True
 
-    def _unreachable(self, wish: Wish, error: GpuError) -> Outcome:
+    def _unreachable(self, target: GpuTarget, error: GpuError) -> Outcome:
         """Nothing is proven about a GPU that does not answer, above all not that it is empty.
 
         What was given stays given unless the GPU itself is gone: a driver may answer again. What
@@ -167,7 +167,7 @@ class Applier:
         """
         states: dict[str, State] = {}
         devices = self._handover.devices()
-        for task in wish.tasks:
+        for task in target.tasks:
             name = task.allocation.id
             if task.emptied:
                 states[name] = State("empty")
@@ -181,4 +181,4 @@ class Applier:
             else:
                 device = devices.get(name)
                 states[name] = State("ready" if device else "preparing", device, str(error))
-        return Outcome(wish.gpu, None, states, str(error))
+        return Outcome(target.gpu, None, states, str(error))

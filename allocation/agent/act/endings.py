@@ -34,12 +34,12 @@ class _Ending:
     undo: str | None = None
 
     @property
-    def patience(self) -> float:
+    def grace_s(self) -> float:
         """Seconds from asking to killing."""
         return {None: KILL_AFTER_S, "stop": KILL_AFTER_NOTICE_S}.get(self.method, 0.0)
 
     @property
-    def recent(self) -> float:
+    def watched_s(self) -> float:
         """Seconds for which it is looked at often."""
         return 2 * (LIMIT_S if self.method == "suspend" else KILL_AFTER_S)
 
@@ -56,7 +56,7 @@ class Endings:
         programs: Programs | None,
         monotonic: Callable[[], float],
     ) -> None:
-        self.roll = ProcessRegistry(port, programs)
+        self.registry = ProcessRegistry(port, programs)
         self._port = port
         self._records = records
         self._suspensions = suspensions
@@ -64,10 +64,10 @@ class Endings:
         self._endings: dict[str, _Ending] = {}
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """True while something that was asked to end may do so at any moment."""
         now = self._monotonic()
-        recent = any(now - e.since < e.recent for e in self._endings.values())
+        recent = any(now - e.since < e.watched_s for e in self._endings.values())
         return recent or bool(self._suspensions.busy())
 
     def forget(self, allocations: Collection[str]) -> None:
@@ -94,7 +94,7 @@ class Endings:
             return self._suspend(gpu, step, ending)
         if ending is None:
             return self._begin(gpu, step)
-        if self._monotonic() - ending.since < ending.patience:
+        if self._monotonic() - ending.since < ending.grace_s:
             return False
         return self._kill(gpu, step, ending)
 
@@ -102,19 +102,19 @@ class Endings:
         """As `end`, where the driver does not tell who is on the device: for those who were there
         when it last told. What can't be told can't be frozen either. Returns what went wrong."""
         name = task.allocation.id
-        there = self.roll.there(name, self._records.held, now)
+        there = self.registry.there(name, self._records.held, now)
         method, _ = pause_method(task.allocation.notice, task.mode, gang=task.gang)
         method = "stop" if method == "suspend" else method
         ending = self._endings.get(name)
         first = ending is None or ending.method == "suspend"
         if ending is None or first:
             ending = self._endings[name] = _Ending(self._monotonic(), method)
-        force = self._monotonic() - ending.since >= ending.patience
+        force = self._monotonic() - ending.since >= ending.grace_s
         # What may be locked can't end in order, and can't be unlocked without the driver.
-        ask = first and not self._suspensions.began(name)
+        ask = first and not self._suspensions.may_be_suspended(name)
         try:
             if ask or force:
-                self.roll.end(there, force=force)
+                self.registry.end(there, force=force)
         except PermissionError as error:
             return f"the programs of {task.allocation.booking} can't be ended: {error}"
         return None
@@ -125,7 +125,7 @@ class Endings:
             refusal = self._suspensions.refusal(step.allocation)
         ending = self._endings[step.allocation] = _Ending(self._monotonic(), step.method)
         is_frozen = step.method == "suspend" and refusal is None
-        if not is_frozen and self._suspensions.began(step.allocation):
+        if not is_frozen and self._suspensions.may_be_suspended(step.allocation):
             ending.undo = refusal or ""
             return self._undo(gpu, step, ending)
         if refusal is not None:
@@ -147,7 +147,7 @@ class Endings:
             why = f"it took longer than {LIMIT_S:g} s"
         if why is None:
             try:
-                return self._suspensions.freeze(step.allocation)
+                return self._suspensions.suspend(step.allocation)
             except StoreError as unsaved:
                 why = str(unsaved)
         ending.undo = why

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
-from allocation.agent.plan.reconcile import Held, State, Wish
+from allocation.agent.plan.reconcile import GpuTarget, Record, State
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.store import Store
 
@@ -42,9 +42,9 @@ class Leases:
     def read(self, raw: bytes, steady_now: float) -> bool:
         """Takes what the portal answered; what proves nothing is left alone. Returns whether there
         is a lease now, and was none before."""
-        before = self.holds(steady_now)
+        before = self.is_valid(steady_now)
         self._take(raw)
-        return self.holds(steady_now) and not before
+        return self.is_valid(steady_now) and not before
 
     def _take(self, raw: bytes) -> None:
         try:
@@ -60,37 +60,37 @@ class Leases:
         self._until = sent + lease.ttl
         self._save()
 
-    def holds(self, steady_now: float) -> bool:
+    def is_valid(self, steady_now: float) -> bool:
         """Whether what has a lease may run now."""
         return steady_now < self._until - MARGIN_S
 
-    def left(self, steady_now: float) -> int:
+    def remaining(self, steady_now: float) -> int:
         """For how many seconds the portal still vouches; 0 without a lease."""
         return max(0, int(self._until - steady_now))
 
-    def edge(self, held: Mapping[str, Held]) -> float | None:
+    def expires_at(self, held: Mapping[str, Record]) -> float | None:
         """When, on the steady clock, something has to be ended unless the lease is renewed."""
         return self._until - MARGIN_S if any(map(_runs_on_lease, held.values())) else None
 
-    def fence(self, held: Mapping[str, Held], steady_now: float) -> dict[str, Held]:
+    def fence(self, held: Mapping[str, Record], steady_now: float) -> dict[str, Record]:
         """The records, with what has outlived its lease marked as never to run again."""
-        if self.holds(steady_now):
+        if self.is_valid(steady_now):
             return dict(held)
         return {
             name: dataclasses.replace(record, fenced=True) if _runs_on_lease(record) else record
             for name, record in held.items()
         }
 
-    def permitted(self, wishes: list[Wish], steady_now: float) -> list[Wish]:
+    def without_leased(self, targets: list[GpuTarget], steady_now: float) -> list[GpuTarget]:
         """Without a lease nothing that needs one begins."""
-        if self.holds(steady_now):
-            return wishes
+        if self.is_valid(steady_now):
+            return targets
         return [
             dataclasses.replace(
-                wish,
-                tasks=tuple(t for t in wish.tasks if t.ending or not t.allocation.lease),
+                target,
+                tasks=tuple(t for t in target.tasks if t.ending or not t.allocation.lease),
             )
-            for wish in wishes
+            for target in targets
         ]
 
     def _load(self) -> float:
@@ -122,7 +122,7 @@ def lapsed_mark_failed(outcomes: Iterable[Outcome], lapsed: set[str]) -> None:
                 outcome.states[name] = State("failed", error=wire.LEASE_EXPIRED)
 
 
-def lapsed_of(desired: wire.Desired | None, held: Mapping[str, Held], now: float) -> set[str]:
+def lapsed_of(desired: wire.Desired | None, held: Mapping[str, Record], now: float) -> set[str]:
     """What the document wants to run now (Unix seconds), and never will here."""
     if desired is None:
         return set()
@@ -130,5 +130,5 @@ def lapsed_of(desired: wire.Desired | None, held: Mapping[str, Held], now: float
     return {a.id for a in wanted if a.id in held and held[a.id].fenced}
 
 
-def _runs_on_lease(record: Held) -> bool:
+def _runs_on_lease(record: Record) -> bool:
     return record.allocation.lease and record.given and not (record.emptied or record.fenced)

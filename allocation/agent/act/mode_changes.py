@@ -26,7 +26,7 @@ class Failed:
     pause: float
 
 
-class Waits(Exception):
+class RetryLater(Exception):
     """The last try has failed, and the next one is not due yet. Its text says why it failed."""
 
 
@@ -42,7 +42,7 @@ class ModeChanges:
         """Change the mode. Raises GpuError, and Waits while it is not to be tried again."""
         failed = self._failed.get(gpu)
         if failed is not None and failed.mode == mode and self._steady() < failed.next_try:
-            raise Waits(failed.text)
+            raise RetryLater(failed.text)
         try:
             port.set_mode(gpu, mode)
         except GpuError as error:

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from allocation.agent.plan.pauses import Seen
-from allocation.agent.plan.reconcile import Held, Task, Wish
+from allocation.agent.plan.pauses import ProgramsSeen
+from allocation.agent.plan.reconcile import GpuTarget, Record, Task
 from allocation.agent.ports.gpu import GpuPort, Truth
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
@@ -19,16 +19,16 @@ class ProcessRegistry:
         self._programs = programs
         self._seen: dict[str, frozenset[Program]] = {}
 
-    def look(self, wish: Wish, truth: Truth, seen: Seen) -> None:
+    def look(self, target: GpuTarget, truth: Truth, seen: ProgramsSeen) -> None:
         """Notes who is on what was given. Raises GpuError."""
-        for task in wish.tasks:
+        for task in target.tasks:
             name = task.allocation.id
             if task.emptied or not task.given:
                 self._seen.pop(name, None)
             elif self._programs is not None:
                 self._seen[name] = self._born(self._on(task, truth, seen))
 
-    def _on(self, task: Task, truth: Truth, seen: Seen) -> tuple[int, ...]:
+    def _on(self, task: Task, truth: Truth, seen: ProgramsSeen) -> tuple[int, ...]:
         if task.allocation.share is not None:
             return seen.shares.get(task.allocation.id) or ()
         if task.place is None:
@@ -36,14 +36,14 @@ class ProcessRegistry:
         there = (i for i in truth.instances if i.place == task.place and i.processes)
         return next((self._port.pids(truth.uuid, i.id) for i in there), ())
 
-    def there(self, allocation: str, held: Mapping[str, Held], now: float) -> frozenset[Program]:
+    def there(self, allocation: str, held: Mapping[str, Record], now: float) -> frozenset[Program]:
         """Those that were seen on its device, and those that say that they are its, or its
         booking's where nothing else of the booking goes on here. `now` in Unix seconds."""
         if self._programs is None:
             return frozenset()
         mine = held[allocation].allocation
         names = {allocation}
-        if not any(_goes_on(each, mine, now) for each in held.values()):
+        if not any(_is_other_run(each, mine, now) for each in held.values()):
             names.add(booking_full_name(mine))
         said = self._born(self._programs.named(names))
         return self._seen.get(allocation, frozenset()) | said
@@ -65,7 +65,7 @@ class ProcessRegistry:
         return frozenset((pid, birth) for pid, birth in births if birth is not None)
 
 
-def _goes_on(each: Held, mine: DesiredAllocation, now: float) -> bool:
+def _is_other_run(each: Record, mine: DesiredAllocation, now: float) -> bool:
     """Whether it is another run of the same booking, which nobody has ended."""
     other = each.allocation
     if other.id == mine.id or booking_full_name(other) != booking_full_name(mine):

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 
 from allocation import wire
-from allocation.agent.owner.shares import Part, Resume
-from allocation.agent.plan.reconcile import Held
+from allocation.agent.owner.shares import ActiveBooking, ResumedAllocation
+from allocation.agent.plan.reconcile import Record
 from allocation.agent.ports.gpu import GpuPort
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
@@ -45,8 +45,8 @@ class Suspensions:
         self._suspender = suspender
         self._limit_mb = limit_mb
         # Those for which this life began it, since their last one the other way.
-        self._frozen: set[Program] = set()
-        self._woken: set[Program] = set()
+        self._suspended: set[Program] = set()
+        self._resumed: set[Program] = set()
         # An earlier life may have left these half frozen.
         every = records.suspended.values()
         self._earlier = frozenset(program for each in every for program in each.programs)
@@ -99,7 +99,7 @@ class Suspensions:
         )
         return sum(1 for _ in same) > 1
 
-    def freeze(self, allocation: str) -> bool:
+    def suspend(self, allocation: str) -> bool:
         """Begins, or goes on, with all of a booking's programs on this node: one of them may hold
         several devices. Returns whether any was begun. Raises GpuError, StoreError."""
         suspender = self._suspender
@@ -114,14 +114,14 @@ class Suspensions:
             known = tuple(sorted({*found, *(old.programs if old else ())}))
             self._records.freezing(Suspended.of(member.allocation, member.gpu, known))
             there |= found
-        begun = sorted(p for p in there - self._frozen if p[0] in before)
+        begun = sorted(p for p in there - self._suspended if p[0] in before)
         for program in begun:
-            self._frozen.add(program)
-            self._woken.discard(program)
-            suspender.freeze(program[0])
+            self._suspended.add(program)
+            self._resumed.discard(program)
+            suspender.suspend(program[0])
         return bool(begun)
 
-    def _members(self, booking: str) -> list[Held]:
+    def _members(self, booking: str) -> list[Record]:
         """What is suspended with it: the booking's whole GPUs that are not yet empty."""
         return [
             held
@@ -129,7 +129,7 @@ class Suspensions:
             if booking_full_name(held.allocation) == booking and held.given and not held.emptied
         ]
 
-    def _on(self, members: Iterable[Held]) -> set[int]:
+    def _on(self, members: Iterable[Record]) -> set[int]:
         return {pid for member in members for pid in self._port.pids(member.gpu, None)}
 
     def failure(self, allocation: str) -> str | None:
@@ -137,10 +137,10 @@ class Suspensions:
         each = self._records.suspended.get(allocation)
         if each is None or self._suspender is None:
             return None
-        results = (self._suspender.result(p[0]) for p in each.programs if p in self._frozen)
+        results = (self._suspender.result(p[0]) for p in each.programs if p in self._suspended)
         return next((text for text in results if text), None)
 
-    def began(self, allocation: str) -> bool:
+    def may_be_suspended(self, allocation: str) -> bool:
         """Whether some of its programs may be frozen, or half frozen, or half woken."""
         every = self._records.suspended.values()
         mine = (each for each in every if allocation in (each.allocation, each.resumed_by))
@@ -163,8 +163,8 @@ class Suspensions:
         for pid, birth in stuck:
             self._kill(pid, birth)
         self._records.forgotten([each.allocation for each in mine])
-        self._frozen -= set(programs)
-        self._woken -= set(programs)
+        self._suspended -= set(programs)
+        self._resumed -= set(programs)
         if not stuck:
             return ""
         why = next((failed[p] for p in stuck if failed.get(p)), "nothing here can unlock them")
@@ -176,15 +176,15 @@ class Suspensions:
         """Returns those that could not be woken, with why; None while some are being woken."""
         there = {pid for each in mine for pid in self._port.pids(each.gpu, None)}
         for program in programs:
-            if program not in self._woken and not suspender.busy(program[0]):
-                self._woken.add(program)
-                suspender.wake(program[0], there=program[0] in there)
-        if any(p not in self._woken or suspender.busy(p[0]) for p in programs):
+            if program not in self._resumed and not suspender.busy(program[0]):
+                self._resumed.add(program)
+                suspender.resume(program[0], there=program[0] in there)
+        if any(p not in self._resumed or suspender.busy(p[0]) for p in programs):
             return None
         failed = {}
         for program in programs:
             why = suspender.result(program[0]) or ""
-            if suspender.is_held(program[0]) or (why and program in self._earlier):
+            if suspender.may_be_locked(program[0]) or (why and program in self._earlier):
                 failed[program] = why
         return failed
 
@@ -202,7 +202,7 @@ class Suspensions:
         booking = booking_full_name(self._records.held[allocation].allocation)
         mine = [e for e in self._records.suspended.values() if e.booking == booking]
         for pid, birth in sorted({p for each in mine for p in each.programs}):
-            if (pid, birth) not in self._woken or self._result(pid) != "":
+            if (pid, birth) not in self._resumed or self._result(pid) != "":
                 self._kill(pid, birth)
         self._records.forgotten([each.allocation for each in mine])
 
@@ -215,7 +215,7 @@ class Suspensions:
 
     # Waking.
 
-    def resume(self, parts: Iterable[Part], given: Collection[str]) -> None:
+    def resume(self, parts: Iterable[ActiveBooking], given: Collection[str]) -> None:
         """Wakes what bookings that are whole here left behind, and what was frozen, or half frozen,
         before its time: `given` has the allocations that have their devices now. Raises GpuError,
         StoreError."""
@@ -230,7 +230,7 @@ class Suspensions:
             if any(not held[r.allocation].resumed for r in pending):
                 self._resume(part.name, part.resumes)
 
-    def _resume(self, booking: str, resumes: tuple[Resume, ...]) -> None:
+    def _resume(self, booking: str, resumes: tuple[ResumedAllocation, ...]) -> None:
         why = self._resume_refusal(booking, resumes)
         if why is None:
             done, why = self._resume_programs(resumes)
@@ -244,7 +244,7 @@ class Suspensions:
             self.discard(each.suspended for each in resumes)
         self._records.resumed(here, [each.suspended for each in resumes])
 
-    def _resume_refusal(self, booking: str, resumes: tuple[Resume, ...]) -> str | None:
+    def _resume_refusal(self, booking: str, resumes: tuple[ResumedAllocation, ...]) -> str | None:
         if self._suspender is None or self._programs is None:
             return "this node has no cuda-checkpoint"
         for each in resumes:
@@ -255,7 +255,7 @@ class Suspensions:
                 return "it was on another GPU"
         return None
 
-    def _resume_programs(self, resumes: tuple[Resume, ...]) -> tuple[bool, str | None]:
+    def _resume_programs(self, resumes: tuple[ResumedAllocation, ...]) -> tuple[bool, str | None]:
         """Begins, or goes on; returns whether everything is awake, and what failed."""
         suspender = self._suspender
         if suspender is None:
@@ -266,15 +266,15 @@ class Suspensions:
         idle = {p for p in programs if not suspender.busy(p[0])}
         there = {pid for each in resumes for pid in self._port.pids(each.device, None)}
         # Those on their device, too: an earlier life may have left one locked there.
-        pending = {p for p in programs if p not in self._woken}
+        pending = {p for p in programs if p not in self._resumed}
         for each, found in zip(resumes, suspended, strict=True):
             if pending and found.resumed_by != each.allocation:
                 self._records.freezing(found.with_resume(each.allocation))
         for program in sorted(pending & idle):
-            self._woken.add(program)
-            self._frozen.discard(program)
-            suspender.wake(program[0], there=program[0] in there)
-        results = [suspender.result(p[0]) for p in programs if p in self._woken]
+            self._resumed.add(program)
+            self._suspended.discard(program)
+            suspender.resume(program[0], there=program[0] in there)
+        results = [suspender.result(p[0]) for p in programs if p in self._resumed]
         if pending - idle or None in results:
             return False, None
         failed = next((text for text in results if text), None)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
-from allocation.agent.plan.reconcile import Held, place_of
+from allocation.agent.plan.reconcile import Record, place_of
 from allocation.agent.ports.gpu import FoundInstance, GpuError, GpuPort, Place, Truth
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
@@ -79,7 +79,7 @@ class UnbookedProcesses:
     def look(
         self,
         outcomes: Iterable[Outcome],
-        held: Mapping[str, Held],
+        held: Mapping[str, Record],
         ladder: wire.Escalation | None,
         now: float,
     ) -> list[UnbookedProcess]:
@@ -99,7 +99,7 @@ class UnbookedProcesses:
                 self._take(step, process, seen, now)
         return found
 
-    def _on(self, truth: Truth, held: Mapping[str, Held]) -> Iterator[UnbookedProcess]:
+    def _on(self, truth: Truth, held: Mapping[str, Record]) -> Iterator[UnbookedProcess]:
         spots: list[tuple[FoundInstance | None, int | None]] = [
             (found, found.processes) for found in truth.instances
         ]

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Examined:
+class CheckOutcome:
     """A check with what came of it, and the seconds that it took."""
 
     name: str
@@ -58,7 +58,7 @@ class Examined:
     seconds: float
 
 
-def checks_run(checks: Iterable[Check], within: float) -> Iterator[Examined]:
+def checks_run(checks: Iterable[Check], within: float) -> Iterator[CheckOutcome]:
     """Makes all checks in their order, in so many seconds together, whatever does not answer.
 
     A call that hangs is left alone. Nothing more is asked of what it hangs in.
@@ -78,7 +78,7 @@ def checks_run(checks: Iterable[Check], within: float) -> Iterator[Examined]:
                 hanging[check.asks] = check.name
                 answer = Finding("fail", f"no answer in {min(check.limit, left):.0f} s", check.late)
             finding = answer
-        yield Examined(check.name, finding, time.monotonic() - began)
+        yield CheckOutcome(check.name, finding, time.monotonic() - began)
 
 
 def _within(look: Callable[[], Finding], seconds: float) -> Finding | None:
@@ -98,7 +98,7 @@ def _within(look: Callable[[], Finding], seconds: float) -> Finding | None:
         return None
 
 
-def _json(found: Sequence[Examined]) -> str:
+def _json(found: Sequence[CheckOutcome]) -> str:
     rows = [
         {
             "name": each.name,
@@ -112,7 +112,7 @@ def _json(found: Sequence[Examined]) -> str:
     return json.dumps({"checks": rows}, indent=2) + "\n"
 
 
-def _text(found: Sequence[Examined], seconds: float) -> str:
+def _text(found: Sequence[CheckOutcome], seconds: float) -> str:
     lines = []
     for each in found:
         finding = each.finding

@@ -59,7 +59,10 @@ def driver_checks(
         ("errors that the driver tells", examination.events),
         ("device files", examination.files),
     ]
-    return [first, *(Check(name, examination.asked(look), _ASKS, late=late) for name, look in rest)]
+    return [
+        first,
+        *(Check(name, examination.guarded(look), _ASKS, late=late) for name, look in rest),
+    ]
 
 
 class DriverExamination:
@@ -95,7 +98,7 @@ class DriverExamination:
             return _not_opened(str(error))
         return Finding("ok", "NVML answers")
 
-    def asked(self, look: Callable[[], Finding]) -> Callable[[], Finding]:
+    def guarded(self, look: Callable[[], Finding]) -> Callable[[], Finding]:
         """Returns the same for a driver that may refuse, or not be there."""
 
         def guarded() -> Finding:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from allocation.agent.doctor.checks import Check, Finding, State, found
 from allocation.agent.host.network import network_find
 from allocation.agent.host.open_files import HostOpenFiles
-from allocation.agent.host.other_owners import OWNERS, running
+from allocation.agent.host.other_owners import OTHER_SCHEDULERS, running
 from allocation.agent.state.enrol import identity_load
 
 _BINDING = "13.615.71"
@@ -162,14 +162,14 @@ def _enrolled(state: Path) -> Finding:
 def _clock() -> Finding:
     if shutil.which("timedatectl") is None:
         return Finding("unknown", "there is no timedatectl", "see that the clock is kept by NTP")
-    said = _said("timedatectl", "show", "--property=NTPSynchronized", "--value")
+    said = _output_of("timedatectl", "show", "--property=NTPSynchronized", "--value")
     if said not in ("yes", "no"):
         return Finding("unknown", said or "timedatectl does not tell", "see that NTP keeps it")
     seen = "kept by NTP" if said == "yes" else "not kept by NTP"
     return found(good=said == "yes", seen=seen, do="bookings end by this clock: start chrony")
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     done = subprocess.run(  # noqa: S603 (the system's own program, no shell)
         command, capture_output=True, text=True, timeout=3, check=False, stdin=subprocess.DEVNULL
     )
@@ -221,7 +221,7 @@ def _systemd(proc: Path) -> Finding:
 
 
 def _owners(proc: Path) -> Finding:
-    there = running(proc, OWNERS)
+    there = running(proc, OTHER_SCHEDULERS)
     do = "drain and remove it: operator.md, 'With Slurm or Kubernetes'; until then no"
     do += " stranger is ended"
     return found(good=not there, seen=", ".join(there) or "none runs", do=do)

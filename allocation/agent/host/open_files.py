@@ -88,7 +88,7 @@ class HostOpenFiles:
         }
         self._steady = steady
         self._seen: tuple[float, Openers] | None = None
-        self._told = False
+        self._warned = False
 
     def openers(self) -> Openers:
         """Returns who has device files open, but for the agent itself."""
@@ -115,8 +115,8 @@ class HostOpenFiles:
                 continue  # it has ended meanwhile
             for file in files:
                 found[file].add(self._opener(int(name)))
-        if hidden and not self._told:
-            self._told = True
+        if hidden and not self._warned:
+            self._warned = True
             log.warning("the open files of %d programs can't be read: who uses a GPU without a"
                         " context is not seen", len(hidden))  # fmt: skip
         return Openers({file: frozenset(those) for file, those in found.items()}, frozenset(hidden))

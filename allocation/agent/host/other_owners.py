@@ -10,7 +10,15 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-OWNERS = ("slurmd", "slurmstepd", "kubelet", "pbs_mom", "k3s-server", "k3s-agent", "nomad")
+OTHER_SCHEDULERS = (
+    "slurmd",
+    "slurmstepd",
+    "kubelet",
+    "pbs_mom",
+    "k3s-server",
+    "k3s-agent",
+    "nomad",
+)
 FRESH_S = 10.0
 _PROC = Path("/proc")
 
@@ -42,7 +50,7 @@ class OtherSchedulers:
         if self._fresh_until is None or now >= self._fresh_until:
             before = self._there
             try:
-                self._there = running(self._proc, OWNERS)
+                self._there = running(self._proc, OTHER_SCHEDULERS)
             except OSError as error:
                 self._there = [f"unknown ({error})"]
             self._fresh_until = now + FRESH_S

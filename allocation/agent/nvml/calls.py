@@ -35,7 +35,7 @@ _FAULTS: dict[int, Fault] = {
     pynvml.NVML_ERROR_NOT_FOUND: "lost",
     pynvml.NVML_ERROR_RESET_REQUIRED: "reset_required",
 }
-WORDS: dict[Fault, str] = {
+FAULT_TEXTS: dict[Fault, str] = {
     "in_use": "a process still uses it",
     "no_room": "another slice is in the way",
     "invalid": "the driver knows no such place",
@@ -55,7 +55,7 @@ def code_of(error: Exception) -> int:
 def refused(error: Exception, doing: str) -> GpuError:
     """Returns the refusal in the port's own words."""
     fault = _FAULTS.get(code_of(error), "driver")
-    return GpuError(fault, f"{doing}: {WORDS.get(fault, str(error))}")
+    return GpuError(fault, f"{doing}: {FAULT_TEXTS.get(fault, str(error))}")
 
 
 def optional(call: Callable[..., Any], *args: object) -> Handle:

@@ -10,7 +10,7 @@ import pynvml
 
 from allocation.agent.host.device_nodes import DriverDeviceNodes
 from allocation.agent.host.open_files import OpenFiles
-from allocation.agent.nvml.calls import REFUSALS, WORDS, Handle, attempt, indexed, with_retry
+from allocation.agent.nvml.calls import FAULT_TEXTS, REFUSALS, Handle, attempt, indexed, with_retry
 from allocation.agent.nvml.calls import refused as _refused
 from allocation.agent.nvml.compute import compute_create, compute_destroy
 from allocation.agent.nvml.fabric import fabric_unready
@@ -238,9 +238,9 @@ class NvmlGpu:
         try:
             there = self._on(gpu)
         except REFUSALS:
-            return GpuError("in_use", f"{doing}: {WORDS['in_use']}")
+            return GpuError("in_use", f"{doing}: {FAULT_TEXTS['in_use']}")
         who = ", ".join((*there.names, *map(str, there.services)))
-        return GpuError("in_use", f"{doing}: {WORDS['in_use']}{f': {who}' if who else ''}")
+        return GpuError("in_use", f"{doing}: {FAULT_TEXTS['in_use']}{f': {who}' if who else ''}")
 
     def _on(self, gpu: str) -> DevicePrograms:
         return self._processes.on(gpu, self._handle(gpu), sliced=False)

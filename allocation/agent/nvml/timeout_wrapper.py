@@ -26,7 +26,7 @@ from allocation.agent.ports.worker_threads import (
 )
 from allocation.wire import InventoryGpu, Mode
 
-EVERY = "all GPUs"
+ALL_GPUS = "all GPUs"
 _FILES = "device files"
 
 
@@ -40,11 +40,11 @@ class TimeoutGpu:
         self._first_s = OPEN_LIMIT_S
 
     def driver(self) -> str:
-        return self._threads.ask(EVERY, self._port.driver)
+        return self._threads.ask(ALL_GPUS, self._port.driver)
 
     def inventory(self) -> tuple[InventoryGpu, ...]:
         found = self._threads.change(
-            EVERY, self._port.inventory, max(self._first_s, CHANGE_LIMIT_S)
+            ALL_GPUS, self._port.inventory, max(self._first_s, CHANGE_LIMIT_S)
         )
         self._first_s = 0.0
         return found
@@ -90,14 +90,14 @@ class TimeoutWatch:
         self._threads = threads
 
     def errors(self) -> tuple[FoundError, ...]:
-        return self._threads.ask(EVERY, self._watch.errors)
+        return self._threads.ask(ALL_GPUS, self._watch.errors)
 
     def users(self, pids: Collection[int]) -> tuple[str, ...]:
         """The driver is not asked."""
         return self._watch.users(pids)
 
     def hanging(self) -> tuple[str, ...]:
-        return tuple(name for name in self._threads.hanging() if name not in (EVERY, _FILES))
+        return tuple(name for name in self._threads.hanging() if name not in (ALL_GPUS, _FILES))
 
     def close(self) -> None:
         _close(self._threads, self._watch.close)
@@ -118,7 +118,7 @@ class TimeoutDeviceNodes:
 
 
 def _close(threads: WorkerThreads, close: Callable[[], None]) -> None:
-    if not threads.free:
+    if not threads.idle:
         return
     with contextlib.suppress(GpuError):  # the process ends anyway
-        threads.change(EVERY, close)
+        threads.change(ALL_GPUS, close)

@@ -59,11 +59,11 @@ class NvmlWatch:
 
     def close(self) -> None:
         for uuid in list(self._sets):
-            self._leave(uuid)
+            self._close_set(uuid)
 
     def errors(self) -> tuple[FoundError, ...]:
         """What happened since the last call, without waiting."""
-        self._listen()
+        self._register()
         return tuple(error for uuid in list(self._sets) for error in self._of(uuid))
 
     def users(self, pids: Collection[int]) -> tuple[str, ...]:
@@ -81,11 +81,11 @@ class NvmlWatch:
             except REFUSALS as error:
                 if code_of(error) != pynvml.NVML_ERROR_TIMEOUT:
                     # The GPU is gone, which whoever reads it finds out; it is tried again.
-                    self._leave(uuid)
+                    self._close_set(uuid)
                 return
             yield _found(uuid, event)
 
-    def _listen(self) -> None:
+    def _register(self) -> None:
         """A GPU that can't tell of errors is left alone."""
         for index in range(attempt(pynvml.nvmlDeviceGetCount) or 0):
             events = None
@@ -100,10 +100,10 @@ class NvmlWatch:
             except REFUSALS:
                 _free(events)
                 continue
-            self._leave(uuid)
+            self._close_set(uuid)
             self._sets[uuid], self._uuids[_address(handle)] = events, uuid
 
-    def _leave(self, uuid: str) -> None:
+    def _close_set(self, uuid: str) -> None:
         _free(self._sets.pop(uuid, None))
 
 

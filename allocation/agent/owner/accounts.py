@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from allocation.agent.owner.hooks import PLAIN, is_ours
+from allocation.agent.owner.hooks import PLAIN, is_trusted
 from allocation.agent.ports.programs import account_uid
-from allocation.agent.ports.worker_threads import Late, WorkerThread
+from allocation.agent.ports.worker_threads import CallTimeout, WorkerThread
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +24,11 @@ LIMIT_S = 5.0
 # The agent's loop waits no longer than this; what comes later counts at its next turn.
 LOOKUP_WAIT_S = 0.3
 FOUND_FOR_S = 600.0
-AGAIN_S = 30.0
+MISSING_FOR_S = 30.0
 _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 
-class Accounts:
+class LoginProgram:
     """`steady` never jumps."""
 
     def __init__(
@@ -54,23 +54,23 @@ class Accounts:
             return account
         try:
             self._thread.ask(lambda: self._learn(member), LOOKUP_WAIT_S)
-        except Late:
+        except CallTimeout:
             return account
         return self._known[member][0]
 
     def _learn(self, member: str) -> None:
-        account, why = self._asked(member)
+        account, why = self._run(member)
         if account is not None and self._uid_of(account) is None:
             account, why = None, f"there is no account {account} here"
         if account is None:
             log.error("no account is known for %s: %s", member, why)
-        kept = AGAIN_S if account is None else FOUND_FOR_S
+        kept = MISSING_FOR_S if account is None else FOUND_FOR_S
         self._known[member] = (account, self._steady() + kept)
 
-    def _asked(self, member: str) -> tuple[str | None, str]:
+    def _run(self, member: str) -> tuple[str | None, str]:
         """What the program says, or why that is nothing."""
         try:
-            if not all(is_ours(path) for path in (self._program, self._program.parent)):
+            if not all(is_trusted(path) for path in (self._program, self._program.parent)):
                 return None, f"{self._program} is not run: others than root may change it"
             running = subprocess.Popen(  # noqa: S603 (a file of the site's own directory, no shell)
                 [self._program, member],

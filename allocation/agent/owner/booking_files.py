@@ -14,15 +14,15 @@ from allocation.agent.owner.cdi import Cdi
 from allocation.agent.owner.cgroups import Cgroups
 from allocation.agent.owner.device_acls import DeviceAcls
 from allocation.agent.owner.hooks import Hooks
-from allocation.agent.owner.shares import NOTICE, SAVED, Part, environment, files
-from allocation.agent.ports.handover import write_whole
+from allocation.agent.owner.shares import NOTICE, SAVED, ActiveBooking, environment, files
+from allocation.agent.ports.handover import write_atomic
 from allocation.agent.ports.programs import account_uid
 from allocation.agent.ports.readable import folder_readable
 
 log = logging.getLogger(__name__)
 
 
-class Bookings:
+class BookingFiles:
     """Level-triggered: told what is active, it makes the files and hooks follow."""
 
     def __init__(
@@ -44,13 +44,15 @@ class Bookings:
         self._hooks = hooks
         # Files of an earlier life are written anew, or removed, by the first look.
         folders = root.iterdir() if root.is_dir() else ()
-        self._written: dict[str, Part | None] = {folder.name: None for folder in folders}
+        self._written: dict[str, ActiveBooking | None] = {folder.name: None for folder in folders}
 
-    def open(self, parts: Mapping[str, Part]) -> list[str]:
+    def open(self, parts: Mapping[str, ActiveBooking]) -> list[str]:
         """Opens the devices of these bookings, and closes all others. Returns what went wrong."""
         return [] if self._device_acls is None else self._device_acls.sync(parts)
 
-    def sync(self, opened: Mapping[str, Part], waiting: Collection[str] = ()) -> str | None:
+    def sync(
+        self, opened: Mapping[str, ActiveBooking], waiting: Collection[str] = ()
+    ) -> str | None:
         """Makes the devices of all these bookings open, and the files of those that don't wait.
 
         Returns what went wrong; it is tried again with the next call.
@@ -77,14 +79,14 @@ class Bookings:
         if self._cgroups is not None:
             problems += filter(None, [self._cgroups.sync(parts)])
         if self._hooks is not None:
-            self._hooks.want({name: environment(part) for name, part in parts.items()})
+            self._hooks.sync({name: environment(part) for name, part in parts.items()})
         return "; ".join(problems) or None
 
-    def told(self, name: str) -> bool:
+    def has_files(self, name: str) -> bool:
         """Returns whether the booking has its files, also from an earlier life of the agent."""
         return (self._root / name / "booking.json").exists()
 
-    def said(self) -> dict[str, int]:
+    def saved_times(self) -> dict[str, int]:
         """When owners last said that everything is saved, by booking; in Unix seconds."""
         found = {}
         for name in self._written:
@@ -96,12 +98,12 @@ class Bookings:
                 found[name] = int(at)
         return found
 
-    def _write(self, part: Part) -> None:
+    def _write(self, part: ActiveBooking) -> None:
         folder = self._root / part.name
         folder_readable(folder)
         wanted = files(part)
         for name, text in wanted.items():
-            write_whole(folder / name, text)
+            write_atomic(folder / name, text)
         for name in {NOTICE} - wanted.keys():
             (folder / name).unlink(missing_ok=True)
         old = self._written.get(part.name)
@@ -120,7 +122,7 @@ class Bookings:
         del self._written[name]
 
 
-def _make_saved(path: Path, part: Part, account: int | None) -> None:
+def _make_saved(path: Path, part: ActiveBooking, account: int | None) -> None:
     """The one file that is its owner's: touching it tells that everything is saved. Its folder is
     ours, so it stays this very file; its time is all that is read of it. Raises OSError."""
     fresh = path.with_suffix(".new")

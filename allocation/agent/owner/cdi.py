@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from allocation.agent.owner.shares import Part, environment
+from allocation.agent.owner.shares import ActiveBooking, environment
 from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.handover import write_whole
+from allocation.agent.ports.handover import write_atomic
 from allocation.agent.ports.readable import folder_ensure
 
 log = logging.getLogger(__name__)
@@ -47,11 +47,11 @@ class Cdi:
         self._folder = folder
         self._nodes = nodes
         self._driver = driver
-        self._written: dict[str, Part | None] = {
+        self._written: dict[str, ActiveBooking | None] = {
             file.stem.removeprefix(_PREFIX): None for file in folder.glob(f"{_PREFIX}*.json")
         }
 
-    def sync(self, parts: Mapping[str, Part]) -> list[str]:
+    def sync(self, parts: Mapping[str, ActiveBooking]) -> list[str]:
         """Makes the files be those of `parts`; returns what went wrong."""
         problems = []
         for name in sorted(self._written.keys() | parts.keys()):
@@ -64,14 +64,14 @@ class Cdi:
                 path.unlink(missing_ok=True)
                 self._written.pop(name, None)
                 if part is not None:
-                    write_whole(path, json.dumps(self._specification(part), indent=2) + "\n")
+                    write_atomic(path, json.dumps(self._specification(part), indent=2) + "\n")
                     self._written[name] = part
             except (OSError, GpuError) as error:
                 problems.append(f"the CDI file of {name}: {error}")
                 log.warning("%s", problems[-1])
         return problems
 
-    def _specification(self, part: Part) -> dict[str, Any]:
+    def _specification(self, part: ActiveBooking) -> dict[str, Any]:
         """All of the booking under its name, and each device under `<name>.<number>`."""
         every = [self._nodes.of(device) for device in part.devices]
         devices = [self._device(part.name, part, every[:1] if part.divided else every, None)]
@@ -85,7 +85,7 @@ class Cdi:
         }
 
     def _device(
-        self, name: str, part: Part, paths: list[tuple[str, ...]], number: int | None
+        self, name: str, part: ActiveBooking, paths: list[tuple[str, ...]], number: int | None
     ) -> dict[str, Any]:
         # Or NVIDIA's own runtime would add devices by itself.
         values = {**environment(part, number, contained=True), "NVIDIA_VISIBLE_DEVICES": "void"}

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from allocation.agent.owner.shares import Part
+from allocation.agent.owner.shares import ActiveBooking
 from allocation.agent.ports.host_cores import cores_text
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.systemd import available_mb
@@ -66,7 +66,7 @@ class Cgroups:
         self._root = root
         self._programs = programs
 
-    def sync(self, parts: Mapping[str, Part]) -> str | None:
+    def sync(self, parts: Mapping[str, ActiveBooking]) -> str | None:
         """Returns what went wrong; it is tried again with the next call."""
         wanted = {name: part for name, part in parts.items() if part.cores or part.memory_mb}
         problems = []
@@ -84,7 +84,7 @@ class Cgroups:
         """Returns the memory that its limit leaves a booking, in MiB; None without one."""
         return available_mb(self._root / booking)
 
-    def _limit(self, group: Path, part: Part) -> None:
+    def _limit(self, group: Path, part: ActiveBooking) -> None:
         group.mkdir(exist_ok=True)
         if part.cores:
             (group / "cpuset.cpus").write_text(cores_text(part.cores))

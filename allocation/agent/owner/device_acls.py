@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from allocation.agent.owner.cdi import DeviceNodes
-from allocation.agent.owner.shares import Part
+from allocation.agent.owner.shares import ActiveBooking
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.programs import account_uid
 from allocation.agent.state.store import write_synced
@@ -103,7 +103,7 @@ class DeviceAcls:
         # A driver that is late for a moment takes nothing from a booking that goes on.
         self._paths: dict[str, tuple[str, ...]] = {}
 
-    def sync(self, parts: Mapping[str, Part]) -> list[str]:
+    def sync(self, parts: Mapping[str, ActiveBooking]) -> list[str]:
         """Returns what went wrong; it is tried again with the next call."""
         problems: list[str] = []
         wanted: set[Right] = set()
@@ -128,7 +128,7 @@ class DeviceAcls:
             log.warning("%s", problem)
         return problems
 
-    def _collect(self, name: str, part: Part, wanted: set[Right]) -> list[str]:
+    def _collect(self, name: str, part: ActiveBooking, wanted: set[Right]) -> list[str]:
         """Adds what the booking is to have; returns what of it can't be told."""
         uid = self._uid_of(part.account) if part.account else None
         if uid is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from allocation.agent.ports.programs import account_name, account_uid
-from allocation.agent.ports.worker_threads import Late, WorkerThread
+from allocation.agent.ports.worker_threads import CallTimeout, WorkerThread
 from allocation.agent.state.store import write_synced
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 # The agent's loop waits no longer than this; what comes later counts at its next turn.
 LOOKUP_WAIT_S = 0.3
 FOUND_FOR_S = 600.0
-AGAIN_S = 30.0
+MISSING_FOR_S = 30.0
 _MOST_KEPT = 10_000
 
 
@@ -43,7 +43,7 @@ class AccountDirectory:
         self._thread = WorkerThread("accounts")
         self._uids: dict[str, tuple[int | None, float]] = {}
         self._names: dict[int, tuple[str | None, float]] = {}
-        self._told = False
+        self._warned = False
         for name, uid in self._load().items():
             self._uids[name], self._names[uid] = (uid, 0.0), (name, 0.0)
 
@@ -72,14 +72,14 @@ class AccountDirectory:
         """At once over while an earlier look-up is out."""
         try:
             self._thread.ask(learn, LOOKUP_WAIT_S)
-        except Late:
-            if not self._told:
-                self._told = True
+        except CallTimeout:
+            if not self._warned:
+                self._warned = True
                 log.warning("the accounts of this node are not answered for; what is known counts")
         except OSError as error:
             log.warning("an account can't be looked up: %s", error)
         else:
-            self._told = False
+            self._warned = False
 
     def _learn_uid(self, name: str) -> None:
         uid = self._uid_of(name)
@@ -93,7 +93,7 @@ class AccountDirectory:
         self._names[uid] = (name, self._until(name))
 
     def _until(self, found: object) -> float:
-        return self._steady() + (AGAIN_S if found is None else FOUND_FOR_S)
+        return self._steady() + (MISSING_FOR_S if found is None else FOUND_FOR_S)
 
     def _load(self) -> dict[str, int]:
         if self._file is None:

@@ -44,16 +44,16 @@ class Hooks:
 
         Raises OSError or ValueError for damaged ones.
         """
-        programs = Programs(folder, limit_s)
+        programs = HookPrograms(folder, limit_s)
         self._threads = (
             HookThread("hooks", state / "hooks.json", programs, lifecycle_steps),
             HookThread("notice-hooks", state / "notices.json", programs, notice_steps),
         )
 
-    def want(self, active: Environments) -> None:
+    def sync(self, active: Environments) -> None:
         """These bookings are active now; returns at once."""
         for thread in self._threads:
-            thread.want(active)
+            thread.sync(active)
 
     def stop(self) -> None:
         """Lets the programs that run come to their end, within their time."""
@@ -103,31 +103,31 @@ class HookThread:
         self,
         name: str,
         state: Path,
-        programs: "Programs",
+        programs: "HookPrograms",
         steps: Callable[[Environments, Environments], Iterator[Step]],
     ) -> None:
         self._state = state
         self._programs = programs
         self._steps = steps
-        self._asked: Environments | None = None
-        self._told: queue.SimpleQueue[Environments | None] = queue.SimpleQueue()
+        self._requested: Environments | None = None
+        self._requests: queue.SimpleQueue[Environments | None] = queue.SimpleQueue()
         self._known: dict[str, dict[str, str]] = (
             json.loads(state.read_bytes()) if state.exists() else {}
         )
         self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
         self._thread.start()
 
-    def want(self, active: Environments) -> None:
-        if active != self._asked:
-            self._asked = active
-            self._told.put(active)
+    def sync(self, active: Environments) -> None:
+        if active != self._requested:
+            self._requested = active
+            self._requests.put(active)
 
     def stop(self) -> None:
-        self._told.put(None)
+        self._requests.put(None)
         self._thread.join(self._programs.limit_s + 1)
 
     def _follow(self) -> None:
-        while (active := self._told.get()) is not None:
+        while (active := self._requests.get()) is not None:
             for event, name, values, known in list(self._steps(dict(self._known), active)):
                 if event is not None:
                     self._programs.run(event, name, values)
@@ -144,7 +144,7 @@ class HookThread:
             log.warning("hooks may run again after a restart: %s", error)
 
 
-class Programs:
+class HookPrograms:
     """Those of the site."""
 
     def __init__(self, folder: Path, limit_s: float) -> None:
@@ -163,7 +163,7 @@ class Programs:
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.is_file() or not os.access(path, os.X_OK):
                 continue
-            if all(is_ours(each) for each in (path, folder, self._folder)):
+            if all(is_trusted(each) for each in (path, folder, self._folder)):
                 yield path
             else:
                 log.error("%s is not run: others than root may change it", path)
@@ -189,7 +189,7 @@ class Programs:
             return f"a kill after {self.limit_s:g} s"
 
 
-def is_ours(path: Path) -> bool:
+def is_trusted(path: Path) -> bool:
     """Whether only root and we ourselves can have put it there or changed it. Raises OSError."""
     found = path.stat()
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_MAY_WRITE

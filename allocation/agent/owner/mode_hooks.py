@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from allocation.agent.owner.hooks import LIMIT_S, Programs
+from allocation.agent.owner.hooks import LIMIT_S, HookPrograms
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class ModeHooks:
 
     def __init__(self, folder: Path, state: Path, *, limit_s: float = LIMIT_S) -> None:
         """`state` is the folder of the file that remembers that services are stopped."""
-        self._programs = Programs(folder, limit_s)
+        self._programs = HookPrograms(folder, limit_s)
         self._mark = state / "released"
         self._lock = threading.Lock()
         self._changing = 0

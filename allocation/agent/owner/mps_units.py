@@ -13,7 +13,7 @@ import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from allocation.agent.ports.handover import write_whole
+from allocation.agent.ports.handover import write_atomic
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class MpsUnits:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._systemctl = systemctl
-        self._asked: Accounts | None = None
+        self._requested: Accounts | None = None
         self._done: Mapping[str, tuple[int | None, str | None]] = {}
         self._left: tuple[str, ...] = ()
         self._inbox: queue.SimpleQueue[Accounts | None] = queue.SimpleQueue()
@@ -43,23 +43,23 @@ class MpsUnits:
         self._thread = threading.Thread(target=self._follow, name="mps-units", daemon=True)
         self._thread.start()
 
-    def want(self, accounts: Accounts) -> list[str]:
+    def sync(self, accounts: Accounts) -> list[str]:
         """Each of these GPUs shall have a daemon of its account, all others none. Where the account
         is not known, what runs goes on.
 
         Waits half a second for systemd. Returns what went wrong; it is tried again with the next
         call.
         """
-        if accounts != self._asked or (self._idle.is_set() and self._troubles()):
-            self._asked = dict(accounts)
+        if accounts != self._requested or (self._idle.is_set() and self._problems()):
+            self._requested = dict(accounts)
             self._idle.clear()
-            self._inbox.put(self._asked)
+            self._inbox.put(self._requested)
         self._idle.wait(_HERE_S)
-        return self._troubles()
+        return self._problems()
 
-    def tried(self, gpus: Collection[str]) -> bool:
+    def is_settled(self, gpus: Collection[str]) -> bool:
         """Returns whether the daemons that were asked for on these GPUs run, or failed to start."""
-        asked, done = self._asked or {}, self._done
+        asked, done = self._requested or {}, self._done
         return all(gpu in done and done[gpu][0] == asked.get(gpu) for gpu in gpus)
 
     def stop(self) -> None:
@@ -67,7 +67,7 @@ class MpsUnits:
         self._inbox.put(None)
         self._thread.join(1)
 
-    def _troubles(self) -> list[str]:
+    def _problems(self) -> list[str]:
         each = [f"the MPS daemon of {gpu}: {why}" for gpu, (_, why) in self._done.items() if why]
         return [*self._left, *each]
 
@@ -111,7 +111,7 @@ class MpsUnits:
                 return None
             if there:
                 self._end(gpu)
-            write_whole(file, text)
+            write_atomic(file, text)
             self._call("start", f"gpu-mps@{gpu}.service")
         except KeyError:
             return f"no account has the number {uid}"

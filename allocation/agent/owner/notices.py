@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from allocation.agent.owner.device_holders import AccountOf, device_holders, share_holders
-from allocation.agent.plan.reconcile import Held
+from allocation.agent.plan.reconcile import Record
 from allocation.agent.ports.gpu import GpuError, GpuPort
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 _APART_S = 10
 
 
-def has_open_notice(held: Mapping[str, Held]) -> bool:
+def has_open_notice(held: Mapping[str, Record]) -> bool:
     """Whether somebody who was told of a pause may be about to say that all is saved."""
     return any(each.notice is not None and not each.emptied for each in held.values())
 
 
-def newly_notified(before: Mapping[str, Held], held: Mapping[str, Held]) -> list[Held]:
+def newly_notified(before: Mapping[str, Record], held: Mapping[str, Record]) -> list[Record]:
     """The records of those who are to be told of a notice now."""
     return [
         each
@@ -28,7 +28,9 @@ def newly_notified(before: Mapping[str, Held], held: Mapping[str, Held]) -> list
     ]
 
 
-def saved_updates(held: Mapping[str, Held], said: Mapping[str, int], now: float) -> dict[str, int]:
+def saved_updates(
+    held: Mapping[str, Record], said: Mapping[str, int], now: float
+) -> dict[str, int]:
     """What is new in `said`, the Unix seconds at which owners said that all is saved, by booking.
 
     The time comes from the owner, so it is believed only within the booking and up to now. Without
@@ -46,7 +48,7 @@ def saved_updates(held: Mapping[str, Held], said: Mapping[str, int], now: float)
     return found
 
 
-def saved_at(record: Held) -> int | None:
+def saved_at(record: Record) -> int | None:
     """When all was saved, for the portal: before or after its notice as it was here, however
     much the two clocks differ."""
     notice, at = record.allocation.notice, record.saved
@@ -59,8 +61,8 @@ def programs_signal(
     port: GpuPort,
     programs: Programs,
     number: int,
-    told: Iterable[Held],
-    held: Mapping[str, Held],
+    told: Iterable[Record],
+    held: Mapping[str, Record],
     account_of: AccountOf,
 ) -> None:
     """Sends the signal to the programs on the devices of `told`, once to each."""
@@ -78,8 +80,8 @@ def programs_signal(
 def _programs_of(
     port: GpuPort,
     programs: Programs,
-    record: Held,
-    held: Mapping[str, Held],
+    record: Record,
+    held: Mapping[str, Record],
     account_of: AccountOf,
 ) -> tuple[int, ...]:
     if record.allocation.share is None:

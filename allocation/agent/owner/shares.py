@@ -21,7 +21,7 @@ _PORTS = 12_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Resume:
+class ResumedAllocation:
     """An allocation that was handed its device, and the suspended one that it goes on from."""
 
     allocation: str
@@ -30,7 +30,7 @@ class Resume:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class NodeContext:
     """This node: its name, the folder with the bookings' folders, where each GPU's MPS daemon
     listens, the memory of each GPU in MiB, by UUID, and the local account of each member.
 
@@ -63,7 +63,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class ActiveBooking:
     """A booking that is active on this node: all of its devices here are handed over.
 
     `devices` are UUIDs in the order of GPUs and slots. `members` are the nodes of the booking in
@@ -91,7 +91,7 @@ class Part:
     folder: str = ""
     shares: tuple[Mapping[str, str], ...] = ()
     notice: wire.Notice | None = None
-    resumes: tuple[Resume, ...] = ()
+    resumes: tuple[ResumedAllocation, ...] = ()
     cores: tuple[int, ...] = ()
     memory_mb: int = 0
     indexes: tuple[int, ...] = ()
@@ -148,9 +148,9 @@ def active_bookings(
     desired: wire.Desired | None,
     given: Mapping[str, str],
     now: float,
-    place: Place,
+    place: NodeContext,
     cores: Mapping[str, tuple[int, ...]] | None = None,
-) -> dict[str, Part]:
+) -> dict[str, ActiveBooking]:
     """The bookings that are whole on this node, by full name; `given` maps allocations to devices,
     and `cores` to those of the host.
 
@@ -168,7 +168,7 @@ def active_bookings(
     gangs = {f"{gang.tenant}.{gang.booking}": gang.members for gang in desired.gangs}
     return {
         name: dataclasses.replace(
-            _part(name, allocations, given, gangs.get(name), place),
+            _active_booking(name, allocations, given, gangs.get(name), place),
             indexes=_indexes(allocations, given, countable),
             inside=_container_indexes(allocations, given, place.order),
             gpus=tuple(gpu_of[each.id] for each in allocations),
@@ -204,20 +204,20 @@ def _container_indexes(
     return tuple(ranked.index(index) for index in indexes)
 
 
-def _part(
+def _active_booking(
     name: str,
     allocations: list[wire.DesiredAllocation],
     given: Mapping[str, str],
     members: tuple[wire.Member, ...] | None,
-    place: Place,
-) -> Part:
+    place: NodeContext,
+) -> ActiveBooking:
     first = allocations[0]
     account = place.account_of(first.owner) or ""
     alone = (wire.Member(node=place.node, devices=len(allocations)),)
     named = [member.node for member in members or ()]
     if members is None or place.node not in named:
         members, named = alone, [place.node]
-    return Part(
+    return ActiveBooking(
         name=name,
         booking=first.booking,
         tenant=first.tenant,
@@ -233,7 +233,9 @@ def _part(
         shares=tuple(place.share(given[each.id], each.share) for each in allocations if each.share),
         notice=first.notice,
         resumes=tuple(
-            Resume(each.id, each.resumes, given[each.id]) for each in allocations if each.resumes
+            ResumedAllocation(each.id, each.resumes, given[each.id])
+            for each in allocations
+            if each.resumes
         ),
         memory_mb=sum(each.memory_mb for each in allocations),
         network=place.network if len(members) > 1 else None,
@@ -242,7 +244,9 @@ def _part(
     )
 
 
-def environment(part: Part, only: int | None = None, *, contained: bool = False) -> dict[str, str]:
+def environment(
+    part: ActiveBooking, only: int | None = None, *, contained: bool = False
+) -> dict[str, str]:
     """What a program of the booking finds in its environment; `only` picks one of its devices.
     `contained`: in a container that has these devices and no others.
 
@@ -270,15 +274,15 @@ def environment(part: Part, only: int | None = None, *, contained: bool = False)
         "PET_MASTER_ADDR": part.address,
         "PET_MASTER_PORT": port,
         **_device_variables(part, only, contained=contained),
-        **_peers(part),
+        **_peer_variables(part),
         **host_environment(part.cores, part.memory_mb),
         **_file_variables(part.folder),
-        **_pause(part),
+        **_pause_variables(part),
     }
 
 
 def _device_variables(
-    part: Part, only: int | None = None, *, contained: bool = False
+    part: ActiveBooking, only: int | None = None, *, contained: bool = False
 ) -> dict[str, str]:
     """What differs from one of its devices to another. Whole GPUs go by index to CUDA, because
     some programs (vLLM) take no other; a slice has only its UUID."""
@@ -300,7 +304,7 @@ def _device_variables(
     }
 
 
-def _numa_variables(part: Part, chosen: slice) -> dict[str, str]:
+def _numa_variables(part: ActiveBooking, chosen: slice) -> dict[str, str]:
     """Which NUMA nodes the devices are next to, for `numactl`, and the cores of those nodes."""
     nodes, cores = part.topology.cores_near(part.gpus[chosen])
     if not nodes:
@@ -311,7 +315,7 @@ def _numa_variables(part: Part, chosen: slice) -> dict[str, str]:
     }
 
 
-def _peers(part: Part) -> dict[str, str]:
+def _peer_variables(part: ActiveBooking) -> dict[str, str]:
     """What programs on several nodes need to find each other."""
     if len(part.members) == 1:
         return {}
@@ -339,7 +343,7 @@ def _file_variables(folder: str) -> dict[str, str]:
     }
 
 
-def _pause(part: Part) -> dict[str, str]:
+def _pause_variables(part: ActiveBooking) -> dict[str, str]:
     """For programs that start, or hooks that run, under a notice or after a pause."""
     values = {"GPU_BOOKING_RESUMES": "1"} if part.resumes else {}
     if part.notice is None:
@@ -352,7 +356,7 @@ def _pause(part: Part) -> dict[str, str]:
     }
 
 
-def files(part: Part) -> dict[str, str]:
+def files(part: ActiveBooking) -> dict[str, str]:
     """The text of each file of its folder that is to be there, by name."""
     found = {
         "env": exports(environment(part)),
@@ -369,7 +373,7 @@ def _iso(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-def description(part: Part) -> dict[str, Any]:
+def description(part: ActiveBooking) -> dict[str, Any]:
     """The same for programs that read `booking.json`."""
     return {
         "booking": part.booking,

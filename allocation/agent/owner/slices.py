@@ -14,7 +14,7 @@ from pathlib import Path
 
 from allocation.agent.owner.cdi import DeviceNodes
 from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.handover import booking_full_name, write_whole
+from allocation.agent.ports.handover import booking_full_name, write_atomic
 from allocation.agent.ports.host_cores import cores_text
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.systemd import Units, booking_of, unit_of
@@ -53,7 +53,7 @@ def device_number(path: str) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Site:
+class SliceSettings:
     """What slices are made from: device files, and the account of each member of the portal, None
     where there is none or that is not known. `more` are further devices for every booking, as
     systemd names them. `logins` is the folder that tells logins of their slices."""
@@ -75,7 +75,7 @@ class Slices:
     def __init__(
         self,
         units: Units,
-        site: Site,
+        site: SliceSettings,
         programs: Programs | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -94,7 +94,7 @@ class Slices:
 
     # Handing over.
 
-    def admit(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None:
+    def allow(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None:
         """Lets the slice of its booking open the device too. Raises OSError, GpuError; then nothing
         may be handed over."""
         before = self._claims
@@ -105,7 +105,7 @@ class Slices:
             self._claims = before
             raise
 
-    def retract(self, booking: str, allocation: str) -> None:
+    def disallow(self, booking: str, allocation: str) -> None:
         """Closes the device of an allocation to its booking's slice. Raises OSError, GpuError: then
         what is in the slice may still open it."""
         self._claims.pop(allocation, None)
@@ -202,7 +202,7 @@ class Slices:
         wanted = {unit for booking in bookings for unit in self._units_of(booking)}
         for unit in sorted(self._units.existing() - wanted):
             try:
-                self._leave(unit, stays=booking_of(unit) in kept)
+                self._retire(unit, stays=booking_of(unit) in kept)
             except OSError as error:
                 problems.append(f"{unit}: {error}")
         problems = list(dict.fromkeys(problems + self._logins_write()))
@@ -215,7 +215,7 @@ class Slices:
         account = self._account_of(self._of(booking)[0].allocation.owner)
         return set(self._named(booking)) if account is None else {unit_of(account[1], booking)}
 
-    def _leave(self, unit: str, *, stays: bool) -> None:
+    def _retire(self, unit: str, *, stays: bool) -> None:
         """Closes what no booking has any more, ends what is in it, and removes it when empty."""
         try:
             self._close_devices(unit)
@@ -281,7 +281,7 @@ class Slices:
                     file.unlink()
             for uid, units in wanted.items():
                 names = dict.fromkeys(unit for _, unit in sorted(units))
-                write_whole(self._site.logins / uid, "".join(f"{name}\n" for name in names))
+                write_atomic(self._site.logins / uid, "".join(f"{name}\n" for name in names))
         except OSError as error:
             return [f"logins are not told of their slices: {error}"]
         return []

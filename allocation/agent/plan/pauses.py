@@ -7,7 +7,7 @@ from allocation.wire import Mode, Notice, PauseMethod
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class ProgramsSeen:
     """What is known of programs: the ids of those of each share (None: can't be told), and the
     allocations that are just being suspended or resumed."""
 

@@ -7,7 +7,7 @@ until nothing is left to do, so a step may rely only on what was true before the
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from allocation.agent.plan.pauses import Seen, pause_method
+from allocation.agent.plan.pauses import ProgramsSeen, pause_method
 from allocation.agent.plan.steps import (
     Create,
     Destroy,
@@ -22,7 +22,7 @@ from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Held:
+class Record:
     """Our own record of an allocation we began with; written before anything is done for it.
 
     `given` is set before its owner gets the device, `emptied` once nothing of it is left. `notice`
@@ -66,7 +66,7 @@ class Task:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class GpuTarget:
     """What one GPU should be. `mode` is None for a GPU the document does not name. `one_account`:
     only one account's shares may be there at a time."""
 
@@ -108,8 +108,8 @@ def place_of(allocation: DesiredAllocation) -> Place | None:
 
 
 def records_of(
-    desired: Desired, held: Mapping[str, Held], now: float, *, remembers: bool = False
-) -> dict[str, Held]:
+    desired: Desired, held: Mapping[str, Record], now: float, *, remembers: bool = False
+) -> dict[str, Record]:
     """The records to keep: one for each allocation that has begun or must be seen to its end.
 
     `remembers`: there is a record of everything that was ever begun here and is not proven empty.
@@ -134,7 +134,7 @@ def records_of(
     return kept
 
 
-def _notice(record: Held, now: float) -> Held:
+def _notice(record: Record, now: float) -> Record:
     """Its owner is told of each notice once, so that is recorded before it is done."""
     notice = record.allocation.notice
     if notice is None:
@@ -146,21 +146,21 @@ def _notice(record: Held, now: float) -> Held:
 
 
 def _first_record(
-    wanted: DesiredAllocation, gpu: str, held: Mapping[str, Held] | None, now: float
-) -> Held:
+    wanted: DesiredAllocation, gpu: str, held: Mapping[str, Record] | None, now: float
+) -> Record:
     """A release we hold nothing of never began where everything is remembered (`held` is None).
     Else it was given by a life of ours that lost its records, unless another's record on the same
     spot tells that it never began."""
     if wanted.state == "run" and now < wanted.ends:
-        return Held(wanted, gpu)
+        return Record(wanted, gpu)
     if held is None:
-        return Held(wanted, gpu, emptied=True)
+        return Record(wanted, gpu, emptied=True)
     others = [h.allocation for h in held.values() if h.gpu == gpu and not h.emptied]
     began = wanted.starts <= now and not any(_collide(wanted, other) for other in others)
-    return Held(wanted, gpu, given=began, emptied=not began)
+    return Record(wanted, gpu, given=began, emptied=not began)
 
 
-def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]:
+def gpu_targets(desired: Desired, held: Mapping[str, Record], now: float) -> list[GpuTarget]:
     """One wish per GPU that is named or held, by UUID."""
     modes: dict[str, Mode] = {gpu.uuid: gpu.mode for gpu in desired.gpus}
     named = {(a.id, g.uuid, place_of(a)): a for g in desired.gpus for a in g.allocations}
@@ -178,42 +178,42 @@ def wishes(desired: Desired, held: Mapping[str, Held], now: float) -> list[Wish]
         gang = (allocation.tenant, allocation.booking) in gangs
         task = Task(allocation, over, record.given, record.emptied, gang)
         tasks.setdefault(record.gpu, []).append(task)
-    return [Wish(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
+    return [GpuTarget(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
 
 
 def plan(
-    wish: Wish,
+    target: GpuTarget,
     truth: Truth,
     given: Mapping[str, str],
     problems: Mapping[str, Problem],
-    seen: Seen | None = None,
+    seen: ProgramsSeen | None = None,
 ) -> Plan:
     """`given` maps allocations to the device their owner was handed; `problems` what failed."""
-    found, seen = Plan(), seen or Seen()
+    found, seen = Plan(), seen or ProgramsSeen()
     # 1. What must go, goes first.
-    for task in wish.tasks:
+    for task in target.tasks:
         if task.ending:
             _end(found, task, truth, given, seen)
-    going = [t for t in wish.tasks if t.ending and found.states[t.allocation.id].state != "empty"]
+    going = [t for t in target.tasks if t.ending and found.states[t.allocation.id].state != "empty"]
     # 2. The mode changes on an empty GPU; so does what its next reset would make of it.
-    if wish.mode is not None and hardware_mode(wish.mode) != truth.mode:
-        _switch(found, wish, truth, given, going=bool(going))
+    if target.mode is not None and hardware_mode(target.mode) != truth.mode:
+        _switch(found, target, truth, given, going=bool(going))
     elif truth.pending is not None and not truth.instances and truth.processes == 0 and not given:
         found.steps.append(SetMode(truth.mode))
     # 3. What is wanted, is made and handed over.
     staying = sorted(
-        (t for t in wish.tasks if not t.ending),
+        (t for t in target.tasks if not t.ending),
         key=lambda t: (t.allocation.id not in given, t.allocation.starts, t.allocation.id),
     )
     for i, task in enumerate(staying):
-        waits = _blocked_by(task, (*going, *staying[:i]), one_account=wish.one_account)
+        waits = _blocked_by(task, (*going, *staying[:i]), one_account=target.one_account)
         problem = problems.get(task.allocation.id)
         if problem is not None and problem.lasting:
             found.states[task.allocation.id] = State("failed", error=problem.text)
         elif waits is not None:
             found.states[task.allocation.id] = State("preparing", error=waits)
         else:
-            _start(found, wish, task, truth, given)
+            _start(found, target, task, truth, given)
     _problems_note(found, problems)
     return found
 
@@ -242,7 +242,9 @@ def _problems_note(found: Plan, problems: Mapping[str, Problem]) -> None:
             found.states[key] = dataclasses.replace(state, error=problem.text)
 
 
-def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: Seen) -> None:
+def _end(
+    found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: ProgramsSeen
+) -> None:
     name = task.allocation.id
     if task.emptied:
         found.states[name] = State("empty")
@@ -252,7 +254,7 @@ def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: 
     if name in seen.busy:
         found.states[name] = State("ending")
         return
-    instance = None if task.place is None else _at(truth, task.place)
+    instance = None if task.place is None else _instance_at(truth, task.place)
     count, only = _programs_of(task, truth, instance, seen)
     there = instance is not None
     left = task.allocation.share is None and truth.residue_mb > 0
@@ -297,7 +299,7 @@ def _clear(
 
 
 def _programs_of(
-    task: Task, truth: Truth, instance: FoundInstance | None, seen: Seen
+    task: Task, truth: Truth, instance: FoundInstance | None, seen: ProgramsSeen
 ) -> tuple[int | None, tuple[int, ...] | None]:
     """How many there are, and of a share which; None where that can't be told."""
     if task.allocation.share is not None:
@@ -309,13 +311,13 @@ def _programs_of(
 
 
 def _switch(
-    found: Plan, wish: Wish, truth: Truth, given: Mapping[str, str], *, going: bool
+    found: Plan, target: GpuTarget, truth: Truth, given: Mapping[str, str], *, going: bool
 ) -> None:
     """Changes the mode of an empty GPU; idle slices that nobody here asked for are removed."""
     running = any(
-        t.allocation.id in given and hardware_mode(t.mode) == truth.mode for t in wish.tasks
+        t.allocation.id in given and hardware_mode(t.mode) == truth.mode for t in target.tasks
     )
-    if wish.mode is None or going or running:
+    if target.mode is None or going or running:
         return
     if any(i.processes != 0 for i in truth.instances) or truth.processes != 0:
         text = "a process that is of no booking keeps the GPU from changing its mode"
@@ -323,16 +325,18 @@ def _switch(
     elif truth.instances:
         found.steps += [Destroy(i.id, None) for i in truth.instances]
     else:
-        found.steps.append(SetMode(hardware_mode(wish.mode)))
+        found.steps.append(SetMode(hardware_mode(target.mode)))
 
 
-def _start(found: Plan, wish: Wish, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
+def _start(
+    found: Plan, target: GpuTarget, task: Task, truth: Truth, given: Mapping[str, str]
+) -> None:
     share = task.allocation.share
     if share is not None and not 1 <= share <= 1000:
         error = f"there is no share of {share} thousandths"
         found.states[task.allocation.id] = State("failed", error=error)
-    elif wish.mode is None or hardware_mode(wish.mode) != hardware_mode(task.mode):
-        error = f"a GPU that shall be {wish.mode} can't hold it"
+    elif target.mode is None or hardware_mode(target.mode) != hardware_mode(task.mode):
+        error = f"a GPU that shall be {target.mode} can't hold it"
         found.states[task.allocation.id] = State("failed", error=error)
     elif truth.mode != hardware_mode(task.mode):
         found.states[task.allocation.id] = State("preparing", error=found.error)
@@ -362,7 +366,7 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
 
 def _slice(found: Plan, task: Task, place: Place, truth: Truth, given: Mapping[str, str]) -> None:
     name = task.allocation.id
-    instance = _at(truth, place)
+    instance = _instance_at(truth, place)
     if instance is not None and instance.uuid is not None:
         if given.get(name) == instance.uuid:
             found.states[name] = State("ready", instance.uuid)
@@ -382,11 +386,11 @@ def _slice(found: Plan, task: Task, place: Place, truth: Truth, given: Mapping[s
     found.states[name] = State("preparing")
 
 
-def _at(truth: Truth, place: Place) -> FoundInstance | None:
+def _instance_at(truth: Truth, place: Place) -> FoundInstance | None:
     return next((i for i in truth.instances if i.place == place), None)
 
 
-def _same_place(held: Held, wanted: DesiredAllocation, gpu: str) -> bool:
+def _same_place(held: Record, wanted: DesiredAllocation, gpu: str) -> bool:
     return held.gpu == gpu and place_of(held.allocation) == place_of(wanted)
 
 

@@ -53,7 +53,7 @@ class Call(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedCall:
     """A call that has ended already."""
 
     answer: Answer
@@ -95,7 +95,7 @@ class CheckpointTool:
         self._program = program
         self._folder = folder
         for path in folder.glob("*.lock"):
-            if not self.is_taken(int(path.stem)):
+            if not self.is_running(int(path.stem)):
                 path.unlink()
                 path.with_suffix(".said").unlink(missing_ok=True)
 
@@ -105,10 +105,10 @@ class CheckpointTool:
             with self._locked(pid) as lock:
                 if lock is None:
                     other = "another call of cuda-checkpoint is under way"
-                    return Ended(Answer(None, "", other))
+                    return FinishedCall(Answer(None, "", other))
                 return self._begun(pid, tuple(arguments), lock)
         except OSError as error:
-            return Ended(Answer(127, "", f"{self._program.name}: {error.strerror}"))
+            return FinishedCall(Answer(127, "", f"{self._program.name}: {error.strerror}"))
 
     def _begun(self, pid: int, arguments: tuple[str, ...], lock: int) -> Call:
         # A file, not a pipe: nobody may be left to read when the call prints.
@@ -124,7 +124,7 @@ class CheckpointTool:
             )
         return _Child(arguments, child, said)
 
-    def is_taken(self, pid: int) -> bool:
+    def is_running(self, pid: int) -> bool:
         """Whether a call about it is under way, begun by this life of the agent or an earlier."""
         try:
             with self._locked(pid) as lock:

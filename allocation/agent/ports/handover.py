@@ -22,7 +22,7 @@ from allocation.wire import DesiredAllocation
 log = logging.getLogger(__name__)
 
 
-class Owner(Protocol):
+class HandoverObserver(Protocol):
     """Someone to tell of devices that come and go; never asked for permission."""
 
     def given(self, allocation: DesiredAllocation, device: str) -> None: ...
@@ -30,18 +30,18 @@ class Owner(Protocol):
     def taken(self, allocation: str) -> None: ...
 
 
-class Guard(Protocol):
+class HandoverGuard(Protocol):
     """Someone who keeps others from devices, and is asked first. Both may raise OSError, GpuError:
     then nothing is handed over, or taken to be free."""
 
-    def admit(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None: ...
+    def allow(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None: ...
 
-    def retract(self, booking: str, allocation: str) -> None:
+    def disallow(self, booking: str, allocation: str) -> None:
         """`booking` is its full name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Given:
+class HandedDevice:
     """`since` is Unix seconds of the first hand-over; `cores` of the host are nobody else's."""
 
     device: str
@@ -54,10 +54,10 @@ class Handover:
     def __init__(
         self,
         root: Path,
-        owners: Iterable[Owner] = (),
+        owners: Iterable[HandoverObserver] = (),
         share: Callable[[str, int], Mapping[str, str]] = lambda _, __: {},
         topology: CoreTopology | None = None,
-        guard: Guard | None = None,
+        guard: HandoverGuard | None = None,
     ) -> None:
         """`share` gives what a program needs to use so many thousandths of a GPU. Without a
         `topology` no cores of the host are handed over."""
@@ -68,12 +68,12 @@ class Handover:
         self._guard = guard
         folder_readable(root)
         self._remove_unfinished()
-        self.given: dict[str, Given] = {}
+        self.given: dict[str, HandedDevice] = {}
         for file in list(root.glob("*/*/booking.json")):
             try:
                 data = json.loads(file.read_bytes())
                 cores = tuple(int(core) for core in data.get("cores", ()))
-                found = Given(str(data["device"]), int(data["ready"]), file.parent, cores)
+                found = HandedDevice(str(data["device"]), int(data["ready"]), file.parent, cores)
             except (ValueError, KeyError, TypeError):
                 # A loss of power can leave it without its text. Nobody else removes it if its
                 # booking is over by now.
@@ -112,7 +112,7 @@ class Handover:
         since = int(now) if before is None else before.since
         cores = self._cores_of(allocation, gpu)
         if self._guard is not None:
-            self._guard.admit(allocation, device, cores)
+            self._guard.allow(allocation, device, cores)
         folder = self.root / booking_full_name(allocation) / allocation.id
         try:
             folder_readable(folder.parent)
@@ -120,13 +120,13 @@ class Handover:
             share = {} if allocation.share is None else self._share(device, allocation.share)
             host = host_environment(cores, allocation.memory_mb)
             values = {**_environment(allocation, device), **share, **host}
-            write_whole(folder / "env", exports(values))
-            write_whole(folder / "booking.json", _description(allocation, device, since, cores))
+            write_atomic(folder / "env", exports(values))
+            write_atomic(folder / "booking.json", _description(allocation, device, since, cores))
         except OSError:
             if before is None and folder.is_dir():
                 _remove(folder)
             raise
-        self.given[allocation.id] = Given(device, since, folder, cores)
+        self.given[allocation.id] = HandedDevice(device, since, folder, cores)
         if before is None or before.device != device:
             for owner in self._owners:
                 owner.given(allocation, device)
@@ -137,7 +137,7 @@ class Handover:
         if given is None:
             return
         if self._guard is not None:
-            self._guard.retract(given.folder.parent.name, allocation)
+            self._guard.disallow(given.folder.parent.name, allocation)
         _remove(given.folder)
         del self.given[allocation]
         for owner in self._owners:
@@ -158,7 +158,7 @@ def booking_full_name(allocation: DesiredAllocation) -> str:
     return f"{allocation.tenant}.{allocation.booking}"
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomic(path: Path, text: str) -> None:
     """Everybody may read it, and sees the old text or the new one, never a part. Raises OSError."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text)

@@ -30,14 +30,14 @@ _TELEMETRY_KEPT = 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Document:
+class DocumentRead:
     """The raw value of the node's desired key, as read just now."""
 
     raw: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Granted:
+class LeaseRead:
     """The raw value of the node's lease key, as read just now."""
 
     raw: bytes
@@ -55,7 +55,7 @@ class Delivered:
     seq: int
 
 
-Arrival = Document | Granted | Connected | Delivered
+Arrival = DocumentRead | LeaseRead | Connected | Delivered
 Kind = Literal["inventory", "report", "heartbeat", "telemetry", "examination"]
 
 
@@ -69,11 +69,11 @@ class Outgoing:
 
 
 class Link:
-    """`arrive` is called from the link's threads with each Arrival; it must not block."""
+    """`deliver` is called from the link's threads with each Arrival; it must not block."""
 
-    def __init__(self, *, url: str, node: str, arrive: Callable[[Arrival], None]) -> None:
+    def __init__(self, *, url: str, node: str, deliver: Callable[[Arrival], None]) -> None:
         self._node = node
-        self._arrive = arrive
+        self._deliver = deliver
         self._stop = threading.Event()
         self._outbox: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
         self._redis = redis.Redis.from_url(
@@ -122,7 +122,7 @@ class Link:
         pubsub.subscribe(wire.wake_channel(self._node))
         self._read_document()
         self._read_lease()
-        self._arrive(Connected())
+        self._deliver(Connected())
         backoff.reset()
         quiet = 0.0
         while not self._stop.is_set():
@@ -139,12 +139,12 @@ class Link:
     def _read_document(self) -> None:
         raw = self._redis.get(wire.desired_key(self._node))
         if isinstance(raw, bytes):
-            self._arrive(Document(raw))
+            self._deliver(DocumentRead(raw))
 
     def _read_lease(self) -> None:
         raw = self._redis.get(wire.lease_key(self._node))
         if isinstance(raw, bytes):
-            self._arrive(Granted(raw))
+            self._deliver(LeaseRead(raw))
 
     # Writing.
 
@@ -180,7 +180,7 @@ class Link:
             pipe.execute()
         for outgoing in waiting:
             if outgoing.seq is not None:
-                self._arrive(Delivered(outgoing.seq))
+                self._deliver(Delivered(outgoing.seq))
 
 
 def newest_of_each_kind(waiting: list[Outgoing]) -> list[Outgoing]:

@@ -14,7 +14,7 @@ LAST_PID = 2**22
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Whose:
+class ProcessOwner:
     """Whom a program belongs to. `names` are those of bookings and allocations in its environment,
     as `run` and `env` put them there: a program may lie about it, to nobody's harm but its owner's.
     `account` is the name of its account, its number if it has none, None if that can't be told;
@@ -31,7 +31,7 @@ class Programs(Protocol):
     def birth(self, pid: int) -> str | None:
         """Tells a program from a later one with the same id; None when it is gone."""
 
-    def owner_of(self, pid: int) -> Whose: ...
+    def owner_of(self, pid: int) -> ProcessOwner: ...
 
     def warn(self, pid: int, number: int) -> bool:
         """Sends a signal, unless the program has no handler for it: it would end by it. Returns
@@ -74,19 +74,19 @@ class HostPrograms:
         state, *fields = text.rpartition(")")[2].split()
         return None if state in "ZX" else f"{self._boot}/{fields[18]}"
 
-    def owner_of(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> ProcessOwner:
         folder = self._proc / str(pid)
         try:
             account = folder.stat().st_uid
             raw = (folder / "environ").read_bytes()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return Whose()
+            return ProcessOwner()
         pairs = (line.partition("=") for line in raw.decode(errors="replace").split("\0"))
         values = {name: value for name, _, value in pairs}
         booking = f"{values.get('GPU_BOOKING_TENANT')}.{values.get('GPU_BOOKING')}"
         names = {booking, values.get("GPU_ALLOCATION", "")} - {"None.None", ""}
         name = self._name_of(account)
-        return Whose(frozenset(names), name, late=name is None)
+        return ProcessOwner(frozenset(names), name, late=name is None)
 
     def warn(self, pid: int, number: int) -> bool:
         if not is_signalled(pid):

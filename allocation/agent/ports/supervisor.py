@@ -19,17 +19,17 @@ class Supervisor:
 
     def ready(self) -> None:
         """The agent serves."""
-        self._tell("READY=1")
+        self._notify("READY=1")
 
     def alive(self) -> None:
         """The loop has come round: with `WatchdogSec=` it is killed when this is not said."""
-        self._tell("WATCHDOG=1")
+        self._notify("WATCHDOG=1")
 
     def stopping(self) -> None:
         """The agent was asked to end."""
-        self._tell("STOPPING=1")
+        self._notify("STOPPING=1")
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         if not self._address:
             return
         try:

@@ -64,11 +64,11 @@ class Suspender(Protocol):
     def available_mb(self) -> int | None:
         """What the host has to take device memory, in MiB; None if that is not known."""
 
-    def freeze(self, pid: int) -> None:
+    def suspend(self, pid: int) -> None:
         """Begins to freeze a program that the driver names on a device, or goes on with one that is
         half frozen. While something is under way for it nothing else is begun."""
 
-    def wake(self, pid: int, *, there: bool) -> None:
+    def resume(self, pid: int, *, there: bool) -> None:
         """Begins to make a program run that is frozen, or half frozen; one that runs is left as it
         is. `there`: the driver names it on a device."""
 
@@ -79,26 +79,26 @@ class Suspender(Protocol):
         """Of the last one of this life: "" when it was done, else why not; None while there is
         none or it is under way."""
 
-    def is_held(self, pid: int) -> bool:
+    def may_be_locked(self, pid: int) -> bool:
         """Whether CUDA calls of the program may be locked by what this life began."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ask:
+class ToolCall:
     """One call of the tool about a program, and its limit in seconds."""
 
     arguments: tuple[str, ...]
     limit: float = LIMIT_S
 
 
-_STATE = Ask(("--get-state",), _SHORT_S)
-_LOCK = Ask(("--action", "lock", "--timeout", f"{LOCK_S * 1000:.0f}"), LOCK_S + _SHORT_S)
-_CHECKPOINT = Ask(("--action", "checkpoint"))
-_RESTORE = Ask(("--action", "restore"))
-_UNLOCK = Ask(("--action", "unlock"), _SHORT_S)
-_TOGGLE = Ask(("--toggle",))
+_STATE = ToolCall(("--get-state",), _SHORT_S)
+_LOCK = ToolCall(("--action", "lock", "--timeout", f"{LOCK_S * 1000:.0f}"), LOCK_S + _SHORT_S)
+_CHECKPOINT = ToolCall(("--action", "checkpoint"))
+_RESTORE = ToolCall(("--action", "restore"))
+_UNLOCK = ToolCall(("--action", "unlock"), _SHORT_S)
+_TOGGLE = ToolCall(("--toggle",))
 
-Steps = Generator[Ask, Answer, str]
+Steps = Generator[ToolCall, Answer, str]
 """Asks, is sent what was answered, and returns what went wrong."""
 
 
@@ -108,14 +108,14 @@ class Tool(Protocol):
     def start(self, pid: int, arguments: Sequence[str]) -> Call:
         """Begins a call about a program."""
 
-    def is_taken(self, pid: int) -> bool:
+    def is_running(self, pid: int) -> bool:
         """Whether a call about it is under way, begun by this life of the agent or an earlier."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Job:
     steps: Steps
-    ask: Ask
+    ask: ToolCall
     call: Call
     until: float
     killed: bool = False
@@ -138,7 +138,7 @@ class CudaCheckpoint:
         self._results: dict[int, str] = {}
         # Programs for which a step was begun that may lock CUDA, and that were not seen to run
         # since.
-        self._held: set[int] = set()
+        self._may_be_locked: set[int] = set()
 
     @property
     def refusal(self) -> str | None:
@@ -154,23 +154,23 @@ class CudaCheckpoint:
                 return int(value.split()[0]) >> 10
         return None
 
-    def freeze(self, pid: int) -> None:
+    def suspend(self, pid: int) -> None:
         self._begin(pid, self._suspend_calls(pid))
 
-    def wake(self, pid: int, *, there: bool) -> None:
+    def resume(self, pid: int, *, there: bool) -> None:
         self._begin(pid, self._resume_calls(pid, there=there))
 
     def busy(self, pid: int) -> bool:
         self._drive(pid)
-        return pid in self._jobs or self._tool.is_taken(pid)
+        return pid in self._jobs or self._tool.is_running(pid)
 
     def result(self, pid: int) -> str | None:
         self._drive(pid)
         return None if pid in self._jobs else self._results.get(pid)
 
-    def is_held(self, pid: int) -> bool:
+    def may_be_locked(self, pid: int) -> bool:
         """Whether CUDA calls of the program may be locked by what this life began."""
-        return pid in self._held
+        return pid in self._may_be_locked
 
     # The steps.
 
@@ -181,11 +181,11 @@ class CudaCheckpoint:
             return ""
         if self._major < _ACTIONS and state in (None, "running") and not told.late:
             # What the driver names on a device runs, where it has no word for a program's state.
-            self._held.add(pid)
+            self._may_be_locked.add(pid)
             return (yield _TOGGLE).failure
         if self._major < _ACTIONS or state not in ("running", "locked"):
             return told.failure or f"CUDA of the program is {state}"
-        self._held.add(pid)
+        self._may_be_locked.add(pid)
         if state == "running":
             locked = yield _LOCK
             if locked.failure:
@@ -209,7 +209,7 @@ class CudaCheckpoint:
         else:
             return told.failure or f"CUDA of the program is {state}"
         if not failure:
-            self._held.discard(pid)
+            self._may_be_locked.discard(pid)
         return failure
 
     def _restore_calls(self) -> Steps:
@@ -227,7 +227,7 @@ class CudaCheckpoint:
         self._start(pid, steps, next(steps))
         self._drive(pid)
 
-    def _start(self, pid: int, steps: Steps, ask: Ask) -> None:
+    def _start(self, pid: int, steps: Steps, ask: ToolCall) -> None:
         call = self._tool.start(pid, ask.arguments)
         self._jobs[pid] = _Job(steps, ask, call, self._steady() + ask.limit)
 

@@ -29,7 +29,7 @@ BRIEF_LIMIT_S = 0.25
 HANGS_AFTER_S = 10.0
 
 
-class Late(Exception):
+class CallTimeout(Exception):
     """The call has not come back yet. It may still do what it was to do."""
 
 
@@ -50,13 +50,13 @@ class WorkerThread:
     def ask(self, job: Callable[[], T], limit_s: float) -> T:
         """Raises Late, at once while an earlier call is out, and whatever the job raises."""
         if self.busy:
-            raise Late
+            raise CallTimeout
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._last = answer
         self._jobs.put((answer, job))
         concurrent.futures.wait([answer], timeout=limit_s)
         if not answer.done():
-            raise Late
+            raise CallTimeout
         return answer.result()
 
     def _work(self) -> None:
@@ -78,7 +78,7 @@ class WorkerThreads:
         self._threads: dict[str, WorkerThread] = {}
         self._asked: dict[str, float] = {}
         self._hangs_after: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def ask(self, about: str, job: Callable[[], T]) -> T:
         """A question. Raises GpuError("hangs"), and whatever the job raises."""
@@ -106,7 +106,7 @@ class WorkerThreads:
         return tuple(sorted(name for name in long if self._threads[name].busy))
 
     @property
-    def free(self) -> bool:
+    def idle(self) -> bool:
         """Whether nothing is out."""
         return not any(thread.busy for thread in self._threads.values())
 
@@ -124,10 +124,10 @@ class WorkerThreads:
             self._asked[about] = self._steady()
         try:
             answer = thread.ask(job, limit_s)
-        except Late as late:
-            if about not in self._told:
-                self._told.add(about)
+        except CallTimeout as late:
+            if about not in self._warned:
+                self._warned.add(about)
                 log.error("a call about %s has not come back", about)  # noqa: TRY400
             raise GpuError("hangs", NOT_ANSWERING) from late
-        self._told.discard(about)
+        self._warned.discard(about)
         return answer

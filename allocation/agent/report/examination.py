@@ -25,25 +25,25 @@ _TOKEN = "GPU_AGENT_TOKEN"  # noqa: S105 (the name of a variable)
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminationDone:
     """What `doctor` found."""
 
     checks: tuple[wire.CheckResult, ...]
 
 
 class Examiner:
-    """One examination of this node; `arrive` is called with it from a thread of its own."""
+    """One examination of this node; `deliver` is called with it from a thread of its own."""
 
     def __init__(
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
-        arrive: Callable[[Examined], None],
+        deliver: Callable[[ExaminationDone], None],
         limit_s: float = LIMIT_S,
     ) -> None:
         self._command = command
         self._environment = {name: environment[name] for name in environment if name != _TOKEN}
-        self._arrive = arrive
+        self._deliver = deliver
         self._limit_s = limit_s
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
@@ -64,7 +64,7 @@ class Examiner:
         except (OSError, ValueError, LookupError, TypeError) as error:
             checks = _none(f"it could not be read: {type(error).__name__}: {error}")
         if not self._stopped:
-            self._arrive(Examined(checks))
+            self._deliver(ExaminationDone(checks))
 
     def _checks(self) -> tuple[wire.CheckResult, ...]:
         self._child = child = subprocess.Popen(  # noqa: S603 (ourselves, no shell)

@@ -37,7 +37,7 @@ _SIGNALS = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class MetricsState:
     """What the loop puts up: the last readings, and the agent's own state at `at` (Unix s)."""
 
     at: int
@@ -53,7 +53,7 @@ class MetricsBoard:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._shown: Shown | None = None
+        self._shown: MetricsState | None = None
 
     def show(
         self,
@@ -64,7 +64,7 @@ class MetricsBoard:
     ) -> None:
         """Called by the agent's loop after each measurement."""
         outcomes = tuple(outcomes)
-        self._shown = Shown(
+        self._shown = MetricsState(
             at=int(at),
             samples=samples,
             epoch=store.epoch,
@@ -82,7 +82,7 @@ class MetricsBoard:
         return exposition(metrics)
 
 
-def _own(shown: Shown) -> Iterator[Metric]:
+def _own(shown: MetricsState) -> Iterator[Metric]:
     for name, help_, number in (
         ("measured_timestamp_seconds", "When it last measured.", shown.at),
         ("epoch", "Epoch of the document it acts on.", shown.epoch),

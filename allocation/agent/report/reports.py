@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.owner.notices import saved_at
-from allocation.agent.plan.reconcile import Held, place_of
+from allocation.agent.plan.reconcile import Record, place_of
 from allocation.agent.ports.gpu import GpuError, GpuPort, Place, Reading, Truth
 
 log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ Owners = Mapping[tuple[str, Place | None], str]
 """The allocation on a GPU (by UUID) and place; a None place is the whole GPU."""
 
 
-def owners_of(held: Mapping[str, Held]) -> Owners:
+def owners_of(held: Mapping[str, Record]) -> Owners:
     """Without shares: what a GPU as a whole does is not one booking's."""
     return {
         (record.gpu, place_of(record.allocation)): name
@@ -63,7 +63,7 @@ def _reported_gpu(outcome: Outcome, truth: Truth, owners: Owners) -> wire.Report
 def reported_allocations(
     outcomes: Iterable[Outcome],
     since: Mapping[str, int],
-    held: Mapping[str, Held],
+    held: Mapping[str, Record],
     suspended: Collection[str],
 ) -> tuple[wire.ReportedAllocation, ...]:
     """`since` gives the Unix seconds at which each allocation came into its state. What there is no

@@ -8,7 +8,7 @@ from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.ports import link as links
 from allocation.agent.report import reports
-from allocation.agent.report.watch import NO_OBSERVATIONS, Seen
+from allocation.agent.report.watch import NO_OBSERVATIONS, Observations
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.store import Store
 
@@ -28,7 +28,7 @@ class ReportSender:
         self._keys = keys
         self._store = store
         self._since: dict[str, tuple[str, int]] = {}
-        self._said: wire.Report | None = None
+        self._last_report: wire.Report | None = None
         self._reported_empty: dict[int, set[str]] = {}
         self._repeat_at = steady_now
 
@@ -37,9 +37,9 @@ class ReportSender:
         if self._since.get(name, ("", 0))[0] != state:
             self._since[name] = (state, at)
 
-    def again(self) -> None:
+    def resend(self) -> None:
         """What was said may be lost: the next report is said whether anything changed or not."""
-        self._said = None
+        self._last_report = None
 
     def report(
         self,
@@ -47,7 +47,7 @@ class ReportSender:
         outcomes: Iterable[Outcome],
         problems: Iterable[str | None],
         steady_now: float,
-        seen: Seen = NO_OBSERVATIONS,
+        seen: Observations = NO_OBSERVATIONS,
     ) -> None:
         """Says what is true, unless it was said less than a minute ago."""
         outcomes = tuple(outcomes)
@@ -56,7 +56,7 @@ class ReportSender:
         report = wire.Report(
             epoch=self._store.epoch,
             observed_generation=self._store.generation,
-            seq=0 if self._said is None else self._said.seq,
+            seq=0 if self._last_report is None else self._last_report.seq,
             gpus=reports.reported_gpus(outcomes, owners),
             allocations=reports.reported_allocations(
                 outcomes,
@@ -70,14 +70,14 @@ class ReportSender:
             hanging=seen.hanging,
             deeds=seen.deeds,
         )
-        if report == self._said and steady_now < self._repeat_at:
+        if report == self._last_report and steady_now < self._repeat_at:
             return
-        self._said = dataclasses.replace(report, seq=self._store.next_seq())
+        self._last_report = dataclasses.replace(report, seq=self._store.next_seq())
         self._repeat_at = steady_now + REPORT_EVERY_S
-        self._reported_empty[self._said.seq] = {
+        self._reported_empty[self._last_report.seq] = {
             a.id for a in report.allocations if a.state == "empty"
         }
-        self.say(sender, "report", self._said, seq=self._said.seq)
+        self.send(sender, "report", self._last_report, seq=self._last_report.seq)
 
     def delivered(self, seq: int) -> None:
         """What was told to be empty, and is in no document any more, is forgotten."""
@@ -101,25 +101,25 @@ class ReportSender:
             epoch=self._store.epoch,
             lease=lease,
         )
-        self.say(sender, "heartbeat", heartbeat)
+        self.send(sender, "heartbeat", heartbeat)
         return heartbeat.seq
 
     def inventory(self, sender: Outbox, inventory: wire.Inventory) -> None:
         """Says what the node is made of."""
         numbered = dataclasses.replace(inventory, seq=self._store.next_seq())
-        self.say(sender, "inventory", numbered)
+        self.send(sender, "inventory", numbered)
 
     def examination(self, sender: Outbox, checks: tuple[wire.CheckResult, ...], at: int) -> None:
         """Says what `doctor` found on the node."""
         said = wire.Examination(at=at, checks=checks, seq=self._store.next_seq())
-        self.say(sender, "examination", said)
+        self.send(sender, "examination", said)
 
     def telemetry(self, sender: Outbox, samples: tuple[wire.Sample, ...], wall_now: float) -> None:
         """Says what was measured."""
         said = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=self._store.next_seq())
-        self.say(sender, "telemetry", said)
+        self.send(sender, "telemetry", said)
 
-    def say(
+    def send(
         self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None
     ) -> None:
         """Signs and sends; `seq` comes back in Delivered."""

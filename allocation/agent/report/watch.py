@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.act.unbooked_processes import UnbookedProcess, UnbookedProcesses
-from allocation.agent.plan.reconcile import Held, place_of
+from allocation.agent.plan.reconcile import Record, place_of
 from allocation.agent.ports.gpu import FoundError, GpuError, GpuPort, Place, Truth, WatchPort
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ ERRORS_SAID = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class Observations:
     """As it stands in a report."""
 
     errors: tuple[wire.HardwareError, ...] = ()
@@ -28,7 +28,7 @@ class Seen:
     deeds: tuple[wire.Enforcement, ...] = ()
 
 
-NO_OBSERVATIONS = Seen()
+NO_OBSERVATIONS = Observations()
 
 
 class Watch:
@@ -46,10 +46,10 @@ class Watch:
     def look(
         self,
         outcomes: Iterable[Outcome],
-        held: Mapping[str, Held],
+        held: Mapping[str, Record],
         now: float,
         ladder: wire.Escalation | None = None,
-    ) -> Seen:
+    ) -> Observations:
         """What there is to say after a turn. A driver that does not answer adds nothing."""
         outcomes = tuple(outcomes)
         if self._watch is None:
@@ -70,9 +70,9 @@ class Watch:
         ]
         deeds: tuple[wire.Enforcement, ...] = ()
         if self._unbooked_processes is not None:
-            foreign += _beside(self._unbooked_processes.look(outcomes, held, ladder, now))
+            foreign += _on_booked(self._unbooked_processes.look(outcomes, held, ladder, now))
             deeds = self._unbooked_processes.deeds
-        return Seen(tuple(self._errors), tuple(foreign), self._watch.hanging(), deeds)
+        return Observations(tuple(self._errors), tuple(foreign), self._watch.hanging(), deeds)
 
     def _told(self, error: FoundError, now: float) -> wire.HardwareError:
         return wire.HardwareError(
@@ -118,7 +118,7 @@ class Watch:
                 )
 
 
-def _beside(unbooked: Iterable[UnbookedProcess]) -> list[wire.UnbookedDevice]:
+def _on_booked(unbooked: Iterable[UnbookedProcess]) -> list[wire.UnbookedDevice]:
     """Those who are where somebody else's booking is."""
     found: dict[tuple[str, int | None], list[UnbookedProcess]] = defaultdict(list)
     for process in unbooked:

@@ -6,7 +6,7 @@ issue 2953, gVisor, cuda-checkpoint issue 44).
 
 from collections.abc import Sequence
 
-from allocation.agent.ports.checkpoint_tool import Answer, Call, Ended
+from allocation.agent.ports.checkpoint_tool import Answer, Call, FinishedCall
 from allocation.agent.ports.suspender import CudaCheckpoint
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import HardwareFault
@@ -43,10 +43,10 @@ class SimulatedTool:
         try:
             said = self._done(pid, action)
         except HardwareFault as fault:
-            return Ended(Answer.ended(arguments, 1, fault.symbol))
-        return Ended(Answer.ended(arguments, 0, said))
+            return FinishedCall(Answer.ended(arguments, 1, fault.symbol))
+        return FinishedCall(Answer.ended(arguments, 0, said))
 
-    def is_taken(self, pid: int) -> bool:
+    def is_running(self, pid: int) -> bool:
         """Never: each call is done at once."""
         return False
 

@@ -19,18 +19,18 @@ class SimulatedEvents(Calls):
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__(hardware)
-        self._heard: dict[int, set[str]] = {}
+        self._registered: dict[int, set[str]] = {}
 
     @symbol
     def nvmlEventSetCreate(self, ref: CData) -> None:
         number = next(self._fresh)
-        self._heard[number] = set()
+        self._registered[number] = set()
         self._give(ref, ("events", "", number))
 
     @symbol
     def nvmlEventSetFree(self, events: CData) -> None:
         key = self._key(events, "events")
-        del self._heard[key[2]], self._keys[self._handles.pop(key)]
+        del self._registered[key[2]], self._keys[self._handles.pop(key)]
 
     @symbol
     def nvmlDeviceGetSupportedEventTypes(self, handle: CData, ref: CData) -> None:
@@ -39,7 +39,7 @@ class SimulatedEvents(Calls):
 
     @symbol
     def nvmlDeviceRegisterEvents(self, handle: CData, types: CData, events: CData) -> None:
-        registered = self._heard[self._key(events, "events")[2]]
+        registered = self._registered[self._key(events, "events")[2]]
         if types.value & ~_SUPPORTED:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         if types.value:
@@ -47,10 +47,10 @@ class SimulatedEvents(Calls):
 
     @symbol
     def nvmlEventSetWait_v2(self, events: CData, ref: CData, timeout_ms: CData) -> None:
-        registered = self._heard[self._key(events, "events")[2]]
+        registered = self._registered[self._key(events, "events")[2]]
         errors = self.hardware.errors
         # What happens to a GPU that nobody listens to is told to nobody.
-        every = set().union(*self._heard.values())
+        every = set().union(*self._registered.values())
         waiting = [error for error in errors if error.gpu in every]
         errors.clear()
         errors.extend(waiting)

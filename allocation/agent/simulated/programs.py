@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from allocation.agent.host.open_files import Opener, Openers
 from allocation.agent.nvml.gpu import NvmlGpu
 from allocation.agent.ports.gpu import watched
-from allocation.agent.ports.programs import Whose, is_signalled
+from allocation.agent.ports.programs import ProcessOwner, is_signalled
 from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes, capability_name
 from allocation.agent.simulated.hardware import Hardware, Process
 from allocation.agent.simulated.models import HardwareFault
@@ -56,9 +56,13 @@ class SimulatedPrograms:
         found = program(self._hardware, pid)
         return None if found is None else f"{found.label}/{found.starts}"
 
-    def owner_of(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> ProcessOwner:
         found = program(self._hardware, pid)
-        return Whose() if found is None else Whose(frozenset({found.label}), found.user or None)
+        return (
+            ProcessOwner()
+            if found is None
+            else ProcessOwner(frozenset({found.label}), found.user or None)
+        )
 
     def warn(self, pid: int, number: int) -> bool:
         there = program(self._hardware, pid) is not None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from allocation.agent.plan.reconcile import Held
+from allocation.agent.plan.reconcile import Record
 from allocation.agent.ports.suspender import Suspended
 from allocation.agent.state.store import Store
 
@@ -15,7 +15,7 @@ class Records:
         self._store = store
 
     @property
-    def held(self) -> Mapping[str, Held]:
+    def held(self) -> Mapping[str, Record]:
         return self._store.held
 
     @property
@@ -55,7 +55,7 @@ class Records:
         self._change(allocations, lambda held: replace(held, resumed=True))
         self.forgotten(suspended)
 
-    def _change(self, allocations: Iterable[str], change: Callable[[Held], Held]) -> None:
+    def _change(self, allocations: Iterable[str], change: Callable[[Record], Record]) -> None:
         held = self._store.held
         for name in allocations:
             held[name] = change(held[name])

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from allocation.agent.plan.reconcile import Held
+from allocation.agent.plan.reconcile import Record
 from allocation.agent.ports.readable import folder_ensure
 from allocation.agent.ports.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
@@ -77,7 +77,7 @@ class Store:
         self._saved: dict[str, Any] = {}
         self.desired: Desired | None = None
         self.remembers = False
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, Record] = {}
         self.suspended: dict[str, Suspended] = {}
         if path.exists():
             try:
@@ -146,7 +146,7 @@ class Store:
         self._saved, self._on_disk = data, self._now()
         self.remembers = self._envelope is not None
 
-    def _now(self) -> tuple[dict[str, Held], dict[str, Suspended]]:
+    def _now(self) -> tuple[dict[str, Record], dict[str, Suspended]]:
         return dict(self.held), dict(self.suspended)
 
     def _load(self, data: dict[str, Any]) -> None:
@@ -161,7 +161,7 @@ class Store:
         self._seq = max(self._seq, data["seq"])
         for each in data["held"]:
             allocation: Any = build(DesiredAllocation, each["allocation"], "held")
-            self.held[allocation.id] = Held(**{**each, "allocation": allocation})
+            self.held[allocation.id] = Record(**{**each, "allocation": allocation})
         for each in data.get("suspended", ()):
             programs = tuple((int(pid), str(birth)) for pid, birth in each["programs"])
             found = Suspended(**{**each, "programs": programs})

@@ -145,7 +145,7 @@ def test_killed_between_the_record_and_the_telling_the_next_life_writes_the_file
     with a_rig(tmp_path) as rig:
         rig.desire(a_document({rig.gpu: [a_whole()]}))
         rig.hardware.process_start(rig.gpu, label="w1")
-        monkeypatch.setattr(rig.agent._owners, "tell", dies.__get__(rig.agent._owners))
+        monkeypatch.setattr(rig.agent._owners, "files_sync", dies.__get__(rig.agent._owners))
         with pytest.raises(Killed):
             rig.desire(a_document({rig.gpu: [noticed(a_whole())]}, generation=2))
         assert not (tmp_path / FOLDER / "notice.json").exists()
@@ -183,17 +183,17 @@ def test_saved_is_heard_within_a_quarter_of_a_second_and_told_at_once(
 ) -> None:
     notified(rig)
     assert LISTEN_EVERY_S <= 0.25
-    assert rig.agent.pause() == pytest.approx(LISTEN_EVERY_S)
+    assert rig.agent.wait_s() == pytest.approx(LISTEN_EVERY_S)
     says_saved(tmp_path, NOW + 1.1)
     before = len(rig.sent.messages("report"))
-    rig.later(rig.agent.pause())
+    rig.later(rig.agent.wait_s())
     assert len(rig.sent.messages("report")) == before + 1
     assert found(rig).saved == NOW + 1
 
 
 def test_nobody_listens_fast_without_a_notice(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: [a_whole()]}))
-    assert rig.agent.pause() == 5
+    assert rig.agent.wait_s() == 5
 
 
 def test_checkpoints_without_a_notice_are_told_at_most_every_ten_seconds(
@@ -280,7 +280,7 @@ def test_at_the_deadline_the_device_is_emptied_by_the_agents_own_clock(
     notified(rig)
     rig.later(118)
     assert found(rig).state == "ready"
-    assert rig.agent.pause() <= 1
+    assert rig.agent.wait_s() <= 1
     rig.later(1)
     assert found(rig).state == "empty"
     assert not (tmp_path / FOLDER).exists()

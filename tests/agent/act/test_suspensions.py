@@ -34,11 +34,11 @@ class Slow(SimulatedSuspender):
         self.calls: list[int] = []
         self.error: str | None = None
 
-    def freeze(self, pid: int) -> None:
+    def suspend(self, pid: int) -> None:
         self.calls.append(pid)
         self.under_way[pid] = True
 
-    def wake(self, pid: int, *, there: bool) -> None:
+    def resume(self, pid: int, *, there: bool) -> None:
         if self.is_locked(pid):
             self.calls.append(pid)
         self.under_way[pid] = False
@@ -60,9 +60,9 @@ class Slow(SimulatedSuspender):
             if self.error is not None:
                 self._results[pid] = self.error
             elif freezes:
-                CudaCheckpoint.freeze(self, pid)
+                CudaCheckpoint.suspend(self, pid)
             else:
-                CudaCheckpoint.wake(self, pid, there=True)
+                CudaCheckpoint.resume(self, pid, there=True)
 
 
 def found(rig: Rig, name: str = "w1") -> wire.ReportedAllocation:
@@ -87,7 +87,7 @@ def slow(rig: Rig) -> Slow:
 
 def finish(rig: Rig, seconds: float = 0.25) -> None:
     """What is under way comes to its end while the agent waits for it."""
-    rig.agent.pause()
+    rig.agent.wait_s()
     slow(rig).done()
     rig.later(seconds)
 
@@ -174,7 +174,7 @@ def test_while_it_is_being_frozen_the_device_is_not_proven_empty(tmp_path: Path)
         rig.later(1)
         assert rig.node.port.truth(rig.gpu).processes == 0
         assert found(rig).state == "ending"
-        assert rig.agent.pause() <= 0.25
+        assert rig.agent.wait_s() <= 0.25
         program_toggle(rig.hardware, pid)
         finish(rig, 0.25)
         assert (found(rig).state, found(rig).suspended) == ("empty", True)
@@ -200,7 +200,7 @@ def test_a_program_that_is_frozen_and_still_on_the_device_is_stopped_in_the_end(
     with a_rig(tmp_path, suspender=Slow) as rig:
         runs(rig)
         rig.later(119)
-        rig.agent.pause()
+        rig.agent.wait_s()
         slow(rig).done()
         program_toggle(rig.hardware, slow(rig).calls[0])
         rig.later(0.25)

@@ -19,8 +19,13 @@ from allocation.agent.nvml.timeout_wrapper import TimeoutGpu, TimeoutWatch
 from allocation.agent.ports import worker_threads
 from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.link import Granted
-from allocation.agent.ports.worker_threads import HANGS_AFTER_S, Late, WorkerThread, WorkerThreads
+from allocation.agent.ports.link import LeaseRead
+from allocation.agent.ports.worker_threads import (
+    HANGS_AFTER_S,
+    CallTimeout,
+    WorkerThread,
+    WorkerThreads,
+)
 from allocation.agent.process import Agent
 from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.services.nodes.redis_accounts import (
@@ -57,10 +62,10 @@ def _raise(error: Exception) -> None:
 def test_a_lane_waits_so_long_and_begins_nothing_while_a_call_is_out(held: threading.Event) -> None:
     lane = WorkerThread("test")
     done: list[int] = []
-    with pytest.raises(Late):
+    with pytest.raises(CallTimeout):
         lane.ask(lambda: done.append(int(held.wait())), 0.05)
     began = time.monotonic()
-    with pytest.raises(Late):
+    with pytest.raises(CallTimeout):
         lane.ask(lambda: done.append(2), 5)
     assert time.monotonic() - began < 1
     held.set()
@@ -97,7 +102,7 @@ def patient(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     for gpu in rig.hardware.gpus:
         rig.driver.answer(gpu.uuid)
     # No thread of this test is left to touch the next one's driver.
-    wait_until(lambda: found.free, seconds=5)
+    wait_until(lambda: found.idle, seconds=5)
 
 
 def hang(rig: Rig) -> None:
@@ -106,7 +111,7 @@ def hang(rig: Rig) -> None:
 
 def answers(rig: Rig) -> None:
     rig.driver.answer(rig.gpu)
-    wait_until(lambda: rig.node.port._threads.free, seconds=5)  # type: ignore[attr-defined]
+    wait_until(lambda: rig.node.port._threads.idle, seconds=5)  # type: ignore[attr-defined]
 
 
 def test_other_gpus_and_heartbeats_go_on(patient: Rig) -> None:
@@ -167,7 +172,7 @@ def test_leased_work_is_fenced_on_a_gpu_that_hangs(patient: Rig) -> None:
     assert isinstance(beat, wire.Heartbeat)
     lease = wire.Lease(node=NODE, epoch=1, seq=beat.seq, ttl=TTL_SECONDS)
     sealed = wire.seal(lease, key=KEY, key_version=1)
-    patient.agent.arrived(Granted(sealed.to_json()), patient.sent)
+    patient.agent.handle(LeaseRead(sealed.to_json()), patient.sent)
     patient.agent.turn(patient.sent)
     patient.hardware.process_start(patient.gpu, label="w1", stubborn=True)
     patient.later(1)

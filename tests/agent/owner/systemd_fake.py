@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from allocation.agent.owner.slices import Site, Slices
+from allocation.agent.owner.slices import Slices, SliceSettings
 from allocation.agent.ports.systemd import Systemd
 from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated.hardware import Hardware
@@ -59,5 +59,5 @@ class Fake:
     def slices(self, hardware: Hardware, steady: FakeTime) -> Slices:
         accounts = {"ada": ("ada", ADA), "eve": ("eve", EVE)}
         logins, nodes = self.folder / "logins", SimulatedDeviceNodes(hardware)
-        site = Site(nodes, accounts.get, logins=logins, number_of=lambda path: 0)
+        site = SliceSettings(nodes, accounts.get, logins=logins, number_of=lambda path: 0)
         return Slices(self.units(), site, SimulatedPrograms(hardware), steady)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from allocation.agent.owner import accounts
-from allocation.agent.owner.accounts import AGAIN_S, FOUND_FOR_S, Accounts
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.accounts import FOUND_FOR_S, MISSING_FOR_S, LoginProgram
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.device_acls import DeviceAcls
-from allocation.agent.owner.shares import SAVED, Part, Place, active_bookings
+from allocation.agent.owner.shares import SAVED, ActiveBooking, NodeContext, active_bookings
 from allocation.agent.run import NotNow, booking_find
 from allocation.agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import NODE, NOW, FakeTime, Rig, a_document, a_slice, cases
@@ -31,8 +31,8 @@ def a_hook(tmp_path: Path, text: str) -> Path:
     return program
 
 
-def asked(program: Path, steady: FakeTime, limit_s: float = 5) -> Accounts:
-    return Accounts(program, steady=steady, uid_of=UIDS.get, limit_s=limit_s)
+def asked(program: Path, steady: FakeTime, limit_s: float = 5) -> LoginProgram:
+    return LoginProgram(program, steady=steady, uid_of=UIDS.get, limit_s=limit_s)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_where_it_can_not_be_said_there_is_no_account(
     assert said in caplog.text
     a_hook(tmp_path, "echo u1001")
     assert found.account_of("ada") is None
-    steady.now += AGAIN_S + 1
+    steady.now += MISSING_FOR_S + 1
     assert found.account_of("ada") == "u1001"
 
 
@@ -104,8 +104,8 @@ def test_a_slow_one_keeps_nobody_waiting_and_counts_when_it_is_done(
 # What follows.
 
 
-def parts(rig: Rig, state: Path, account: str | None) -> dict[str, Part]:
-    place = Place(NODE, state / "bookings", account_of=lambda _: account)
+def parts(rig: Rig, state: Path, account: str | None) -> dict[str, ActiveBooking]:
+    place = NodeContext(NODE, state / "bookings", account_of=lambda _: account)
     return active_bookings(rig.node.store.desired, rig.node.handover.devices(), NOW, place)
 
 
@@ -124,7 +124,7 @@ def test_doors_open_to_the_account_that_was_named(rig: Rig, tmp_path: Path) -> N
 
 def test_the_launcher_knows_the_owner_by_the_account(rig: Rig, tmp_path: Path) -> None:
     rig.desire(a_document({rig.gpu: [a_slice()]}))
-    root, bookings = tmp_path / "bookings", Bookings(tmp_path / "bookings")
+    root, bookings = tmp_path / "bookings", BookingFiles(tmp_path / "bookings")
     bookings.sync(parts(rig, tmp_path, "u1001"))
     found = booking_find(root, "BK-2041", "u1001", NOW)
     assert (found["owner"], found["account"]) == ("ada", "u1001")
@@ -141,7 +141,7 @@ def test_the_launcher_knows_the_owner_by_the_account(rig: Rig, tmp_path: Path) -
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_the_file_that_says_saved_follows_the_account(rig: Rig, tmp_path: Path) -> None:
     rig.desire(a_document({rig.gpu: [a_slice()]}))
-    bookings = Bookings(tmp_path / "bookings")
+    bookings = BookingFiles(tmp_path / "bookings")
     file = tmp_path / "bookings" / "biology.BK-2041" / SAVED
     for account, owner in ((None, "root"), ("daemon", "daemon"), ("root", "root")):
         bookings.sync(parts(rig, tmp_path, account))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.device_acls import DeviceAcls, SetFacl
-from allocation.agent.owner.shares import Part, Place, active_bookings
+from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_slice, a_whole
@@ -26,9 +26,11 @@ def device_acls(rig: Rig, access: SimulatedAccess, state: Path) -> DeviceAcls:
     return DeviceAcls(SimulatedDeviceNodes(rig.hardware), access, state / "doors.json", uid_of)
 
 
-def parts(rig: Rig, state: Path, now: float = NOW) -> dict[str, Part]:
+def parts(rig: Rig, state: Path, now: float = NOW) -> dict[str, ActiveBooking]:
     given = rig.node.handover.devices()
-    return active_bookings(rig.node.store.desired, given, now, Place(NODE, state / "bookings"))
+    return active_bookings(
+        rig.node.store.desired, given, now, NodeContext(NODE, state / "bookings")
+    )
 
 
 def test_a_slices_doors_open_to_its_owner_alone_and_close_at_its_end(
@@ -190,7 +192,7 @@ def test_an_owner_without_an_account_here_is_told_and_opens_nothing(
     access = SimulatedAccess()
     nobody = dataclasses.replace(a_whole(), owner="nobody-here")
     rig.desire(a_document({rig.gpu: [nobody]}))
-    bookings = Bookings(tmp_path / "other", device_acls=device_acls(rig, access, tmp_path))
+    bookings = BookingFiles(tmp_path / "other", device_acls=device_acls(rig, access, tmp_path))
     told = bookings.sync(parts(rig, tmp_path))
     assert "there is no account nobody-here here" in (told or "")
     assert access.rights == set()

@@ -16,10 +16,10 @@ from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node
 from allocation.agent.nvml.timeout_wrapper import TimeoutGpu
 from allocation.agent.owner import directory as directories
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.owner.directory import AGAIN_S, FOUND_FOR_S, AccountDirectory
-from allocation.agent.ports.programs import HostPrograms, Whose
+from allocation.agent.owner.directory import FOUND_FOR_S, MISSING_FOR_S, AccountDirectory
+from allocation.agent.ports.programs import HostPrograms, ProcessOwner
 from allocation.agent.ports.worker_threads import WorkerThreads
 from allocation.agent.process import Agent
 from tests.agent.builders import KEY, NODE, FakeTime, Rig, a_document, a_whole
@@ -67,7 +67,7 @@ def test_what_is_known_is_kept_and_asked_for_again_in_time() -> None:
     # Somebody without an account is asked for sooner.
     assert [found.account("eve"), found.account("eve")] == [None, None]
     uids["eve"] = 1002
-    steady.now += AGAIN_S + 1
+    steady.now += MISSING_FOR_S + 1
     assert found.account("eve") == "eve"
 
 
@@ -120,7 +120,7 @@ def test_a_file_that_is_damaged_is_no_account(tmp_path: Path, text: str) -> None
 class _Programs(HostPrograms):
     """Every simulated program is of this process's account."""
 
-    def owner_of(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> ProcessOwner:
         return super().owner_of(os.getpid())
 
     def birth(self, pid: int) -> str | None:
@@ -138,7 +138,7 @@ def served(rig: Rig, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> Node:
         programs=_Programs(name_of=found.name),
         account_of=found.account,
         place=dataclasses.replace(place, account_of=found.account),
-        bookings=Bookings(rig.node.handover.root, uid_of=found.uid),
+        bookings=BookingFiles(rig.node.handover.root, uid_of=found.uid),
     )
 
 

@@ -44,10 +44,10 @@ def test_programs_run_in_their_order_at_the_start_and_at_the_end(folder: Path) -
     for place in ("start/20-second", "start/10-first", "end/10-last"):
         a_program(folder, place)
     with hooks(folder) as found:
-        found.want(BOOKING)
-        found.want(BOOKING)
+        found.sync(BOOKING)
+        found.sync(BOOKING)
         wait_until(lambda: len(said(folder)) == 2, seconds=10)
-        found.want({})
+        found.sync({})
     assert said(folder) == [
         "start 10-first BK-7 ada",
         "start 20-second BK-7 ada",
@@ -61,13 +61,13 @@ def test_an_end_that_came_while_the_agent_was_away_is_run_once_and_a_start_not_a
     a_program(folder, "start/1")
     a_program(folder, "end/1")
     with hooks(folder) as found:
-        found.want(BOOKING)
+        found.sync(BOOKING)
     with hooks(folder) as found:
-        found.want(BOOKING)
+        found.sync(BOOKING)
     assert said(folder) == ["start 1 BK-7 ada"]
     for _ in range(2):
         with hooks(folder) as found:
-            found.want({})
+            found.sync({})
     assert said(folder) == ["start 1 BK-7 ada", "end 1 BK-7 ada"]
 
 
@@ -77,7 +77,7 @@ def test_a_program_that_hangs_is_killed_with_all_it_started_and_the_next_one_run
     a_program(folder, "start/1-hangs", "sleep 300 &\necho $! > child\nwait\n")
     a_program(folder, "start/2-next")
     with hooks(folder, limit_s=0.5) as found:
-        found.want(BOOKING)
+        found.sync(BOOKING)
         wait_until(lambda: said(folder) == ["start 2-next BK-7 ada"], seconds=10)
     child = int((folder / "child").read_text())
     status = Path(f"/proc/{child}/status")
@@ -89,7 +89,7 @@ def test_a_program_that_fails_stops_nothing(folder: Path, text: str) -> None:
     a_program(folder, "start/1", text)
     a_program(folder, "start/2")
     with hooks(folder) as found:
-        found.want(BOOKING)
+        found.sync(BOOKING)
     assert said(folder) == ["start 2 BK-7 ada"]
 
 
@@ -100,7 +100,7 @@ def test_what_is_no_program_is_not_run(folder: Path) -> None:
     (folder / "start" / "folder").mkdir()
     a_program(folder, "start/z")
     with hooks(folder) as found:
-        found.want(BOOKING)
+        found.sync(BOOKING)
     assert said(folder) == ["start z BK-7 ada"]
 
 
@@ -109,7 +109,7 @@ def test_what_others_may_change_is_not_run(folder: Path, weak: str) -> None:
     a_program(folder, "start/1")
     (folder / weak).chmod(0o777)
     with hooks(folder) as found:
-        found.want(BOOKING)
+        found.sync(BOOKING)
     assert said(folder) == []
 
 
@@ -119,7 +119,7 @@ def test_programs_see_the_booking_and_nothing_of_the_agents_own_environment(
     monkeypatch.setenv("GPU_AGENT_TOKEN", "secret")
     a_program(folder, "start/1", "env > said\n")
     with hooks(folder) as found:
-        found.want({"x": {"GPU_BOOKING": "BK-7; touch pwned $(touch pwned)"}})
+        found.sync({"x": {"GPU_BOOKING": "BK-7; touch pwned $(touch pwned)"}})
     text = (folder / "said").read_text()
     assert "GPU_BOOKING=BK-7; touch pwned $(touch pwned)\n" in text
     assert "secret" not in text
@@ -157,13 +157,13 @@ def every(folder: Path) -> Path:
 
 def test_a_pause_is_announced_then_carried_out_then_over(every: Path) -> None:
     with hooks(every) as found:
-        found.want(BOOKING)
+        found.sync(BOOKING)
         wait_until(lambda: said(every) == ["start"], seconds=10)
-        found.want(PAUSED)
+        found.sync(PAUSED)
         wait_until(lambda: said(every) == ["start", "notice"], seconds=10)
-        found.want({})
+        found.sync({})
         wait_until(lambda: len(said(every)) == 4, seconds=10)
-        found.want(RESUMED)
+        found.sync(RESUMED)
     assert said(every) == ["start", "notice", "pause", "end", "start", "resume"]
 
 
@@ -174,7 +174,7 @@ def test_a_notice_runs_once_however_often_the_agent_starts_and_again_for_another
     a_program(folder, "notice/1", NOTICED)
     for wanted in (PAUSED, PAUSED, LATER):
         with hooks(folder) as found:
-            found.want(wanted)
+            found.sync(wanted)
     assert said(folder) == [
         "notice stop 2027-01-15T08:02:00+00:00",
         "notice stop 2027-01-15T08:30:00+00:00",
@@ -183,10 +183,10 @@ def test_a_notice_runs_once_however_often_the_agent_starts_and_again_for_another
 
 def test_a_notice_that_is_withdrawn_is_no_pause_when_the_booking_ends(every: Path) -> None:
     with hooks(every) as found:
-        found.want(PAUSED)
+        found.sync(PAUSED)
         wait_until(lambda: sorted(said(every)) == ["notice", "start"], seconds=10)
-        found.want(BOOKING)
-        found.want({})
+        found.sync(BOOKING)
+        found.sync({})
     assert sorted(said(every)) == ["end", "notice", "start"]
 
 
@@ -195,8 +195,8 @@ def test_a_notice_does_not_wait_for_a_program_that_hangs(folder: Path) -> None:
     a_program(folder, "start/1", "sleep 300\n")
     a_program(folder, "notice/1", NOTICED)
     with hooks(folder, limit_s=3) as found:
-        found.want(BOOKING)
-        found.want(PAUSED)
+        found.sync(BOOKING)
+        found.sync(PAUSED)
         wait_until(lambda: len(said(folder)) == 1, seconds=2)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from allocation.agent.owner.device_acls import DeviceAcls
 from allocation.agent.owner.mps_units import MpsUnits
-from allocation.agent.owner.shares import Part
+from allocation.agent.owner.shares import ActiveBooking
 from tests.agent.builders import HOUR, NOW, Rig, a_rig
 from tests.agent.owner.test_shares import a_share, shared
 
@@ -74,15 +74,15 @@ def systemd(tmp_path: Path) -> Systemd:
 
 def settled(units: MpsUnits, wanted: dict[str, int | None]) -> list[str]:
     """What is wrong once systemd has answered."""
-    units.want(wanted)
+    units.sync(wanted)
     assert units._idle.wait(20)
-    return units._troubles()
+    return units._problems()
 
 
 def test_a_daemon_is_found_again_by_the_next_agent_and_not_started_twice(systemd: Systemd) -> None:
     first = systemd.agent()
     assert settled(first, {"GPU-a": ROOT, "GPU-b": NOBODY.pw_uid}) == []
-    assert first.tried(["GPU-a", "GPU-b"])
+    assert first.is_settled(["GPU-a", "GPU-b"])
     first.stop()
     assert systemd.running() == ["gpu-mps@GPU-a.service", "gpu-mps@GPU-b.service"]
     told = (systemd.folder / "mps" / "GPU-b.env").read_text()
@@ -116,7 +116,7 @@ def test_what_systemd_refuses_is_told_and_tried_again(systemd: Systemd, tmp_path
     units = systemd.agent()
     systemd.refuse(yes=True)
     assert settled(units, {"GPU-a": ROOT}) == ["the MPS daemon of GPU-a: Job failed"]
-    assert units.tried(["GPU-a"])
+    assert units.is_settled(["GPU-a"])
     systemd.refuse(yes=False)
     assert settled(units, {"GPU-a": ROOT}) == []
     units.stop()
@@ -131,7 +131,7 @@ class OpenDeviceAcls:
     def __init__(self) -> None:
         self.opened: list[str] = []
 
-    def sync(self, parts: Mapping[str, Part]) -> list[str]:
+    def sync(self, parts: Mapping[str, ActiveBooking]) -> list[str]:
         self.opened = sorted(parts)
         return []
 
@@ -195,7 +195,7 @@ def test_a_share_has_no_files_while_its_daemon_is_not_there(tmp_path: Path) -> N
         # The next agent has not heard of it yet, and takes nothing back.
         restarted = MpsUnits(tmp_path / "mps", str(systemctl))
         with_daemons(rig, restarted)
-        rig.agent._owners.tell(rig.wall.now)
+        rig.agent._owners.files_sync(rig.wall.now)
         assert (folder / "booking.json").exists()
         (tmp_path / "answer").write_text("go on\n")
         for each in (units, restarted):

@@ -11,8 +11,8 @@ from allocation import wire
 from allocation.agent import run
 from allocation.agent.host.network import Network, default_interface, network_find
 from allocation.agent.owner.shares import (
-    Part,
-    Place,
+    ActiveBooking,
+    NodeContext,
     active_bookings,
     cuda_order,
     description,
@@ -27,18 +27,18 @@ HERE = Network("ens5", "10.0.0.7")
 
 
 def a_part(*, other: wire.Mode = "whole", gangs: tuple[wire.Gang, ...] = (), node: str = NODE,
-           order: tuple[str, ...] = ORDER, hidden: bool = False) -> Part:  # fmt: skip
+           order: tuple[str, ...] = ORDER, hidden: bool = False) -> ActiveBooking:  # fmt: skip
     """A booking of GPU-b and GPU-c on a node with a third GPU in the mode `other`."""
     desired = a_document(
         {"GPU-b": [a_whole("w1")], "GPU-c": [a_whole("w2")]}, gangs=gangs, node=node
     )
     third = wire.DesiredGpu(uuid="GPU-a", mode=other, allocations=())
     desired = replace(desired, gpus=(*desired.gpus, third))
-    place = Place(node, Path("/b"), order=order, hidden=hidden, network=HERE)
+    place = NodeContext(node, Path("/b"), order=order, hidden=hidden, network=HERE)
     return active_bookings(desired, {"w1": "GPU-b", "w2": "GPU-c"}, NOW, place)[NAME]
 
 
-def visible(part: Part, only: int | None = None, *, contained: bool = False) -> str:
+def visible(part: ActiveBooking, only: int | None = None, *, contained: bool = False) -> str:
     return environment(part, only, contained=contained)["CUDA_VISIBLE_DEVICES"]
 
 
@@ -72,13 +72,13 @@ def test_a_container_counts_only_its_own_gpus() -> None:
         "files that may not be opened",
     ],
 )
-def test_where_indexes_are_not_certain_gpus_go_by_uuid(part: Part) -> None:
+def test_where_indexes_are_not_certain_gpus_go_by_uuid(part: ActiveBooking) -> None:
     assert visible(part) == "GPU-b,GPU-c"
 
 
 def test_a_slice_always_goes_by_its_uuid() -> None:
     desired = a_document({"GPU-a": [a_slice()]})
-    place = Place(NODE, Path("/b"), order=("GPU-a",))
+    place = NodeContext(NODE, Path("/b"), order=("GPU-a",))
     (part,) = active_bookings(desired, {"a1": "MIG-1"}, NOW, place).values()
     assert visible(part) == visible(part, 0, contained=True) == "MIG-1"
 

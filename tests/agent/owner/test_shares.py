@@ -9,8 +9,8 @@ import pytest
 
 from allocation import wire
 from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.owner.shares import Place, active_bookings, environment
-from allocation.agent.ports.programs import Whose
+from allocation.agent.owner.shares import NodeContext, active_bookings, environment
+from allocation.agent.ports.programs import ProcessOwner
 from tests.agent.builders import HOUR, NOW, Rig, a_document, a_rig, a_whole, cases, noticed
 
 
@@ -114,7 +114,7 @@ def test_several_accounts_share_a_gpu_where_the_site_lets_them(tmp_path: Path) -
 
 
 def test_a_share_tells_its_programs_its_part_of_the_gpu(rig: Rig, tmp_path: Path) -> None:
-    place = Place("node-1", tmp_path, Path("/run/mps"), {rig.gpu: 80_000})
+    place = NodeContext("node-1", tmp_path, Path("/run/mps"), {rig.gpu: 80_000})
     part = active_bookings(shared({rig.gpu: [a_share()]}), {"s1": rig.gpu}, NOW, place)[
         "biology.BK-1"
     ]
@@ -172,15 +172,17 @@ class Port:
 
 
 class Known:
-    def __init__(self, owner_of: dict[int, Whose]) -> None:
+    def __init__(self, owner_of: dict[int, ProcessOwner]) -> None:
         self._whose = owner_of
 
-    def owner_of(self, pid: int) -> Whose:
+    def owner_of(self, pid: int) -> ProcessOwner:
         return self._whose[pid]
 
 
 def test_a_program_that_names_no_booking_is_of_its_accounts_share_if_there_is_only_one() -> None:
-    programs: Any = Known({1: Whose(account="ada"), 2: Whose(account="root"), 3: Whose()})
+    programs: Any = Known(
+        {1: ProcessOwner(account="ada"), 2: ProcessOwner(account="root"), 3: ProcessOwner()}
+    )
     port: Any = Port()
     one, two = a_share("s1"), a_share("s2", booking="BK-2", owner="eve")
     assert share_holders(port, programs, "GPU-1", [one, two]) == {"s1": (1,), "s2": ()}

@@ -18,7 +18,7 @@ from allocation.agent import __main__ as agent
 from allocation.agent.options import options_parse
 from allocation.agent.owner.slices import Claim, Slices
 from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.programs import Whose
+from allocation.agent.ports.programs import ProcessOwner
 from allocation.agent.ports.systemd import Systemd, available_mb, booking_of, is_inside, unit_of
 from allocation.agent.run import NotNow, slice_reached
 from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
@@ -232,7 +232,7 @@ def test_killed_after_the_device_was_closed_the_next_life_does_not_open_it_again
         rig.desire(a_document({rig.gpu: [a_whole()]}))
         slices = rig.node.slices
         assert slices is not None
-        slices.retract("biology.BK-7", "w1")
+        slices.disallow("biology.BK-7", "w1")
         fake.populate(programs=True)
     done = len(fake.calls())
     with a_rig(tmp_path, slices=fake.slices, at=NOW + HOUR) as rig:
@@ -285,8 +285,8 @@ class Three(SimulatedPrograms):
     def named(self, names: object) -> tuple[int, ...]:
         return (11, 12, 13)
 
-    def owner_of(self, pid: int) -> Whose:
-        return Whose(frozenset(), "eve" if pid == 13 else "ada")
+    def owner_of(self, pid: int) -> ProcessOwner:
+        return ProcessOwner(frozenset(), "eve" if pid == 13 else "ada")
 
     def birth(self, pid: int) -> str | None:
         return "long ago"

@@ -4,7 +4,14 @@ import dataclasses
 
 import pytest
 
-from allocation.agent.plan.reconcile import Held, Plan, Problem, plan, records_of, wishes
+from allocation.agent.plan.reconcile import (
+    Plan,
+    Problem,
+    Record,
+    gpu_targets,
+    plan,
+    records_of,
+)
 from allocation.agent.plan.steps import (
     Create,
     Destroy,
@@ -46,15 +53,15 @@ def whole(processes: int | None = 0) -> Truth:
     return Truth(GPU, "whole", processes=processes)
 
 
-def held(allocation: DesiredAllocation, *, given: bool = True, emptied: bool = False) -> Held:
-    return Held(allocation, GPU, given=given, emptied=emptied)
+def held(allocation: DesiredAllocation, *, given: bool = True, emptied: bool = False) -> Record:
+    return Record(allocation, GPU, given=given, emptied=emptied)
 
 
 def planned(
     wanted: list[DesiredAllocation],
     truth: Truth,
     *,
-    records: tuple[Held, ...] = (),
+    records: tuple[Record, ...] = (),
     given: dict[str, str] | None = None,
     mode: Mode | None = None,
     problems: dict[str, Problem] | None = None,
@@ -62,8 +69,8 @@ def planned(
     """One pass at NOW."""
     desired = a_document({GPU: wanted}, mode=mode)
     kept = records_of(desired, {h.allocation.id: h for h in records}, NOW)
-    (wish,) = wishes(desired, kept, NOW)
-    return plan(wish, truth, given or {}, problems or {})
+    (target,) = gpu_targets(desired, kept, NOW)
+    return plan(target, truth, given or {}, problems or {})
 
 
 AT = Place(14, 0, 2)
@@ -230,7 +237,7 @@ AT = Place(14, 0, 2)
 def test_what_is_done_next(
     wanted: list[DesiredAllocation],
     truth: Truth,
-    records: tuple[Held, ...],
+    records: tuple[Record, ...],
     given: dict[str, str],
     steps: list[Step],
     states: dict[str, str],
@@ -292,8 +299,8 @@ def test_what_failed_for_now_is_tried_again_and_says_why() -> None:
 
 def test_a_gpu_of_no_document_is_left_as_it_is() -> None:
     desired = a_document({})
-    (wish,) = wishes(desired, {"a1": held(SLICE, emptied=True)}, NOW)
-    found = plan(wish, sliced(there(slot=4)), {}, {})
+    (target,) = gpu_targets(desired, {"a1": held(SLICE, emptied=True)}, NOW)
+    found = plan(target, sliced(there(slot=4)), {}, {})
 
-    assert (wish.mode, found.steps) == (None, [])
+    assert (target.mode, found.steps) == (None, [])
     assert found.states["a1"].state == "empty"

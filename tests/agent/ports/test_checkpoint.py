@@ -273,7 +273,7 @@ def test_a_call_that_does_not_come_back_is_killed_and_what_it_left_is_undone(
         assert told(rig).state == "ending"
         for _ in range(3):
             # Killed, then seen to be dead and undone.
-            rig.agent.pause()
+            rig.agent.wait_s()
             rig.later(0.5)
         assert actions(rig)[-2:] == ["--get-state", "unlock"]
         assert program(rig.hardware, pid) is None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from allocation import wire
-from allocation.agent.owner.shares import Part, Place, active_bookings
+from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from allocation.agent.state.store import folder_locked
 from tests.agent.builders import (
     HOUR,
@@ -112,7 +112,7 @@ def test_every_node_of_a_gang_says_the_same_of_where_to_meet(tmp_path: Path) -> 
     told = []
     for node in ("node-0", NODE):
         desired = a_document({"GPU-1": [a_whole()]}, gangs=(GANG,), node=node)
-        part = active_bookings(desired, {"w1": "GPU-1"}, NOW, Place(node, tmp_path))[NAME]
+        part = active_bookings(desired, {"w1": "GPU-1"}, NOW, NodeContext(node, tmp_path))[NAME]
         told.append((part.address, part.port, part.world_size, part.rank))
     assert [rank for *_, rank in told] == [0, 1]
     assert told[0][:3] == told[1][:3]
@@ -120,7 +120,7 @@ def test_every_node_of_a_gang_says_the_same_of_where_to_meet(tmp_path: Path) -> 
 
 def test_bookings_meet_at_different_ports_below_those_that_kernels_lend() -> None:
     def port(name: str) -> int:
-        return Part(name, "", "", "", False, 0, 1, (), (), 0).port  # noqa: FBT003
+        return ActiveBooking(name, "", "", "", False, 0, 1, (), (), 0).port  # noqa: FBT003
 
     ports = {port(f"{tenant}.BK-{n}") for tenant in ("helix", "biology") for n in range(100)}
     assert len(ports) > 190

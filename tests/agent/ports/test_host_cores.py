@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from allocation import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.owner.cgroups import OWN, Cgroups, CgroupsUnavailable, subtree_prepare
-from allocation.agent.owner.shares import Part, Place, active_bookings, environment
+from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings, environment
 from allocation.agent.ports.handover import Handover, host_environment
 from allocation.agent.ports.host_cores import (
     core_topology_read,
@@ -88,7 +88,7 @@ class TestHandOver:
         desired = a_document({"GPU-0": [wanting("a", 2, 1_024)], "GPU-1": [wanting("b", 3, 2_048)]})
         for gpu in desired.gpus:
             handover.give(gpu.allocations[0], gpu.uuid, gpu.uuid, NOW)
-        place = Place(NODE, tmp_path)
+        place = NodeContext(NODE, tmp_path)
         (part,) = active_bookings(
             desired, handover.devices(), NOW, place, handover.cores()
         ).values()
@@ -132,7 +132,7 @@ class TestNear:
             }
         )
         given = {"w1": "GPU-0", "w2": "GPU-1", "w3": "GPU-2"}
-        place = Place(NODE, Path("/b"), topology=TOPOLOGY)
+        place = NodeContext(NODE, Path("/b"), topology=TOPOLOGY)
         parts = active_bookings(desired, given, NOW, place)
         both = parts["biology.BK-7"]
         assert self._near(environment(both)) == ("0-1", "0-15")
@@ -162,9 +162,9 @@ class Named(HostPrograms):
         return self.pids if "biology.BK-7" in names else ()
 
 
-def a_part(cores: tuple[int, ...] = (0,), memory_mb: int = 64) -> Part:
+def a_part(cores: tuple[int, ...] = (0,), memory_mb: int = 64) -> ActiveBooking:
     """A booking with so much of the host."""
-    return Part(
+    return ActiveBooking(
         name="biology.BK-7", booking="BK-7", tenant="biology", owner="ada", sliced=False,
         starts=NOW, ends=NOW + 60, devices=("GPU-0",), members=(), rank=0, cores=cores,
         memory_mb=memory_mb,

@@ -32,7 +32,7 @@ def port(servers: Servers, redis_client: "redis.Redis") -> Iterator[int]:
 def comes(address: str) -> bool:
     """Whether an agent that was told this address is connected soon."""
     arrived: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
-    link = Link(url=address, node=NODE, arrive=arrived.put)
+    link = Link(url=address, node=NODE, deliver=arrived.put)
     link.start()
     try:
         return isinstance(arrived.get(timeout=2), Connected)

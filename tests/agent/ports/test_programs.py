@@ -102,7 +102,7 @@ def test_a_call_has_the_id_and_tells_what_was_printed_last(tmp_path: Path) -> No
     tool = a_tool(tmp_path, 'echo one; echo "$@"')
     found = answer(tool.start(123, ("--action", "lock", "--timeout", "30000")))
     assert (found.code, found.text) == (0, "--action lock --timeout 30000 --pid 123")
-    assert not tool.is_taken(123)
+    assert not tool.is_running(123)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_a_disk_that_takes_no_file_fails_the_call_and_not_the_agent(tmp_path: Pa
     tool = a_tool(tmp_path, "echo running")
     (tmp_path / "locks").rmdir()
     assert "No such file" in answer(tool.start(123, ("--get-state",))).failure
-    assert not tool.is_taken(123)
+    assert not tool.is_running(123)
 
 
 def test_a_call_that_hangs_is_killed_and_is_under_way_until_it_is_dead(tmp_path: Path) -> None:
     steady = FakeTime()
     suspender = CudaCheckpoint(a_tool(tmp_path, "exec sleep 300"), "580.95.05", steady)
-    suspender.freeze(123)
+    suspender.suspend(123)
     assert suspender.busy(123)
     steady.now += LIMIT_S
     wait_until(lambda: not suspender.busy(123), seconds=10)
@@ -153,11 +153,11 @@ def test_a_call_of_an_agent_that_was_killed_is_never_met_by_a_second_one(tmp_pat
     )
     subprocess.run([sys.executable, "-c", agent], check=False)
     wait_until((tmp_path / "said").exists, seconds=10)
-    assert tool.is_taken(123)
+    assert tool.is_running(123)
     assert answer(tool.start(123, ("--toggle",))).late
-    assert not tool.is_taken(124)
+    assert not tool.is_running(124)
     (tmp_path / "go").write_text("\n")
-    wait_until(lambda: not tool.is_taken(123), seconds=10)
+    wait_until(lambda: not tool.is_running(123), seconds=10)
     assert len((tmp_path / "said").read_text().splitlines()) == 1
 
 

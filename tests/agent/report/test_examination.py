@@ -10,14 +10,19 @@ import pytest
 from allocation import wire
 from allocation.agent.options import options_parse
 from allocation.agent.ports.link import Connected
-from allocation.agent.report.examination import Examined, Examiner, checks_read, doctor_command
+from allocation.agent.report.examination import (
+    ExaminationDone,
+    Examiner,
+    checks_read,
+    doctor_command,
+)
 from tests.agent.builders import KEY, KEYS, NOW, Rig
 
 FINE = wire.CheckResult(name="driver", state="ok", seen="580.1", do="")
 
 
 def examined(*command: str, limit_s: float = 5) -> tuple[wire.CheckResult, ...]:
-    found: queue.SimpleQueue[Examined] = queue.SimpleQueue()
+    found: queue.SimpleQueue[ExaminationDone] = queue.SimpleQueue()
     examiner = Examiner(command, {"GPU_AGENT_TOKEN": "secret", "KEPT": "1"}, found.put, limit_s)
     examiner.start()
     return found.get(timeout=10).checks
@@ -60,11 +65,11 @@ def test_what_the_portal_would_refuse_is_made_plain_before_it_is_said() -> None:
 
 
 def test_it_is_told_when_it_is_there_and_again_when_the_portal_may_have_lost_it(rig: Rig) -> None:
-    rig.agent.arrived(Connected(), rig.sent)
+    rig.agent.handle(Connected(), rig.sent)
     assert rig.sent.messages("examination") == []
-    rig.agent.arrived(Examined((FINE,)), rig.sent)
+    rig.agent.handle(ExaminationDone((FINE,)), rig.sent)
     rig.wall.now += 60
-    rig.agent.arrived(Connected(), rig.sent)
+    rig.agent.handle(Connected(), rig.sent)
     first, again = rig.sent.messages("examination")
     assert isinstance(first, wire.Examination)
     assert isinstance(again, wire.Examination)

@@ -9,8 +9,8 @@ import pytest
 from allocation import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.act.leases import MARGIN_S
-from allocation.agent.plan.reconcile import Held, wishes
-from allocation.agent.ports.link import Granted
+from allocation.agent.plan.reconcile import Record, gpu_targets
+from allocation.agent.ports.link import LeaseRead
 from allocation.agent.simulated.owners import SimulatedUsers
 from allocation.rules.nodes import leases as portal
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_rig, a_slice, cases
@@ -37,7 +37,7 @@ def a_lease(rig: Rig) -> wire.Lease:
 def granted(rig: Rig, lease: wire.Lease | None = None, *, key: bytes = KEY) -> None:
     """The portal's answer arrives, to the last heartbeat unless said otherwise."""
     envelope = wire.seal(lease or a_lease(rig), key=key, key_version=1)
-    rig.agent.arrived(Granted(envelope.to_json()), rig.sent)
+    rig.agent.handle(LeaseRead(envelope.to_json()), rig.sent)
     rig.agent.turn(rig.sent)
 
 
@@ -59,7 +59,7 @@ def test_it_is_ended_a_margin_before_its_lease_and_the_rest_goes_on(rig: Rig) ->
     begun(rig, a_slice("a2", slot=2))
     rig.later(TTL - MARGIN_S - 0.5)
     assert rig.sent.states() == {"a1": "ready", "a2": "ready"}
-    assert rig.agent.pause() <= 0.5
+    assert rig.agent.wait_s() <= 0.5
     rig.later(0.5)
     assert rig.instances() == [("2g.20gb", 2)]
     assert rig.sent.states() == {"a1": "failed", "a2": "ready"}
@@ -164,7 +164,7 @@ def test_an_answer_proves_nothing(rig: Rig, spoil: Callable[[wire.Lease], wire.L
 def test_an_answer_with_another_key_or_that_is_none_proves_nothing(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: leased()}))
     granted(rig, key=b"x" * 32)
-    rig.agent.arrived(Granted(b"nonsense"), rig.sent)
+    rig.agent.handle(LeaseRead(b"nonsense"), rig.sent)
     rig.agent.turn(rig.sent)
     assert rig.instances() == []
 
@@ -242,9 +242,9 @@ def test_what_may_begin_elsewhere_is_ended_and_not_frozen() -> None:
     (wanted,) = leased()
     wanted = dataclasses.replace(wanted, notice=notice)
     desired = a_document({"GPU-1": [wanted]})
-    held = {"a1": Held(wanted, "GPU-1", given=True)}
-    (wish,) = wishes(desired, held, NOW + 1)
+    held = {"a1": Record(wanted, "GPU-1", given=True)}
+    (wish,) = gpu_targets(desired, held, NOW + 1)
     assert [(task.ending, task.allocation.notice) for task in wish.tasks] == [(False, notice)]
     held = {"a1": dataclasses.replace(held["a1"], fenced=True)}
-    (wish,) = wishes(desired, held, NOW + 1)
+    (wish,) = gpu_targets(desired, held, NOW + 1)
     assert [(task.ending, task.allocation.notice) for task in wish.tasks] == [(True, None)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.plan.reconcile import Held
+from allocation.agent.plan.reconcile import Record
 from allocation.agent.ports.suspender import Suspended
 from allocation.agent.state.documents import DocumentFollower, Keys
 from allocation.agent.state.enrol import Identity
@@ -39,7 +39,7 @@ def follow(store: Store, *, epoch: int = 5, generation: int) -> None:
 
 def test_a_new_life_follows_the_same_document_and_holds_the_same(tmp_path: Path) -> None:
     store = a_store(tmp_path)
-    store.held["a1"] = Held(a_slice(), GPU, given=True)
+    store.held["a1"] = Record(a_slice(), GPU, given=True)
     follow(store, generation=7)
     again = a_store(tmp_path)
 
@@ -53,7 +53,7 @@ def test_a_new_life_knows_of_notices_of_what_was_saved_and_of_what_is_suspended(
 ) -> None:
     store = a_store(tmp_path)
     allocation = dataclasses.replace(noticed(a_whole()), resumes="w0")
-    store.held["w1"] = Held(allocation, GPU, given=True, notice="p1", noticed=NOW, saved=NOW + 1)
+    store.held["w1"] = Record(allocation, GPU, given=True, notice="p1", noticed=NOW, saved=NOW + 1)
     store.suspended["w0"] = Suspended("w0", "biology.BK-7", GPU, ((7, "x"), (8, "y")), "w1")
     follow(store, generation=7)
     again = a_store(tmp_path)
@@ -64,7 +64,7 @@ def test_a_new_life_knows_of_notices_of_what_was_saved_and_of_what_is_suspended(
 
 def test_the_state_of_an_agent_that_knew_nothing_of_pauses_is_read(tmp_path: Path) -> None:
     store = a_store(tmp_path)
-    store.held["a1"] = Held(a_slice(), GPU, given=True)
+    store.held["a1"] = Record(a_slice(), GPU, given=True)
     follow(store, generation=7)
     path = tmp_path / "state.json"
     data = json.loads(path.read_text())
@@ -218,7 +218,9 @@ def test_a_second_agent_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_record_keeps_every_field(tmp_path: Path) -> None:
     store = a_store(tmp_path)
-    record = Held(a_slice("z", profile="1g.10gb+me", profile_id=20), GPU, given=True, emptied=True)
+    record = Record(
+        a_slice("z", profile="1g.10gb+me", profile_id=20), GPU, given=True, emptied=True
+    )
     store.held["z"] = record
     follow(store, generation=7)
 

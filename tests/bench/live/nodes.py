@@ -21,9 +21,9 @@ import redis
 from allocation import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.ports.handover import Handover
-from allocation.agent.ports.link import Connected, Delivered, Document, Granted, Outgoing
+from allocation.agent.ports.link import Connected, Delivered, DocumentRead, LeaseRead, Outgoing
 from allocation.agent.ports.programs import Programs
 from allocation.agent.process import Agent
 from allocation.agent.simulated.hardware import Hardware
@@ -79,7 +79,7 @@ def node_serve(name: str, key: bytes, gpus: int, folder: Path) -> Served:
             folder / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time()
         ),
         handover=Handover(folder / "bookings", (SimulatedUsers(hardware),)),
-        bookings=Bookings(folder / "bookings"),
+        bookings=BookingFiles(folder / "bookings"),
         inventory=lambda: inventory_take(host, port),
         programs=programs,
     )
@@ -100,7 +100,7 @@ class Loop:
         self._ear.subscribe(*map(wire.wake_channel, self._nodes))
         for node in self._nodes.values():
             node.at_driver()
-            node.agent.arrived(Connected(), node)
+            node.agent.handle(Connected(), node)
         self._serve(dict.fromkeys(self._nodes, True))
         while not select.select([sys.stdin], [], [], 0)[0]:
             self._serve(self._woken())
@@ -128,12 +128,12 @@ class Loop:
             node = self._nodes[name]
             node.at_driver()
             if is_told and document is not None:
-                node.agent.arrived(Document(document), node)
+                node.agent.handle(DocumentRead(document), node)
             if lease is not None:
-                node.agent.arrived(Granted(lease), node)
+                node.agent.handle(LeaseRead(lease), node)
             node.agent.turn(node)
             self._write(node)
-            heapq.heappush(self._due, (time.monotonic() + node.agent.pause(), name))
+            heapq.heappush(self._due, (time.monotonic() + node.agent.wait_s(), name))
 
     def _write(self, node: Served) -> None:
         """At once: no node waits with its words for another."""
@@ -148,7 +148,7 @@ class Loop:
         seqs = [outgoing.seq for outgoing in node.said if outgoing.seq is not None]
         node.said.clear()
         for seq in seqs:
-            node.agent.arrived(Delivered(seq), node)
+            node.agent.handle(Delivered(seq), node)
 
 
 def main(path: Path) -> None:

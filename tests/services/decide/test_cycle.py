@@ -128,7 +128,7 @@ def test_a_booking_ends_on_time_by_itself(plant: Plant, lab: Lab) -> None:
 def test_an_agent_whose_clock_is_first_still_ends_it_right(plant: Plant, lab: Lab) -> None:
     booking = requested(plant, lab)
     plant.round()
-    plant.agent.pause()
+    plant.agent.wait_s()
     plant.now += 2 * HOUR
     plant.node_works()
     plant.portal_reads()

@@ -8,7 +8,7 @@ import redis
 
 from allocation import wire
 from allocation.agent.act.leases import Leases
-from allocation.agent.plan.reconcile import Held
+from allocation.agent.plan.reconcile import Record
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
@@ -78,7 +78,7 @@ def watched(plant: Plant, booking: Booking, seconds: int) -> list[Second]:
     plant.hardware.process_start(gpu.uuid, label=row.id.hex, stubborn=True)
     seen = []
     for _ in range(seconds):
-        plant.agent.pause()
+        plant.agent.wait_s()
         plant.now += SECOND
         plant.node_works()
         plant.portal_reads()
@@ -112,7 +112,7 @@ def test_without_the_fence_it_would_run_twice(
 ) -> None:
     """The negative control: an agent that does not end what outlives its lease."""
 
-    def never(_: Leases, held: dict[str, Held], __: float) -> dict[str, Held]:
+    def never(_: Leases, held: dict[str, Record], __: float) -> dict[str, Record]:
         return held
 
     monkeypatch.setattr(Leases, "fence", never)
@@ -151,7 +151,7 @@ def cut_until_replaced(plant: Plant, booking: Booking) -> datetime:
     heard = node().heartbeat_at
     assert heard is not None
     for _ in range(5):
-        plant.agent.pause()
+        plant.agent.wait_s()
         plant.now += SECOND * 11
         plant.node_works()
         plant.portal_reads()
@@ -176,7 +176,7 @@ def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewh
     lives(plant, minutes=1)
     plant.line.speaks = plant.line.hears = False
     for _ in range(5):
-        plant.agent.pause()
+        plant.agent.wait_s()
         plant.now += SECOND * 11
         plant.node_works()
         plant.portal_reads()
@@ -337,7 +337,7 @@ def test_a_jump_of_the_portals_clock_replaces_nothing_and_silences_nobody(
         steady=Steady(plant),
     )
     for _ in range(12):
-        plant.agent.pause()
+        plant.agent.wait_s()
         plant.now += SECOND * 5
         plant.node_works()
         with as_system():

@@ -39,7 +39,7 @@ def node(name: str = NAME) -> Node:
 def lives(plant: Plant, seconds: int) -> None:
     """Both sides do their work every five seconds."""
     for _ in range(0, seconds, 5):
-        plant.agent.pause()
+        plant.agent.wait_s()
         plant.now += 5 * SECOND
         plant.node_works()
         plant.portal_reads()

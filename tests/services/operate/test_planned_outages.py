@@ -75,7 +75,7 @@ def leases(plant: Plant, mode: PortalMode) -> dict[str, NodeLease]:
 def stopped(plant: Plant, length: timedelta) -> None:
     """No program of the portal runs, and the node goes on alone; then another reader starts."""
     for _ in range(int(length / (SECOND * 5))):
-        plant.agent.pause()
+        plant.agent.wait_s()
         plant.now += SECOND * 5
         plant.node_works()
     plant.reader = Reader("the new one", clock=lambda: plant.now, steady=Steady(plant))
@@ -115,7 +115,7 @@ def test_a_portal_that_was_away_blames_no_node_for_it(plant: Plant, lab: Lab) ->
     booking = on_lease(plant, lab)
     said: list[tuple[datetime, wire.Envelope]] = []
     for _ in range(36):
-        plant.agent.pause()
+        plant.agent.wait_s()
         plant.now += SECOND * 5
         before = len(plant.line.said)
         plant.node_works()
@@ -201,7 +201,7 @@ def test_agents_that_are_too_old_to_confirm_get_the_longer_lease_too(
     def not_said(_: Leases, __: float) -> int:
         return 0
 
-    monkeypatch.setattr(Leases, "left", not_said)
+    monkeypatch.setattr(Leases, "remaining", not_said)
     with as_system():
         Node.objects.update(agent_version="0.5.0")
     mode = announced(plant, operator, MINUTE * 5)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from allocation import wire
 from tests.simulation.model.suspended_work import resumes_on, runs_of, suspended_on
-from tests.simulation.tables.rows import TOLD, Row, Site, Tables
+from tests.simulation.tables.rows import STARTED_STATES, Row, Site, Tables
 
 
 def lease_of(tables: Tables, site: Site, node: str, seq: int, seconds: int) -> wire.Envelope:
@@ -17,7 +17,9 @@ def lease_of(tables: Tables, site: Site, node: str, seq: int, seconds: int) -> w
 def order_document(tables: Tables, site: Site, node: str) -> wire.Envelope:
     """The node's whole desired state, signed."""
     rows = [
-        r for r in tables.rows.values() if r.state in TOLD and site.node_of[r.place.gpu] == node
+        r
+        for r in tables.rows.values()
+        if r.state in STARTED_STATES and site.node_of[r.place.gpu] == node
     ]
     rows.sort(key=lambda row: (row.place.start, row.id))
     gpus = sorted((g for g in site.gpus if g.node == node), key=lambda gpu: gpu.index)
@@ -86,7 +88,7 @@ def _gangs(tables: Tables, site: Site, rows: Iterable[Row]) -> Iterable[wire.Gan
     here = [tables.bookings[name] for name in {row.booking for row in rows if not row.left}]
     slugs = {each.id: site.parties[each.wish.who].slug for each in here}
     for booking in sorted(here, key=lambda each: (slugs[each.id], each.number)):
-        begun = [row for row in tables.of(booking, *TOLD, "ended") if not row.left]
+        begun = [row for row in tables.of(booking, *STARTED_STATES, "ended") if not row.left]
         this = runs_of(tables, booking)[-1]
         counts = Counter(site.node_of[row.place.gpu] for row in begun if row.starts == this)
         members = tuple(wire.Member(node=n, devices=counts[n]) for n in sorted(counts))

@@ -7,7 +7,7 @@ from allocation.solver import Place
 from tests.simulation.model import lifecycle
 from tests.simulation.model.maintenance import is_away, planned
 from tests.simulation.tables.accounts import granted_seconds, run_saved_seconds
-from tests.simulation.tables.rows import LIVE, Booking, GpuRow, Row, Site, Tables, Upkeep
+from tests.simulation.tables.rows import LIVE, Booking, GpuRow, MaintenanceRow, Row, Site, Tables
 
 SOON = 3600
 AHEAD = 300
@@ -131,7 +131,9 @@ def hardware_vacate(tables: Tables, site: Site, now: float, *, is_frozen: bool =
             _unplace(tables, booking)
 
 
-def _leaves(tables: Tables, site: Site, booking: Booking, now: float, upkeep: list[Upkeep]) -> bool:
+def _leaves(
+    tables: Tables, site: Site, booking: Booking, now: float, upkeep: list[MaintenanceRow]
+) -> bool:
     """See _leaving."""
     if booking.state not in (*STARTED, "pausing"):
         return False

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from allocation.solver import Maintenance
-from tests.simulation.tables.rows import Row, Site, Tables, Upkeep
+from tests.simulation.tables.rows import MaintenanceRow, Row, Site, Tables
 
 
-def planned(tables: Tables, now: float) -> list[Upkeep]:
+def planned(tables: Tables, now: float) -> list[MaintenanceRow]:
     """See blackouts_open."""
-    return [u for u in tables.upkeep.values() if u.ended_at is None and u.ends > now]
+    return [u for u in tables.maintenance.values() if u.ended_at is None and u.ends > now]
 
 
 def closures(tables: Tables, site: Site, now: float) -> tuple[Maintenance, ...]:
@@ -21,11 +21,11 @@ def closures(tables: Tables, site: Site, now: float) -> tuple[Maintenance, ...]:
     )
 
 
-def is_away(row: Row, site: Site, wanted: Iterable[Upkeep]) -> bool:
+def is_away(row: Row, site: Site, wanted: Iterable[MaintenanceRow]) -> bool:
     """Whether some of it covers the row's GPU."""
     node, index = site.node_of[row.place.gpu], site.index_of[row.place.gpu]
     return any(_covers(each, node, index) for each in wanted)
 
 
-def _covers(upkeep: Upkeep, node: str, index: int) -> bool:
+def _covers(upkeep: MaintenanceRow, node: str, index: int) -> bool:
     return upkeep.node == node and upkeep.gpu in (None, index)

@@ -29,8 +29,16 @@ from tests.simulation.model.snapshots import snapshot_take
 from tests.simulation.model.suspended_work import suspended_work_forget
 from tests.simulation.tables import accounts
 from tests.simulation.tables.acts import Act, Acts
-from tests.simulation.tables.people import Wish
-from tests.simulation.tables.rows import OVER, Booking, GpuRow, NodeRow, Site, Tables, Upkeep
+from tests.simulation.tables.people import UserRequest
+from tests.simulation.tables.rows import (
+    OVER,
+    Booking,
+    GpuRow,
+    MaintenanceRow,
+    NodeRow,
+    Site,
+    Tables,
+)
 
 TUNABLES = {"notice_margin": 5, "cool_down": 60}
 # Of a turn; the next one holds all.
@@ -71,7 +79,7 @@ class ModelPortal:
 
     # What people do.
 
-    def request(self, identifier: str, wish: Wish, now: float) -> None:
+    def request(self, identifier: str, wish: UserRequest, now: float) -> None:
         """Admission is not a schedule's subject: every wish is taken in."""
         slug = self.site.parties[wish.who].slug
         self.tables.counted[slug] = self.tables.counted.get(slug, 0) + 1
@@ -128,13 +136,13 @@ class ModelPortal:
         if booking is not None:
             pausing.more_time_request(self.tables, booking, now)
 
-    def maintenance_plan(self, wanted: Upkeep, now: float) -> None:
+    def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None:
         """See blackout_plan."""
-        self.tables.upkeep[wanted.id] = dataclasses.replace(wanted)
+        self.tables.maintenance[wanted.id] = dataclasses.replace(wanted)
 
     def maintenance_end(self, identifier: str, now: float) -> None:
         """See blackout_end."""
-        wanted = self.tables.upkeep.get(identifier)
+        wanted = self.tables.maintenance.get(identifier)
         if wanted is not None and wanted.ended_at is None and wanted.ends > now:
             wanted.ended_at = now
 
@@ -296,7 +304,7 @@ class ModelPortal:
         """As it is taken at enrolment."""
         inbox.inventory_apply(self.tables, self.site, name, message, now)
 
-    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str:
+    def receive(self, name: str, envelope: wire.Envelope, now: float) -> str:
         """See message_apply, and lease_grant."""
         message = inbox.message_of(self.site, name, envelope)
         if message is None:

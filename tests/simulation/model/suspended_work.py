@@ -1,6 +1,6 @@
 """The model's suspended work on nodes: see allocation/services/runs/resume.py."""
 
-from tests.simulation.tables.rows import OVER, TOLD, Booking, Row, Site, Tables
+from tests.simulation.tables.rows import OVER, STARTED_STATES, Booking, Row, Site, Tables
 
 WAITS = ("pausing", "paused")
 _GOES_ON = (*WAITS, "starting", "active", "ending")
@@ -12,7 +12,7 @@ def resumes_on(tables: Tables, site: Site, node: str) -> dict[str, str]:
     for booking, rows in _frozen(tables, site, node).items():
         runs = runs_of(tables, tables.bookings[booking])
         old = [row for row in rows if row.starts in runs[-2:-1]]
-        mine = _on(tables, site, node, tables.of(tables.bookings[booking], *TOLD))
+        mine = _on(tables, site, node, tables.of(tables.bookings[booking], *STARTED_STATES))
         goes_on = [row for row in mine if not row.left and row.starts == runs[-1]]
         found |= {new.id: row.id for new, row in zip(goes_on, old, strict=False)}
     return found
@@ -44,7 +44,7 @@ def suspended_work_forget(tables: Tables) -> None:
 
 def runs_of(tables: Tables, booking: Booking) -> list[int]:
     """When each run began, the oldest first."""
-    return sorted({row.starts for row in tables.of(booking, *TOLD, "ended")})
+    return sorted({row.starts for row in tables.of(booking, *STARTED_STATES, "ended")})
 
 
 def _frozen(tables: Tables, site: Site, node: str) -> dict[str, list[Row]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from allocation.agent.nvml.timeout_wrapper import EVERY
+from allocation.agent.nvml.timeout_wrapper import ALL_GPUS
 from allocation.agent.nvml.watch import NvmlWatch
 from allocation.agent.ports.gpu import FoundError, GpuError
 from allocation.agent.ports.handover import Handover
@@ -130,13 +130,13 @@ class SlowSuspender:
     def available_mb(self) -> int | None:
         return None
 
-    def freeze(self, pid: int) -> None:
+    def suspend(self, pid: int) -> None:
         self._begin(pid, frozen=True)
 
-    def wake(self, pid: int, *, there: bool) -> None:
+    def resume(self, pid: int, *, there: bool) -> None:
         self._begin(pid, frozen=False)
 
-    def is_held(self, pid: int) -> bool:
+    def may_be_locked(self, pid: int) -> bool:
         found = program(self._node.hardware, pid)
         return found is not None and found.locked
 
@@ -194,7 +194,7 @@ class SlowWorkerThreads(WorkerThreads):
         return tuple(sorted(n for n in self._out if now - self._asked[n] >= HANGS_AFTER_S))
 
     @property
-    def free(self) -> bool:
+    def idle(self) -> bool:
         return not self._out
 
     def come_back(self) -> None:
@@ -204,7 +204,7 @@ class SlowWorkerThreads(WorkerThreads):
                 self._out.pop(about)()
 
     def _hangs(self, about: str) -> bool:
-        return about in self._node.hanging or (about == EVERY and bool(self._node.hanging))
+        return about in self._node.hanging or (about == ALL_GPUS and bool(self._node.hanging))
 
     def _ask(self, about: str, job: Callable[[], T], limit_s: float) -> T:
         if about not in self._out and not self._hangs(about):

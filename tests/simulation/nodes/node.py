@@ -15,9 +15,9 @@ from allocation import wire
 from allocation.agent.host.machine import Host, host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.nvml.timeout_wrapper import EVERY, TimeoutGpu, TimeoutWatch
+from allocation.agent.nvml.timeout_wrapper import ALL_GPUS, TimeoutGpu, TimeoutWatch
 from allocation.agent.owner import booking_files
-from allocation.agent.owner.booking_files import Bookings
+from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.ports import handover
 from allocation.agent.ports import link as links
 from allocation.agent.ports.clock import Clock
@@ -170,8 +170,8 @@ class SimNode:
             mock.patch.object(pynvml, "nvmlLib", self.driver),
             mock.patch.object(pynvml, "_nvmlGetFunctionPointer_cache", self._symbols),
             mock.patch.object(store, "write_synced", self._write_synced),
-            mock.patch.object(handover, "write_whole", self._write_whole),
-            mock.patch.object(booking_files, "write_whole", self._write_whole),
+            mock.patch.object(handover, "write_atomic", self._write_atomic),
+            mock.patch.object(booking_files, "write_atomic", self._write_atomic),
             mock.patch.object(reports, "samples_take", self._samples_take),
         ):
             yield
@@ -196,13 +196,13 @@ class SimNode:
         state, host = self.folder, self._host()
         keys = identity.keys
         lanes = self._threads
-        port = TimeoutGpu(lanes.change(EVERY, self._driver_open), lanes)
+        port = TimeoutGpu(lanes.change(ALL_GPUS, self._driver_open), lanes)
         self.node = Node(
             keys=Keys(identity, state / "identity.json"),
             port=port,
             store=Store(state / "state.json", keys=keys, epoch=identity.epoch, now=self.wall()),
             handover=WatchedHandover(state / "bookings", self),
-            bookings=Bookings(state / "bookings"),
+            bookings=BookingFiles(state / "bookings"),
             inventory=lambda: self._inventory(host, port),
             programs=SimulatedPrograms(self.hardware),
             suspender=SlowSuspender(self),
@@ -238,10 +238,10 @@ class SimNode:
             with self.at_driver():
                 self._threads.come_back()
         except Crash:
-            self.dies()
+            self.kill()
         self.look()
 
-    def dies(self) -> None:
+    def kill(self) -> None:
         """kill -9; what was on its way to the server is gone with it."""
         self.agent, self.armed, self.stopped_until = None, None, None
         self.outbox.clear()
@@ -251,7 +251,7 @@ class SimNode:
         self.stopped_until = self._clock() + seconds
         self.able_since = None
 
-    def goes_on(self) -> None:
+    def continues(self) -> None:
         """SIGCONT: it does what is due by its clock before it reads anything new."""
         self.stopped_until = None
         if self.agent is None:
@@ -260,7 +260,7 @@ class SimNode:
             with self.at_driver():
                 self.agent.turn(self)
         except Crash:
-            self.dies()
+            self.kill()
         self.look()
 
     @property
@@ -273,7 +273,7 @@ class SimNode:
 
     def loses_power(self) -> None:
         """And is there again, with what is on its disk."""
-        self.dies()
+        self.kill()
         self.boots += 1
         self.hanging.clear()
         self._threads = SlowWorkerThreads(self)
@@ -288,22 +288,22 @@ class SimNode:
     def works(self, document: bytes | None, lease: bytes | None = None) -> None:
         """The agent takes what arrived, does what is due and says it; perhaps it dies of it."""
         if self.stopped_until is not None and not self.is_stopped:
-            self.goes_on()
+            self.continues()
         if self.agent is None or self.is_stopped:
             return
         arrivals, self.arrivals = self.arrivals, []
         if document is not None:
-            arrivals.append(links.Document(document))
+            arrivals.append(links.DocumentRead(document))
         if lease is not None and lease != self.lease:
             self.lease = lease
-            arrivals.append(links.Granted(lease))
+            arrivals.append(links.LeaseRead(lease))
         try:
             with self.at_driver():
                 for arrival in arrivals:
-                    self.agent.arrived(arrival, self)
+                    self.agent.handle(arrival, self)
                 self.agent.turn(self)
         except Crash:
-            self.dies()
+            self.kill()
         self.look()
 
     def waits(self) -> float | None:
@@ -313,7 +313,7 @@ class SimNode:
             return None
         if self.stopped_until is not None:
             return max(0.0, self.stopped_until - self._clock())
-        return self.agent.pause()
+        return self.agent.wait_s()
 
     def is_on_lease(self) -> bool:
         """Whether something here has to end in time if the portal is not heard."""
@@ -367,7 +367,7 @@ class SimNode:
         self.happened["frozen programs that died"] += 1
         return runs[-1]
 
-    def untold(self) -> list[str]:
+    def unreported_deaths(self) -> list[str]:
         """Runs that were to go on with programs that had died, and whose owners were not told."""
         if self.node is None or not self.died_frozen:
             return []
@@ -411,7 +411,7 @@ class SimNode:
         self.stopped.append(Stopped(name, self.wall(), notice, early))
 
     def _has_lease(self) -> bool:
-        return self.agent is not None and self.agent._leases.holds(self._clock())
+        return self.agent is not None and self.agent._leases.is_valid(self._clock())
 
     def look(self) -> None:
         """Records who holds what, and whether the agent can do what it must."""
@@ -442,12 +442,12 @@ class SimNode:
         self._disk.write_synced(path, raw)
         self.at("after the state is on disk")
 
-    def _write_whole(self, path: Path, text: str) -> None:
+    def _write_atomic(self, path: Path, text: str) -> None:
         self.at("before a file is written")
         if self.disk_full:
             raise OSError(28, "No space left on device")
-        _WRITE_WHOLE(path, text)
+        _WRITE_ATOMIC(path, text)
 
 
-_WRITE_WHOLE = handover.write_whole
+_WRITE_ATOMIC = handover.write_atomic
 _SAMPLES_TAKE = reports.samples_take

@@ -81,7 +81,7 @@ def happened(schedule: "Schedule") -> Counter[str]:
     found["work that left for maintenance"] = sum(
         row.broken and is_away(row, schedule.portal.site, [each])
         for row in tables.rows.values()
-        for each in tables.upkeep.values()
+        for each in tables.maintenance.values()
         if each.drain_by <= row.ends < each.ends
     )
     found["moves carried out"] = schedule.portal.tables.moved

@@ -46,11 +46,11 @@ def reconnected(node: SimNode) -> None:
 def agent_is_killed(schedule: "Schedule") -> None:
     node = schedule.world.rng.choice(schedule.world.nodes)
     if node.agent is None:
-        schedule.tell(f"the agent of {node.name} starts again")
+        schedule.log(f"the agent of {node.name} starts again")
         node.boot()
     elif schedule.world.rng.random() < 0.3:
-        schedule.tell(f"the agent of {node.name} is killed")
-        node.dies()
+        schedule.log(f"the agent of {node.name} is killed")
+        node.kill()
     else:
         will_die(schedule, node)
     everybody_works(schedule)
@@ -62,12 +62,12 @@ def will_die(schedule: "Schedule", node: SimNode, kind: Sequence[str] = ()) -> N
     every = rng.choice((COMMON_POINTS, RARE_POINTS, RARE_POINTS, RARE_POINTS))
     points = rng.sample(kind, 1) if kind else rng.sample(every, len(every) // 2)
     node.armed = (frozenset(points), 0 if kind else rng.choice((0, 0, 0, 1)))
-    schedule.tell(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
+    schedule.log(f"the agent of {node.name} will die {sorted(points)}, after {node.armed[1]}")
 
 
 def node_reboots(schedule: "Schedule") -> None:
     node = schedule.world.rng.choice(schedule.world.nodes)
-    schedule.tell(f"{node.name} loses power and comes back")
+    schedule.log(f"{node.name} loses power and comes back")
     node.loses_power()
 
 
@@ -76,14 +76,14 @@ def connection_breaks(schedule: "Schedule") -> None:
     node.receives, node.sends = schedule.world.rng.choice(
         ((False, False), (True, False), (False, True), (True, True))
     )
-    schedule.tell(f"{node.name} hears {node.receives}, speaks {node.sends}")
+    schedule.log(f"{node.name} hears {node.receives}, speaks {node.sends}")
     if node.receives and node.sends:
         reconnected(node)
     everybody_works(schedule)
 
 
 def server_loses_everything(schedule: "Schedule") -> None:
-    schedule.tell("the server loses everything")
+    schedule.log("the server loses everything")
     schedule.world.server.loses_everything()
     for node in schedule.world.nodes:
         reconnected(node)
@@ -92,10 +92,10 @@ def server_loses_everything(schedule: "Schedule") -> None:
 def messages_are_disturbed(schedule: "Schedule") -> None:
     """Lost, doubled, late, in another order; old ones again."""
     rng, server = schedule.world.rng, schedule.world.server
-    schedule.tell("messages go astray")
+    schedule.log("messages go astray")
     stream = [entry for entry in server.stream for _ in range(rng.choice((0, 1, 1, 2, 3)))]
-    if server.heard and rng.random() < 0.5:
-        stream += rng.choices(server.heard, k=3)
+    if server.received and rng.random() < 0.5:
+        stream += rng.choices(server.received, k=3)
     rng.shuffle(stream)
     server.stream = stream
     schedule.world.portal_receives(rng.randrange(len(stream) + 1))
@@ -103,7 +103,7 @@ def messages_are_disturbed(schedule: "Schedule") -> None:
 
 def old_document_comes(schedule: "Schedule") -> None:
     node = schedule.world.rng.choice(schedule.world.nodes)
-    schedule.tell(f"an old document comes to {node.name}")
+    schedule.log(f"an old document comes to {node.name}")
     schedule.world.node_works(node, stale=True)
 
 
@@ -116,7 +116,7 @@ def gpu_fails(schedule: "Schedule") -> None:
     symbol = rng.choice(sorted(GPU_FAULTS))
     code = rng.choice(GPU_FAULTS[symbol])
     node.driver.faults[symbol].extend([code] * rng.choice((1, 1, 2, 8)))
-    schedule.tell(f"{symbol} of {node.name} says {code}")
+    schedule.log(f"{symbol} of {node.name} says {code}")
     node.able_since = None
     everybody_works(schedule)
 
@@ -126,7 +126,7 @@ def gpu_falls_off(schedule: "Schedule") -> None:
     node = schedule.world.rng.choice(schedule.world.nodes)
     gpu = schedule.world.rng.choice(node.hardware.gpus)
     gpu.lost = not gpu.lost
-    schedule.tell(f"GPU {gpu.index} of {node.name}: lost is {gpu.lost}")
+    schedule.log(f"GPU {gpu.index} of {node.name}: lost is {gpu.lost}")
     node.able_since = None
     everybody_works(schedule)
 
@@ -135,11 +135,11 @@ def driver_hangs(schedule: "Schedule") -> None:
     """About one GPU no call comes back any more; or all of them do."""
     node = schedule.world.rng.choice(schedule.world.nodes)
     if node.hanging:
-        schedule.tell(f"the driver of {node.name} answers again")
+        schedule.log(f"the driver of {node.name} answers again")
         node.answers()
     else:
         gpu = schedule.world.rng.choice(node.hardware.gpus)
-        schedule.tell(f"the driver of {node.name} hangs about GPU {gpu.index}")
+        schedule.log(f"the driver of {node.name} hangs about GPU {gpu.index}")
         node.hanging.add(gpu.uuid)
         node.able_since = None
     everybody_works(schedule)
@@ -155,7 +155,7 @@ def hardware_errs(schedule: "Schedule") -> None:
     bits = rng.choice((0, 0, 0, 0, 1, 2))
     code = 0 if bits else rng.choice(ERRORS)
     instance = rng.choice([None, *sorted(gpu.instances)]) if code == CONTAINED else None
-    schedule.tell(f"GPU {gpu.index} of {node.name} tells of Xid {code}, {bits} bits, in {instance}")
+    schedule.log(f"GPU {gpu.index} of {node.name} tells of Xid {code}, {bits} bits, in {instance}")
     node.hardware.fail(gpu, code, instance=instance, bits=bits)
     node.able_since = None
     schedule.happened["errors of hardware"] += 1
@@ -166,7 +166,7 @@ def operator_returns(schedule: "Schedule") -> None:
     """What waits for an operator is put back into service."""
     for uuid, gpu in sorted(schedule.portal.tables.gpus.items()):
         if gpu.needs_operator:
-            schedule.tell(f"an operator puts {uuid} back")
+            schedule.log(f"an operator puts {uuid} back")
             schedule.portal.gpu_return(uuid, schedule.world.now)
             schedule.happened["GPUs put back by an operator"] += 1
 
@@ -177,7 +177,7 @@ def disk_fills(schedule: "Schedule") -> None:
     if node.skew:
         return
     node.disk_full = not node.disk_full
-    schedule.tell(f"the disk of {node.name} is full: {node.disk_full}")
+    schedule.log(f"the disk of {node.name} is full: {node.disk_full}")
     everybody_works(schedule)
 
 
@@ -186,7 +186,7 @@ def clock_jumps(schedule: "Schedule") -> None:
     if node.disk_full:
         return
     node.skew = schedule.world.rng.choice((0.0, 0.0, -10.0, 10.0, -3600.0, 3600.0))
-    schedule.tell(f"the clock of {node.name} is off by {node.skew}")
+    schedule.log(f"the clock of {node.name} is off by {node.skew}")
     everybody_works(schedule)
 
 
@@ -194,10 +194,10 @@ def backup_comes_back(schedule: "Schedule") -> None:
     if not schedule.can_restore:
         return
     if schedule.saved is None:
-        schedule.tell("a backup is made")
+        schedule.log("a backup is made")
         schedule.saved = schedule.portal.backup()
         return
-    schedule.tell("the backup comes back")
+    schedule.log("the backup comes back")
     schedule.portal.restore(schedule.saved, schedule.world.now)
     schedule.world.reset_started()
     schedule.saved = None
@@ -216,7 +216,7 @@ def unbooked_process_starts(schedule: "Schedule") -> None:
     if not gpu.mig or rng.random() < 0.7:
         schedule.happened["programs of strangers"] += 1
         name = f"{FOREIGN}-{schedule.happened['programs of strangers']}"
-        schedule.tell(f"{name} runs on GPU {gpu.index} of {node.name}")
+        schedule.log(f"{name} runs on GPU {gpu.index} of {node.name}")
         pid = node.hardware.process_start(device, label=name, user="mallory")
         node.hardware.use_as(pid, node.kinds.choice(get_args(Kind)))
     everybody_works(schedule)
@@ -232,7 +232,7 @@ def _slice_by_hand(schedule: "Schedule", node: SimNode, gpu: Gpu) -> str | None:
     except HardwareFault:
         return None
     schedule.happened["slices made by hand"] += 1
-    schedule.tell(f"somebody makes {profile.name} from {start} on GPU {gpu.index} of {node.name}")
+    schedule.log(f"somebody makes {profile.name} from {start} on GPU {gpu.index} of {node.name}")
     return gpu.mig_uuid(made)
 
 
@@ -256,7 +256,7 @@ def frozen_dies(schedule: "Schedule") -> None:
     for node in schedule.world.rng.sample(schedule.world.nodes, len(schedule.world.nodes)):
         label = node.frozen_dies()
         if label is not None:
-            schedule.tell(f"what was frozen of {label} dies on {node.name}")
+            schedule.log(f"what was frozen of {label} dies on {node.name}")
             everybody_works(schedule)
             return
 
@@ -264,7 +264,7 @@ def frozen_dies(schedule: "Schedule") -> None:
 def unbooked_processes_end(schedule: "Schedule") -> None:
     node = schedule.world.rng.choice(schedule.world.nodes)
     unbooked_end(node)
-    schedule.tell(f"who had no booking leaves {node.name}")
+    schedule.log(f"who had no booking leaves {node.name}")
     everybody_works(schedule)
 
 

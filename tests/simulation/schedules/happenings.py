@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.nodes.node import SimNode
 from tests.simulation.tables.acts import KINDS, Act
-from tests.simulation.tables.people import Wish, claim_draw, request_draw
-from tests.simulation.tables.rows import OVER, Upkeep
+from tests.simulation.tables.people import UserRequest, claim_draw, request_draw
+from tests.simulation.tables.rows import OVER, MaintenanceRow
 
 if TYPE_CHECKING:
     from tests.simulation.schedules.schedule import Schedule
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def time_passes(schedule: "Schedule") -> None:
     seconds = schedule.world.rng.choice((0.25, 1, 2, 5, 5, 10, 30, 60, 300))
-    schedule.tell(f"{seconds} s pass")
+    schedule.log(f"{seconds} s pass")
     schedule.world.passes(seconds)
     everybody_works(schedule)
 
@@ -60,14 +60,14 @@ def claim(schedule: "Schedule") -> None:
         ask(schedule, claim_draw(schedule.world.rng, wish))
 
 
-def ask(schedule: "Schedule", wish: Wish) -> None:
+def ask(schedule: "Schedule", wish: UserRequest) -> None:
     rng = schedule.world.rng
     classes = sorted(set(schedule.portal.site.class_of.values()))
     if len(classes) > 1:
         wish = dataclasses.replace(
             wish, classes=rng.choice((*((c,) for c in classes), (*classes,)))
         )
-    schedule.tell(f"somebody asks for {wish}")
+    schedule.log(f"somebody asks for {wish}")
     schedule.portal.request(
         str(uuid.UUID(int=rng.getrandbits(128), version=4)), wish, schedule.world.now
     )
@@ -79,14 +79,14 @@ def ask(schedule: "Schedule", wish: Wish) -> None:
 def release(schedule: "Schedule") -> None:
     name = _some_booking(schedule)
     if name is not None:
-        schedule.tell(f"{name} is released")
+        schedule.log(f"{name} is released")
         schedule.portal.release(name, schedule.world.now)
 
 
 def cancel(schedule: "Schedule") -> None:
     name = _some_booking(schedule)
     if name is not None:
-        schedule.tell(f"{name} is cancelled")
+        schedule.log(f"{name} is cancelled")
         schedule.portal.cancel(name, schedule.world.now)
 
 
@@ -95,7 +95,7 @@ def extend(schedule: "Schedule") -> None:
     if name is not None:
         ends = schedule.portal.tables.bookings[name].ends
         if ends is not None:
-            schedule.tell(f"{name} shall be longer")
+            schedule.log(f"{name} shall be longer")
             schedule.portal.extend(
                 name, ends + schedule.world.rng.choice((60, 600)), schedule.world.now
             )
@@ -113,12 +113,12 @@ def people_act_while_a_plan_is_made(schedule: "Schedule") -> None:
     acts = tuple(
         tuple(_act(schedule, asked) for _ in range(rng.choice((0, 1, 2, 4)))) for _ in range(2)
     )
-    schedule.tell(f"while plans are made: {acts}")
+    schedule.log(f"while plans are made: {acts}")
     schedule.portal.cycle(schedule.world.now, acts=acts)
     schedule.world.look()
 
 
-def _asked_now(schedule: "Schedule") -> Wish:
+def _asked_now(schedule: "Schedule") -> UserRequest:
     """A stronger claim where something runs that may be paused, or any wish."""
     runs = sorted(
         name
@@ -157,7 +157,7 @@ def move_is_ordered(schedule: "Schedule") -> None:
     if schedule.portal.order(
         str(uuid.UUID(int=rng.getrandbits(128), version=4)), schedule.world.now
     ):
-        schedule.tell("a move is ordered")
+        schedule.log("a move is ordered")
         schedule.happened["moves ordered"] += 1
         rng.choice((release, saved_is_reported, request, time_passes, time_passes))(schedule)
         schedule.portal.cycle(schedule.world.now)
@@ -165,7 +165,7 @@ def move_is_ordered(schedule: "Schedule") -> None:
 
 
 def portal_is_killed_before_it_publishes(schedule: "Schedule") -> None:
-    schedule.tell("a cycle is killed before nodes are told")
+    schedule.log("a cycle is killed before nodes are told")
     schedule.portal.cycle(schedule.world.now, publishes=False)
     schedule.world.look()
 
@@ -176,10 +176,10 @@ def saved_is_reported(schedule: "Schedule") -> None:
     if name is None:
         return
     if schedule.world.rng.random() < 0.5:
-        schedule.tell(f"{name} is saved, the portal hears")
+        schedule.log(f"{name} is saved, the portal hears")
         schedule.portal.saved(name, schedule.world.now)
     else:
-        schedule.tell(f"{name} is saved, its nodes hear")
+        schedule.log(f"{name} is saved, its nodes hear")
         for node in schedule.world.nodes:
             _saved_on(schedule, node, name)
 
@@ -198,14 +198,14 @@ def claim_is_given_up(schedule: "Schedule") -> None:
     found = sorted({p.beneficiary for p in tables.pauses.values() if p.is_open})
     if found:
         name = schedule.world.rng.choice(found)
-        schedule.tell(f"{name} is given up")
+        schedule.log(f"{name} is given up")
         schedule.portal.cancel(name, schedule.world.now)
 
 
 def more_time_is_asked(schedule: "Schedule") -> None:
     name = _some_booking(schedule, "pausing")
     if name is not None:
-        schedule.tell(f"{name} asks for more time")
+        schedule.log(f"{name} asks for more time")
         schedule.portal.more_time(name, schedule.world.now)
 
 
@@ -215,7 +215,7 @@ def maintenance_is_planned(schedule: "Schedule") -> None:
     node = rng.choice(schedule.world.nodes)
     starts = now + rng.choice((0, 30, 120, 600))
     ends = starts + rng.choice((60, 300, 1200))
-    wanted = Upkeep(
+    wanted = MaintenanceRow(
         id=str(uuid.UUID(int=rng.getrandbits(128), version=4)),
         node=node.name,
         gpu=rng.choice((None, *range(len(node.hardware.gpus)))),
@@ -223,20 +223,22 @@ def maintenance_is_planned(schedule: "Schedule") -> None:
         ends=ends,
         drain_by=min(ends, starts + rng.choice((0, 0, 30))),
     )
-    schedule.tell(f"maintenance is planned: {wanted}")
+    schedule.log(f"maintenance is planned: {wanted}")
     schedule.portal.maintenance_plan(wanted, schedule.world.now)
 
 
 def maintenance_ends(schedule: "Schedule") -> None:
-    found = sorted(n for n, each in schedule.portal.tables.upkeep.items() if each.ended_at is None)
+    found = sorted(
+        n for n, each in schedule.portal.tables.maintenance.items() if each.ended_at is None
+    )
     if found:
         name = schedule.world.rng.choice(found)
-        schedule.tell(f"maintenance {name} is over")
+        schedule.log(f"maintenance {name} is over")
         schedule.portal.maintenance_end(name, schedule.world.now)
 
 
 def reader_restarts(schedule: "Schedule") -> None:
-    schedule.tell("the reader of reports starts anew")
+    schedule.log("the reader of reports starts anew")
     schedule.portal.reader_restarts()
 
 

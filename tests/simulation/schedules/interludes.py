@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from allocation.rules.nodes.leases import MARGIN_SECONDS
 from tests.simulation.schedules.happenings import ask, everybody_works
-from tests.simulation.tables.people import Wish
+from tests.simulation.tables.people import UserRequest
 
 if TYPE_CHECKING:
     from tests.simulation.nodes.node import SimNode
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Of all schedules, and of the steps of such a schedule.
 SOME_SCHEDULES, SOME_STEPS = 0.4, 0.15
-_ON_LEASE = Wish(
+_ON_LEASE = UserRequest(
     count=1, profile=None, together="any", required=False, duration=1200, tier="steady"
 )
 
@@ -33,12 +33,12 @@ def agent_is_stopped(schedule: "Schedule") -> None:
     if not running:
         return
     node, seconds = schedule.more.choice(running), schedule.more.choice((3, 12, 30, 60, 200))
-    schedule.tell(f"the agent of {node.name} is stopped for {seconds} s")
+    schedule.log(f"the agent of {node.name} is stopped for {seconds} s")
     node.stops_for(seconds)
     schedule.happened["agents stopped"] += 1
     if schedule.more.random() < 0.4:
         # A machine that is paused loses its lines, too.
-        schedule.tell(f"{node.name} is cut off")
+        schedule.log(f"{node.name} is cut off")
         node.receives = node.sends = False
         _time_passes(schedule, seconds + 20)
 
@@ -61,7 +61,7 @@ def outage_is_planned(schedule: "Schedule") -> None:
     if schedule.more.random() < 0.6:
         _work_on_lease(schedule)
     until = int(world.now) + length
-    schedule.tell(f"an outage is planned, for {length} s")
+    schedule.log(f"an outage is planned, for {length} s")
     schedule.portal.outage_begin(until, world.now)
     # What a backup from before it knows nothing of: see docs/faults.md.
     schedule.can_restore = False
@@ -72,11 +72,11 @@ def outage_is_planned(schedule: "Schedule") -> None:
         world.portal_receives()
     if cut := schedule.more.random() < 0.5:
         node = schedule.more.choice([n for n in world.nodes if n.is_on_lease()] or world.nodes)
-        schedule.tell(f"{node.name} is cut off")
+        schedule.log(f"{node.name} is cut off")
         node.receives = node.sends = False
     _portal_is_away(schedule, until)
     if schedule.more.random() < 0.7:
-        schedule.tell("the outage is over")
+        schedule.log("the outage is over")
         schedule.portal.outage_end(world.now)
     # The portal counts a silence from when it is back.
     _time_passes(schedule, 60 if cut else 5)
@@ -88,7 +88,7 @@ def _portal_is_away(schedule: "Schedule", until: int) -> None:
     safe = [node for node in world.nodes if _has_confirmed(schedule, node, until)]
     before = {node.name: node.happened["leases that ran out"] for node in safe}
     seconds = schedule.more.choice((10, 10, 50, until - int(world.now)))
-    schedule.tell(f"the portal is away for {seconds} s; safe are {sorted(before)}")
+    schedule.log(f"the portal is away for {seconds} s; safe are {sorted(before)}")
     world.is_away = True
     world.passes(max(0, min(seconds, until - world.now)))
     world.is_away = False
@@ -110,11 +110,11 @@ def _has_confirmed(schedule: "Schedule", node: "SimNode", until: int) -> bool:
 def decisions_are_frozen(schedule: "Schedule") -> None:
     """By an operator, for a while, or until somebody ends it."""
     if schedule.portal.tables.is_frozen(schedule.world.now):
-        schedule.tell("decisions go on")
+        schedule.log("decisions go on")
         schedule.portal.freeze_end(schedule.world.now)
         return
     seconds = schedule.more.choice((None, 20, 90, 400))
-    schedule.tell(f"decisions are frozen for {seconds} s")
+    schedule.log(f"decisions are frozen for {seconds} s")
     schedule.world.look()
     schedule.portal.freeze_begin(
         None if seconds is None else schedule.world.now + seconds, schedule.world.now

@@ -37,11 +37,11 @@ def _at_once(really: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _anywhere(really: Callable[..., Any]) -> Callable[..., Any]:
-    def want_of(*asked: Any, **named: Any) -> Any:  # noqa: ANN401
+    def demand_of(*asked: Any, **named: Any) -> Any:  # noqa: ANN401
         found = really(*asked, **named)
         return dataclasses.replace(found, level="rack") if found.level == "node" else found
 
-    return want_of
+    return demand_of
 
 
 def _mixed(really: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +78,7 @@ FAULTS: dict[str, Fault] = {
     "a word that was overtaken is proof": (inbox, "is_proof", lambda _: lambda *_: True),
     "what died while it was frozen goes on": (Suspensions, "_alive", lambda _: lambda *_: True),
     "a class has the GPUs of every class": (space, "pools_of", _mixed),
-    "a gang of one node is spread": (demand, "want_of", _anywhere),
+    "a gang of one node is spread": (demand, "demand_of", _anywhere),
     "an agent that was stopped keeps its lease": (Leases, "fence", _unless_it_slept),
     "a long lease is over with the portal's outage": (
         LongLeases, "over", lambda _: lambda _, leases, __: {n: s for n, (s, _) in leases.items()}),

@@ -18,7 +18,7 @@ from tests.simulation.schedules.happenings import (
     saved_is_reported,
     time_passes,
 )
-from tests.simulation.tables.people import BORROWER, LENDER, Wish, borrowing_draw
+from tests.simulation.tables.people import BORROWER, LENDER, UserRequest, borrowing_draw
 
 if TYPE_CHECKING:
     from tests.simulation.schedules.schedule import Schedule
@@ -41,7 +41,7 @@ ANSWERS = (
     gpu_falls_off,
     time_passes,
 )
-_ONE = Wish(count=1, profile=None, together="any", required=False, duration=1200)
+_ONE = UserRequest(count=1, profile=None, together="any", required=False, duration=1200)
 
 
 def minds_change(schedule: "Schedule") -> None:
@@ -75,7 +75,7 @@ def cut_off_on_lease(schedule: "Schedule") -> None:
     ask(schedule, dataclasses.replace(_ONE, tier="steady"))
     _begun(schedule)
     node = schedule.world.rng.choice(schedule.world.nodes)
-    schedule.tell(f"{node.name} is cut off")
+    schedule.log(f"{node.name} is cut off")
     node.receives = node.sends = False
     for seconds in (10, 1, 30, 30):
         schedule.world.passes(seconds)
@@ -114,7 +114,7 @@ def overtaken(schedule: "Schedule") -> None:
         node.receives = False
     active = sorted(n for n, b in schedule.portal.tables.bookings.items() if b.state == "active")
     for name in active:
-        schedule.tell(f"{name} shall be longer, and its node does not hear of it")
+        schedule.log(f"{name} shall be longer, and its node does not hear of it")
         schedule.portal.extend(
             name, (schedule.portal.tables.bookings[name].ends or 0) + 600, schedule.world.now
         )
@@ -143,7 +143,7 @@ def power_lost_in_the_dark(schedule: "Schedule") -> None:
         _begun(schedule)
     for node in schedule.world.nodes:
         node.receives = False
-        schedule.tell(f"{node.name} loses power, and hears nothing")
+        schedule.log(f"{node.name} loses power, and hears nothing")
         node.loses_power()
         schedule.happened["power lost in the dark"] += 1
     for seconds in (1, 10):
@@ -192,7 +192,7 @@ def in_the_way(schedule: "Schedule") -> None:
         gone = ("4g.40gb", "3g.40gb")[number % 2]
         for row in [r for r in tables.rows.values() if r.place.gpu == gpu.id]:
             if row.place.profile == gone:
-                schedule.tell(f"{row.booking} is released")
+                schedule.log(f"{row.booking} is released")
                 schedule.portal.release(row.booking, schedule.world.now)
     _settles(schedule)
     ask(schedule, dataclasses.replace(_ONE, tier="flex", duration=600))
@@ -238,7 +238,7 @@ def node_unreachable(schedule: "Schedule") -> None:
     node.receives, node.sends = schedule.world.rng.choice(
         ((False, True), (True, False), (False, False))
     )
-    schedule.tell(f"{node.name} hears {node.receives}, speaks {node.sends}")
+    schedule.log(f"{node.name} hears {node.receives}, speaks {node.sends}")
     for seconds in (30, 30, 60, *schedule.world.rng.choice(((), (300, 300)))):
         schedule.world.passes(seconds)
         everybody_works(schedule)
@@ -252,18 +252,18 @@ def driver_that_hangs(schedule: "Schedule") -> None:
         _begun(schedule)
     for node in schedule.world.nodes:
         node.hanging = {gpu.uuid for gpu in node.hardware.gpus}
-    schedule.tell("all drivers hang")
+    schedule.log("all drivers hang")
     for _ in range(3):
         schedule.world.passes(10)
         everybody_works(schedule)
     schedule.world.rng.choice((release, ask_again, time_passes))(schedule)
     for node in schedule.world.nodes:
-        schedule.tell(f"the driver of {node.name} answers again")
+        schedule.log(f"the driver of {node.name} answers again")
         node.answers()
         schedule.world.node_works(node)
 
 
-def laid_anew(schedule: "Schedule") -> None:
+def slices_moved_together(schedule: "Schedule") -> None:
     """Slices that are to begin later lie apart once others are given up; then there is room for a
     whole GPU only if they lie beside each other."""
     later = dataclasses.replace(_ONE, starts=int(schedule.world.now) + 600)
@@ -275,7 +275,7 @@ def laid_anew(schedule: "Schedule") -> None:
     beside = {row.place.gpu for row in planned if row.place.profile == "3g.40gb"}
     for row in planned:
         if row.place.gpu in beside and row.place.profile != "3g.40gb":
-            schedule.tell(f"{row.booking} is cancelled")
+            schedule.log(f"{row.booking} is cancelled")
             schedule.portal.cancel(row.booking, schedule.world.now)
     ask(schedule, later)
     schedule.portal.cycle(schedule.world.now)
@@ -337,7 +337,7 @@ SCENES: tuple[Callable[["Schedule"], None], ...] = (
     on_one_node,
     in_the_way,
     in_the_way,
-    laid_anew,
+    slices_moved_together,
     node_unreachable,
     driver_that_hangs,
     under_maintenance,

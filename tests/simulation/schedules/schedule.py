@@ -47,7 +47,7 @@ class Schedule:
     def portal(self) -> Portal:
         return self.world.portal
 
-    def tell(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.story.append(f"{self.world.now:.2f} {text}")
 
     def run(self) -> None:
@@ -75,14 +75,14 @@ class Schedule:
 
     def heal(self) -> None:
         """Everything works again, and nobody is cut off."""
-        self.tell("everything heals")
+        self.log("everything heals")
         self.portal.outage_end(self.world.now)
         self.portal.freeze_end(self.world.now)
         for node in self.world.nodes:
             node.skew, node.disk_full, node.armed = 0.0, False, None
             node.receives = node.sends = True
             node.driver.faults.clear()
-            node.goes_on()
+            node.continues()
             node.answers()
             unbooked_end(node)
             for gpu in node.hardware.gpus:

@@ -22,8 +22,8 @@ from tests.simulation.schedules.promises import (
     stops_broken,
 )
 from tests.simulation.tables.acts import Acts
-from tests.simulation.tables.people import FIRST_CLASS, SECOND_CLASS, SERVICES, Party, Wish
-from tests.simulation.tables.rows import TOLD, Site, Tables, Upkeep
+from tests.simulation.tables.people import FIRST_CLASS, SECOND_CLASS, SERVICES, Party, UserRequest
+from tests.simulation.tables.rows import STARTED_STATES, MaintenanceRow, Site, Tables
 
 NOW = 1_800_014_400.0
 # What an agent is due for sooner waits until then.
@@ -41,13 +41,13 @@ class Portal(Protocol):
     def tables(self) -> Tables: ...
     @property
     def dropped(self) -> list[str]: ...
-    def request(self, identifier: str, wish: Wish, now: float) -> None: ...
+    def request(self, identifier: str, wish: UserRequest, now: float) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
     def extend(self, identifier: str, until: int, now: float) -> None: ...
     def saved(self, identifier: str, now: float) -> None: ...
     def more_time(self, identifier: str, now: float) -> None: ...
-    def maintenance_plan(self, wanted: Upkeep, now: float) -> None: ...
+    def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None: ...
     def maintenance_end(self, identifier: str, now: float) -> None: ...
     def order(self, identifier: str, now: float) -> bool: ...
     def gpu_return(self, uuid: str, now: float) -> None: ...
@@ -63,7 +63,7 @@ class Portal(Protocol):
     def withheld(self) -> Counter[str]: ...
     def publish(self) -> None: ...
     def republish(self) -> None: ...
-    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str: ...
+    def receive(self, name: str, envelope: wire.Envelope, now: float) -> str: ...
     def backup(self) -> Tables: ...
     def restore(self, saved: Tables, now: float) -> None: ...
 
@@ -79,7 +79,7 @@ class Server:
         self.past_leases: dict[str, list[bytes]] = {}
         self.lost = False
         self.stream: list[tuple[str, wire.Envelope]] = []
-        self.heard: list[tuple[str, wire.Envelope]] = []
+        self.received: list[tuple[str, wire.Envelope]] = []
 
     def write(self, node: str, raw: bytes) -> None:
         """The node's document is replaced."""
@@ -116,7 +116,7 @@ class World:
         self.is_away = False
         self.server = Server()
         self.violations: list[str] = []
-        self._told: set[str] = set()
+        self._started: set[str] = set()
         # What the portal took nodes and GPUs for at some time, by kind.
         self.marks: set[tuple[str, str]] = set()
         names = [f"n{i + 1}" for i in range(len(sizes))]
@@ -190,17 +190,17 @@ class World:
             [] if count is None else self.server.stream[count:],
         )
         for name, envelope in taken:
-            self.portal.hear(name, envelope, self.now)
-            self.server.heard.append((name, envelope))
+            self.portal.receive(name, envelope, self.now)
+            self.server.received.append((name, envelope))
         self.portal.mark_silent(self.now)
         self.look()
 
     def reset_started(self) -> None:
         """A backup came back: what had begun in it is not begun now."""
-        self._told = self._started_now()
+        self._started = self._started_now()
 
     def _started_now(self) -> set[str]:
-        return {row.id for row in self.portal.tables.rows.values() if row.state in TOLD}
+        return {row.id for row in self.portal.tables.rows.values() if row.state in STARTED_STATES}
 
     # What must hold at every instant.
 
@@ -212,7 +212,7 @@ class World:
             self.violations += [f"P2 {text}" for text in node.overlaps]
             node.overlaps.clear()
             self.violations += [
-                f"P12 {name} goes on, and what was frozen died" for name in node.untold()
+                f"P12 {name} goes on, and what was frozen died" for name in node.unreported_deaths()
             ]
             for holder, _ in node.occupancy.holders():
                 row = tables.rows.get(holder)
@@ -227,10 +227,10 @@ class World:
         self.violations += runs_broken(tables, self.nodes, self.now)
         self.violations += invariants_broken(tables)
         told = self._started_now()
-        fresh = [tables.rows[name] for name in sorted(told - self._told)]
+        fresh = [tables.rows[name] for name in sorted(told - self._started)]
         self.violations += begun_broken(tables, self.portal.site, fresh, self.now)
         self.violations += frozen_broken(tables, fresh, self.now)
-        self._told = told
+        self._started = told
         self.marks |= {
             ("nodes silent for long" if node.long_unreachable else "nodes silent", name)
             for name, node in tables.nodes.items()

@@ -72,8 +72,8 @@ from tests.simulation.services.real_rows import (
     real_rows,
 )
 from tests.simulation.tables.acts import Act, Acts
-from tests.simulation.tables.people import Party, Wish
-from tests.simulation.tables.rows import GpuRow, NodeRow, Site, Tables, Upkeep
+from tests.simulation.tables.people import Party, UserRequest
+from tests.simulation.tables.rows import GpuRow, MaintenanceRow, NodeRow, Site, Tables
 
 _SERVICES: dict[str, Callable[..., Any]] = {
     "cancel": booking_cancel,
@@ -156,13 +156,13 @@ class BothPortals:
 
     # Every step, on both.
 
-    def request(self, identifier: str, wish: Wish, now: float) -> None:
+    def request(self, identifier: str, wish: UserRequest, now: float) -> None:
         """What the real one refuses is no wish for the model either."""
         if self._requested(identifier, wish, now):
             self._model.request(identifier, wish, now)
             self._compare()
 
-    def _requested(self, identifier: str, wish: Wish, now: float) -> bool:
+    def _requested(self, identifier: str, wish: UserRequest, now: float) -> bool:
         starts = None if wish.starts is None else when(wish.starts)
         ask = AskDocument(
             wish.count,
@@ -225,7 +225,7 @@ class BothPortals:
             except Refused:
                 return
 
-    def maintenance_plan(self, wanted: Upkeep, now: float) -> None:
+    def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None:
         """A date that is past is no date for the model either."""
         wish = MaintenanceTerms(
             *(when(wanted.starts), when(wanted.ends), "new fans"),
@@ -315,7 +315,7 @@ class BothPortals:
             mock.patch.object(cycles, "publish_due", publish),
             mock.patch.object(cycles, "changes_of", between),
             # How long solving takes on this machine is nothing that a model could know.
-            mock.patch.object(cycles, "MOST_HELD_MS", 600_000),
+            mock.patch.object(cycles, "MAX_LOCKED_SOLVE_MS", 600_000),
             mock.patch.object(apply_assignments, "uuid4", self._ids),
             mock.patch.object(apply_pauses, "uuid4", self._pause_ids),
             mock.patch.object(snapshots, "used_read", return_value=()),
@@ -350,10 +350,10 @@ class BothPortals:
         self._model.republish()
         self._compare()
 
-    def hear(self, name: str, envelope: wire.Envelope, now: float) -> str:
+    def receive(self, name: str, envelope: wire.Envelope, now: float) -> str:
         with as_system():
             said = message_apply(node_name=name, envelope=envelope, now=when(now))
-        assert said == self._model.hear(name, envelope, now)
+        assert said == self._model.receive(name, envelope, now)
         self._compare()
         return said
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tests.simulation.tables.people import Wish
+from tests.simulation.tables.people import UserRequest
 
 Kind = Literal["request", "cancel", "release", "extend", "saved", "more_time"]
 KINDS: tuple[Kind, ...] = ("cancel", "cancel", "release", "release", "extend", "saved", "more_time")
@@ -12,7 +12,7 @@ KINDS: tuple[Kind, ...] = ("cancel", "cancel", "release", "release", "extend", "
 class Actable(Protocol):
     """What an act needs of a portal."""
 
-    def request(self, identifier: str, wish: Wish, now: float) -> None: ...
+    def request(self, identifier: str, wish: UserRequest, now: float) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
     def extend(self, identifier: str, until: int, now: float) -> None: ...
@@ -27,7 +27,7 @@ class Act:
     kind: Kind
     booking: str
     until: int = 0
-    wish: Wish | None = None
+    wish: UserRequest | None = None
 
     def on(self, portal: Actable, now: float) -> None:
         """Does it."""

@@ -57,7 +57,7 @@ FIRST_CLASS, SECOND_CLASS = "h100", "h100-old"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class UserRequest:
     """What somebody asks for, in whole seconds; `starts` makes the window fixed. `who` counts the
     site's parties; a `pin` names nodes, and GPUs as `node/index`."""
 
@@ -87,14 +87,14 @@ class Wish:
 
 
 # Two people of the tenant that is guaranteed everything, and one of a tenant that only borrows.
-LENDER, BESIDE, BORROWER = range(3)
+LENDER, COLLEAGUE, BORROWER = range(3)
 WHO = (
     (LENDER, "standard", 5),
     (LENDER, "steady", 2),
     (LENDER, "flex", 2),
-    (BESIDE, "standard", 1),
-    (BESIDE, "frozen", 2),
-    (BESIDE, "spot", 1),
+    (COLLEAGUE, "standard", 1),
+    (COLLEAGUE, "frozen", 2),
+    (COLLEAGUE, "spot", 1),
     (BORROWER, "flex", 4),
     (BORROWER, "frozen", 3),
     (BORROWER, "spot", 2),
@@ -115,7 +115,7 @@ SHAPES: tuple[tuple[int, str | int | None, str, bool], ...] = (
 )
 
 
-def request_draw(rng: random.Random, now: float) -> Wish:
+def request_draw(rng: random.Random, now: float) -> UserRequest:
     """One of all that may be asked for."""
     count, shape, together, required = rng.choice(SHAPES)
     ((who, tier, _),) = rng.choices(WHO, [weight for _, _, weight in WHO])
@@ -124,7 +124,7 @@ def request_draw(rng: random.Random, now: float) -> Wish:
         lengths = (120, 600, 1200, 3600)
     if rng.random() < 0.2:
         starts = int(now) + rng.choice((0, 60, 300))
-    return Wish(
+    return UserRequest(
         count=count,
         profile=shape if isinstance(shape, str) else None,
         share=shape if isinstance(shape, int) else None,
@@ -137,11 +137,11 @@ def request_draw(rng: random.Random, now: float) -> Wish:
     )
 
 
-def borrowing_draw(rng: random.Random, tiers: Sequence[str]) -> Wish:
+def borrowing_draw(rng: random.Random, tiers: Sequence[str]) -> UserRequest:
     """A whole GPU or two for long, by somebody in one of these tiers."""
     who, tier = rng.choice([(who, tier) for who, tier, _ in WHO if tier in tiers])
     duration = rng.choice((600, 1200, 3600))
-    return Wish(
+    return UserRequest(
         count=rng.choice((1, 1, 2)),
         profile=None,
         together="any",
@@ -152,7 +152,7 @@ def borrowing_draw(rng: random.Random, tiers: Sequence[str]) -> Wish:
     )
 
 
-def claim_draw(rng: random.Random, wish: Wish) -> Wish:
+def claim_draw(rng: random.Random, wish: UserRequest) -> UserRequest:
     """A stronger claim on what a wish was given, or on whole GPUs, by who is guaranteed it."""
     if rng.random() < 0.6:
         wish = dataclasses.replace(

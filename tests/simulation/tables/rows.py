@@ -10,10 +10,10 @@ from typing import Any
 
 from allocation import wire
 from allocation.solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
-from tests.simulation.tables.people import BORROWER, SERVICES, Party, Service, Wish
+from tests.simulation.tables.people import BORROWER, SERVICES, Party, Service, UserRequest
 
 LIVE = ("planned", "starting", "active", "releasing")
-TOLD = ("starting", "active", "releasing")
+STARTED_STATES = ("starting", "active", "releasing")
 OVER = ("ended", "refused", "expired", "cancelled", "failed")
 TRANSITIONAL = ("requested", "starting", "ending", "pausing")
 WHOLE = 1000
@@ -66,7 +66,7 @@ class Booking:
 
     id: str
     number: int
-    wish: Wish
+    wish: UserRequest
     duration: int
     not_before: int
     submitted: int
@@ -206,7 +206,7 @@ class GpuRow:
 
 
 @dataclass(slots=True, kw_only=True)
-class Upkeep:
+class MaintenanceRow:
     """Maintenance of a node, or of one of its GPUs. See `allocation.models.Maintenance`."""
 
     id: str
@@ -232,7 +232,7 @@ class Tables:
     pauses: dict[str, Pause] = field(default_factory=dict)
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     gpus: dict[str, GpuRow] = field(default_factory=dict)
-    upkeep: dict[str, Upkeep] = field(default_factory=dict)
+    maintenance: dict[str, MaintenanceRow] = field(default_factory=dict)
     # Errors of hardware that were heard of: each is acted on once.
     errors: set[tuple[object, ...]] = field(default_factory=set)
     # When nodes contradicted the portal, by GPU.
@@ -255,7 +255,7 @@ class Tables:
         """As a backup would hold it."""
         tables: dict[str, Any] = {
             name: {key: replace(row) for key, row in getattr(self, name).items()}
-            for name in ("bookings", "rows", "pauses", "nodes", "gpus", "upkeep")
+            for name in ("bookings", "rows", "pauses", "nodes", "gpus", "maintenance")
         }
         return Tables(
             epoch=self.epoch,
