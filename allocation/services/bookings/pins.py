@@ -9,7 +9,7 @@ from allocation.models import Gpu
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import pin_words
 from allocation.services.record.refusals import refusal
-from allocation.services.snapshot.snapshot import gpus_read, models_read
+from allocation.services.snapshot.hardware import gpus_read, models_read
 from allocation.solver.fleet.pool import pools_of
 
 

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from allocation.models import GpuModel, PolicyVersion
 from allocation.services.policy.policies import policy_of
+from allocation.services.snapshot.hardware import models_read
 from allocation.services.snapshot.quota_rows import tiers_read
-from allocation.services.snapshot.snapshot import models_read, snapshot_take
+from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.solver import UNITS_PER_GPU, Gpu, Limit, Model, Policy, Snapshot, Tier
 from allocation.solver.simulation.metrics import Rates
 from allocation.solver.simulation.workload import Workload

@@ -1,27 +1,17 @@
-"""The calendar as a quote sees it: one's own time with all there is, that of others as busy.
+"""The calendar for quotes: own bookings in full, those of other tenants as busy time.
 
-Of other tenants a quote knows which slots are taken and until when. Whether a row is borrowed, in
-which tier it is, what it belongs with and how soon it could be told to leave is not read, so no
-answer can tell it.
+Of other tenants a quote knows which slots are taken and until when. Borrowing, tier, gang and
+preemptibility of their rows are not read, so no quote can reveal them.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import connection
 
 from allocation.models import Booking
-from allocation.services.snapshot.maintenance import maintenance_read
-from allocation.services.snapshot.quota_rows import caps_read, limits_read, tiers_read, used_read
-from allocation.services.snapshot.snapshot import (
-    expected_clear,
-    gpus_read,
-    held_read,
-    hosts_read,
-    models_read,
-    requests_read,
-    seconds,
-)
+from allocation.services.snapshot.snapshot import calendar_read, held_until, seconds
 from allocation.solver import Held, Limit, Place, Policy, Snapshot
 
 _OTHERS = "others"
@@ -39,32 +29,26 @@ def published_snapshot(
     without: Booking | None = None,
     until: datetime | None = None,
 ) -> Snapshot:
-    """What is taken, promised and asked for; `without` is given up.
+    """The snapshot that a tenant may see, as if `without` were cancelled.
 
-    Of others up to the horizon, or up to `until` where nothing later matters. Run inside a
-    tenant's transaction.
+    Others' time is read up to `until`, by default the policy's horizon. Must run inside a tenant's
+    transaction.
     """
-    until = until or now + timedelta(seconds=policy.horizon)
-    used = used_read(now)
     gone = str(without.id) if without else None
-    return Snapshot(
-        now=seconds(now),
-        models=models_read(),
-        gpus=gpus_read(),
-        held=(*(row for row in held_read(now) if row.booking != gone), *_occupied(now, until)),
-        requests=tuple(row for row in requests_read(now) if row.booking != gone),
-        extensions=(),
-        limits=(*limits_read(), *_others_limits()),
-        tiers=tiers_read(),
-        caps=caps_read(now, used),
-        used=used,
-        hosts=hosts_read(),
-        blackouts=maintenance_read(now),
+    own = calendar_read(now)
+    return replace(
+        own,
+        held=(
+            *(row for row in own.held if row.booking != gone),
+            *_occupied(now, until or now + timedelta(seconds=policy.horizon)),
+        ),
+        requests=tuple(row for row in own.requests if row.booking != gone),
+        limits=(*own.limits, *_others_limits()),
     )
 
 
 def _others_limits() -> Iterator[Limit]:
-    """All other tenants as one: what they are guaranteed and what of that they lend."""
+    """The guarantees and lending of all other tenants, summed up as one."""
     with connection.cursor() as cursor:
         cursor.execute(_LIMITS)
         for gpu_class, guaranteed, lent in cursor.fetchall():
@@ -72,7 +56,7 @@ def _others_limits() -> Iterator[Limit]:
 
 
 def _occupied(now: datetime, until: datetime) -> Iterator[Held]:
-    """Each row by itself, in a tier that nobody described: it counts and is never paused."""
+    """Each busy row as a booking of its own, in an unknown tier: never paused."""
     with connection.cursor() as cursor:
         cursor.execute(_OCCUPIED, [now, until])
         rows = cursor.fetchall()
@@ -85,7 +69,7 @@ def _occupied(now: datetime, until: datetime) -> Iterator[Held]:
             project=_OTHERS,
             place=Place(str(gpu), _SLICE if sliced else None, start, size, share),
             starts=seconds(starts),
-            ends=expected_clear(seconds(ends), seconds(now)) if has_begun else seconds(ends),
+            ends=held_until(ends, now, started=has_begun),
             started=has_begun,
             tier="",
             cores=cores * 1_000,

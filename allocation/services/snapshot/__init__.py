@@ -1,1 +1,1 @@
-"""The solver's input, read from the database at one instant."""
+"""Input of the solver, read from the database at one instant."""

@@ -1,4 +1,4 @@
-"""Orders to move running work, between the operator who gives them and the cycle that answers."""
+"""Operators' orders to move running work, as stored and as the solver reads them."""
 
 from datetime import datetime
 from typing import Any
@@ -11,21 +11,21 @@ from allocation.words.reasons import sentence
 
 
 def orders_read() -> tuple[Order, ...]:
-    """Those without an answer, as the solver reads them."""
+    """Unanswered orders as input of the solver."""
     return tuple(
         _order_of(row) for row in CompactionOrder.objects.filter(decided_at=None).order_by("id")
     )
 
 
 def order_answer(carried: OrderAnswer, decision: Decision, now: datetime) -> bool:
-    """Writes the decision's answer; False when the order has one already."""
+    """Stores the decision's answer; False if the order has one already."""
     declined = " ".join(map(sentence, carried.reasons))[:300]
     waiting = CompactionOrder.objects.filter(id=carried.order, decided_at=None)
     return bool(waiting.update(decided_at=now, decision=decision, declined=declined))
 
 
 def order_document(proposal: Proposal) -> dict[str, Any]:
-    """What of a proposal is ordered: who gets what, and who goes where. Not what time changes."""
+    """The parts of a proposal that an order stores: GPUs and moves, without times."""
     return {
         "gpu_class": proposal.gpu_class,
         "places": [place_data(place) for place in proposal.places],

@@ -1,5 +1,5 @@
-"""What a turn takes in: of many new bookings a part of each tenant's, so that nobody waits until
-all that somebody else has asked for is decided."""
+"""The new bookings that one cycle takes: a part of each tenant's, so that no tenant waits until all
+bookings of another are decided."""
 
 from collections import defaultdict
 from uuid import UUID
@@ -11,8 +11,8 @@ from allocation.rules.states import OPEN, State
 
 
 def deferred_bookings(most: int) -> frozenset[UUID]:
-    """New bookings beyond the `most` of a turn: the tenants' oldest in the highest tiers, tenant by
-    tenant in turns. The dates of a series stay together."""
+    """New bookings beyond the `most` of a cycle. A cycle takes the tenants' bookings in turns, by
+    tier and age. The dates of a series stay together."""
     rows = Booking.objects.filter(state=State.REQUESTED)
     if rows.count() <= most:
         return frozenset()
@@ -28,19 +28,19 @@ def deferred_bookings(most: int) -> frozenset[UUID]:
         tenants[tenant].append([booking])
         if of is not None:
             series[of] = tenants[tenant][-1]
-    lines = [tenants[tenant][::-1] for tenant in sorted(tenants)]
+    queues = [tenants[tenant][::-1] for tenant in sorted(tenants)]
     taken = 0
     while taken < most:
-        lines = [line for line in lines if line]
-        for line in lines:
+        queues = [queue for queue in queues if queue]
+        for queue in queues:
             if taken < most:
-                taken += len(line.pop())
-    return frozenset(booking for line in lines for together in line for booking in together)
+                taken += len(queue.pop())
+    return frozenset(booking for queue in queues for together in queue for booking in together)
 
 
 def open_bookings_lock(patience_ms: int) -> None:
-    """Locks every open booking until the end of the transaction, in the order of all who lock
-    several. Raises OperationalError when that takes longer than `patience_ms`."""
+    """Locks every open booking until the end of the transaction, in the common lock order. Raises
+    OperationalError if that takes longer than `patience_ms`."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('lock_timeout')")
         (usual,) = cursor.fetchone()

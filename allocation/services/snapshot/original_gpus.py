@@ -1,4 +1,4 @@
-"""Where bookings that were suspended, or would be, have their memory: beside which GPUs."""
+"""GPUs on which suspended bookings, or those that a pause would suspend, can resume in place."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _HERE = (Allocation.State.ACTIVE, Allocation.State.RELEASING)
 
 @dataclass(frozen=True, slots=True)
 class OriginalGpus:
-    """The GPUs; what was done from `saved` until then, or until now, is lost anywhere else."""
+    """The GPUs. On others the work from `saved` to `until`, or to now, would be lost."""
 
     places: tuple[Place, ...]
     saved: datetime
@@ -26,7 +26,7 @@ class OriginalGpus:
 
 
 def running_on() -> dict[UUID, OriginalGpus]:
-    """Of bookings that run and would be suspended at a pause."""
+    """Original GPUs of running bookings that a pause would suspend."""
     rows = Allocation.objects.filter(
         state=Allocation.State.ACTIVE,
         booking__state=State.ACTIVE,
@@ -37,7 +37,7 @@ def running_on() -> dict[UUID, OriginalGpus]:
 
 
 def paused_on(pauses: Iterable[Pause]) -> dict[UUID, OriginalGpus]:
-    """Of pauses: while they last what is to be suspended, then what was."""
+    """Original GPUs of pausing bookings that will be suspended and of those that were."""
     suspends = {each.booking_id: each for each in pauses if each.method == "suspend"}
     if not suspends:
         return {}
@@ -47,7 +47,7 @@ def paused_on(pauses: Iterable[Pause]) -> dict[UUID, OriginalGpus]:
 
 
 def with_original_gpus(request: Request, home: OriginalGpus | None, now: datetime) -> Request:
-    """The wish with what it waits for."""
+    """The request with its original GPUs, if any, and how long it waits for them."""
     if home is None:
         return request
     lost = int(((home.until or now) - home.saved).total_seconds())
@@ -76,7 +76,7 @@ def _can_be_suspended(rows: Sequence[Allocation]) -> bool:
 
 
 def _lost(booking: Booking, pause: Pause | None) -> tuple[datetime, datetime | None]:
-    """From the last save until the notice."""
+    """The start and end of the work that would be lost: last save and notice."""
     if pause is None:
         return booking.saved_at or booking.ready_at or booking.submitted, None
     if pause.emptied_at is None:

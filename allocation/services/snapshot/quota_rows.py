@@ -1,4 +1,4 @@
-"""What a snapshot says of quota: tiers, the tree, GPU-hour caps and the use that counts."""
+"""Quota in a snapshot: tiers, the quota tree, GPU-hour caps and recent use."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,14 +10,14 @@ from allocation.solver import UNITS_PER_GPU, Cap, Limit, Tier, Used
 from tenants.models import Quota
 from tenants.models import Tier as TierRow
 
-# Use fades: after this the fair share sees less than a hundredth of it. Months carry over in it.
+# The fair share decays: of older use less than a hundredth counts. Monthly caps that carry over
+# need it too.
 HISTORY = timedelta(days=62)
 GPU_HOUR = UNITS_PER_GPU * 3_600
 
-# Charged time per project, class and UTC day: from "ready" to the release or to the notice of the
-# pause that ended the run (its end, if it was for its own people), less what that pause credits,
-# else until now. Runs that were broken off
-# have no "ready" any more: what counts of each is laid to its end.
+# Charged time per project, class and UTC day: from "ready" to the release, or to the notice of the
+# pause that ended the run (its end, if the pause was for the own organisation) less the credited
+# time, else until now. Broken runs have no "ready": their saved seconds count at their end.
 _USED = """
 SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint,
        sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
@@ -55,12 +55,12 @@ ORDER BY 2, 3, 4
 
 
 def tiers_read() -> tuple[Tier, ...]:
-    """What each tier may do with quota."""
+    """All tiers."""
     return tiers_of(TierRow.objects.order_by("slug"))
 
 
 def tiers_of(rows: Iterable[TierRow]) -> tuple[Tier, ...]:
-    """As `tiers_read`, of rows in the order of their slugs."""
+    """Solver tiers of rows in the order of their slugs."""
     return tuple(
         Tier(
             tier.slug,
@@ -75,18 +75,13 @@ def tiers_of(rows: Iterable[TierRow]) -> tuple[Tier, ...]:
     )
 
 
-def limits_read() -> tuple[Limit, ...]:
-    """The quota tree of tenants and projects; under the wall, of the one tenant that was said."""
-    return limits_of(quotas_read())
-
-
 def quotas_read() -> list[Quota]:
-    """Every row of quota in the order of a snapshot; under the wall, of one tenant."""
+    """All quota rows in the order of a snapshot; under row-level security, of one tenant."""
     return list(Quota.objects.order_by("tenant_id", "project_id", "gpu_class_id"))
 
 
 def limits_of(rows: Iterable[Quota]) -> tuple[Limit, ...]:
-    """As `limits_read`, of rows that were read."""
+    """Solver limits of quota rows."""
     return tuple(
         Limit(
             owner=str(row.project_id or row.tenant_id),
@@ -102,7 +97,7 @@ def limits_of(rows: Iterable[Quota]) -> tuple[Limit, ...]:
 
 
 def used_read(now: datetime) -> tuple[Used, ...]:
-    """Unit-seconds by project, class and UTC day; under the wall, of one tenant."""
+    """Unit-seconds by project, class and UTC day; under row-level security, of one tenant."""
     since = (now - HISTORY).replace(hour=0, minute=0, second=0, microsecond=0)
     with connection.cursor() as cursor:
         cursor.execute(_USED, {"since": since, "now": now})
@@ -114,15 +109,15 @@ def used_read(now: datetime) -> tuple[Used, ...]:
     )
 
 
-def caps_read(now: datetime, used: tuple[Used, ...]) -> tuple[Cap, ...]:
-    """GPU-hour caps: rolling ones, or this month and the next two."""
-    rows = Quota.objects.filter(cap_gpu_hours__isnull=False)
-    rows = rows.order_by("tenant_id", "project_id", "gpu_class_id")
-    return tuple(cap for row in rows for cap in _caps(row, used, now))
+def caps_of(rows: Iterable[Quota], used: tuple[Used, ...], now: datetime) -> tuple[Cap, ...]:
+    """GPU-hour caps: rolling ones, or those of this month and the next two."""
+    return tuple(
+        cap for row in rows if row.cap_gpu_hours is not None for cap in _caps(row, used, now)
+    )
 
 
 def rolling_caps_of(rows: Iterable[Quota]) -> tuple[Cap, ...]:
-    """Only the caps over so many days in a row: what is more than one never fits."""
+    """Only the rolling caps: a request above one of them can never start."""
     return tuple(
         Cap(
             str(row.project_id or row.tenant_id),
@@ -138,7 +133,7 @@ def rolling_caps_of(rows: Iterable[Quota]) -> tuple[Cap, ...]:
 
 
 def month_starts(now: datetime, count: int) -> list[datetime]:
-    """The first instants of last month, this one, and so on: `count` in all."""
+    """Starts of `count` months, from last month on."""
     first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     months = [(first - timedelta(days=1)).replace(day=1)]
     while len(months) < count:

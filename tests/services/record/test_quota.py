@@ -12,7 +12,7 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.quotes import quote_make
-from allocation.services.snapshot.quota_rows import GPU_HOUR, caps_read, used_read
+from allocation.services.snapshot.quota_rows import GPU_HOUR, caps_of, quotas_read, used_read
 from billing.models import Price, PriceBook
 from tenants.models import Quota, Tenant
 from tenants.platform.errors import Refused
@@ -89,7 +89,7 @@ class TestHistory:
         used(lab, Gpu.objects.get(), last_month, 6)
         with as_system():
             Quota.objects.update(cap_gpu_hours=10, cap_carries=True)
-            this, following, *_ = caps_read(NOW, used_read(NOW))
+            this, following, *_ = caps_of(quotas_read(), used_read(NOW), NOW)
         assert this.most == 14 * GPU_HOUR
         assert following.most == 10 * GPU_HOUR
         assert datetime.fromtimestamp(this.starts, UTC) == MIDNIGHT.replace(day=1)
