@@ -1,1 +1,2 @@
-"""The only writers of bookings and hardware. Each call is one transaction or joins the caller's."""
+"""The only code that writes bookings and hardware. Each call is one transaction or joins its
+caller's."""

@@ -108,7 +108,7 @@ def maintenance_planned(day: date, now: datetime) -> None:
     begins = midnight(day) + 3 * HOUR
     if not Maintenance.objects.filter(ends__gt=now).exists():
         wish = MaintenanceTerms(begins, begins + 2 * HOUR, "New fans", node=FANS)
-        maintenance_plan(operator=_operator(), wish=wish, now=now)
+        maintenance_plan(operator=_operator(), terms=wish, now=now)
 
 
 def _gpu_breaks(fleet: DemoFleet, key: UUID, now: datetime) -> None:

@@ -66,7 +66,7 @@ def _jumped(site: Site) -> Values:
 def _maintained(site: Site) -> Values:
     now = timezone.now()
     wish = MaintenanceTerms(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
-    made = maintenance_plan(operator=site.people["operator"], wish=wish, now=now)
+    made = maintenance_plan(operator=site.people["operator"], terms=wish, now=now)
     return {"maintenance_id": str(made.id)}
 
 

@@ -133,7 +133,7 @@ class MaintenanceList(OperatorView):
         moves the bookings that are in the way."""
         terms = _terms(self.sent(MaintenanceIn))
         return self.operate(
-            lambda: maintenance_plan(operator=self.user, wish=terms, now=self.now),
+            lambda: maintenance_plan(operator=self.user, terms=terms, now=self.now),
             MaintenanceOut,
             status=201,
         )
@@ -153,7 +153,7 @@ class MaintenancePreview(OperatorView):
         Nothing is saved."""
         terms = _terms(self.sent(MaintenanceIn))
         with self.tx(), self.operator_tx():
-            preview = maintenance_preview(operator=self.user, wish=terms, now=self.now)
+            preview = maintenance_preview(operator=self.user, terms=terms, now=self.now)
             running = [booking.label for booking in preview.running]
             return Response(PreviewOut({"moved": preview.moved, "running": running}).data)
 

@@ -1,7 +1,7 @@
-"""The portal's own clock, watched: after a jump nothing is ended or started by it.
+"""Watch over the portal's own clock: after a jump nothing is started or ended by it.
 
-What the clock of the day says is compared with a clock of the same machine that never jumps. How
-far they are apart is first taken from the database's clock, which may be another machine's.
+The wall clock is compared with the steady clock of the same machine, which never jumps. Their first
+offset comes from the database's clock, which may be on another machine.
 """
 
 import logging
@@ -20,15 +20,15 @@ from tenants.platform.errors import Refused
 
 logger = logging.getLogger(__name__)
 
-# Smaller steps are what keeping a clock right takes.
+# Time synchronisation makes smaller steps.
 JUMP = timedelta(seconds=30)
 JUMP_KEY = "watch:clock-jump"
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """Both clocks of a `machine` at one instant; `steady` counts seconds since its start, those
-    asleep included."""
+    """Both clocks of a `machine` at one instant; `steady` counts seconds since its start, including
+    suspend."""
 
     wall: datetime
     steady: float
@@ -36,13 +36,13 @@ class ClockReading:
 
     @property
     def clock_offset(self) -> timedelta:
-        """How far the two are apart, as a time since 1970."""
+        """Offset between the two clocks, as a time since 1970."""
         return timedelta(seconds=self.wall.timestamp() - self.steady)
 
 
 def clock_in_doubt(reading: ClockReading) -> bool:
-    """Whether the clock has jumped, and nobody has said yet that it is right: then whoever asks
-    must end and start nothing. It is over, too, when the clock is back where it should be."""
+    """Whether the clock has jumped and no operator has accepted it: callers then start and end
+    nothing. The doubt also ends when the clock returns to its expected value."""
     with transaction.atomic():
         row, _ = MachineClock.objects.select_for_update().get_or_create(
             machine=reading.machine, defaults={"clock_offset": _apart_by_database(reading)}
@@ -61,7 +61,7 @@ def clock_in_doubt(reading: ClockReading) -> bool:
 
 
 def clock_accept(*, operator: User, now: datetime) -> timedelta:
-    """Somebody has looked: the clock as it is now is right. Returns by how much it had jumped.
+    """Accepts the clock as it is now, after an operator has checked it. Returns the jump.
 
     Raises:
         Refused: `clock_not_in_doubt`.
@@ -70,7 +70,7 @@ def clock_accept(*, operator: User, now: datetime) -> timedelta:
         rows = MachineClock.objects.select_for_update().filter(jump__isnull=False)
         found = list(rows.order_by("machine"))
         if not found:
-            raise Refused("clock_not_in_doubt", "No clock is in doubt: there is nothing to accept.")
+            raise Refused("clock_not_in_doubt", "No clock has jumped: there is nothing to accept.")
         most = max((row.jump or timedelta(0) for row in found), key=abs)
         for row in found:
             row.clock_offset, row.jump = row.clock_offset + (row.jump or timedelta(0)), None
@@ -83,18 +83,18 @@ def clock_accept(*, operator: User, now: datetime) -> timedelta:
             before={"jump_seconds": round(most.total_seconds()), "machines": len(found)},
             after={"jump_seconds": 0, "machines": len(found)},
         )
-    logger.warning("%s says that the clock is right; it had jumped by %s", operator.username, most)
+    logger.warning("%s accepted the clock after a jump of %s", operator.username, most)
     _show(0)
     task_request("allocation.cycle")
     return most
 
 
 def _follow(row: MachineClock, apart: timedelta) -> None:
-    """Clocks are put right by small steps all the time."""
+    """Follows the small steps of time synchronisation."""
     if row.jump is None and abs(apart - row.clock_offset) < timedelta(seconds=1):
         return
     if row.jump is not None:
-        logger.warning("The clock is back where it should be: things end and start again")
+        logger.warning("The clock is back at its expected value: bookings start and end again")
         _show(0)
     row.clock_offset, row.jump = apart, None
     row.save(update_fields=["clock_offset", "jump"])
@@ -103,12 +103,12 @@ def _follow(row: MachineClock, apart: timedelta) -> None:
 def _apart_by_database(reading: ClockReading) -> timedelta:
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
-        (theirs,) = cursor.fetchone()
-    return timedelta(seconds=theirs.timestamp() - reading.steady)
+        (database_now,) = cursor.fetchone()
+    return timedelta(seconds=database_now.timestamp() - reading.steady)
 
 
 def _show(seconds: int) -> None:
     try:
         cache.set(JUMP_KEY, seconds, timeout=None)
     except RedisError as error:
-        logger.warning("The jump of the clock is not shown: %s", error)
+        logger.warning("The clock's jump was not published: %s", error)

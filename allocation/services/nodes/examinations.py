@@ -1,4 +1,4 @@
-"""What `doctor` found on nodes: kept, and acted on where it says that a node can't be served."""
+"""Results of `doctor` on nodes: stored, and a node that fails an essential check is quarantined."""
 
 import dataclasses
 import logging
@@ -7,7 +7,7 @@ from datetime import datetime
 from allocation import wire
 from allocation.models import Node, NodeExamination
 from allocation.rules.nodes.examination import essential_failed
-from allocation.services.nodes.inventory_differences import differences_add
+from allocation.services.nodes.inventories import differences_add
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -16,19 +16,19 @@ logger = logging.getLogger(__name__)
 def examination_apply(
     *, node: Node, examination: wire.Examination, at: datetime, now: datetime
 ) -> bool:
-    """Keeps what a node's agent found, unless that is not newer than what is known.
+    """Stores an examination that is newer than the known one. Returns whether it was.
 
-    A check that fails, is essential, and did not fail the last time quarantines the node: it takes
-    nothing new until an operator approves it. `node` is locked. Returns whether it was news.
+    An essential check that newly fails quarantines the node: it takes no new work until an operator
+    approves it. Callers have locked `node`.
     """
     before = NodeExamination.objects.filter(node=node).first()
     if before is not None and before.seq >= examination.seq:
         return False
-    told = [dataclasses.asdict(check) for check in examination.checks[: wire.CHECKS_MAX]]
+    checks = [dataclasses.asdict(check) for check in examination.checks[: wire.CHECKS_MAX]]
     known = essential_failed(before.checks) if before is not None else {}
-    news = [why for name, why in essential_failed(told).items() if name not in known]
+    news = [why for name, why in essential_failed(checks).items() if name not in known]
     NodeExamination.objects.update_or_create(
-        node=node, defaults={"checks": told, "seq": examination.seq, "at": at}
+        node=node, defaults={"checks": checks, "seq": examination.seq, "at": at}
     )
     node.last_seen = now
     if news:

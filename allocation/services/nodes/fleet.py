@@ -1,4 +1,4 @@
-"""Nodes come and go: enrolment, what an agent found on its node, drain and return."""
+"""The life of a node: enrolment, approval, key rotation, lock-out."""
 
 import hashlib
 import logging
@@ -12,14 +12,22 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import EnrolmentToken, Node, NodeExamination, Rack, SolverState
+from allocation.models import (
+    EnrolmentToken,
+    Node,
+    NodeExamination,
+    PolicyVersion,
+    Rack,
+    SolverState,
+)
+from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
 from allocation.services.nodes.inventories import inventory_apply, inventory_of
-from allocation.services.nodes.node_policies import node_policy
 from allocation.services.nodes.redis_accounts import (
     account_password,
     account_url,
     agent_account_replace,
 )
+from allocation.words.fleet import fleet_sentence
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -35,15 +43,15 @@ TOKEN_LIFETIME = timedelta(minutes=15)
 def enrolment_token_create(
     *, node_name: str, rack_name: str, now: datetime, operator: User | None = None
 ) -> str:
-    """A token that lets one agent in as `node_name` within 15 minutes. Shown once.
+    """Creates a token that enrols one agent as `node_name` within 15 minutes. Shown once.
 
     Raises:
-        Refused: `node_name_invalid`, for a name that could mean other nodes' keys at Redis.
+        Refused: `node_name_invalid`, for a name that could match other nodes' keys in Redis.
     """
     if not NODE_NAME.fullmatch(node_name):
         raise invalid(
             "node_name_invalid",
-            "A node's name is lower-case letters, digits and hyphens, at most 60 characters.",
+            "A node's name has lower-case letters, digits and hyphens, at most 60 characters.",
             "node_name",
         )
     clear = f"gpup_enrol_{secrets.token_urlsafe(24)}"
@@ -60,6 +68,12 @@ def enrolment_token_create(
     return clear
 
 
+def node_policy() -> NodePolicy:
+    """The node policy of the live version, or the defaults if there is none."""
+    live = PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
+    return node_policy_of(live.values_list("document", flat=True).first() or {})
+
+
 def _escalation_of_policy() -> dict[str, int | None]:
     policy = node_policy()
     return {
@@ -69,10 +83,10 @@ def _escalation_of_policy() -> dict[str, int | None]:
 
 
 def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, object]:
-    """Lets an agent in and tells it its name, key and address.
+    """Enrols an agent and returns its name, key and address.
 
-    A GPU that another node has reported puts the node in quarantine instead of being taken over.
-    An agent that was in before as this node is out from now on.
+    A GPU that another node has reported quarantines the node instead of moving to it. An agent
+    that was enrolled as this node before is locked out.
 
     Raises:
         Refused: `enrolment_refused` (wrong, used or old token), `inventory_invalid`.
@@ -92,13 +106,13 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         node.key_version += 1
         node.key_confirmed = node.key_version
         node.link_digest = link_digest
-        # A fresh agent counts what it says from one again; its new key keeps the old words out.
+        # A new agent numbers its messages from one; its new key invalidates the old messages.
         node.report_seq = node.heartbeat_seq = node.telemetry_seq = node.inventory_seq = 0
         node.ahead_epoch, node.clock_wrong = None, False
         node.unreachable_since, node.long_unreachable = None, False
         node.published_generation = -1
         node.observed_generation = -1
-        # What was found before is judged anew.
+        # The new agent examines the node again.
         NodeExamination.objects.filter(node=node).delete()
         inventory_apply(node=node, inventory=found, now=now)
         node_audit(None, node, "node.enrolled", now, after={"key_version": node.key_version})
@@ -116,7 +130,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
 
 
 def _token_check(digest: bytes, now: datetime) -> None:
-    """Refuses what no operator handed out, before the operators' process hears of it."""
+    """Refuses an unknown token before the request reaches the operators' process."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT portal_enrolment_open(%s, %s)", [digest, now])
         if not cursor.fetchone()[0]:
@@ -124,7 +138,7 @@ def _token_check(digest: bytes, now: datetime) -> None:
 
 
 def _token_use(digest: bytes, now: datetime) -> None:
-    """Whoever is first has used the token up."""
+    """Uses the token up; only the first caller succeeds."""
     unused = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now)
     if not unused.update(used_at=now):
         raise _enrolment_refused()
@@ -141,9 +155,9 @@ def _enrolment_refused() -> Refused:
 
 
 def node_key(node: Node, version: int | None = None) -> bytes:
-    """The node's signing key of a version, the newest if None; derived and never stored.
+    """The node's signing key of a version, by default the newest; derived and never stored.
 
-    A web process has no master key to derive it from: there it raises ServedElsewhere.
+    Web processes have no master key: there it raises ServedElsewhere.
     """
     require_operators_process()
     version = node.key_version if version is None else version
@@ -151,7 +165,7 @@ def node_key(node: Node, version: int | None = None) -> bytes:
 
 
 def node_approve(*, operator: User, node: Node, now: datetime) -> None:
-    """Puts a drained or quarantined node back into planning, as it is made now.
+    """Returns a drained or quarantined node to service with its current hardware.
 
     Raises:
         Refused: `models_unknown`, when no GPU of the node has a model in the catalogue.
@@ -167,9 +181,8 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
     before = {"state": node.state, "differences": node.differences}
     node.differences = []
     node.save(update_fields=["differences"])
-    node_state_set(
-        node, Node.State.READY, f"Approved by {operator.username}, {now:%d %b %H:%M} UTC"
-    )
+    approved = fleet_sentence("approved", operator=operator.username, at=f"{now:%d %b %H:%M}")
+    node_state_set(node, Node.State.READY, approved)
     after = {"state": node.state, "differences": []}
     node_audit(operator, node, "node.approved", now, before=before, after=after)
 
@@ -183,7 +196,7 @@ def node_audit(
     before: Mapping[str, object] | None = None,
     after: Mapping[str, object] | None = None,
 ) -> None:
-    """Writes what an operator did to a node, or an agent's enrolment, into the platform's log."""
+    """Writes an operator's action on a node, or an enrolment, to the platform's log."""
     platform_record(
         operator_id=operator.id if operator else None,
         action=action,
@@ -195,17 +208,17 @@ def node_audit(
 
 
 def node_state_set(node: Node, state: str, reason: str, drain_by: datetime | None = None) -> None:
-    """Says how a node stands and why; with `drain_by`, when work must have left it."""
+    """Sets a node's state and reason; with `drain_by`, the time by which work must have left."""
     node.state, node.state_reason, node.drain_by = state, reason[:200], drain_by
     node.save(update_fields=["state", "state_reason", "drain_by"])
     task_request("allocation.cycle")
 
 
 def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
-    """Locks the node's agent out for good: its account, its connections, its key, its tokens.
+    """Locks the node's agent out permanently: its account, connections, key and tokens.
 
-    The node waits in quarantine. What runs there goes on to its end by the agent's own clock; the
-    agent comes back by a new enrolment and the operator's approval.
+    The node is quarantined. Running work continues to its end by the agent's own clock. The agent
+    returns by a new enrolment and an operator's approval.
 
     Raises:
         Refused: `node_not_enrolled`.
@@ -214,24 +227,21 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     if node.link_digest is None:
         raise not_enrolled(node)
     before = {"state": node.state, "key_version": node.key_version}
-    who = f"was locked out by {operator.username}, {now:%d %b %H:%M} UTC"
-    _lock_out(node, f"Its agent {who}; enrol it anew", now)
+    why = fleet_sentence("locked_out", operator=operator.username, at=f"{now:%d %b %H:%M}")
+    _lock_out(node, why, now)
     after = {"state": node.state, "key_version": node.key_version}
     node_audit(operator, node, "node.locked_out", now, before=before, after=after)
 
 
 def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:
-    """Counts a second in which the node's agent said too much, or locks it out as it goes on."""
+    """Counts a second in which the node's agent exceeded its message rate; may lock it out."""
     with transaction.atomic():
         node = Node.objects.select_for_update().get(name=node_name)
         node.throttled += 1
         node.save(update_fields=["throttled"])
         if lock_out and node.link_digest is not None:
-            why = (
-                f"Its agent said too much and was locked out, {now:%d %b %H:%M} UTC; enrol it anew"
-            )
-            _lock_out(node, why, now)
-    logger.warning("%s says more than it may%s", node_name, ": locked out" if lock_out else "")
+            _lock_out(node, fleet_sentence("rate_exceeded", at=f"{now:%d %b %H:%M}"), now)
+    logger.warning("%s exceeds its message rate%s", node_name, ": locked out" if lock_out else "")
 
 
 def _lock_out(node: Node, why: str, now: datetime) -> None:
@@ -246,7 +256,7 @@ def _lock_out(node: Node, why: str, now: datetime) -> None:
 
 
 def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
-    """Gives the node's agent a new key; the old one is good until the agent signs with the new.
+    """Gives the node's agent a new key; the old one stays valid until the agent signs with the new.
 
     Raises:
         Refused: `node_not_enrolled`, `rotation_running`, `agent_too_old`.
@@ -257,8 +267,8 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
     if node.key_confirmed < node.key_version:
         raise Refused(
             "rotation_running",
-            f"{node.name} was told of its new key and has not signed with it yet. If its agent"
-            " never answers again, lock it out and enrol it anew.",
+            f"{node.name} has been sent its new key and has not signed with it yet. If its agent"
+            " no longer answers, lock it out and enrol it again.",
         )
     if not agent_supports(node, wire.ADDED_FIELDS_SINCE):
         raise Refused(
@@ -272,12 +282,12 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
     node.save(update_fields=["key_version", "generation"])
     before, after = ({"key_version": node.key_version - back} for back in (1, 0))
     node_audit(operator, node, "node.key_rotated", now, before=before, after=after)
-    logger.warning("%s gives %s its key %d", operator.username, node.name, node.key_version)
+    logger.warning("%s rotates %s to key %d", operator.username, node.name, node.key_version)
     task_request("allocation.publish")
 
 
 def key_confirm(node: Node, version: int) -> None:
-    """The agent has signed with `version`: older keys are worthless from now on."""
+    """Records that the agent has signed with `version`: older keys are invalid from now on."""
     changed = Node.objects.filter(
         id=node.id, key_version=version, key_confirmed__lt=version
     ).update(key_confirmed=version, generation=F("generation") + 1)
@@ -286,15 +296,15 @@ def key_confirm(node: Node, version: int) -> None:
 
 
 def agent_supports(node: Node, since: tuple[int, int]) -> bool:
-    """Whether the node's agent is of this version or later."""
-    said = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
-    return said is not None and (int(said[1]), int(said[2])) >= since
+    """Whether the node's agent has this version or a later one."""
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
+    return found is not None and (int(found[1]), int(found[2])) >= since
 
 
 def not_enrolled(node: Node) -> Refused:
-    """There is no agent to do it to."""
+    """The refusal for a node without an agent."""
     return Refused(
         "node_not_enrolled",
-        f"{node.name} has no agent that was let in. Install one first.",
+        f"{node.name} has no enrolled agent. Install one first.",
         "conflict",
     )

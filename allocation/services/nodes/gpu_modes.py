@@ -1,7 +1,7 @@
-"""Modes of GPUs: what nodes are told to change, what became of it, and what operators pin.
+"""MIG modes of GPUs: changes that nodes are asked to make, their results, and operators' pins.
 
-Where a change takes a reset it is told ahead, so that a booking finds the mode when it starts. All
-of it follows from rows, pins and what nodes read from their drivers, so it is safe to ask again.
+A change that needs a reset is requested ahead, so that it is done when the booking starts. Requests
+follow from bookings, pins and the drivers' readings alone, so repeating them is safe.
 """
 
 import logging
@@ -15,6 +15,7 @@ from django.db.models import F, Q
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node, Occupancy
 from allocation.services.nodes.fleet import agent_supports, node_audit
+from allocation.words.fleet import MODE_WORDS, fleet_sentence
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
@@ -22,9 +23,9 @@ from tenants.platform.errors import Refused, invalid
 logger = logging.getLogger(__name__)
 
 STUCK = "Its mode can't be changed: "
-"""How the reason begins for which a GPU is out whose mode does not change."""
-MODE_WORDS = {"whole": "whole GPU", "sliced": "slices"}
-# No model takes longer (a constraint says so).
+"""Prefix of the health reason of a GPU whose mode does not change."""
+
+# No model takes longer (a database constraint).
 _LONGEST_SWITCH = timedelta(seconds=600)
 _BEGUN = (
     Allocation.State.STARTING,
@@ -34,10 +35,9 @@ _BEGUN = (
 
 
 def modes_request(now: datetime) -> int:
-    """Tells nodes to change the modes that pins and the next bookings need.
+    """Requests the mode changes that pins and the next bookings need. Returns how many.
 
-    Returns how many GPUs were told. A GPU changes only while it is empty: nothing has begun on it,
-    and nothing is being cleared.
+    A GPU changes only while it is empty: nothing has started on it, and nothing is being cleared.
     """
     wanted = _next_modes(now) | _pinned_modes()
     if not wanted:
@@ -45,18 +45,19 @@ def modes_request(now: datetime) -> int:
     with transaction.atomic():
         gpus = Gpu.objects.select_for_update(of=("self",)).filter(id__in=wanted)
         gpus = gpus.exclude(id__in=_busy(wanted)).order_by("id")
-        told = [gpu for gpu in gpus if _mode_request(gpu, wanted[gpu.id], now)]
-        _nodes_bump({gpu.node_id for gpu in told})
-    return len(told)
+        for gpu in gpus:
+            _mode_request(gpu, wanted[gpu.id], now)
+        _nodes_bump({gpu.node_id for gpu in gpus})
+    return len(gpus)
 
 
 def modes_apply(node: Node, report: wire.Report, now: datetime) -> bool:
-    """Writes down the modes that the agent has read, and what keeps a GPU from changing."""
-    said = {gpu.uuid: gpu for gpu in report.gpus}
-    rows = list(Gpu.objects.filter(node=node, uuid__in=said))
-    changed = [gpu for gpu in rows if gpu.mode != said[gpu.uuid].mode]
+    """Stores the reported modes, and why a GPU can't change. Returns whether anything changed."""
+    reported = {gpu.uuid: gpu for gpu in report.gpus}
+    rows = list(Gpu.objects.filter(node=node, uuid__in=reported))
+    changed = [gpu for gpu in rows if gpu.mode != reported[gpu.uuid].mode]
     for gpu in changed:
-        gpu.mode = said[gpu.uuid].mode
+        gpu.mode = reported[gpu.uuid].mode
         Gpu.objects.filter(id=gpu.id).update(mode=gpu.mode)
     reached = [gpu.id for gpu in rows if gpu.mode_wanted == gpu.mode]
     if reached:
@@ -64,16 +65,16 @@ def modes_apply(node: Node, report: wire.Report, now: datetime) -> bool:
         open_ = GpuEvent.objects.filter(gpu__in=reached, kind=GpuEvent.Kind.MODE, until=None)
         open_.update(until=now)
     if changed or reached:
-        # The modes stand in the node's document: other words need another generation.
+        # The node's document contains the modes: its content changes only with its generation.
         _nodes_bump({node.id})
-    marked = [_stuck_mark(gpu, said[gpu.uuid], now) for gpu in rows]
+    marked = [_stuck_mark(gpu, reported[gpu.uuid], now) for gpu in rows]
     return bool(changed) or any(marked)
 
 
 def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -> None:
-    """Pins a GPU to a mode, or with an empty one lets the solver change it again.
+    """Pins a GPU to a mode; an empty `mode` lets the solver change it again.
 
-    What is planned on it in the other mode is placed elsewhere; what runs goes on to its end.
+    Planned bookings of the other mode are placed elsewhere; running ones continue to their end.
 
     Raises:
         Refused: `mode_unknown`, `mode_impossible` (it has no slices), `agent_too_old`.
@@ -94,32 +95,35 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         return
     was, gpu.mode_pinned = gpu.mode_pinned, mode
     gpu.save(update_fields=["mode_pinned"])
-    said = f"pinned it to {MODE_WORDS[mode]}" if mode else "unpinned its mode"
     why = f": {note.strip()[:120]}" if note.strip() else ""
+    facts = {"operator": operator.username, "note": why.rstrip(".")}
+    if mode:
+        sentence = fleet_sentence("mode_pinned", mode=MODE_WORDS[mode], **facts)
+    else:
+        sentence = fleet_sentence("mode_unpinned", **facts)
     GpuEvent.objects.create(
-        node=gpu.node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now,
-        sentence=f"{operator.username} {said}{why.rstrip('.')}.",
-    )  # fmt: skip
+        node=gpu.node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence
+    )
     before = {"gpu": gpu.index, "mode": was}
     after = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
     node_audit(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)
-    logger.warning("%s: GPU %d: %s %s", gpu.node.name, gpu.index, operator.username, said)
+    logger.warning("%s: GPU %d: %s", gpu.node.name, gpu.index, sentence)
     task_request("allocation.cycle")
 
 
 def changes_modes(node: Node) -> bool:
-    """Whether the node's agent changes modes that take a reset."""
+    """Whether the node's agent supports mode changes that need a reset."""
     return not node.agent_version or agent_supports(node, wire.MODES_SINCE)
 
 
 def pinned_to_other_mode() -> Q:
-    """Rows of GPUs that are pinned to the other mode."""
+    """Allocations whose GPU is pinned to the other mode."""
     sliced = Q(gpu__mode_pinned="sliced", profile=None)
     return sliced | Q(gpu__mode_pinned="whole", profile__isnull=False)
 
 
 def _next_modes(now: datetime) -> dict[UUID, str]:
-    """The mode that the next booking of a GPU needs, where it is time for the change."""
+    """The mode that the next booking of each GPU needs, where the change is due."""
     rows = Allocation.objects.filter(
         state=Allocation.State.PLANNED,
         gpu__model__mode_switch="reset",
@@ -138,14 +142,14 @@ def _next_modes(now: datetime) -> dict[UUID, str]:
 
 
 def _pinned_modes() -> dict[UUID, str]:
-    """The modes of pins that are not told yet, where a change takes a reset."""
+    """The modes of pins that are not requested yet, where a change needs a reset."""
     pins = Gpu.objects.exclude(mode_pinned="").filter(model__mode_switch="reset")
     rows = pins.values_list("id", "mode", "mode_wanted", "mode_pinned")
     return {gpu: pinned for gpu, mode, wanted, pinned in rows if pinned != (wanted or mode)}
 
 
 def _busy(gpus: Iterable[UUID]) -> set[UUID]:
-    """Those on which something has begun or is being cleared."""
+    """GPUs on which work has started or is being cleared."""
     ids = list(gpus)
     begun = Allocation.objects.filter(gpu__in=ids, state__in=_BEGUN).values_list(
         "gpu_id", flat=True
@@ -154,35 +158,33 @@ def _busy(gpus: Iterable[UUID]) -> set[UUID]:
     return {*begun, *open_}
 
 
-def _mode_request(gpu: Gpu, mode: str, now: datetime) -> bool:
-    """Notes the mode that the next document says; back to the one it has, nothing is changing."""
+def _mode_request(gpu: Gpu, mode: str, now: datetime) -> None:
+    """Sets the mode for the node's next document; the current mode cancels a change."""
     is_back = mode == gpu.mode
     gpu.mode_wanted, gpu.mode_wanted_at = ("", None) if is_back else (mode, now)
     gpu.save(update_fields=["mode_wanted", "mode_wanted_at"])
     GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.MODE, until=None).update(until=now)
     if not is_back:
-        change = f"from {MODE_WORDS[gpu.mode]} to {MODE_WORDS[mode]}"
-        sentence = f"Changes {change} by a reset, while it is empty."
+        modes = {"before": MODE_WORDS[gpu.mode], "after": MODE_WORDS[mode]}
+        sentence = fleet_sentence("mode_change", **modes)
         GpuEvent.objects.create(
             node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.MODE, at=now, sentence=sentence
         )
-    return True
 
 
-def _stuck_mark(gpu: Gpu, said: wire.ReportedGpu, now: datetime) -> bool:
-    """A GPU whose mode does not change is out of service until it does, or is pinned as it is.
-
-    What waits for it to start is placed elsewhere.
+def _stuck_mark(gpu: Gpu, reported: wire.ReportedGpu, now: datetime) -> bool:
+    """Takes a GPU whose mode does not change out of service, until it changes or is pinned as it
+    is. Bookings that wait for it are placed elsewhere.
     """
     is_marked = gpu.health == Gpu.Health.DRAINING and gpu.health_reason.startswith(STUCK)
-    if said.stuck and gpu.health == Gpu.Health.OK:
-        reason = f"{STUCK}{said.error or 'no reason given'}"[:200]
+    if reported.stuck and gpu.health == Gpu.Health.OK:
+        reason = f"{STUCK}{reported.error or 'no reason given'}"[:200]
         gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.DRAINING, reason, now
         if not gpu.mode_wanted:
-            # The booking that needed the change leaves; the agent goes on trying.
+            # The booking that needed the change leaves; the agent keeps trying.
             gpu.mode_wanted = "whole" if gpu.mode == Gpu.Mode.SLICED else "sliced"
             gpu.mode_wanted_at = now
-    elif is_marked and not said.stuck and not said.error:
+    elif is_marked and not reported.stuck and not reported.error:
         gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.OK, "", None
     else:
         return False

@@ -1,4 +1,4 @@
-"""What nodes say of their hardware's health: written down once, and acted on by one table."""
+"""Hardware health that nodes report: each finding is recorded once and handled by one table."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -10,25 +10,27 @@ from django.db.models import Q
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.nodes.health import Action, error_name, finding_of
-from allocation.services.nodes.driver_hangs import hangs_apply
+from allocation.words.fleet import fleet_sentence
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
 RUNNING = (Allocation.State.STARTING, Allocation.State.ACTIVE)
-# A node's clock may be a little ahead of ours; what it dates later than that happened now.
+# A node's clock may be this far ahead; later times count as now.
 CLOCK_TOLERANCE = timedelta(minutes=5)
-# One node can't fill the history: of drift and foreign processes a report may open so many.
+# New entries of drift and unbooked processes per report, so that a node can't fill the history.
 UNBOOKED_AT_ONCE = 64
 UNBOOKED_REASON = "Processes without a booking are on it."
+HANG_REASON = "Its driver does not answer."
 UnbookedUse = tuple[UUID | None, str, int | None]
-"""A GPU, the kind of event, and the slot."""
+"""GPU, kind of event, and slot."""
 
 
 def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, str]:
-    """Writes down errors not heard of before and marks the hardware they break.
+    """Records new errors and takes the hardware that they break out of service.
 
-    Returns the allocations of which only the run is broken, with why; their hardware serves on.
+    Returns the allocations of which only the run is broken, with the reason; their hardware stays
+    in service.
     """
     if not report.errors:
         return {}
@@ -49,11 +51,10 @@ def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, s
 
 
 def missing_gpus_apply(node: Node, report: wire.Report, now: datetime) -> set[str]:
-    """Marks GPUs that an agent failed work on because they are not there any more.
+    """Marks GPUs as lost on which work failed because they are missing.
 
-    Returns the ids, as agents say them, of allocations whose failure is their hardware's: those
-    bookings start again and have not failed. A GPU that does not answer is not in `report.gpus`,
-    and named in its `error`.
+    Returns the reported ids of allocations that failed with their hardware: those bookings start
+    again and have not failed. A missing GPU is not in `report.gpus` and is named in the `error`.
     """
     failed = [item.id for item in report.allocations if item.state == "failed"]
     if not failed:
@@ -69,12 +70,12 @@ def missing_gpus_apply(node: Node, report: wire.Report, now: datetime) -> set[st
 
 
 def gpus_lost(gpus: Iterable[Gpu], now: datetime) -> None:
-    """The agent can't find them: their work starts again elsewhere. They are back when found."""
+    """Marks GPUs that the agent can't find: their work starts again elsewhere."""
     for gpu in gpus:
         if gpu.health == Gpu.Health.LOST:
             continue
         gpu.health, gpu.health_reason, gpu.drain_by = (
-            Gpu.Health.LOST, "The agent no longer finds it.", now,
+            Gpu.Health.LOST, fleet_sentence("gpu_lost"), now,
         )  # fmt: skip
         gpu.save(update_fields=["health", "health_reason", "drain_by"])
         GpuEvent.objects.create(
@@ -85,15 +86,15 @@ def gpus_lost(gpus: Iterable[Gpu], now: datetime) -> None:
 
 
 def gpu_found(gpu: Gpu) -> None:
-    """The agent finds it: it is well, unless an operator has to say so. Not saved."""
+    """Marks a lost GPU as healthy, unless an operator has to approve it. Not saved."""
     if gpu.health == Gpu.Health.LOST and not gpu.needs_operator:
         gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.OK, "", None
 
 
 def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
-    """Keeps the list of slices made by hand and of processes of nobody as long as they are there.
+    """Updates the open entries of slices made by hand and of unbooked processes.
 
-    A GPU that did not answer keeps what was known of it.
+    A GPU that did not answer keeps its entries.
     """
     answering = {gpu.uuid for gpu in report.gpus}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=answering)}
@@ -131,7 +132,7 @@ def _unbooked_use_open(node: Node, found: Mapping[UnbookedUse, str], now: dateti
 
 
 def _unbooked_use_mark(node: Node, answering: set[str]) -> None:
-    """A GPU with processes of nobody takes no new work until they are gone: it would not start."""
+    """Takes GPUs with unbooked processes out of service until these end: no work would start."""
     foreign = GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.FOREIGN, until=None)
     used = foreign.values("gpu_id")
     gpus = node.gpus.filter(uuid__in=answering, needs_operator=False, drain_by=None)
@@ -147,25 +148,52 @@ def _unbooked_use_mark(node: Node, answering: set[str]) -> None:
         task_request("allocation.cycle")
 
 
+def hangs_apply(node: Node, report: wire.Report, now: datetime) -> None:
+    """Takes GPUs whose driver hangs out of service until it answers. Running work continues."""
+    known = GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.HANG, until=None)
+    was = set(known.values_list("gpu__uuid", flat=True))
+    if not was and not report.hanging:
+        return
+    new = node.gpus.filter(uuid__in=set(report.hanging) - was)
+    sentence = fleet_sentence("driver_hang")
+    GpuEvent.objects.bulk_create(
+        [GpuEvent(node=node, gpu=gpu, kind="hang", at=now, sentence=sentence) for gpu in new],
+        ignore_conflicts=True,
+    )
+    back = was & {gpu.uuid for gpu in report.gpus}
+    known.filter(gpu__uuid__in=back).update(until=now)
+    marked = node.gpus.filter(uuid__in=report.hanging, health=Gpu.Health.OK).update(
+        health=Gpu.Health.DRAINING, health_reason=HANG_REASON
+    )
+    mine = node.gpus.filter(uuid__in=back, health=Gpu.Health.DRAINING, health_reason=HANG_REASON)
+    marked += mine.update(health=Gpu.Health.OK, health_reason="")
+    if marked:
+        logger.warning("%s: driver hangs about %s", node.name, ", ".join(report.hanging) or "none")
+        task_request("allocation.cycle")
+
+
 def _unbooked_uses(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]:
     for gpu in report.gpus:
         for made in gpu.instances:
             if made.allocation is None:
-                sentence = (
-                    f"A slice {made.profile} from slot {made.slot} that no booking asked for."
+                sentence = fleet_sentence(
+                    "slice_without_booking", profile=made.profile, slot=made.slot
                 )
                 yield gpu.uuid, GpuEvent.Kind.DRIFT.value, made.slot, sentence[:300]
     for item in report.foreign:
-        users = ", ".join(item.users) or "users not known"
-        plural = "es" if item.processes != 1 else ""
-        what = "beside the booking" if item.booked else "without a booking"
-        sentence = f"{item.processes} process{plural} {what}: {users}."
-        kind = GpuEvent.Kind.INTRUDER if item.booked else GpuEvent.Kind.FOREIGN
-        yield item.gpu, kind.value, item.slot, sentence[:300]
+        facts = {
+            "processes": item.processes,
+            "users": ", ".join(item.users) or fleet_sentence("unknown_users"),
+        }
+        if item.booked:
+            kind, sentence = GpuEvent.Kind.INTRUDER, "processes_outside_booking"
+        else:
+            kind, sentence = GpuEvent.Kind.FOREIGN, "processes_without_booking"
+        yield item.gpu, kind.value, item.slot, fleet_sentence(sentence, **facts)[:300]
 
 
 def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> bool:
-    """Writes it down; False when it was known. The agent says its latest in every report."""
+    """Records an error; False if it was known. Every report repeats the latest errors."""
     happened = datetime.fromtimestamp(min(max(error.at, 0), _latest(now)), now.tzinfo)
     finding = finding_of(error.kind, error.code, error.recovery)
     event = GpuEvent(
@@ -189,7 +217,7 @@ def _latest(now: datetime) -> int:
 
 
 def _runs_hit(gpu: Gpu, instance: str | None) -> list[UUID]:
-    """What runs on the slice; when the driver named none, all that runs on the GPU."""
+    """Running allocations on the slice; on the whole GPU if the driver named no slice."""
     rows = Allocation.objects.filter(gpu=gpu, state__in=RUNNING)
     if instance is not None:
         rows = rows.filter(devices__contains=[instance])
@@ -197,7 +225,7 @@ def _runs_hit(gpu: Gpu, instance: str | None) -> list[UUID]:
 
 
 def _mark(node: Node, gpu: Gpu, action: Action, why: str, now: datetime) -> None:
-    """Takes hardware out, never back in: that is the operator's word."""
+    """Takes hardware out of service. Only an operator puts it back."""
     if action is Action.NOTE:
         return
     broken = list(node.gpus.all()) if action is Action.NODE else [gpu]

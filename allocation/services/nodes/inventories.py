@@ -1,5 +1,7 @@
-"""What agents find on their nodes: rows for GPUs, geometry, and what waits for a model's name."""
+"""Inventories that agents report: GPUs, their geometry, and GPUs whose model is not known yet."""
 
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from django.db.models import Max
@@ -8,28 +10,25 @@ from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
 from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of
 from allocation.services.nodes.health import gpu_found, gpus_lost
-from allocation.services.nodes.inventory_differences import (
-    differences_add,
-    differences_of,
-    nvlinks_reported,
-)
+from allocation.words.fleet import fleet_sentence
 from tenants.outbox import task_request
 
-# Where GPUs are numbered that are no longer there and whose index another one has.
+# Indexes from here on belong to missing GPUs whose index another GPU has taken.
 _PARKED_INDEX = 1 << 14
+DIFFERENCES_KEPT = 50
 
 
 def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
-    """Makes rows for what the agent found, and says why when something does not fit.
+    """Stores an inventory and its GPUs, and quarantines the node if something does not fit.
 
-    Geometry of a model is taken from the first node that shows it. The node is saved, and so is
-    the inventory: GPUs of unknown models are taken in when an operator adds their model.
+    The geometry of a model comes from the first node that reports it. GPUs of unknown models are
+    added when an operator adds their model. The node is saved.
     """
     unreported = _nvlinks_unreported(node)
     NodeInventory.objects.update_or_create(
         node=node, defaults={"document": wire.inventory_to_plain(inventory), "at": now}
     )
-    told = _modes(node)
+    before = _modes(node)
     changed = differences_of(node, inventory, unreported)
     linked = nvlinks_reported(inventory)
     _indexes_free(node, inventory)
@@ -37,19 +36,19 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     applied = (
         _gpu_apply(node, item, linked=linked)
         if once[item.index] is item
-        else f"GPU {item.index} ({item.uuid}) has the index of another."
+        else fleet_sentence("gpu_index_taken", index=item.index, uuid=item.uuid)
         for item in inventory.gpus
     )
     problems = [problem for problem in applied if problem]
-    if _modes(node) != told:
-        # GPUs and their modes stand in the node's document: other words need another generation.
+    if _modes(node) != before:
+        # The node's document contains GPUs and modes: its content changes with its generation.
         node.generation += 1
     node.cores = inventory.cores
     node.memory_mb = inventory.memory_mb
     node.host_limits, node.host_note = inventory.limits, inventory.limits_note[:200]
     node.driver = inventory.driver[:40]
     if node.agent_version != inventory.agent[:40]:
-        # What it is told may be more, or less, than what its last version could read.
+        # Another version may support other parts of the document.
         node.generation += 1
     node.agent_version = inventory.agent[:40]
     node.boot_id = inventory.boot[:64]
@@ -68,14 +67,14 @@ def _modes(node: Node) -> list[tuple[str, str]]:
 
 
 def _indexes_free(node: Node, inventory: wire.Inventory) -> None:
-    """Frees the indexes that GPUs have given up, by a reordering or to their replacement: an index
-    is unique on its node at every moment."""
-    told = {item.uuid: item.index for item in inventory.gpus}
-    taken = set(told.values())
+    """Frees indexes that GPUs have lost by a reordering or to their replacement: an index is unique
+    on its node at every moment."""
+    indexes = {item.uuid: item.index for item in inventory.gpus}
+    taken = set(indexes.values())
     moved = [
         gpu.id
         for gpu in Gpu.objects.filter(node=node, index__lt=_PARKED_INDEX)
-        if gpu.index in taken and told.get(gpu.uuid) != gpu.index
+        if gpu.index in taken and indexes.get(gpu.uuid) != gpu.index
     ]
     top = Gpu.objects.filter(node=node, index__gte=_PARKED_INDEX).aggregate(top=Max("index"))["top"]
     for number, each in enumerate(moved, (top or _PARKED_INDEX) + 1):
@@ -83,20 +82,21 @@ def _indexes_free(node: Node, inventory: wire.Inventory) -> None:
 
 
 def _nvlinks_unreported(node: Node) -> set[str]:
-    """GPUs whose NVLinks the last inventory did not tell."""
+    """GPUs whose NVLinks the last inventory did not report."""
     last = NodeInventory.objects.filter(node=node).first()
-    told = [] if last is None else last.document.get("gpus", [])
-    return {item["uuid"] for item in told if item["mode"] != "whole"}
+    gpus = [] if last is None else last.document.get("gpus", [])
+    return {item["uuid"] for item in gpus if item["mode"] != "whole"}
 
 
 def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | None:
-    """`linked`: the inventory tells how GPUs are joined; else what is known of that is kept."""
+    """Saves one GPU; returns a problem. Without `linked` the known NVLinks are kept."""
     model = model_of(item)
     if model is None:
         return unknown_model(item)
     known = Gpu.objects.filter(uuid=item.uuid).select_related("node").first()
     if known is not None and known.node_id != node.id:
-        return f"GPU {item.index} ({item.uuid}) is already known on {known.node.name}."
+        facts = {"index": item.index, "uuid": item.uuid, "node": known.node.name}
+        return fleet_sentence("gpu_elsewhere", **facts)
     _placements_apply(model, item)
     if known is None:
         highest = Gpu.objects.aggregate(top=Max("number"))["top"]
@@ -119,12 +119,12 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | No
 
 
 def unknown_model(item: wire.InventoryGpu) -> str:
-    """The sentence for a GPU whose model nobody has named."""
-    return f"GPU {item.index} is a {item.name}, and no model of that name is in the catalogue."
+    """The sentence for a GPU whose model is not in the catalogue."""
+    return fleet_sentence("model_unknown", index=item.index, model=item.name)
 
 
 def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
-    """Takes memory and geometry from the first GPU of the model; no expectation outlives it."""
+    """Takes memory and geometry from the first GPU of the model."""
     if not model.gpu_set.exists() and model.memory_mb != item.memory_mb:
         model.memory_mb = item.memory_mb
         model.save(update_fields=["memory_mb"])
@@ -151,7 +151,7 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
 
 
 def inventory_of(node: Node) -> wire.Inventory | None:
-    """What the node's agent reported last; None for a node that never did."""
+    """The inventory that the node's agent reported last; None if there is none."""
     stored = NodeInventory.objects.filter(node=node).first()
     if stored is None:
         return None
@@ -159,9 +159,9 @@ def inventory_of(node: Node) -> wire.Inventory | None:
 
 
 def waiting_gpus_add(now: datetime) -> list[str]:
-    """Takes in the GPUs of all nodes whose models have been added since they were reported.
+    """Adds the reported GPUs of all nodes whose models are in the catalogue now.
 
-    Returns the names of the nodes that changed. A quarantined node stays so until it is approved.
+    Returns the names of the nodes that changed. Quarantined nodes stay so until approved.
     """
     changed = []
     waiting = Node.objects.select_for_update().filter(inventory__isnull=False).order_by("name")
@@ -186,7 +186,54 @@ def _node_gpus_add(node: Node, inventory: wire.Inventory, known: set[str]) -> bo
     node.differences = [*(text for text in node.differences if text not in settled), *news]
     node.generation += 1
     if node.state == Node.State.QUARANTINED and node.state_reason in settled:
-        waits = "Its GPUs are in the catalogue now. Approve the node to plan work on it."
-        node.state_reason = (node.differences or [waits])[0][:200]
+        node.state_reason = (node.differences or [fleet_sentence("models_known")])[0][:200]
     node.save(update_fields=["differences", "generation", "state_reason"])
     return True
+
+
+def differences_add(node: Node, found: Sequence[str]) -> None:
+    """Quarantines a node until an operator approves the differences. Not saved."""
+    news = [text for text in found if text not in node.differences]
+    node.differences = [*node.differences, *news][-DIFFERENCES_KEPT:]
+    node.state, node.drain_by = Node.State.QUARANTINED, None
+    node.state_reason = found[0][:200]
+
+
+def nvlinks_reported(inventory: wire.Inventory) -> bool:
+    """Whether the inventory reports the NVLinks of all GPUs. A GPU in MIG mode reports none, which
+    also changes the domains of the others."""
+    return all(item.mode == "whole" for item in inventory.gpus)
+
+
+def differences_of(
+    node: Node, inventory: wire.Inventory, before: Collection[str] = ()
+) -> list[str]:
+    """A sentence for each difference that an operator has to approve; none for a new node. Missing
+    GPUs are marked as lost instead. `before` are the GPUs whose NVLinks the last inventory did not
+    report because they were in MIG mode."""
+    if node.state == Node.State.EXPECTED:
+        return []
+    known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
+    found = [
+        fleet_sentence("gpu_new", index=item.index, model=item.name, uuid=item.uuid)
+        for item in inventory.gpus
+        if item.uuid not in known
+    ]
+    links = [
+        _moved(item.index, gpu.domain, item.nvlink_domain)
+        for item in inventory.gpus
+        if nvlinks_reported(inventory)
+        and (gpu := known.get(item.uuid))
+        and gpu.domain != item.nvlink_domain
+        and not (gpu.domain is None and item.uuid in before)
+    ]
+    twice = [uuid for uuid, count in Counter(i.uuid for i in inventory.gpus).items() if count > 1]
+    return [*found, *links, *(fleet_sentence("gpu_twice", uuid=uuid) for uuid in sorted(twice))]
+
+
+def _moved(index: int, *domains: int | None) -> str:
+    before, after = (
+        fleet_sentence("no_domain") if number is None else fleet_sentence("domain", number=number)
+        for number in domains
+    )
+    return fleet_sentence("gpu_moved", index=index, before=before, after=after)

@@ -1,5 +1,4 @@
-"""Leases as the portal grants them: an answer to each heartbeat. How long a node's silence is
-counted is in rules/leases.py."""
+"""Leases that the portal grants in answer to heartbeats. `rules/nodes/leases.py` has the times."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ from allocation.services.nodes.redis_accounts import agents_redis
 logger = logging.getLogger(__name__)
 
 _MOST_SECONDS = 2_000_000_000
-# What counts on its node's lease: what runs, and what pauses until it is proven empty.
+# Allocations that depend on their node's lease: running ones, and pausing ones until proven empty.
 ON_LEASE = Q(leased=True, left=False) & (
     Q(state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE])
     | Q(state=Allocation.State.RELEASING, booking__state=State.PAUSING)
@@ -26,19 +25,19 @@ ON_LEASE = Q(leased=True, left=False) & (
 
 
 AnsweredHeartbeat = tuple[Node, int, int]
-"""A node with the number of its heartbeat and the version of the key that signed it."""
+"""A node, the number of its heartbeat, and the version of the key that signed it."""
 
 
 OUTAGE_UNTIL = PortalMode.objects.filter(kind=PortalMode.Kind.OUTAGE, ended_at=None).values(
     "until"
 )[:1]
-"""When the planned outage ends that was announced last, also if that is over; one row or none."""
+"""End of the planned outage that was announced last, even if it has passed; one row or none."""
 
 
 def lease_note(node: Node, heartbeat: wire.Heartbeat, seconds: int) -> None:
-    """Notes on the node, which the caller locks and saves, what its heartbeat says of its lease and
-    that the answer is one of so many seconds. A long one is noted before it is granted: work of a
-    node whose lease may still run is begun nowhere else."""
+    """Records the reported lease, and the one of `seconds` that will be granted, on a node that the
+    caller has locked and saves. Long leases are recorded before they are granted: work of a node
+    whose lease may still be valid starts nowhere else."""
     node.lease_said = max(0, min(heartbeat.lease, _MOST_SECONDS))
     if seconds > TTL_SECONDS and agent_supports(node, wire.LEASES_SINCE):
         node.long_lease = max(node.long_lease, seconds)
@@ -46,11 +45,11 @@ def lease_note(node: Node, heartbeat: wire.Heartbeat, seconds: int) -> None:
 
 
 def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS) -> None:
-    """Answers heartbeats, which must be known to the database by now: a lease that we forget would
-    be counted from an earlier one. Each is signed with the key that its heartbeat was heard by.
+    """Answers heartbeats with leases, after the heartbeats are committed: an unrecorded lease would
+    be counted from an earlier one. Each answer uses the key of its heartbeat.
 
-    A node whose lease ran out has none until it acts on our newest word: by an older one it could
-    begin what has been begun elsewhere.
+    A node whose lease expired gets none until it follows the newest document: with an older one it
+    could start work that has started elsewhere.
     """
     beats = [beat for beat in beats if agent_supports(beat[0], wire.LEASES_SINCE)]
     asked = [node.id for node, _, _ in beats]
@@ -68,13 +67,13 @@ def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS)
                 pipe.publish(wire.wake_channel(node.name), wire.LEASE_WAKE)
             pipe.execute()
     except redis.RedisError as error:
-        # The next heartbeat is answered in five seconds, and a lease lasts for four of them.
+        # The next heartbeat comes in five seconds, and a lease lasts for four heartbeats.
         logger.warning("%d leases were not renewed: %s", len(granted), error)
 
 
 def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
-    """Whether a booking that begins on these GPUs is held on lease: its tier wants it, and every
-    agent knows how to end it."""
+    """Whether a booking on these GPUs runs on a lease: its tier asks for it, and every agent
+    supports it."""
     if not booking.tier.replace_on_lost:
         return False
     nodes = Node.objects.filter(gpus__in=list(gpus)).distinct()
@@ -82,14 +81,14 @@ def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
 
 
 def leased_heartbeats() -> dict[UUID, int]:
-    """The newest heartbeat of each node that holds something on lease."""
+    """The newest heartbeat of each node with work on a lease."""
     rows = Allocation.objects.filter(ON_LEASE)
     return dict(rows.values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct())
 
 
 def long_leases() -> dict[UUID, tuple[int, int]]:
-    """The nodes with a lease for a planned outage that may still run: the number of the heartbeat
-    that the last one answers, and how many seconds the longest lasts."""
+    """Nodes whose lease for a planned outage may still be valid: the heartbeat that the last one
+    answered, and the seconds of the longest."""
     rows = Node.objects.filter(long_lease__gt=0)
     return {
         node: (seq, seconds)
@@ -98,7 +97,6 @@ def long_leases() -> dict[UUID, tuple[int, int]]:
 
 
 def long_leases_end(over: Mapping[UUID, int]) -> None:
-    """Forgets the long leases of nodes that the process that watches has seen run out, but for
-    those that were granted again since."""
+    """Clears long leases that have expired, except those that were granted again since."""
     for node_id, seq in over.items():
         Node.objects.filter(id=node_id, long_lease_seq=seq).update(long_lease=0)

@@ -1,9 +1,8 @@
-"""Each node's own account at Redis: what it may reach, and that it is there and nowhere else.
+"""Each node's own Redis account: its rights, and its creation and removal.
 
 An account reads its node's document and lease, writes its reports and listens to its wake-ups,
-nothing more. Accounts are no data of Redis: a server that restarts has forgotten them. So the
-database keeps the digest of each password, and `agent_accounts_ensure` makes the server be what it
-says.
+nothing more. Redis does not store accounts with its data: a restarted server has lost them. So the
+database keeps the digest of each password, and `agent_accounts_ensure` restores the accounts.
 """
 
 import hashlib
@@ -26,23 +25,23 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "agent-"
 _COMMANDS = "-@all +hello +auth +ping +client|setname +get +xadd +subscribe +unsubscribe +quit"
-# Client libraries introduce themselves with it. Redis 7.0 does not know it, and refuses an account
-# with a command that it does not know; without the right nothing else is lost.
+# Client libraries send it on connect. Redis 7.0 refuses an account with an unknown command; without
+# this right nothing else is lost.
 _INTRODUCTION = "+client|setinfo"
-# What a server says of every account and gives no rights.
+# Flags that every account has and that give no rights.
 _PLAIN = ("on", "off", "sanitize-payload", "resetchannels")
 
 
 @cache
 def agents_redis() -> "redis.Redis":
-    """The connection to the server that agents read from."""
+    """The connection to the agents' server."""
     return redis.Redis.from_url(
         settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_never_evict
     )
 
 
 def _never_evict(connection: Any) -> None:  # noqa: ANN401 (redis has no types)
-    """The server ends the largest connections when all hold too much: never the portal's own."""
+    """Exempts the portal's connections from eviction when clients use too much memory."""
     connection.on_connect()
     connection.send_command("CLIENT", "NO-EVICT", "ON")
     connection.read_response()
@@ -54,13 +53,13 @@ def account_user(node_name: str) -> str:
 
 
 def account_password() -> tuple[str, bytes]:
-    """A new password of 256 random bits, to be told once, and its SHA-256, to be kept."""
+    """A new password of 256 random bits, which is sent once, and its SHA-256, which is stored."""
     password = secrets.token_hex(32)
     return password, hashlib.sha256(password.encode()).digest()
 
 
 def account_url(node_name: str, password: str) -> str:
-    """The address that an agent is told: the public one, with its own account."""
+    """The public address for an agent, with its own account."""
     parts = urlsplit(settings.AGENTS_REDIS_PUBLIC_URL)
     account = f"{quote(account_user(node_name))}:{quote(password)}"
     place = parts.netloc.rpartition("@")[2]
@@ -68,7 +67,7 @@ def account_url(node_name: str, password: str) -> str:
 
 
 def agent_account_open(node_name: str, digest: bytes) -> None:
-    """Makes the account, or brings it back as it should be; open connections stay.
+    """Creates or repairs the account; open connections stay.
 
     Raises redis.RedisError.
     """
@@ -84,7 +83,7 @@ def agent_account_open(node_name: str, digest: bytes) -> None:
 
 
 def _key_rules(node_name: str) -> tuple[str, ...]:
-    """The keys and the channel of one node, as rules of its account."""
+    """Account rules for the keys and the channel of one node."""
     return (
         f"%R~{wire.desired_key(node_name)}",
         f"%R~{wire.lease_key(node_name)}",
@@ -94,11 +93,10 @@ def _key_rules(node_name: str) -> tuple[str, ...]:
 
 
 def agent_account_replace(node_name: str, digest: bytes | None) -> None:
-    """Ends the node's account with every connection made with it; a `digest` opens it anew.
+    """Removes the node's account and its connections; with a `digest` creates it again.
 
-    The lease that the node has there is removed, as its new key can't open it.
-
-    A server that does not answer is left to `agent_accounts_ensure`.
+    The node's stored lease is removed, because its new key can't verify it. If the server does not
+    answer, `agent_accounts_ensure` does it later.
     """
     try:
         _close(account_user(node_name))
@@ -110,8 +108,8 @@ def agent_account_replace(node_name: str, digest: bytes | None) -> None:
 
 
 def _close(user: str) -> None:
-    # An account that is only switched off goes on on the connections that are open. Removing it
-    # ends them; closing its rights first leaves no moment for a command that is on its way.
+    # Switching an account off keeps its open connections; removing it ends them. Taking its rights
+    # first stops commands that are in flight.
     server: Any = agents_redis()
     with server.pipeline(transaction=True) as pipe:
         pipe.execute_command("ACL SETUSER", user, "off", "resetkeys", "resetchannels", "-@all")
@@ -121,10 +119,10 @@ def _close(user: str) -> None:
 
 
 def agent_accounts_ensure() -> int:
-    """Makes the accounts at the server be those of enrolled nodes; returns how many were changed.
+    """Makes the server's accounts match the enrolled nodes; returns how many were changed.
 
-    Whatever was lost with a restart comes back, what an older portal made reaches what it should,
-    and what was revoked while the server was away goes. Raises redis.RedisError.
+    Restores accounts after a restart, updates rights that an older portal set, and removes accounts
+    that were revoked while the server was away. Raises redis.RedisError.
     """
     there = _accounts()
     rows = Node.objects.filter(link_digest__isnull=False)
@@ -146,19 +144,19 @@ def agent_accounts_ensure() -> int:
     for identifier in lost:
         _account_restore(identifier)
     if stray or lost:
-        logger.warning("Accounts of nodes at Redis: %d made, %d ended", len(lost), len(stray))
+        logger.warning("Redis accounts of nodes: %d created, %d removed", len(lost), len(stray))
     return len(stray) + len(lost)
 
 
 def _accounts() -> dict[str, set[str]]:
-    """The rules of each node's account that the server has."""
+    """The rules of each node's account at the server."""
     server: Any = agents_redis()
     lines = [line.split() for line in server.acl_list()]
     return {rules[1]: set(rules[2:]) for rules in lines if rules[1].startswith(PREFIX)}
 
 
 def excess_rights(acl_lines: Sequence[str]) -> dict[str, set[str]]:
-    """Of each node's account the rules that its node does not need; the lines are of ACL LIST."""
+    """Rules of each node's account that the node does not need, from lines of ACL LIST."""
     beyond = {}
     for line in acl_lines:
         user, *rules = line.split()[1:]
@@ -176,7 +174,7 @@ def excess_rights(acl_lines: Sequence[str]) -> dict[str, set[str]]:
 
 
 def _account_restore(node_id: UUID) -> None:
-    """Locked, so that an account that is being revoked does not come back by an older look."""
+    """Restores one account. The lock keeps a revoked account from coming back."""
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node_id)
         if node.link_digest is not None:

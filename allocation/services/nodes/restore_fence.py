@@ -1,4 +1,4 @@
-"""The fence of restores: after one, the nodes have heard newer words than the database knows."""
+"""The fence after restores: nodes then follow newer documents than the database knows."""
 
 import logging
 from datetime import datetime
@@ -15,9 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 def epoch_raise(now: datetime, operator: User | None = None) -> int:
-    """Makes what we say from now on newer than anything that any node has heard; returns the epoch.
+    """Raises the epoch above every document that a node has received; returns it.
 
-    Unix seconds, so above every backup's; above what nodes have told of, should a clock be wrong.
+    Epochs are Unix seconds, so above every backup's; also above the epochs that nodes have
+    reported, in case a clock is wrong.
     """
     with transaction.atomic():
         fence, _ = SolverState.objects.get_or_create(id=1)
@@ -35,25 +36,25 @@ def epoch_raise(now: datetime, operator: User | None = None) -> int:
             before={"epoch": before},
             after={"epoch": fence.epoch},
         )
-    logger.warning("The epoch is %d now; every node is told anew", fence.epoch)
+    logger.warning("The epoch is %d now; every node gets a new document", fence.epoch)
     task_request("allocation.publish")
     task_request("allocation.invariants")
     return fence.epoch
 
 
 def epoch_now() -> int:
-    """The fence of restores as it stands."""
+    """The current epoch."""
     return SolverState.objects.values_list("epoch", flat=True).get(id=1)
 
 
 def restore_notify(node_name: str) -> None:
-    """A node follows a newer word than any we know: everybody who watches is to know at once."""
-    logger.error("%s has heard newer words than this database knows of: restored?", node_name)
+    """Logs that a node follows a newer document than the database knows, and wakes the checks."""
+    logger.error("%s follows a newer document than this database knows: restored?", node_name)
     task_request("allocation.invariants")
     task_request("allocation.cycle")
 
 
 def nodes_ahead() -> list[str]:
-    """The nodes that have heard newer words than we know of: this database was restored."""
+    """Nodes that follow newer documents than the database knows: it was restored."""
     ahead = Node.objects.filter(ahead_epoch__isnull=False).order_by("name")
     return list(ahead.values_list("name", flat=True))

@@ -1,4 +1,4 @@
-"""Readings become rows: bounded, told once, and kept as five-minute rows for ninety days."""
+"""Telemetry: readings are bounded and stored once, then kept as five-minute rows for 90 days."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,22 +22,22 @@ from allocation.rules.nodes.plausible import is_implausible
 from allocation.services.record.counters import counter_add
 
 USE_KEPT = timedelta(days=90)
-# One reading of a device in this time at most, whatever a node says.
+# At most one reading of a device in this time.
 READ_EVERY_S = 5
-# An agent that was cut off sends what it measured meanwhile; its clock is believed this far.
+# An agent that was disconnected sends its readings later; its clock is believed this far.
 LATE = timedelta(minutes=15)
-# Rows may still change while readings of their time may come.
+# Rows may change while readings of their time may arrive.
 UNSETTLED = LATE + ROLLUP_STEP
 _SLOTS = frozenset((None, *range(8)))
-# A long way behind is caught up with in pieces, each a transaction of its own.
+# A backlog is processed in pieces, each in its own transaction.
 PIECE = timedelta(hours=6)
 
 
-def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) -> None:
-    """Keeps readings, each with its node. What is too much, or absurd, is dropped and counted."""
-    if not said:
+def samples_store(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) -> None:
+    """Stores readings, each with its node. Excess and impossible values are dropped and counted."""
+    if not readings:
         return
-    nodes = {node_id for node_id, _ in said}
+    nodes = {node_id for node_id, _ in readings}
     gpus = {
         (node_id, uuid): gpu_id
         for node_id, uuid, gpu_id in Gpu.objects.filter(node_id__in=nodes).values_list(
@@ -52,7 +52,7 @@ def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
     too_many, absurd = 0, [0]
     odd: Counter[UUID] = Counter()
     samples = []
-    for node_id, telemetry in said:
+    for node_id, telemetry in readings:
         at = _moment(telemetry.sent_at, now)
         too_many += max(0, len(telemetry.samples) - wire.SAMPLES_MAX)
         for sample in telemetry.samples[: wire.SAMPLES_MAX]:
@@ -78,10 +78,10 @@ def samples_store(said: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
 
 
 def usage_roll_up(now: datetime) -> int:
-    """Writes the five-minute rows of what was read since the last time; returns how many.
+    """Writes the five-minute rows of new readings; returns how many.
 
-    Rows follow from readings alone and are written by their key, so that killed anywhere, or run
-    twice at once, it leaves the same. Young rows are made again while readings may still come.
+    Rows depend on readings alone and are upserted by key, so an interrupted or concurrent run gives
+    the same result. Recent rows are written again while readings may still arrive.
     """
     until = rollup_bucket_of(now)
     last = GpuUse.objects.aggregate(last=Max("at"))["last"]
@@ -96,13 +96,13 @@ def usage_roll_up(now: datetime) -> int:
 
 
 def telemetry_sweep(now: datetime) -> int:
-    """Removes readings that are rows by now, and rows that are too old; returns how many.
+    """Removes readings that have become rows, and rows that are too old; returns how many.
 
-    A long backlog goes in pieces, one each time, so that no task takes long.
+    Each call removes one piece of a backlog, so that no task takes long.
     """
     rows = GpuUse.objects.aggregate(first=Min("at"), last=Max("at"))
     if rows["last"] is None:
-        # What was never rolled up is not thrown away, however old.
+        # Readings that were never rolled up are kept.
         return 0
     first = GpuSample.objects.aggregate(first=Min("at"))["first"] or now
     read = min(now - SAMPLES_KEPT, rows["last"], first + PIECE)
@@ -117,7 +117,7 @@ _MEASURED = tuple(
     if name not in ("gpu_id", "slot", "allocation_id", "at")
 )
 _UPDATES = ", ".join(f"{name} = excluded.{name}" for name in _MEASURED)
-# A row that is made again and is the same is not written: each would be a dead one more.
+# Unchanged rows are not written again: each would leave a dead tuple.
 _IS_OTHER = (
     f"({', '.join(f'allocation_gpuuse.{name}' for name in _MEASURED)})"
     f" IS DISTINCT FROM ({', '.join(f'excluded.{name}' for name in _MEASURED)})"
@@ -130,13 +130,14 @@ _ROLL = (
 
 
 def _moment(sent_at: int, now: datetime) -> datetime:
-    """When it was measured, to five seconds: the node's clock, unless that can't be."""
-    spoken = sent_at if 0 <= now.timestamp() - sent_at <= LATE.total_seconds() else now.timestamp()
-    return datetime.fromtimestamp(int(spoken) // READ_EVERY_S * READ_EVERY_S, UTC)
+    """Time of measurement to five seconds, by the node's clock if that is plausible."""
+    is_plausible = 0 <= now.timestamp() - sent_at <= LATE.total_seconds()
+    measured = int(sent_at if is_plausible else now.timestamp())
+    return datetime.fromtimestamp(measured // READ_EVERY_S * READ_EVERY_S, UTC)
 
 
 _PERCENT, _NATURAL, _FEW = 100, 2_000_000_000, 30_000
-# KiB a second: more than any GPU has, and the sum of both directions still fits its column.
+# KiB per second: more than any GPU has, and the sum of both directions fits its column.
 _PCIE, _NVLINK = 500 << 20, 900 << 20
 _MOST = {
     "utilisation": _PERCENT,
@@ -158,7 +159,7 @@ _MOST = {
 
 
 def _values(sample: wire.Sample, absurd: list[int]) -> dict[str, int | None]:
-    """An absurd reading is no reading; how many there were is added to `absurd`."""
+    """The values of a sample, with impossible ones as None, which are counted in `absurd`."""
     found: dict[str, int | None] = {}
     for name, most in _MOST.items():
         value = getattr(sample, name)

@@ -1,7 +1,7 @@
-"""Nodes that do not answer: nothing new is placed there until they have answered for a while.
+"""Unreachable nodes: they get no new work until they have answered again for a while.
 
-Counted by the process that reads what nodes say, on its steady clock: what it can't hear because
-Redis is away, or because it has just begun, is no silence of theirs, and no jump of our clock is.
+The reader of report streams counts the time on its steady clock, so that an outage of Redis, a
+restart of the reader or a clock jump does not make a node unreachable.
 """
 
 import logging
@@ -12,21 +12,22 @@ from django.db import transaction
 
 from allocation.models import GpuEvent, Node
 from allocation.rules.nodes.unreachable import AnswerStates, Beat
+from allocation.words.fleet import fleet_sentence
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
 
 def signs_read() -> dict[UUID, Beat]:
-    """Of each node whose agent has said something."""
+    """The sign of life of each node whose agent has sent a heartbeat."""
     rows = Node.objects.filter(link_digest__isnull=False, heartbeat_seq__gt=0).values_list(
         "id", "heartbeat_seq", "observed_generation", "published_generation"
     )
-    return {node: Beat(seq, seen, behind=seen < told) for node, seq, seen, told in rows}
+    return {node: Beat(seq, seen, behind=seen < sent) for node, seq, seen, sent in rows}
 
 
 def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
-    """Writes down what is new of it."""
+    """Records the changes of a verdict."""
     for node in Node.objects.filter(id__in=verdict.silent, unreachable_since=None).order_by("id"):
         _unreachable_note(node, now)
     newly = Node.objects.filter(unreachable_since__isnull=False, long_unreachable=False)
@@ -44,19 +45,19 @@ def _unreachable_note(node: Node, now: datetime) -> None:
         ):
             return
         GpuEvent.objects.create(
-            node=node, kind=GpuEvent.Kind.SILENT, at=since,
-            sentence="It does not answer: nothing new is placed there.",
-        )  # fmt: skip
+            node=node, kind=GpuEvent.Kind.SILENT, at=since, sentence=fleet_sentence("unreachable")
+        )
     logger.warning("%s does not answer", node.name)
     task_request("allocation.cycle")
 
 
 def _partition_note(node: Node) -> None:
-    """What is planned there soon is placed elsewhere; what runs there goes on to its end."""
+    """Marks a node as partitioned: bookings planned there soon are placed elsewhere; running ones
+    continue to their end."""
     if Node.objects.filter(id=node.id, unreachable_since__isnull=False).update(
         long_unreachable=True
     ):
-        logger.warning("%s has not answered for long", node.name)
+        logger.warning("%s has not answered for a long time", node.name)
         task_request("allocation.cycle")
 
 

@@ -1,1 +1,1 @@
-"""Acts of operators: maintenance, drains, planned outages, site set-up."""
+"""Operators' actions: maintenance, drains, planned outages, site set-up."""

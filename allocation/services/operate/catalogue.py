@@ -1,7 +1,7 @@
 """The site's catalogue: GPU classes and models. Operators change it, in `operator_tx`.
 
-Geometry and memory are the drivers': here a model gets its name, its class, and how it changes
-between whole and slices.
+Geometry and memory come from the drivers. The catalogue adds a model's name, its class, and how it
+changes between whole GPU and slices.
 """
 
 from dataclasses import asdict, dataclass
@@ -24,8 +24,8 @@ LONGEST_SWITCH = 600
 
 @dataclass(frozen=True, slots=True)
 class ModelTerms:
-    """What an operator says of a model. `switch_seconds`: what a change between whole and slices
-    takes where it needs a reset; 0 where it needs none."""
+    """An operator's description of a model. `switch_seconds`: duration of the reset that a change
+    between whole GPU and slices needs; 0 if it needs none."""
 
     product_name: str
     gpu_class: str
@@ -37,8 +37,8 @@ class ModelTerms:
 def class_set(
     *, operator: User, slug: str, label: str, order: int | None = None, now: datetime
 ) -> GpuClass:
-    """Makes a class or changes its label and place in lists; without `order` it stays, or comes
-    last.
+    """Creates a class or changes its label and position in lists; without `order` it keeps its
+    position, or comes last.
 
     Raises:
         Refused: `bad_slug`, `bad_name`, `label_taken` or `bad_order`.
@@ -52,7 +52,7 @@ def class_set(
         last = GpuClass.objects.order_by("-order").first()
         order = found.order if found else last.order + 1 if last else 0
     if not 0 <= order <= MOST_ORDER:
-        raise invalid("bad_order", f"A place in lists is 0 to {MOST_ORDER}.", "order")
+        raise invalid("bad_order", f"A position in lists is 0 to {MOST_ORDER}.", "order")
     before = {"label": found.label, "order": found.order} if found else None
     after = {"label": label, "order": order}
     made, _ = GpuClass.objects.update_or_create(slug=slug, defaults=after)
@@ -70,10 +70,10 @@ def class_set(
 
 @transaction.atomic
 def class_remove(*, operator: User, slug: str, now: datetime) -> None:
-    """Removes a class that nothing refers to.
+    """Removes an unused class.
 
     Raises:
-        Refused: `not_found`, or `class_in_use`, which says by what.
+        Refused: `not_found`, or `class_in_use`, which names the uses.
     """
     found = GpuClass.objects.select_for_update().filter(slug=slug).first()
     if found is None:
@@ -82,8 +82,8 @@ def class_remove(*, operator: User, slug: str, now: datetime) -> None:
     if uses:
         raise Refused(
             "class_in_use",
-            f"{found.label} is in use by {_listed(uses)}, so it stays. A class that has had a"
-            " price belongs to the record of what was charged.",
+            f"{found.label} is in use by {_listed(uses)} and can't be removed. A class that has had"
+            " a price stays for the record of charges.",
             param="slug",
         )
     WorkSpeed.objects.filter(gpu_class_id=slug).delete()
@@ -98,7 +98,7 @@ def class_remove(*, operator: User, slug: str, now: datetime) -> None:
 
 
 def class_uses(slug: str) -> list[str]:
-    """What refers to a class, as in "2 models"; nothing for one that may be removed."""
+    """Uses of a class, such as "2 models"; empty if it may be removed."""
     counts = (
         (GpuModel.objects.filter(gpu_class_id=slug).count(), "model", "models"),
         (Gpu.objects.filter(gpu_class_id=slug).count(), "GPU", "GPUs"),
@@ -110,9 +110,9 @@ def class_uses(slug: str) -> list[str]:
 
 @transaction.atomic
 def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) -> GpuModel:
-    """Makes a model or changes it, and takes in the GPUs that have waited for its name.
+    """Creates or changes a model, and adds the reported GPUs that waited for it.
 
-    Nodes that are quarantined stay so until they are approved.
+    Quarantined nodes stay so until approved.
 
     Raises:
         Refused: `bad_slug`, `bad_name`, `bad_model`, `product_name_taken`, `not_found` (class) or
@@ -145,7 +145,7 @@ def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) ->
 
 @transaction.atomic
 def model_remove(*, operator: User, slug: str, now: datetime) -> None:
-    """Removes a model of which there are no GPUs.
+    """Removes a model without GPUs.
 
     Raises:
         Refused: `not_found` or `model_in_use`.
@@ -157,8 +157,8 @@ def model_remove(*, operator: User, slug: str, now: datetime) -> None:
     if count:
         raise Refused(
             "model_in_use",
-            f"{found.product_name} is in use by {found.gpu_set.count()} GPUs or past bookings, so"
-            " it stays.",
+            f"{found.product_name} is in use by {found.gpu_set.count()} GPUs or past bookings and"
+            " can't be removed.",
             param="slug",
         )
     found.delete()
@@ -175,9 +175,9 @@ def _values(terms: ModelTerms) -> dict[str, object]:
     if not GpuClass.objects.filter(slug=terms.gpu_class).exists():
         raise missing("GPU class", "gpu_class")
     if not 1 <= terms.memory_mb <= MOST_MEMORY_MB:
-        raise invalid("bad_model", "Memory is a whole number of MiB, as 81559.", "memory_mb")
+        raise invalid("bad_model", "Memory is a whole number of MiB, e.g. 81559.", "memory_mb")
     if not 0 <= terms.switch_seconds <= LONGEST_SWITCH:
-        sentence = f"A reset takes 1 to {LONGEST_SWITCH} seconds; 0 says that none is needed."
+        sentence = f"A reset takes 1 to {LONGEST_SWITCH} seconds; 0 means none is needed."
         raise invalid("bad_model", sentence, "switch_seconds")
     return {
         "product_name": name_read(terms.product_name, param="product_name"),
@@ -194,8 +194,8 @@ def _unchanged_or_refuse(model: GpuModel, values: dict[str, object]) -> None:
         if getattr(model, field) != values[field]:
             raise Refused(
                 "model_in_use",
-                f"There are GPUs of {model.product_name}: their product name, class and memory"
-                " stay as they are.",
+                f"{model.product_name} has GPUs, so its product name, class and memory can't"
+                " change.",
                 param=param,
             )
 

@@ -1,4 +1,4 @@
-"""An operator corrects what a booking was charged, as after a run that its node falsely ended."""
+"""Operators' corrections of charges, e.g. after a run that its node falsely ended."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from tenants.services.input_values import name_read
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """How much is given back, or with `more` charged, and why; the project reads the reason."""
+    """Amount to refund, or with `more` to charge, and the reason, which the project can read."""
 
     amount: Decimal
     reason: str
@@ -28,14 +28,14 @@ class Correction:
 
 
 def booking_named(tenant_slug: str, label: str) -> Booking:
-    """The booking of a tenant by its number, for operators. Raises Refused `no_such_booking`."""
+    """A tenant's booking by its number, for operators. Raises Refused `no_such_booking`."""
     found = LABEL.fullmatch(label.strip())
     booking = None
     if found is not None:
         rows = Booking.objects.select_related("project", "tenant")
         booking = rows.filter(tenant__slug=tenant_slug, number=int(found[1])).first()
     if booking is None:
-        raise invalid("no_such_booking", "This tenant has no booking of that number.", "booking")
+        raise invalid("no_such_booking", "This tenant has no booking with that number.", "booking")
     return booking
 
 
@@ -43,7 +43,7 @@ def booking_named(tenant_slug: str, label: str) -> Booking:
 def booking_correct(
     *, operator: User, booking: Booking, correction: Correction, now: datetime
 ) -> Booking:
-    """Gives money back for a booking that is over, or charges more, within what was held for it.
+    """Refunds a booking that is over, or charges more for it, within the held amount.
 
     Raises:
         Refused: `bad_reason`, `bad_amount`, `booking_not_over`, `refund_too_large`,
@@ -53,10 +53,11 @@ def booking_correct(
     amount = ledger_amount(correction.amount)
     booking = Booking.objects.select_for_update(of=("self",)).get(id=booking.id)
     if amount <= 0:
-        raise invalid("bad_amount", "Give an amount above zero.", "amount")
+        raise invalid("bad_amount", "Enter an amount above zero.", "amount")
     if booking.charged is None:
         raise Refused(
-            "booking_not_over", f"{booking.label} is not over. Its charge is corrected after that."
+            "booking_not_over",
+            f"{booking.label} is not over. Its charge can be corrected when it is.",
         )
     paid = booking.charged + booking.corrected
     _within(booking, paid, amount, more=correction.more)
@@ -73,8 +74,8 @@ def booking_correct(
 
 
 def _correct(operator: User, booking: Booking, change: Decimal, reason: str, now: datetime) -> None:
-    """Writes the correction into the booking, the tenant's log and the platform's."""
-    done = "charged" if change > 0 else "gave back"
+    """Writes the correction to the booking, the tenant's log and the platform's log."""
+    done = "charged" if change > 0 else "refunded"
     text = money_text(abs(change), booking.currency)
     event = Event(
         "corrected",
@@ -105,16 +106,16 @@ def _reason_read(text: str) -> str:
     try:
         return name_read(text, longest=200)
     except Refused as refusal:
-        sentence = "Give a reason of 1 to 200 visible characters. The project reads it."
+        sentence = "Enter a reason of 1 to 200 visible characters. The project can read it."
         raise invalid("bad_reason", sentence, "reason") from refusal
 
 
 def _within(booking: Booking, paid: Decimal, amount: Decimal, *, more: bool) -> None:
-    """Nobody gets back more than was paid, and nobody pays more than was agreed to."""
+    """Refuses a refund above the paid amount and a charge above the held amount."""
     if not more and amount > paid:
         was = money_text(paid, booking.currency)
-        raise invalid("refund_too_large", f"At most {was} can be given back.", "amount")
+        raise invalid("refund_too_large", f"At most {was} can be refunded.", "amount")
     room = booking.held - paid
     if more and amount > room:
-        sentence = f"At most {money_text(room, booking.currency)} more was held for it."
+        sentence = f"At most {money_text(room, booking.currency)} more can be charged."
         raise invalid("charge_too_large", sentence, "amount")

@@ -1,4 +1,4 @@
-"""What operators do about hardware: empty it, state that it is off, and put it back."""
+"""Operators' actions on hardware: drain it, fence it, and return it to service."""
 
 import logging
 from datetime import datetime
@@ -9,6 +9,7 @@ from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupanc
 from allocation.services.nodes.fleet import node_audit, node_state_set
 from allocation.services.runs.end import STARTED, allocation_empty
 from allocation.services.runs.interrupt import Interruption, drain_notify, run_interrupt
+from allocation.words.fleet import fleet_sentence
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
@@ -21,69 +22,71 @@ ON_NODE = (*STARTED, Allocation.State.RELEASING)
 def node_drain(
     *, operator: User, node: Node, reason: str, now: datetime, by: datetime | None = None
 ) -> None:
-    """Takes the node out of planning. What runs there has left `by` then, else it goes to its end.
+    """Takes the node out of service. Running work must leave `by` then; without it, it continues.
 
     Raises:
         Refused: `deadline_past`.
     """
     if by is not None and by < now:
-        raise invalid("deadline_past", "The deadline has passed already.", "by")
-    until = "" if by is None else f"; empty by {by:%d %b %H:%M} UTC"
+        raise invalid("deadline_past", "The deadline has passed.", "by")
     before = {"state": node.state}
     after = {
         "state": Node.State.DRAINING.value,
         "by": by.isoformat() if by else None,
         "reason": reason,
     }
-    reason = f"{reason} ({operator.username}, {now:%d %b %H:%M} UTC{until})"
-    node_state_set(node, Node.State.DRAINING, reason, by)
+    facts = {"reason": reason, "operator": operator.username, "at": f"{now:%d %b %H:%M}"}
+    if by is None:
+        sentence = fleet_sentence("drained", **facts)
+    else:
+        sentence = fleet_sentence("drained_by", **facts, by=f"{by:%d %b %H:%M}")
+    node_state_set(node, Node.State.DRAINING, sentence, by)
     node_audit(operator, node, "node.drained", now, before=before, after=after)
     if by is not None:
-        sentence = f"{node.name} is being emptied: {node.state_reason}."
+        sentence = fleet_sentence("node_emptied", node=node.name, reason=node.state_reason)
         drain_notify(Q(gpu__node=node), by, Interruption("R63", sentence), now)
 
 
 def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
-    """Puts a GPU back into service, with a note of what was done to it.
+    """Returns a GPU to service, with a note of the repair.
 
     Raises:
         Refused: `gpu_in_service`, `note_needed`.
     """
     gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node").get(id=gpu.id)
     if gpu.health == Gpu.Health.OK:
-        raise Refused("gpu_in_service", f"{_where(gpu)} is in service already.")
+        raise Refused("gpu_in_service", f"{_where(gpu)} is already in service.")
     was = gpu.health_reason.rstrip(".")
     before = {"gpu": gpu.index, "health": gpu.health, "reason": gpu.health_reason}
     gpu.health, gpu.health_reason = Gpu.Health.OK, ""
     gpu.drain_by, gpu.needs_operator = None, False
     gpu.save(update_fields=["health", "health_reason", "drain_by", "needs_operator"])
-    _note(
-        gpu.node,
-        gpu,
-        f"{operator.username} put it back into service: {_said(note)}. It was out: {was}.",
-        now,
-    )
-    after = {"gpu": gpu.index, "health": gpu.health, "note": _said(note)}
+    done = _note_read(note)
+    sentence = fleet_sentence("gpu_returned", operator=operator.username, note=done, reason=was)
+    _note(gpu.node, gpu, sentence, now)
+    after = {"gpu": gpu.index, "health": gpu.health, "note": done}
     node_audit(operator, gpu.node, "gpu.returned", now, before=before, after=after)
     task_request("allocation.cycle")
 
 
 def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, now: datetime) -> int:
-    """Takes the operator's word that a GPU, or the whole node, is off and nothing runs on it.
+    """Records the operator's statement that a GPU or the whole node is off and nothing runs on it.
 
-    This is the only way but an agent's proof in which a place comes to count as empty: the word
-    has to be true. Whatever ran there starts again elsewhere. Returns how many places it closed.
+    Besides an agent's proof, only this makes a place count as empty, so the statement has to be
+    true. Work that ran there starts again elsewhere. Returns how many places it closed.
 
     Raises:
         Refused: `still_in_service` (drain it first), `note_needed`.
     """
     reason = fence_check(node, gpu, note)
-    _note(node, gpu, f"{operator.username} states that it is off: {reason}.", now)
+    _note(node, gpu, fleet_sentence("fenced", operator=operator.username, note=reason), now)
     rows = fence_places(node, gpu)
-    # Bookings before nodes, and always in one order: so does everyone who locks both.
+    # Bookings are locked before nodes and in one order, as everywhere.
     bookings = Booking.objects.filter(allocations__in=rows).values("id")
     for booking in Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"):
-        run_interrupt(booking.id, Interruption("R62", f"{node.name} was switched off."), now)
+        run_interrupt(
+            booking.id, Interruption("R62", fleet_sentence("node_off", node=node.name)), now
+        )
     before = _open_places(node)
     for identifier in list(rows.order_by("booking_id", "id").values_list("id", flat=True)):
         allocation_empty(identifier, now)
@@ -102,20 +105,19 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
 
 
 def fence_check(node: Node, gpu: Gpu | None, note: str) -> str:
-    """What was done, as it is kept. Raises Refused as `hardware_fence`."""
-    reason = _said(note)
+    """The note as it is stored. Raises Refused as `hardware_fence`."""
+    reason = _note_read(note)
     if _takes_work(node, gpu):
         where = _where(gpu) if gpu is not None else node.name
         raise Refused(
             "still_in_service",
-            f"{where} takes work. Drain the node first; then switch it off, and say so here.",
+            f"{where} takes work. Drain the node, switch it off, then confirm it here.",
         )
     return reason
 
 
 def fence_places(node: Node, gpu: Gpu | None) -> QuerySet[Allocation]:
-    """What is on the node, or on one GPU of it, and would be closed by a statement that it is
-    off."""
+    """Allocations on the node, or on one of its GPUs, that a fence would close."""
     rows = Allocation.objects.filter(gpu__node=node, state__in=ON_NODE)
     return rows if gpu is None else rows.filter(gpu=gpu)
 
@@ -130,10 +132,10 @@ def _takes_work(node: Node, gpu: Gpu | None) -> bool:
     return gpu is None or gpu.health == Gpu.Health.OK
 
 
-def _said(note: str) -> str:
+def _note_read(note: str) -> str:
     text = note.strip().rstrip(".")
     if not text:
-        raise invalid("note_needed", "Say what was done, for whoever reads the history.", "note")
+        raise invalid("note_needed", "Describe what was done; the history shows it.", "note")
     return text[:120]
 
 

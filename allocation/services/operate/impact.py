@@ -1,4 +1,4 @@
-"""What an act of operators would end or move, counted before it is done. Nothing is saved."""
+"""Impact of an operator's action: the bookings that it would end or move. Nothing is saved."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from tenants.platform.errors import invalid
 
 @dataclass(frozen=True, slots=True)
 class DrainImpact:
-    """What taking a node out of planning does: runs that go on, runs that a deadline breaks off,
-    starts within the hour that are placed anew, and later starts that wait for the node."""
+    """Impact of draining a node: runs that continue, runs that a deadline interrupts, starts within
+    the hour that move to other GPUs, and later starts that wait for the node."""
 
     unaffected: tuple[Booking, ...]
     broken: tuple[Booking, ...]
@@ -33,13 +33,13 @@ class DrainImpact:
 
     @property
     def is_any(self) -> bool:
-        """Whether anybody notices."""
+        """Whether any booking is affected."""
         return bool(self.unaffected or self.broken or self.soon or self.later)
 
 
 @dataclass(frozen=True, slots=True)
 class FenceImpact:
-    """What the statement that hardware is off does: places that count as empty, runs that end."""
+    """Impact of fencing hardware: places that count as empty, and runs that end."""
 
     places: int
     runs: tuple[Booking, ...]
@@ -47,22 +47,22 @@ class FenceImpact:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceEndImpact:
-    """What the early end of maintenance does: GPUs that take bookings again, dates called off."""
+    """Impact of ending maintenance early: GPUs that are available again, and cancelled dates."""
 
     gpus: int
     later: int
 
 
 def drain_impact(*, operator: User, node: Node, by: datetime | None, now: datetime) -> DrainImpact:
-    """What draining the node would do, by the solver's own answer for a node that is away.
+    """Impact of draining the node, by solving the calendar without it.
 
     Raises:
         Refused: `deadline_past`.
     """
     if by is not None and by < now:
-        raise invalid("deadline_past", "The deadline has passed already.", "by")
-    wish = MaintenanceTerms(now, now + LONGEST, "drain", node=node.name, drain_by=now + LONGEST)
-    moved = maintenance_preview(operator=operator, wish=wish, now=now).moved
+        raise invalid("deadline_past", "The deadline has passed.", "by")
+    terms = MaintenanceTerms(now, now + LONGEST, "drain", node=node.name, drain_by=now + LONGEST)
+    moved = maintenance_preview(operator=operator, terms=terms, now=now).moved
     rows = Allocation.objects.filter(gpu__node=node)
     planned = _bookings(rows.filter(state=Allocation.State.PLANNED))
     labels = {booking.label for booking in planned if _starts_by(booking, now + REPLAN_AHEAD)}
@@ -80,7 +80,7 @@ def drain_impact(*, operator: User, node: Node, by: datetime | None, now: dateti
 
 
 def fence_impact(*, node: Node, gpu: Gpu | None, note: str) -> FenceImpact:
-    """What stating that the node, or one GPU of it, is off would end.
+    """Impact of fencing the node, or one of its GPUs.
 
     Raises:
         Refused: as `hardware_fence`.
@@ -93,7 +93,7 @@ def fence_impact(*, node: Node, gpu: Gpu | None, note: str) -> FenceImpact:
 def maintenance_end_impact(
     *, blackout: Maintenance, following: bool, now: datetime
 ) -> MaintenanceEndImpact:
-    """What ending the maintenance now, or calling it off, would free."""
+    """Impact of ending or cancelling the maintenance now."""
     wheres = Gpu.objects.filter(_hardware(blackout))
     rest = Maintenance.objects.filter(series=blackout.series, starts__gt=blackout.starts)
     later = rest.filter(ended_at=None, ends__gt=now).count() if blackout.series else 0
@@ -101,13 +101,13 @@ def maintenance_end_impact(
 
 
 def clock_impact(now: datetime) -> int:
-    """How many runs are over by the clock as it is: they end when it counts again."""
+    """Number of runs that are over by the current clock: they end once it is accepted."""
     over = Allocation.objects.filter(state__in=STARTED, period__endswith__lte=now)
     return over.values("booking").distinct().count()
 
 
 def pin_impact(*, gpu: Gpu, mode: str) -> int:
-    """How many planned bookings of the GPU are in the other mode and are placed elsewhere."""
+    """Number of planned bookings on the GPU in the other mode, which move to other GPUs."""
     if not mode:
         return 0
     other = Q(profile=None) if mode == "sliced" else Q(profile__isnull=False)

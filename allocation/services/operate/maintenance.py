@@ -1,11 +1,15 @@
-"""Planned maintenance: made, ended early, and shown beforehand with what it would move."""
+"""Planned maintenance: created, ended early, and previewed with the bookings that it moves."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
+from allocation.errors import AskError
 from allocation.models import (
     Allocation,
     Booking,
@@ -18,35 +22,36 @@ from allocation.models import (
 )
 from allocation.queries.fleet.maintenance import in_scope
 from allocation.rules.ask.when.recurrence_words import recurrence_words
-from allocation.rules.recurrence import Recurrence
+from allocation.rules.recurrence import Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
 from allocation.services.gc_paused import gc_paused
-from allocation.services.operate.maintenance_dates import maintenance_dates
 from allocation.services.policy.policies import policy_of
 from allocation.services.runs.end import STARTED
 from allocation.services.runs.interrupt import RUNNING, Interruption, drain_notify
-from allocation.services.snapshot.maintenance import maintenance_rows
+from allocation.services.snapshot.hardware import maintenance_rows
 from allocation.services.snapshot.snapshot import instant, requests_of, seconds, snapshot_read
 from allocation.solver import Plan, Snapshot, solve
+from allocation.words.fleet import fleet_sentence
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid, missing
 
 LONGEST = timedelta(days=90)
+MAX_DATES = 60
 AHEAD = timedelta(days=365)
-# People type and read before they press.
+# A start may be this far in the past: filling in and checking the form takes time.
 JUST_NOW = timedelta(minutes=15)
 Starts = dict[str, int | None]
-"""Start by booking, Unix seconds; None: there is no room for it."""
+"""Start of each booking in Unix seconds; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceTerms:
-    """Maintenance as an operator says it: of a rack, or of a node, or of one GPU of that node.
+    """An operator's description of maintenance of a rack, a node, or one GPU of that node.
 
-    Work that runs at `starts` may go on until `drain_by`; None: until `starts`. With `repeat` it
-    comes again at the same time on the wall clock of `zone`.
+    Work that runs at `starts` may continue until `drain_by`; by default until `starts`. With
+    `repeat` it repeats at the same local time in `zone`.
     """
 
     starts: datetime
@@ -62,7 +67,7 @@ class MaintenanceTerms:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A booking whose start would be another. `after` None: there would be no room for it."""
+    """A booking whose start would change. `after` None: it would be refused."""
 
     label: str
     tenant: str
@@ -72,41 +77,45 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What saving would do: starts that move, and running bookings that would be broken off."""
+    """Effects of saving: starts that move, and running bookings that would be interrupted."""
 
     moved: tuple[Moved, ...]
     running: tuple[Booking, ...]
 
     @property
     def lost(self) -> int:
-        """How many planned starts find no other room and are refused."""
+        """Number of planned starts that can't move and are refused."""
         return sum(moved.after is None for moved in self.moved)
 
     @property
     def kept(self) -> int:
-        """How many planned starts move to another time or place."""
+        """Number of planned starts that move to another time or place."""
         return len(self.moved) - self.lost
 
     @property
     def hurt(self) -> int:
-        """How many bookings lose what they have: refused starts and runs that are broken off."""
+        """Number of refused starts and interrupted runs."""
         return self.lost + len(self.running)
 
 
-def maintenance_plan(*, operator: User, wish: MaintenanceTerms, now: datetime) -> Maintenance:
-    """Saves maintenance, all its dates if it repeats, and returns the first. The next decision
-    keeps it free; owners in its way are told.
+def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) -> Maintenance:
+    """Saves maintenance with all its dates and returns the first. The next decision keeps it free;
+    owners of affected bookings are notified.
 
     Raises:
         Refused: `window_past`, `end_before_start`, `too_long`, `advance_window`, `bad_deadline`,
             `reason_needed`, `not_found`, and for what repeats `no_dates`, `series_too_long`,
             `series_overlap`.
     """
-    blackouts = _maintenances_of(operator, wish, now)
+    blackouts = _maintenances_of(operator, terms, now)
     Maintenance.objects.bulk_create(blackouts)
     first = blackouts[0]
-    often = f", {recurrence_words(wish.repeat)}" if wish.repeat else ""
-    _note(first, f"{operator.username} planned maintenance: {first.reason}{often}.", now)
+    facts = {
+        "operator": operator.username,
+        "reason": first.reason,
+        "repeated": f", {recurrence_words(terms.repeat)}" if terms.repeat else "",
+    }
+    _note(first, fleet_sentence("maintenance_planned", **facts), now)
     platform_record(
         operator_id=operator.id,
         action="maintenance.planned",
@@ -121,11 +130,12 @@ def maintenance_plan(*, operator: User, wish: MaintenanceTerms, now: datetime) -
             "dates": len(blackouts),
         },
     )
-    because = Interruption("R33", f"Maintenance of {first.where}: {first.reason}.")
-    told = Q(pk=None)
+    sentence = fleet_sentence("maintenance", where=first.where, reason=first.reason)
+    because = Interruption("R33", sentence)
+    notified = Q(pk=None)
     for blackout in _before_last_end(blackouts):
-        drain_notify(_overlapping(blackout) & ~told, blackout.drain_by, because, now)
-        told |= Q(period__overlap=(blackout.starts, blackout.ends))
+        drain_notify(_overlapping(blackout) & ~notified, blackout.drain_by, because, now)
+        notified |= Q(period__overlap=(blackout.starts, blackout.ends))
     task_request("allocation.cycle")
     return first
 
@@ -133,9 +143,9 @@ def maintenance_plan(*, operator: User, wish: MaintenanceTerms, now: datetime) -
 def maintenance_end(
     *, operator: User, blackout: Maintenance, now: datetime, following: bool = False
 ) -> Maintenance:
-    """Ends it now, or calls it off when it has not begun: what it kept free is there again.
+    """Ends maintenance now, or cancels it before it starts; its GPUs are available again.
 
-    With `following` the later dates of what repeats are called off too.
+    With `following` the later dates of a series are cancelled too.
 
     Raises:
         Refused: `blackout_over`.
@@ -146,15 +156,19 @@ def maintenance_end(
         .get(id=blackout.id)
     )
     if blackout.ended_at is not None or blackout.ends <= now:
-        raise Refused("blackout_over", f"The maintenance of {blackout.where} is over already.")
+        raise Refused("blackout_over", f"The maintenance of {blackout.where} is already over.")
     blackout.ended_at = now
     blackout.save(update_fields=["ended_at"])
     more = 0
     if following and blackout.series is not None:
         rest = Maintenance.objects.filter(series=blackout.series, starts__gt=blackout.starts)
         more = rest.filter(ended_at=None, ends__gt=now).update(ended_at=now)
-    also = f" and {more} dates that follow" if more else ""
-    _note(blackout, f"{operator.username} ended maintenance: {blackout.reason}{also}.", now)
+    facts = {"operator": operator.username, "reason": blackout.reason}
+    if more:
+        sentence = fleet_sentence("maintenance_series_ended", **facts, dates=more)
+    else:
+        sentence = fleet_sentence("maintenance_ended", **facts)
+    _note(blackout, sentence, now)
     where = {"where": blackout.where}
     platform_record(
         operator_id=operator.id,
@@ -168,13 +182,13 @@ def maintenance_end(
     return blackout
 
 
-def maintenance_preview(*, operator: User, wish: MaintenanceTerms, now: datetime) -> Preview:
-    """Decides on the calendar as it is now, without the maintenance and with it. Saves nothing.
+def maintenance_preview(*, operator: User, terms: MaintenanceTerms, now: datetime) -> Preview:
+    """Solves the current calendar without and with the maintenance. Saves nothing.
 
     Raises:
         Refused: as `maintenance_plan`.
     """
-    blackouts = _maintenances_of(operator, wish, now)
+    blackouts = _maintenances_of(operator, terms, now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     without = snapshot_read(now)
     planned = Booking.objects.filter(state=State.SCHEDULED)
@@ -208,7 +222,7 @@ def _moved(booking: Booking, before: Starts, after: Starts) -> Moved:
 
 
 def _broken_by(blackouts: Sequence[Maintenance]) -> Q:
-    """Allocations that would still be there when work must have left for one of them."""
+    """Allocations that would still run at a deadline of the maintenance."""
     found = Q(pk=None)
     for blackout in blackouts:
         found |= _overlapping(blackout) & Q(period__endswith__gt=blackout.drain_by)
@@ -216,7 +230,7 @@ def _broken_by(blackouts: Sequence[Maintenance]) -> Q:
 
 
 def _before_last_end(blackouts: Sequence[Maintenance]) -> Sequence[Maintenance]:
-    """Those that begin before all that runs there now is over."""
+    """The dates that start before all work that now runs there ends."""
     running = Allocation.objects.filter(in_scope(blackouts[0]), state__in=STARTED)
     ends = running.order_by("-period__endswith").values_list("period__endswith", flat=True)
     last = ends.first()
@@ -226,7 +240,8 @@ def _before_last_end(blackouts: Sequence[Maintenance]) -> Sequence[Maintenance]:
 def _with_maintenance(
     snapshot: Snapshot, blackouts: Sequence[Maintenance], now: datetime
 ) -> Snapshot:
-    """The snapshot that the next cycle would see: places in the way are given back."""
+    """The snapshot of the next cycle with the maintenance: planned starts in its way are waiting
+    again."""
     reaching = Q(pk=None)
     for blackout in blackouts:
         reaching |= _overlapping(blackout)
@@ -249,36 +264,71 @@ def _starts(plan: Plan) -> Starts:
 
 
 def _overlapping(blackout: Maintenance) -> Q:
-    """Allocations on its hardware that overlap it."""
+    """Allocations on the hardware of a maintenance that overlap it."""
     return in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
 
 
 def _maintenances_of(
-    operator: User, wish: MaintenanceTerms, now: datetime
+    operator: User, terms: MaintenanceTerms, now: datetime
 ) -> tuple[Maintenance, ...]:
-    """The first and, if it repeats, every other date. Not saved."""
-    first = _maintenance_of(operator, wish, now)
-    if wish.repeat is None:
+    """The first date and, if it repeats, all others. Not saved."""
+    first = _maintenance_of(operator, terms, now)
+    if terms.repeat is None:
         return (first,)
-    return maintenance_dates(first, wish.repeat, wish.zone, now + AHEAD)
+    return _dates(first, terms.repeat, terms.zone, now + AHEAD)
 
 
-def _maintenance_of(operator: User, wish: MaintenanceTerms, now: datetime) -> Maintenance:
-    _window_check(wish, now)
-    reason = wish.reason.strip().rstrip(".")
+def _dates(
+    first: Maintenance, rule: Recurrence, zone: str, latest: datetime
+) -> tuple[Maintenance, ...]:
+    """Maintenance at every date of the rule, each as long as the first. Not saved.
+
+    Raises:
+        Refused: `series_too_long`, `series_overlap`, `no_dates`, `advance_window`.
+    """
+    try:
+        dates = dates_of(rule, first.starts, ZoneInfo(zone), "repeat")
+    except AskError as error:
+        raise invalid(error.code, error.sentence, "repeat") from error
+    if len(dates.starts) > MAX_DATES:
+        sentence = f"Maintenance repeats at most {MAX_DATES} times. Choose an earlier last day."
+        raise invalid("series_too_long", sentence, "repeat")
+    if dates_overlap(dates.starts, int((first.ends - first.starts).total_seconds())):
+        sentence = "A date would start before the previous one ends. Make them shorter."
+        raise invalid("series_overlap", sentence, "repeat")
+    if dates.starts[-1] > latest:
+        raise invalid("advance_window", "Plan maintenance at most a year ahead.", "repeat")
+    series = uuid4()
+    return tuple(_at_date(first, starts, rule.text, zone, series) for starts in dates.starts)
+
+
+def _at_date(
+    first: Maintenance, starts: datetime, rule: str, zone: str, series: UUID
+) -> Maintenance:
+    later, found = starts - first.starts, copy(first)
+    found.id, found.series = uuid4(), series
+    found.rule, found.zone = rule, zone
+    found.starts, found.ends = starts, first.ends + later
+    found.drain_by = first.drain_by + later
+    return found
+
+
+def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> Maintenance:
+    _window_check(terms, now)
+    reason = terms.reason.strip().rstrip(".")
     if not reason:
-        raise invalid("reason_needed", "Say what is done: users read it.", "reason")
-    drain_by = wish.drain_by or wish.starts
-    if not wish.starts <= drain_by <= wish.ends:
-        sentence = "Work has to leave between the start and the end of the maintenance."
+        raise invalid("reason_needed", "Describe the maintenance; users read it.", "reason")
+    drain_by = terms.drain_by or terms.starts
+    if not terms.starts <= drain_by <= terms.ends:
+        sentence = "Work has to end between the start and the end of the maintenance."
         raise invalid("bad_deadline", sentence, "drain_by")
-    rack, node, gpu = _target(wish)
+    rack, node, gpu = _target(terms)
     return Maintenance(
         rack=rack,
         node=node,
         gpu=gpu,
-        starts=wish.starts,
-        ends=wish.ends,
+        starts=terms.starts,
+        ends=terms.ends,
         drain_by=drain_by,
         reason=reason[:120],
         created=now,
@@ -286,38 +336,38 @@ def _maintenance_of(operator: User, wish: MaintenanceTerms, now: datetime) -> Ma
     )
 
 
-def _window_check(wish: MaintenanceTerms, now: datetime) -> None:
-    if wish.ends <= wish.starts:
+def _window_check(terms: MaintenanceTerms, now: datetime) -> None:
+    if terms.ends <= terms.starts:
         raise invalid("end_before_start", "The end must be after the start.", "ends")
-    if wish.starts < now - JUST_NOW:
-        raise invalid("window_past", "Maintenance can't begin in the past.", "starts")
-    if wish.starts - now > AHEAD:
-        raise invalid("advance_window", "Plan at most a year ahead.", "starts")
-    if wish.ends - wish.starts > LONGEST:
-        raise invalid("too_long", "One maintenance lasts at most 90 days.", "ends")
+    if terms.starts < now - JUST_NOW:
+        raise invalid("window_past", "Maintenance can't start in the past.", "starts")
+    if terms.starts - now > AHEAD:
+        raise invalid("advance_window", "Plan maintenance at most a year ahead.", "starts")
+    if terms.ends - terms.starts > LONGEST:
+        raise invalid("too_long", "Maintenance lasts at most 90 days.", "ends")
 
 
-def _target(wish: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | None]:
-    if bool(wish.rack) == bool(wish.node):
+def _target(terms: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | None]:
+    if bool(terms.rack) == bool(terms.node):
         raise invalid("one_target", "Name either a rack or a node.", "rack")
-    if wish.rack:
-        rack = Rack.objects.filter(name=wish.rack).first()
-        if rack is None or wish.gpu is not None:
+    if terms.rack:
+        rack = Rack.objects.filter(name=terms.rack).first()
+        if rack is None or terms.gpu is not None:
             raise missing("rack", "rack")
         return rack, None, None
-    node = Node.objects.filter(name=wish.node).first()
+    node = Node.objects.filter(name=terms.node).first()
     if node is None:
         raise missing("node", "node")
-    if wish.gpu is None:
+    if terms.gpu is None:
         return None, node, None
-    gpu = Gpu.objects.select_related("node").filter(node=node, index=wish.gpu).first()
+    gpu = Gpu.objects.select_related("node").filter(node=node, index=terms.gpu).first()
     if gpu is None:
         raise missing("GPU", "gpu")
     return None, None, gpu
 
 
 def _note(blackout: Maintenance, sentence: str, now: datetime) -> None:
-    """A line in the history of each node that it covers."""
+    """Adds an entry to the history of each node that the maintenance covers."""
     gpu = blackout.gpu
     nodes = Node.objects.filter(Q(id=blackout.node_id) | Q(rack=blackout.rack_id))
     for node in [gpu.node] if gpu is not None else nodes:

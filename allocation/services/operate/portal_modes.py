@@ -1,8 +1,8 @@
-"""Planned outages of the portal, and freezes of its decisions, as operators order them.
+"""Planned outages of the portal, and freezes of its decisions.
 
-A planned outage first lengthens the leases of all nodes, so that work on lease outlives it. Once
-the agents have said that they have them, members' changes are refused, and programs may be stopped.
-A freeze lets nothing new start and pauses or ends nothing early; what is over by the clock ends.
+A planned outage first extends the leases of all nodes, so that work on leases survives it. Once the
+agents have confirmed them, members' changes are refused and the portal may be stopped. During a
+freeze nothing new starts, and nothing is paused or ended early; bookings still end on time.
 """
 
 import logging
@@ -19,6 +19,7 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.nodes.leases import LONGEST_OUTAGE, MARGIN_SECONDS
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.leases import ON_LEASE
+from allocation.words.fleet import fleet_sentence
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -34,21 +35,12 @@ WORDS = {OUTAGE.value: "planned outage", FREEZE.value: "freeze of decisions"}
 HEARTBEAT_WITHIN = timedelta(seconds=15)
 
 LeaseState = Literal["confirmed", "waiting", "not_heard", "too_old", "cut_off"]
-LEASE_SENTENCES: dict[LeaseState, str] = {
-    "confirmed": "Its agent holds a lease to the end of the outage.",
-    "waiting": "Its agent has not confirmed the longer lease yet: that takes about ten seconds.",
-    "not_heard": "Its agent is not heard. Work on lease there has ended or will end by itself, and "
-    "begins anew elsewhere.",
-    "too_old": "Its agent is too old to confirm. The longer lease was sent with the answer to its "
-    "last heartbeat; whether it arrived is not known.",
-    "cut_off": "It has no lease: its work on lease is over already.",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLease:
-    """Whether the work of a node outlives the planned outage. `holds_work`: it runs something on
-    lease now."""
+    """Whether the work of a node survives the planned outage. `holds_work`: it runs work on a
+    lease."""
 
     node: str
     state: LeaseState
@@ -56,30 +48,30 @@ class NodeLease:
 
     @property
     def means(self) -> str:
-        """What the state means, as a sentence."""
-        return LEASE_SENTENCES[self.state]
+        """The state as a sentence."""
+        return fleet_sentence(f"lease_{self.state}")
 
     @property
     def is_safe(self) -> bool:
-        """Whether the outage ends nothing here."""
+        """Whether the outage ends no work on the node."""
         return self.state == "confirmed" or not self.holds_work
 
 
 def outage_begin(*, operator: User, length: timedelta, reason: str, now: datetime) -> PortalMode:
-    """Announces that the portal will be away until `length` from now: every node that is heard from
-    now on gets a lease until then. One that is announced already gets the new end.
+    """Announces an outage of the portal for `length` from now: each node's next heartbeat gets a
+    lease until then. An outage that is already announced gets the new end.
 
     Raises:
         Refused: `outage_length`, `reason_needed`.
     """
     if not SHORTEST_OUTAGE <= length <= LONGEST_OUTAGE:
-        said = "A planned outage takes at least a minute and at most four hours."
-        raise invalid("outage_length", said, "for")
+        sentence = "A planned outage takes at least a minute and at most four hours."
+        raise invalid("outage_length", sentence, "for")
     return _begin(OUTAGE, operator, now + length, reason, now)
 
 
 def outage_close(*, operator: User, now: datetime) -> PortalMode:
-    """Refuses members' changes until the outage is over. Safe to call twice.
+    """Refuses members' changes until the outage is over. Idempotent.
 
     Raises:
         Refused: `no_outage`.
@@ -96,18 +88,18 @@ def outage_close(*, operator: User, now: datetime) -> PortalMode:
 def freeze_begin(
     *, operator: User, reason: str, now: datetime, length: timedelta | None = None
 ) -> PortalMode:
-    """Freezes decisions, for `length` or until somebody ends it.
+    """Freezes decisions for `length`, by default until an operator ends it.
 
     Raises:
         Refused: `freeze_length`, `reason_needed`.
     """
     if length is not None and not timedelta(0) < length <= LONGEST_FREEZE:
-        raise invalid("freeze_length", "A freeze lasts 30 days at most.", "for")
+        raise invalid("freeze_length", "A freeze lasts at most 30 days.", "for")
     return _begin(FREEZE, operator, now + length if length else None, reason, now)
 
 
 def length_read(text: str) -> timedelta | None:
-    """`20m`, `2h`; None for nothing.
+    """The duration in a text such as `20m` or `2h`; None for an empty one.
 
     Raises:
         Refused: `bad_duration`.
@@ -116,7 +108,7 @@ def length_read(text: str) -> timedelta | None:
         return None
     seconds = length_of(text)
     if seconds is None or seconds > LONGEST_FREEZE.total_seconds():
-        raise invalid("bad_duration", "Write the length like “20m” or “2h”.", "for")
+        raise invalid("bad_duration", "Write the duration like “20m” or “2h”.", "for")
     return timedelta(seconds=seconds)
 
 
@@ -136,8 +128,7 @@ def mode_end(*, kind: str, operator: User, now: datetime) -> PortalMode:
 
 
 def leases_of_nodes(mode: PortalMode, now: datetime) -> list[NodeLease]:
-    """The nodes that are let in, by name, each with whether its lease lasts until the outage is
-    over."""
+    """The enrolled nodes by name, each with the state of its lease for the outage."""
     leased = set(
         Allocation.objects.filter(ON_LEASE).values_list("gpu__node_id", flat=True).distinct()
     )
@@ -161,9 +152,9 @@ def _begin(
 ) -> PortalMode:
     reason = reason.strip()
     if not reason:
-        raise invalid("reason_needed", "Say why: everybody reads it.", "reason")
+        raise invalid("reason_needed", "Enter a reason; all members read it.", "reason")
     with transaction.atomic():
-        # The row of whoever began one before is what others wait for.
+        # The lock on the open mode serialises concurrent calls.
         before = PortalMode.objects.select_for_update().filter(kind=kind, ended_at=None).first()
         if before is not None:
             before.ended_at = now if before.until is None else min(now, before.until)

@@ -1,4 +1,4 @@
-"""What a new site begins with, taken from the shipped catalogue."""
+"""Defaults of a new site, from the shipped catalogue."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -22,14 +22,14 @@ Prices = dict[tuple[str, str], Decimal]
 
 @transaction.atomic
 def known_model_add(*, operator: User, slug: str, now: datetime) -> GpuModel:
-    """Adds a shipped model with its class and typical speeds; what is there already stays.
+    """Adds a shipped model with its class and typical speeds; existing values stay.
 
     Raises:
         Refused: `unknown_model`, or as class_set and model_set.
     """
     known = known_catalogue().models.get(slug)
     if known is None:
-        sentence = f"The shipped catalogue has no model {slug}. Describe it by hand."
+        sentence = f"The shipped catalogue has no model {slug}. Describe it yourself."
         raise invalid("unknown_model", sentence, "slug")
     if not GpuClass.objects.filter(slug=known.gpu_class).exists():
         class_set(operator=operator, slug=known.gpu_class, label=known.label, now=now)
@@ -42,7 +42,7 @@ def known_model_add(*, operator: User, slug: str, now: datetime) -> GpuModel:
 
 @transaction.atomic
 def default_tiers_add(*, operator: User, now: datetime) -> list[Tier]:
-    """The shipped tiers that the site does not have; returns those that were made."""
+    """Creates the shipped tiers that the site does not have; returns them."""
     there = set(Tier.objects.values_list("slug", flat=True))
     return [
         tier_set(operator=operator, slug=tier.slug, terms=TierTerms(**tier.terms), now=now)
@@ -52,7 +52,7 @@ def default_tiers_add(*, operator: User, now: datetime) -> list[Tier]:
 
 
 def speeds_fill(*, operator: User, now: datetime) -> None:
-    """States typical speeds for classes that have none for the shipped kinds of work."""
+    """Sets typical speeds for classes that have none for the shipped kinds of work."""
     stated = work_speeds()
     classes = GpuClass.objects.values_list("slug", flat=True)
     for workload, typical in known_catalogue().speeds(classes).items():
@@ -63,8 +63,8 @@ def speeds_fill(*, operator: User, now: datetime) -> None:
 def prices_proposed(
     classes: Iterable[str], tiers: Iterable[str], given: Mapping[tuple[str, str], Decimal]
 ) -> tuple[Prices, list[tuple[str, str]]]:
-    """Prices for all classes in all tiers, and for which there is none: those of the latest price
-    book, else what is `given`, else the typical ones."""
+    """Prices for all classes in all tiers, and the pairs that have none: from the latest price
+    book, else `given`, else the typical prices."""
     catalogue = known_catalogue()
     latest = PriceBook.objects.order_by("-version").first()
     found: Prices = {**given, **(prices_of(latest) if latest else {})}

@@ -1,4 +1,4 @@
-"""Brings an empty site to what `site.toml` says; what is there already is compared and kept."""
+"""Sets up a site from `site.toml`. Existing entries are kept, and differences are reported."""
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,7 +56,7 @@ _FOREVER = timedelta(days=366)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing of the file: made, there already, or there and different, which `what` says."""
+    """One entry of the file: made, there, or there with differences, which `what` describes."""
 
     kind: str
     what: str
@@ -64,31 +64,31 @@ class Change:
 
 @dataclass(slots=True)
 class Outcome:
-    """All that became of the file. `passwords` by sign-in name, of accounts that were made without
-    a password file: they are shown once and kept nowhere."""
+    """Result for the file. `passwords` by sign-in name are those of new accounts without a password
+    file: they are shown once and not stored."""
 
     changes: list[Change] = field(default_factory=list)
     passwords: dict[str, str] = field(default_factory=dict)
 
     def note(self, what: str, *, is_new: bool, differences: Iterable[str] = ()) -> None:
-        """Notes a thing that was made, or compared."""
-        told = list(differences)
-        if is_new or not told:
+        """Records an entry that was made or compared."""
+        differing = "; ".join(differences)
+        if is_new or not differing:
             self.changes.append(Change("made" if is_new else "there", what))
         else:
-            self.changes.append(Change("differs", f"{what}: {'; '.join(told)}"))
+            self.changes.append(Change("differs", f"{what}: {differing}"))
 
     def count(self, kind: str) -> int:
-        """How many changes are of this kind."""
+        """Number of changes of this kind."""
         return sum(change.kind == kind for change in self.changes)
 
 
 @transaction.atomic
 def site_apply(*, site: SiteFile, now: datetime) -> Outcome:
-    """Does all that the file says, or nothing. Runs as the database's owner.
+    """Applies the whole file or nothing. Runs as the database's owner.
 
     Raises:
-        SiteFaults: at the first thing that is refused, with its line.
+        SiteFaults: the first entry that is refused, with its line.
     """
     run = _Run(site, now)
     run.operator()
@@ -122,6 +122,10 @@ class _Run:
             param = (params or {}).get(refusal.param or "", refusal.param or "")
             raise self.fault((*key, param) if param else key, refusal.sentence) from refusal
 
+    def compare(self, what: str, found: object, stated: Mapping[str, object]) -> None:
+        """Records an entry that was made because `found` is None, or compared with it."""
+        self.outcome.note(what, is_new=found is None, differences=_differences(found, stated))
+
     def fault(self, key: Key, sentence: str) -> SiteFaults:
         return SiteFaults([self.site.fault(key, sentence)])
 
@@ -129,7 +133,7 @@ class _Run:
         person = self.values["operator"]
         found = User.objects.filter(username=person["username"]).first()
         if found is not None and not found.is_staff:
-            sentence = f"{found.username} is there and no operator. Choose another sign-in name."
+            sentence = f"{found.username} exists and is no operator. Choose another sign-in name."
             raise self.fault(("operator", "username"), sentence)
         with self.at("operator"):
             self.by = found or operator_create(
@@ -155,11 +159,7 @@ class _Run:
             with self.at("class", number):
                 if found is None:
                     class_set(operator=self.by, now=self.now, **row)
-            self.outcome.note(
-                f"class {row['slug']}",
-                is_new=found is None,
-                differences=_differences(found, {"label": row["label"]}),
-            )
+            self.compare(f"class {row['slug']}", found, {"label": row["label"]})
         for number, slug in enumerate(self.values.get("models", ())):
             self._shipped_model(("models", number), slug)
         for number, row in enumerate(self.values.get("model", ())):
@@ -185,15 +185,13 @@ class _Run:
                 )
             if found is None:
                 model_set(operator=self.by, slug=row["slug"], terms=terms, now=self.now)
-        # Memory is the driver's word once there are GPUs.
-        said = {
+        # Memory comes from the driver once there are GPUs.
+        stated = {
             "product_name": terms.product_name,
             "gpu_class_id": terms.gpu_class,
             "switch_seconds": terms.switch_seconds,
         }
-        self.outcome.note(
-            f"model {row['slug']}", is_new=found is None, differences=_differences(found, said)
-        )
+        self.compare(f"model {row['slug']}", found, stated)
 
     def tiers(self) -> None:
         if "tier" not in self.values:
@@ -212,9 +210,7 @@ class _Run:
                         terms=TierTerms(**{**TIER_DEFAULTS, **terms}),
                         now=self.now,
                     )
-            self.outcome.note(
-                f"tier {row['slug']}", is_new=found is None, differences=_differences(found, terms)
-            )
+            self.compare(f"tier {row['slug']}", found, terms)
 
     def speeds(self) -> None:
         stated = work_speeds()
@@ -223,7 +219,7 @@ class _Run:
             known = stated.get(workload, {})
             missing = {slug: speed for slug, speed in wanted.items() if slug not in known}
             typical = known_catalogue().speeds(wanted).get(workload, {})
-            # Typical speeds came with the models of this file; what it says itself counts more.
+            # Speeds in the file replace the typical ones that came with its models.
             replaced = {
                 slug: speed
                 for slug, speed in wanted.items()
@@ -262,7 +258,7 @@ class _Run:
         wanted, missing = prices_proposed(classes, tiers, given)
         if missing:
             gpu_class, tier = missing[0]
-            sentence = f"There is no typical price of {gpu_class} in {tier}. Say one."
+            sentence = f"There is no typical price of {gpu_class} in {tier}. Add one."
             raise self.fault(("prices", gpu_class, tier), sentence)
         latest = PriceBook.objects.order_by("-version").first()
         known = prices_of(latest) if latest else {}
@@ -328,15 +324,11 @@ class _Run:
                         share=share,
                         now=self.now,
                     )
-            said = {
+            stated = {
                 "guaranteed_units": share.guaranteed_units,
                 "borrow_limit_units": share.borrow_limit_units,
             }
-            self.outcome.note(
-                f"quota of {tenant.slug} on {gpu_class}",
-                is_new=found is None,
-                differences=_differences(found, said),
-            )
+            self.compare(f"quota of {tenant.slug} on {gpu_class}", found, stated)
 
     def _project(self, key: Key, tenant: Tenant, row: Mapping[str, Any]) -> None:
         found = Project.objects.filter(tenant=tenant, slug=row["slug"]).first()
@@ -344,10 +336,7 @@ class _Run:
             project = found or project_create(
                 actor=self._for(tenant), slug=row["slug"], name=row["name"], now=self.now
             )
-        what = f"project {tenant.slug}/{project.slug}"
-        self.outcome.note(
-            what, is_new=found is None, differences=_differences(found, {"name": row["name"]})
-        )
+        self.compare(f"project {tenant.slug}/{project.slug}", found, {"name": row["name"]})
         if "budget" in row:
             self._budget(key, project, row, f"budget of {tenant.slug}/{project.slug}")
 
@@ -372,7 +361,7 @@ class _Run:
         self.outcome.note(what, is_new=found is None, differences=differences)
 
     def _for(self, tenant: Tenant) -> Actor:
-        """The operator, who sets the tenant up for its admin; the log names the operator."""
+        """The operator as an admin of the tenant, for its set-up; the log names the operator."""
         return Actor(
             user_id=self.by.id,
             name=self.by.get_full_name(),
@@ -400,11 +389,11 @@ def _administers(person: User, tenant: Tenant) -> bool:
     return Membership.objects.filter(tenant=tenant, user=person, role=Role.TENANT_ADMIN).exists()
 
 
-def _differences(row: object, said: Mapping[str, object]) -> list[str]:
+def _differences(row: object, stated: Mapping[str, object]) -> list[str]:
     if row is None:
         return []
     return [
         f"{name} is {getattr(row, name)} here, {value} in the file"
-        for name, value in said.items()
+        for name, value in stated.items()
         if getattr(row, name) != value
     ]

@@ -1,4 +1,4 @@
-"""Policy documents: the solver's tunables as the operator versions them."""
+"""Policy documents: versions of the tunable parameters of solver and nodes."""
 
 from dataclasses import asdict, fields
 from datetime import datetime
@@ -17,7 +17,7 @@ from tenants.audit import platform_record
 from tenants.platform.errors import Refused, invalid
 
 _DAY = 86_400
-# The most that each tunable may be; all are whole numbers.
+# Largest value of each parameter; all are whole numbers.
 MOST = {
     "grid": _DAY,
     "freeze_horizon": _DAY,
@@ -33,9 +33,9 @@ MOST = {
     "mode_changes": 1,
     "mode_patience": _DAY,
 }
-# The least; what is not named is above zero.
+# Smallest value; 1 for the others.
 LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_POLICY_MAX, 0)}
-# What a mistake in pure code raises.
+# Exceptions that a defect in pure code raises.
 SOLVER_FAULTS = (
     ArithmeticError,
     AssertionError,
@@ -47,7 +47,7 @@ SOLVER_FAULTS = (
 
 
 def policy_of(version: PolicyVersion) -> Policy:
-    """The policy that a version's document says; what it leaves out has its default.
+    """The policy of a version's document; missing parameters have their defaults.
 
     Raises:
         ValueError: an unknown name, a value that is not a whole number in its range, or a grid
@@ -63,7 +63,9 @@ def policy_read(document: object, number: int) -> Policy:
     known = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
     for name, value in document.items():
         if name not in known:
-            raise ValueError(f"There is no tunable {str(name)[:40]!r}. Known: {', '.join(known)}.")
+            raise ValueError(
+                f"There is no parameter {str(name)[:40]!r}. Known: {', '.join(known)}."
+            )
         least = LEAST.get(name, 1)
         if type(value) is not int or not least <= value <= known[name]:
             raise ValueError(f"{name} must be a whole number from {least} to {known[name]}.")
@@ -79,18 +81,18 @@ def policy_read(document: object, number: int) -> Policy:
 
 
 def policy_tunables(policy: Policy) -> dict[str, int]:
-    """Every tunable with its value, defaults included."""
+    """Every solver parameter with its value, including defaults."""
     return {each.name: getattr(policy, each.name) for each in fields(policy)[1:]}
 
 
 def policy_values(document: dict[str, Any]) -> dict[str, int]:
-    """Every entry of a document that was taken, defaults included."""
+    """Every parameter of a valid document with its value, including defaults."""
     own = asdict(node_policy_of(document)) | asdict(presence_policy_of(document))
     return policy_tunables(policy_read(document, 0)) | own
 
 
 def policy_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """The entries whose value differs, as they are `before` and `after`."""
+    """The parameters that differ, with their values `before` and `after`."""
     old, new = policy_values(before), policy_values(after)
     changed = [name for name in new if old[name] != new[name]]
     return {
@@ -100,8 +102,8 @@ def policy_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, d
 
 
 def policy_check(document: object, now: datetime) -> int:
-    """Tries a document on the present; how many of the bookings that wait or are planned would
-    start at another time than by the live one. Saves nothing.
+    """Tries a document on the current calendar. Returns how many waiting or planned bookings would
+    start at another time than by the live policy. Saves nothing.
 
     Raises:
         Refused: `bad_policy`.
@@ -131,10 +133,10 @@ def _not_taken(error: Exception) -> Refused:
 def policy_publish(
     *, document: object, now: datetime, created_by_id: int | None = None
 ) -> PolicyVersion:
-    """Makes a new version live, after a dry run on the present; the next cycle decides by it.
+    """Makes a new version live after a dry run; the next cycle decides by it.
 
     Raises:
-        Refused: `bad_policy`; the version that was live stays so.
+        Refused: `bad_policy`; the live version stays.
     """
     try:
         policy = policy_read(document, 0)

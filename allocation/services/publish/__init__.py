@@ -1,1 +1,1 @@
-"""Desired states of nodes, and messages for open pages."""
+"""Desired states of nodes, and messages to open pages."""

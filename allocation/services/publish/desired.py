@@ -1,5 +1,5 @@
-"""What nodes are to make true: their whole documents, for many nodes in as few statements as for
-one."""
+"""Desired states of nodes as whole documents, read in the same few statements for any number of
+nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,17 +28,17 @@ _ROW = (
     "leased", "left", "booking__number", "booking__ask", "booking__owner__username", "tenant__slug",
 )  # fmt: skip
 
-# A run of a booking: what has begun together.
+# A run of a booking: allocations that started together.
 _Run = tuple[UUID, datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What is known of all the nodes: GPUs in their order and their allocations by node, open
-    pauses by booking, what is frozen and gangs by node, profile numbers by model and name."""
+    """Data of all the nodes: GPUs in order, allocations, suspended work and gangs by node; open
+    pauses by booking; profile numbers by model and name."""
 
     gpus: Mapping[UUID, Sequence[Gpu]]
-    told: Mapping[UUID, Sequence[Allocation]]
+    allocations: Mapping[UUID, Sequence[Allocation]]
     pauses: Mapping[UUID, Pause]
     frozen: Mapping[UUID, SuspendedWork]
     gangs: Mapping[UUID, tuple[wire.Gang, ...]]
@@ -46,9 +46,9 @@ class _Site:
 
 
 def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
-    """The newest document of each node, in their order.
+    """The current document of each node, in order.
 
-    Callers hold the nodes locked, so that one generation always has the same document.
+    Callers have locked the nodes, so that one generation always has the same document.
     """
     site = _read(nodes)
     return [_document(node, epoch, site) for node in nodes]
@@ -56,23 +56,23 @@ def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
 
 def _read(nodes: Sequence[Node]) -> _Site:
     gpus: dict[UUID, list[Gpu]] = defaultdict(list)
-    told: dict[UUID, list[Allocation]] = defaultdict(list)
+    allocations: dict[UUID, list[Allocation]] = defaultdict(list)
     for gpu in Gpu.objects.filter(node__in=nodes).order_by("index"):
         gpus[gpu.node_id].append(gpu)
     node_of = {gpu.id: node for node, found in gpus.items() for gpu in found}
     rows = Allocation.objects.filter(gpu__node__in=nodes, state__in=ON_NODE)
     rows = rows.select_related("booking__owner", "tenant").only(*_ROW)
     for row in rows.order_by("start", "id"):
-        told[node_of[row.gpu_id]].append(row)
-    bookings = {row.booking_id for found in told.values() for row in found}
+        allocations[node_of[row.gpu_id]].append(row)
+    bookings = {row.booking_id for found in allocations.values() for row in found}
     pauses = Pause.objects.filter(OPEN, booking__in=bookings, emptied_at=None)
     profiles = MigPlacement.objects.values_list("model_id", "profile", "profile_id")
     return _Site(
         gpus=gpus,
-        told=told,
+        allocations=allocations,
         pauses={pause.booking_id: pause for pause in pauses},
         frozen=suspended_work_on(nodes),
-        gangs=gangs_on(told),
+        gangs=gangs_on(allocations),
         profiles={(model, profile): number for model, profile, number in profiles},
     )
 
@@ -80,22 +80,22 @@ def _read(nodes: Sequence[Node]) -> _Site:
 def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
     knows_pauses = agent_supports(node, wire.PAUSES_SINCE)
     frozen = site.frozen.get(node.id, NOTHING) if knows_pauses else NOTHING
-    told: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
-    for row in site.told.get(node.id, ()):
-        # To older agents the end in the document alone says to give the place back in time.
+    desired: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
+    for row in site.allocations.get(node.id, ()):
+        # Older agents release the GPUs in time by the end in the document alone.
         pause = site.pauses.get(row.booking_id) if knows_pauses else None
         wanted = _allocation(row, pause, frozen.resumes.get(row.id), site)
         if agent_supports(node, wire.HOST_SINCE):
             ask = row.booking.ask
             cores, memory_mb = ask.get("cores", 0), ask.get("memory", 0) * 1_024
             wanted = replace(wanted, cores=cores, memory_mb=memory_mb)
-        told[row.gpu_id].append(wanted)
+        desired[row.gpu_id].append(wanted)
     return wire.Desired(
         node=node.name,
         epoch=epoch,
         generation=node.generation,
         gpus=tuple(
-            _desired_gpu(gpu.uuid, gpu.mode_wanted or gpu.mode, told[gpu.id])
+            _desired_gpu(gpu.uuid, gpu.mode_wanted or gpu.mode, desired[gpu.id])
             for gpu in site.gpus.get(node.id, ())
         ),
         gangs=site.gangs.get(node.id, ()) if agent_supports(node, wire.ADDED_FIELDS_SINCE) else (),
@@ -105,15 +105,17 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
     )
 
 
-def gangs_on(told: Mapping[UUID, Iterable[Allocation]]) -> dict[UUID, tuple[wire.Gang, ...]]:
-    """The bookings that lie on a node and on others, by node.
+def gangs_on(
+    allocations: Mapping[UUID, Iterable[Allocation]],
+) -> dict[UUID, tuple[wire.Gang, ...]]:
+    """Bookings that span several nodes, by node.
 
-    Who belongs to a run does not change from its start on, whatever becomes of its members, so
-    that one generation always has the same document. What it had before a pause is no part of it.
+    The members of a run are fixed from its start, whatever becomes of them, so that one generation
+    always has the same document. Allocations from before a pause do not count.
     """
     runs: dict[UUID, set[_Run]] = {
         node: {(row.booking_id, row.period.lower) for row in rows if not row.left}
-        for node, rows in told.items()
+        for node, rows in allocations.items()
     }
     devices: dict[_Run, dict[tuple[str, int, str], int]] = defaultdict(dict)
     begun = Allocation.objects.filter(
@@ -144,7 +146,7 @@ def _gangs(runs: Iterable[Mapping[tuple[str, int, str], int]]) -> tuple[wire.Gan
 
 
 def _rotation(node: Node) -> wire.Rotation | None:
-    """The key that the agent has not signed with yet, for its eyes only."""
+    """The new key that the agent has not signed with yet, encrypted with its old one."""
     if node.key_confirmed == node.key_version:
         return None
     old, new, version = node_key(node, node.key_confirmed), node_key(node), node.key_version
@@ -176,7 +178,7 @@ def _allocation(
 
 def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
     if pause is None or row.left:
-        # What a broken run has left behind is not gone on with.
+        # Leftovers of a broken run are not resumed.
         return None
     return wire.Notice(
         id=pause.id.hex,
@@ -190,7 +192,7 @@ def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
 def _desired_gpu(
     uuid: str, mode: str, allocations: list[wire.DesiredAllocation]
 ) -> wire.DesiredGpu:
-    """What is told to run says what the GPU is."""
+    """A GPU's desired mode and allocations; running allocations determine the mode."""
     running = [item for item in allocations if item.state == "run"] or allocations
     wanted: wire.Mode = "sliced" if mode == "sliced" else "whole"
     if running:

@@ -1,7 +1,7 @@
-"""What Redis carries to web processes: message numbers of open pages, and hints of decisions.
+"""Redis data for web processes: message numbers of open pages, and hints of decisions.
 
-The numbers count what open pages are told, group by group: a gap is a message that was lost.
-Numbers that Redis has forgotten begin again, which is a gap too.
+Messages to open pages are numbered by group, so that a page sees a lost message as a gap. Numbers
+that Redis has lost start again, which is also a gap.
 """
 
 import logging
@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-# Says that something was decided. Who waits looks for itself, and once a second anyway.
+# Announces a decision. Waiting requests then look for theirs, and once a second anyway.
 DECIDED_CHANNEL = "live:decided"
 
 
@@ -35,7 +35,7 @@ def numbers_last(groups: Sequence[str]) -> list[int]:
 
 
 def decided_hint() -> None:
-    """After the commit, makes web processes look for what they wait for."""
+    """After the commit, makes web processes look for the decisions that they wait for."""
     transaction.on_commit(_decided_publish)
 
 
@@ -43,7 +43,7 @@ def _decided_publish() -> None:
     try:
         _server().publish(DECIDED_CHANNEL, b"")
     except RedisError:
-        logger.warning("Redis did not answer; who waits for a decision sees it a second later.")
+        logger.warning("Redis did not answer; waiting requests see the decision a second later.")
 
 
 def _key(group: str) -> str:

@@ -1,4 +1,4 @@
-"""Telling nodes what to make true: the whole desired state, signed, whenever it has changed."""
+"""Publication of desired states: the whole signed document whenever it has changed."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -19,17 +19,17 @@ from allocation.services.runs.resume import suspended_work_forget
 
 logger = logging.getLogger(__name__)
 
-# Nodes that are locked at a time: what they say is taken in only after that.
+# Nodes locked at a time; their messages wait meanwhile.
 AT_ONCE = 64
-# Two that publish the same nodes at once: the one that comes second begins again.
+# Attempts when another process publishes the same nodes.
 TRIES = 3
 
 
 def publish_due(now: datetime) -> int:
-    """Writes the assignment of every node whose generation was not published yet.
+    """Writes the document of every node whose generation is not published yet; returns how many.
 
-    Needs no outbox: whoever finds `published_generation < generation` writes the whole document.
-    A server that is down loses nothing; the next call writes it. Returns how many were written.
+    Needs no outbox: `published_generation < generation` marks the work, and a call that fails is
+    repeated by the next.
     """
     suspended_work_forget(now)
     waiting = Node.objects.filter(
@@ -38,12 +38,12 @@ def publish_due(now: datetime) -> int:
     try:
         return _publish(waiting.values_list("id", flat=True))
     except redis.RedisError as error:
-        logger.warning("Assignments were not published, to be tried again: %s", error)
+        logger.warning("Documents were not published, will be retried: %s", error)
         return 0
 
 
 def republish_all() -> int:
-    """Writes every node's assignment again, e.g. after the server has lost its data."""
+    """Writes every node's document again, e.g. after the server has lost its data."""
     return _publish(Node.objects.filter(link_digest__isnull=False).values_list("id", flat=True))
 
 
@@ -58,14 +58,14 @@ def _publish(node_ids: Iterable[UUID]) -> int:
 
 
 def _publish_some(ids: Sequence[UUID], epoch: int) -> None:
-    """Locked: a slow publisher must not write an older document over a newer one, nor the state
-    of one generation under the number of another.
+    """Writes the documents of locked nodes: a slow publisher must not overwrite a newer document,
+    nor write the state of one generation under the number of another.
 
-    Locks fall with the session, which a publisher that is stopped for long loses: watched from
-    before they are locked, documents that somebody else has written since are not written over.
+    A publisher that is suspended for long loses its session and with it the locks. The keys are
+    therefore watched from before the locks, so that documents written since are not overwritten.
 
     Raises:
-        redis.WatchError: somebody else was quicker, `TRIES` times.
+        redis.WatchError: another process was quicker, `TRIES` times.
     """
     names = list(Node.objects.filter(id__in=ids).values_list("name", flat=True))
     keys = [wire.desired_key(name) for name in names]

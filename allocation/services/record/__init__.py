@@ -1,1 +1,1 @@
-"""What every service writes down: history, costs, counters, conflicts."""
+"""Records that every service writes: history, costs, counters, conflicts."""

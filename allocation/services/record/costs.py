@@ -1,4 +1,4 @@
-"""What a booking costs: so many seconds, what it has spent, and the last line before its end."""
+"""The cost of a booking: of a number of seconds, of what it has used, and its final charge."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -11,12 +11,12 @@ from billing.services import hold_settle
 
 
 def booking_cost(booking: Booking, seconds: int) -> Decimal:
-    """What the whole booking costs for so many seconds, six places."""
+    """Cost of the whole booking for a number of seconds, with six decimal places."""
     return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
 
 
 def charged_run(booking: Booking, pause: Pause | None) -> Run | None:
-    """The present run as it is charged; None before it is ready. `pause` is the open one."""
+    """The current run as it is charged; None before it is ready. `pause` is the open pause."""
     if booking.ready_at is None:
         return None
     return Run(
@@ -29,9 +29,9 @@ def charged_run(booking: Booking, pause: Pause | None) -> Run | None:
 
 
 def run_seconds(booking: Booking, until: datetime) -> int:
-    """Seconds of the present run that are charged: from "ready" to `until` or a pause's notice; a
-    pause for its own people's claim is charged to its end. Of a run that its hardware broke what
-    is saved."""
+    """Charged seconds of the current run: from "ready" to `until` or to the notice of a pause. A
+    pause for a claim of its own organisation is charged to its end. Of a run that failed with its
+    hardware, the saved part is charged."""
     pause = pause_open(booking) if booking.noticed_at is not None else None
     run = charged_run(booking, pause)
     if run is None:
@@ -42,18 +42,18 @@ def run_seconds(booking: Booking, until: datetime) -> int:
 
 
 def granted_seconds(booking: Booking) -> int:
-    """The length it has by now, extensions and what earlier runs have used included."""
+    """Current length of the booking, including extensions and earlier runs."""
     begins = booking.starts or booking.planned_starts
     if begins is None or booking.planned_ends is None:
-        raise LookupError(f"{booking.id} has a place and no time")
+        raise LookupError(f"{booking.id} has GPUs and no time")
     earlier = 0 if booking.starts else booking.used_seconds
     return earlier + int((booking.planned_ends - begins).total_seconds())
 
 
 def run_is_broken(booking: Booking) -> bool:
-    """Whether its hardware has failed in the present run after the notice of a pause. Without a
-    notice such a run is over at once, and the booking back in line: what failed before the notice
-    broke an earlier run, also where the present one began in the same second."""
+    """Whether its hardware failed in the current run after the notice of a pause. Without a notice
+    such a run ends at once and the booking returns to the queue. A failure before the notice
+    therefore ended an earlier run, even if the current one began in the same second."""
     lost, noticed = booking.hardware_lost_at, booking.noticed_at
     if booking.ready_at is None or lost is None or noticed is None:
         return False
@@ -61,19 +61,18 @@ def run_is_broken(booking: Booking) -> bool:
 
 
 def run_saved_seconds(booking: Booking) -> int:
-    """Seconds of the run whose results are saved: charged, and not done again."""
+    """Seconds of the run whose results are saved: they are charged and not repeated."""
     return run_seconds(booking, booking.saved_at) if booking.saved_at else 0
 
 
 def booking_spent(booking: Booking, until: datetime) -> Decimal:
-    """What earlier runs were charged and this one costs until then; never more than is held."""
+    """Charge for earlier runs plus the cost of this one until then; at most the held amount."""
     used = booking.used_seconds + run_seconds(booking, until)
     return min(booking.held, booking.settled + booking_cost(booking, used))
 
 
 def cancellation_cost(booking: Booking, now: datetime) -> Decimal:
-    """What it costs in all if its owner gives it up now: credited work that is not done again is
-    paid for."""
+    """Total cost if its owner cancels it now. Credited work that is not repeated is paid for."""
     if booking.charged is not None:
         return booking.charged
     at = booking.released_at or min(now, booking.planned_ends or now)
@@ -83,10 +82,10 @@ def cancellation_cost(booking: Booking, now: datetime) -> Decimal:
 
 
 def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
-    """Ends the hold of a booking that waits: what it had before it was begun anew is charged, zero
-    for one that never ran. Returns what it was charged in all, for paused runs too.
+    """Ends the hold of a waiting booking and charges its earlier runs: zero if it never ran.
+    Returns its total charge, including paused runs.
 
-    `rest` is the time that its owner gives up, zero where somebody else ends it.
+    `rest` is the unused time if its owner cancels it, zero if somebody else ends it.
     """
     return booking.settled + final_settle(
         booking, end_seconds(0, earlier_charges(booking), rest), now
@@ -94,7 +93,7 @@ def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
 
 
 def final_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
-    """Charges so many seconds out of what is still held, and ends the hold; returns the charge."""
+    """Charges these seconds against the rest of the hold, and ends the hold. Returns the charge."""
     return hold_settle(
         tenant_id=booking.tenant_id,
         reference=booking.id,
@@ -104,12 +103,12 @@ def final_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
 
 
 def earlier_charges(booking: Booking) -> EarlierRuns:
-    """What earlier runs left to be charged, or to be done again."""
+    """Seconds of earlier runs that are still to be charged or repeated."""
     return EarlierRuns(booking.used_seconds, booking.redo_seconds, booking.credited_seconds)
 
 
 def unused_seconds(booking: Booking, at: datetime) -> int:
-    """The time that its owner still had at `at`; a fixed window has what is left of it."""
+    """Time that its owner had not used at `at`; of a fixed window, the rest of the window."""
     pause = pause_open(booking)
     if pause is not None:
         left = int((pause.ends_before - at).total_seconds())

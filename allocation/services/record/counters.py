@@ -1,4 +1,4 @@
-"""How often something happened, added up where every process sees it."""
+"""Event counters in the database, shared by all processes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ from django.db.models import F
 from allocation.models import EventCounter
 from allocation.solver import Part
 
-# Before why it was, in the names of tallies.
+# Prefixes of counter names; the reason follows.
 DROPPED, WITHHELD = "plans_dropped:", "answers_withheld:"
 
 
 def counter_add(name: str, count: int = 1) -> None:
-    """Adds to what /metrics tells; names are ours, never what somebody sent."""
+    """Adds to a counter of /metrics. Names come from the code, never from input."""
     if count and not EventCounter.objects.filter(name=name).update(count=F("count") + count):
         EventCounter.objects.bulk_create([EventCounter(name=name)], ignore_conflicts=True)
         EventCounter.objects.filter(name=name).update(count=F("count") + count)
 
 
 def plan_dropped(why: str) -> None:
-    """Counts a plan of which nothing was written."""
+    """Counts a plan that was discarded as a whole."""
     counter_add(DROPPED + why)
 
 
 def withheld_count(withheld: Mapping[Part, str]) -> None:
-    """Counts what of a plan was not written, by why."""
+    """Counts the parts of a plan that were not written, by reason."""
     for why, count in Counter(withheld.values()).items():
         counter_add(WITHHELD + why, count)

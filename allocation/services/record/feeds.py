@@ -1,4 +1,4 @@
-"""Addresses of calendars: made, taken back, and read by whoever has one."""
+"""Calendar feeds: secret addresses that are created, revoked and looked up."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ _BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class FeedFound:
-    """What an address leads to: its owner as a member of its tenant, and what is in it."""
+    """The feed of an address: its owner as a member of the tenant, and its content."""
 
     actor: Actor
     project_id: UUID | None
@@ -30,7 +30,8 @@ class FeedFound:
 
 
 def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, str]:
-    """A calendar of `mine`, `project:SLUG` or `pool:CLASS`, and its token, which is kept nowhere.
+    """Creates a calendar of `mine`, `project:SLUG` or `pool:CLASS`. Returns it with its token,
+    which is not stored.
 
     Raises:
         Refused: `unknown_calendar`, `not_found` (a project) or `too_many_calendars`.
@@ -39,13 +40,13 @@ def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, 
     project = access_project(actor, name, "what") if kind == "project" else None
     gpu_class = GpuClass.objects.filter(slug=name).first() if kind == "pool" else None
     if (kind == "pool" and gpu_class is None) or kind not in ("mine", "project", "pool"):
-        raise invalid("unknown_calendar", "Choose what is to be in the calendar.", "what")
+        raise invalid("unknown_calendar", "Choose the content of the calendar.", "what")
     live = CalendarFeed.objects.filter(
         tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None
     )
     if live.count() >= MOST_FEEDS:
         raise Refused(
-            "too_many_calendars", f"You have {MOST_FEEDS} calendars. Revoke one that is not used."
+            "too_many_calendars", f"You have {MOST_FEEDS} calendars. Revoke one you do not use."
         )
     clear = secrets.token_urlsafe(_BYTES)
     feed = CalendarFeed.objects.create(
@@ -61,7 +62,7 @@ def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, 
 
 
 def feed_revoke(*, actor: Actor, feed_id: UUID, now: datetime) -> None:
-    """Ends a calendar of the actor's own; twice is once.
+    """Revokes a calendar of the actor. Idempotent.
 
     Raises:
         Refused: `not_found`.
@@ -76,9 +77,9 @@ def feed_revoke(*, actor: Actor, feed_id: UUID, now: datetime) -> None:
 
 
 def feed_find(token: str) -> FeedFound | None:
-    """None for a token that nobody made, that is revoked, or whose owner may not see that any more.
+    """The feed of a token; None if it is unknown or revoked, or its owner has lost access.
 
-    Works before any tenant is known.
+    Works without a tenant in the session.
     """
     if not TOKEN.fullmatch(token):
         return None
@@ -109,5 +110,5 @@ def _audit(actor: Actor, action: str, feed_id: UUID, now: datetime) -> None:
 
 
 def _digest(clear: str) -> bytes:
-    # A plain hash is enough: 256 random bits can't be guessed, however fast the guessing is.
+    # A plain hash is enough for 256 random bits.
     return hashlib.sha256(clear.encode()).digest()

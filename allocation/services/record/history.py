@@ -1,4 +1,4 @@
-"""What happened to a booking: the event, and the message to whoever follows it."""
+"""Events of a booking's history, each with an outbox message for its subscribers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from tenants.outbox import outbox_put
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a booking's history before it is written.
+    """One event of a booking's history before it is written.
 
-    Sentences name no clock times: those go to `detail` as `starts` or `until`, and each reader's
-    page says them in the reader's zone. `kind` is the outside name without its prefix: `started`
-    becomes the event `booking.started`.
+    Sentences contain no clock times: those go to `detail` as `starts` or `until`, and pages show
+    them in the reader's time zone. `kind` is the public name without its prefix: `started` becomes
+    the event `booking.started`.
     """
 
     kind: str
@@ -25,7 +25,7 @@ class Event:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def row(self, booking: Booking, now: datetime) -> BookingEvent:
-        """Returns the row, for those who write many at once by `events_add`."""
+        """The unsaved row, for `events_add`."""
         return BookingEvent(
             tenant_id=booking.tenant_id,
             booking=booking,
@@ -47,18 +47,18 @@ def event_add(
     actor_id: int | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes an `Event` and one outbox message, in the caller's transaction."""
+    """Writes one event and its outbox message in the caller's transaction."""
     events_add([Event(kind, sentence, actor_id, detail or {}).row(booking, now)])
 
 
-def events_add(lines: Sequence[BookingEvent]) -> None:
-    """Writes lines and their messages in their order, in two statements."""
-    BookingEvent.objects.bulk_create(lines)
-    outbox_put([_message(line) for line in lines])
+def events_add(events: Sequence[BookingEvent]) -> None:
+    """Writes events and their messages in order, in two statements."""
+    BookingEvent.objects.bulk_create(events)
+    outbox_put([_message(event) for event in events])
 
 
-def _message(line: BookingEvent) -> OutboxMessage:
-    booking = line.booking
+def _message(event: BookingEvent) -> OutboxMessage:
+    booking = event.booking
     payload = {
         "booking": booking.label,
         "id": f"bk_{booking.id.hex}",
@@ -66,5 +66,5 @@ def _message(line: BookingEvent) -> OutboxMessage:
         "version": booking.version,
     }
     return OutboxMessage(
-        tenant_id=booking.tenant_id, kind=f"booking.{line.kind}", payload=payload, created=line.at
+        tenant_id=booking.tenant_id, kind=f"booking.{event.kind}", payload=payload, created=event.at
     )

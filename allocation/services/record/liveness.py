@@ -1,4 +1,4 @@
-"""When each program of the portal last did its work, kept in the cache for who watches them."""
+"""When each process of the portal last worked, kept in the cache for monitoring."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -15,17 +15,17 @@ _LAG = "seen:reader-lag"
 
 
 def program_seen(program: str, now: datetime) -> None:
-    """Notes that `program` works at `now`; without the cache nothing is noted."""
+    """Records that `program` worked at `now`; skipped when the cache does not answer."""
     _set(_AT.format(program), now.timestamp())
 
 
 def reader_lag_seen(seconds: float) -> None:
-    """Notes for how long what the reader takes now had waited for it."""
+    """Records how long the messages that the reader now processes have waited."""
     _set(_LAG, seconds)
 
 
 def programs_read(now: datetime, programs: Sequence[str] = PROGRAMS) -> Iterator[tuple[str, float]]:
-    """Each program that was ever seen, with the seconds since. Raises redis.RedisError."""
+    """Each program that has ever worked, with the seconds since then. Raises redis.RedisError."""
     found = cache.get_many([_AT.format(program) for program in programs])
     for program in programs:
         at = found.get(_AT.format(program))
@@ -34,7 +34,7 @@ def programs_read(now: datetime, programs: Sequence[str] = PROGRAMS) -> Iterator
 
 
 def reader_lag_read() -> float | None:
-    """What the reader said last, in seconds. Raises redis.RedisError."""
+    """The reader's last recorded lag in seconds. Raises redis.RedisError."""
     lag: float | None = cache.get(_LAG)
     return lag
 
@@ -43,4 +43,4 @@ def _set(key: str, value: float) -> None:
     try:
         cache.set(key, value, timeout=None)
     except redis.RedisError as error:
-        logger.warning("%s is not noted: %s", key, error)
+        logger.warning("%s was not recorded: %s", key, error)

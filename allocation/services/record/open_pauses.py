@@ -1,4 +1,4 @@
-"""The open pause of a booking, and how it is resolved: gone on, or over."""
+"""The open pause of a booking and its two ends: the booking resumes, or it is over."""
 
 from datetime import datetime, timedelta
 
@@ -9,31 +9,31 @@ from allocation.rules.states import TERMINAL, State
 from allocation.services.record.history import event_add
 
 OPEN = Q(resumed_at=None, ended_at=None)
-# A node hears of it within seconds; one that did not would act on the deadline that it knows.
+# Nodes receive a withdrawal within seconds. One that does not would act on the old deadline.
 NOTIFY_MARGIN = timedelta(seconds=15)
 
 
 def pause_open(booking: Booking) -> Pause | None:
-    """The pause that is neither resumed nor over; whoever changes it has locked the booking."""
+    """The pause that is neither resumed nor over. Lock the booking before changing it."""
     return Pause.objects.filter(OPEN, booking=booking).first()
 
 
 def pauses_due(now: datetime) -> QuerySet[Pause]:
-    """Open pauses whose places are to be given back by now: the grace is over, or all is saved."""
+    """Open pauses whose GPUs are to be released: the grace period is over, or all is saved."""
     grace_over = Q(deadline__lte=now) | Q(acknowledged_at__isnull=False)
     return Pause.objects.filter(OPEN, grace_over, emptied_at=None)
 
 
 def pauses_to_extend() -> QuerySet[Pause]:
-    """Open pauses whose owners asked for more time and have no answer yet."""
+    """Open pauses whose owners asked for more time and have no answer."""
     return Pause.objects.filter(OPEN, more_asked_at__isnull=False, acknowledged_at=None)
 
 
 def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
-    """Open pauses that count down for a booking which is over, or starts before they are out.
+    """Open pauses in their grace period whose beneficiary is over, or starts before their deadline.
 
-    Only while nothing is given back yet, nobody has said that all is saved, and there is time to
-    tell the nodes, which answer.
+    Only while nothing has been released, the owner has not confirmed that all is saved, and the
+    nodes answer and can still be notified in time.
     """
     sooner = Allocation.objects.filter(
         booking=OuterRef("cause__beneficiary"),
@@ -59,19 +59,19 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
 
 
 def pauses_expired(now: datetime) -> QuerySet[Pause]:
-    """Open pauses of fixed windows that are over: nothing is left to resume."""
+    """Open pauses of fixed windows that have ended: nothing is left to resume."""
     return Pause.objects.filter(
         OPEN, emptied_at__isnull=False, ends_before__lte=now, booking__starts__isnull=False
     )
 
 
 def pause_end(booking: Booking, now: datetime) -> None:
-    """The booking ends before it could go on."""
+    """Closes the pause of a booking that ends before it could resume."""
     Pause.objects.filter(OPEN, booking=booking).update(ended_at=now)
 
 
 def pause_resume(booking: Booking, now: datetime) -> bool:
-    """The booking is on its devices again; False when no pause was open."""
+    """Closes the pause of a booking that runs again; False when no pause was open."""
     found = Pause.objects.filter(OPEN, booking=booking, emptied_at__isnull=False)
     return bool(found.update(resumed_at=now))
 
@@ -79,7 +79,7 @@ def pause_resume(booking: Booking, now: datetime) -> bool:
 def pause_acknowledge(
     booking: Booking, saved: datetime, now: datetime, *, actor_id: int | None = None
 ) -> bool:
-    """Everything was saved at `saved`, which ends a grace that began before; twice is once."""
+    """Records that everything was saved at `saved`, which ends an earlier grace. Idempotent."""
     if booking.state != State.PAUSING:
         return False
     pause = pause_open(booking)
@@ -91,7 +91,7 @@ def pause_acknowledge(
     event_add(
         booking,
         kind="saved",
-        sentence="Everything is saved: the grace is over early.",
+        sentence="Everything is saved: the grace period ends early.",
         now=now,
         actor_id=actor_id,
     )

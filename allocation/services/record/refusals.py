@@ -1,4 +1,4 @@
-"""A request's refusal by a rule of the catalogue."""
+"""Refusals that cite a rule of the catalogue."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ def refusal(
     kind: Kind,
     param: str,
     owner: str | None = None,
-    **more: Any,  # noqa: ANN401 (the rest of Refused's fields, as they are there)
+    **more: Any,  # noqa: ANN401 (the other fields of Refused)
 ) -> Refused:
-    """A refusal that cites its rule of the catalogue, with the rule's owner."""
+    """A refusal with the rule of its code and the rule's owner."""
     rule = BY_CODE[code]
     return Refused(code, sentence, kind, param, rule=rule.id, owner=owner or rule.owner, **more)

@@ -1,4 +1,4 @@
-"""Work: how long it takes on each class, and what it costs there."""
+"""Kinds of work: their duration and cost on each GPU class."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,12 +22,12 @@ MOST_SPEED = 1_000_000
 
 
 def durations_of(ask: AskDocument) -> dict[str, int]:
-    """Seconds that the ask's work takes on every class whose speed is known; empty for plain time.
+    """Seconds that the work takes on every class with a known speed; empty for a fixed duration.
 
-    The ask says how long it takes on its first class. Whole minutes, rounded up.
+    The request gives the duration on its first class. Whole minutes, rounded up.
 
     Raises:
-        Refused: `no_speed`, when nobody has said how fast the first class is.
+        Refused: `no_speed`, if the first class has no speed for this work.
     """
     if ask.workload is None:
         return {}
@@ -49,8 +49,8 @@ def durations_of(ask: AskDocument) -> dict[str, int]:
 def classes_by_cost(
     ask: AskDocument, lengths: Durations, hourly: Mapping[str, Decimal]
 ) -> tuple[str, ...]:
-    """The classes of `hourly` (the whole booking's price by class), the cheapest in all first;
-    ties in the asker's order."""
+    """The classes of `hourly` (price of the whole booking by class), lowest total cost first; equal
+    costs keep the order of the request."""
     order = {name: place for place, name in enumerate(ask.classes)}
     return tuple(
         sorted(
@@ -60,26 +60,24 @@ def classes_by_cost(
 
 
 def has_run(booking: Booking) -> bool:
-    """Whether some of it is done already: its work then goes on where it began, on that class."""
+    """Whether part of its work is done: it then continues on the same class."""
     began = booking.used_seconds or booking.replaced or booking.pause_count
     return bool(began or booking.ready_at or booking.hardware_lost_at)
 
 
 def is_cheapest_first(ask: AskDocument) -> bool:
-    """Whether cost decides among its classes, and not the asker's order."""
+    """Whether cost decides among its classes instead of the order of the request."""
     return len(ask.classes) > 1 and (ask.workload is not None or ask.deadline is not None)
 
 
 def _unknown(workload: str, gpu_class: str) -> Refused:
     kinds = sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))
     rule = BY_CODE["no_speed"]
-    known = (
-        f"Kinds of work it knows: {', '.join(kinds)}." if kinds else "It knows no kinds of work."
-    )
+    known = f"Known kinds of work: {', '.join(kinds)}." if kinds else "No kinds of work are known."
     return Refused(
         "no_speed",
-        f"The operator has not said how fast {workload} goes on {gpu_class}. {known} "
-        "Leave the kind out to book plain time.",
+        f"The speed of {workload} on {gpu_class} is not known. {known} "
+        "Leave the kind of work out to book a fixed duration.",
         "invalid",
         "request",
         rule=rule.id,
@@ -92,8 +90,8 @@ def _unknown(workload: str, gpu_class: str) -> Refused:
 def speeds_set(
     *, operator: User, workload: str, speeds: Mapping[str, int], now: datetime
 ) -> dict[str, int]:
-    """States how fast a kind of work goes on each class, in thousandths; without any the kind is
-    gone. Bookings keep the lengths that they were booked with. Every log says so.
+    """Sets the speed of a kind of work on each class, in thousandths; without speeds the kind is
+    removed. Existing bookings keep their durations. Written to every tenant's log.
 
     Raises:
         Refused: `bad_slug`, `bad_speed` or `not_found` (class).
@@ -104,7 +102,7 @@ def speeds_set(
         if name not in known:
             raise missing("GPU class", f"speeds.{name}")
         if not 1 <= thousandths <= MOST_SPEED:
-            sentence = "A speed is more than 0 and at most 1000 times that of a class that is 1."
+            sentence = "A speed is more than 0 and at most 1000 times the reference class."
             raise invalid("bad_speed", sentence, f"speeds.{name}")
     before = _speeds_of(workload)
     if before == dict(speeds):

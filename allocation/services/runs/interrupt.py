@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from allocation.models import Allocation, Booking, Gpu, Maintenance, Node
 from allocation.queries.fleet.maintenance import in_scope, maintenance_open
 from allocation.rules.states import State
-from allocation.services.nodes.gpu_modes import MODE_WORDS, pinned_to_other_mode
+from allocation.services.nodes.gpu_modes import pinned_to_other_mode
 from allocation.services.record.conflicts import refund_note
 from allocation.services.record.costs import granted_seconds, run_saved_seconds, run_seconds
 from allocation.services.record.history import Event, event_add
@@ -25,6 +25,7 @@ from allocation.services.record.places import place_data, place_of_row
 from allocation.services.runs.end import STARTED, run_abandon
 from allocation.services.runs.pause_breaks import pausing_run_interrupt
 from allocation.services.runs.transition import booking_change, booking_move
+from allocation.words.fleet import MODE_WORDS
 
 logger = logging.getLogger(__name__)
 

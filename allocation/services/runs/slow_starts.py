@@ -12,7 +12,7 @@ from django.db.models import Count, Q, QuerySet
 from allocation.models import Allocation, Booking, GpuEvent, Node
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
-from allocation.services.nodes.node_policies import node_policy
+from allocation.services.nodes.fleet import node_policy
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change
 

@@ -6,7 +6,6 @@ from datetime import datetime, tzinfo
 from django.utils import timezone
 
 from allocation.models import Booking, Gpu, Maintenance, Node
-from allocation.services.nodes.gpu_modes import MODE_WORDS
 from allocation.services.operate.impact import (
     DrainImpact,
     FenceImpact,
@@ -14,6 +13,7 @@ from allocation.services.operate.impact import (
 )
 from allocation.services.operate.maintenance import Moved
 from allocation.web.parts.times import moment_words
+from allocation.words.fleet import MODE_WORDS
 from tenants.platform.confirm import Confirmation
 
 MOST_NAMED = 5

@@ -11,10 +11,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Gpu
 from allocation.queries.fleet.telemetry import use_of_gpu
-from allocation.services.nodes.gpu_modes import MODE_WORDS, mode_pin
+from allocation.services.nodes.gpu_modes import mode_pin
 from allocation.services.operate.impact import pin_impact
 from allocation.web.fleet.confirmations import pin_question
 from allocation.web.parts.use_chart import card_of
+from allocation.words.fleet import MODE_WORDS
 from tenants.models import User
 from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import missing

@@ -135,9 +135,9 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         wish = form.wish(operator.time_zone)
         try:
-            preview = maintenance_preview(operator=operator, wish=wish, now=now)
+            preview = maintenance_preview(operator=operator, terms=wish, now=now)
             if request.POST.get("act") == "save" and _is_accepted(request, preview):
-                made = maintenance_plan(operator=operator, wish=wish, now=now)
+                made = maintenance_plan(operator=operator, terms=wish, now=now)
                 messages.success(request, f"Maintenance of {made.where} planned.")
                 return redirect("ops-maintenance")
         except Refused as refused:

@@ -12,8 +12,8 @@ from allocation.models import Node
 from allocation.services.nodes.unbooked_use import (
     escalation_follow_policy,
     escalation_set,
-    escalation_words,
 )
+from allocation.words.fleet import escalation_words
 from tenants.models import User
 from tenants.platform.errors import invalid, missing
 from tenants.web.frame import operator_page

@@ -88,7 +88,7 @@ def test_what_is_given_back_stands_in_ledger_receipt_and_log(
         "Refunded by the operator",
         "Total paid",
         "€0.75",
-        "gave back €1.25: The node",
+        "refunded €1.25: The node",
     ):
         assert words in page
     with tenant_tx(site.tenant.id):
@@ -182,7 +182,7 @@ def test_the_page_corrects_and_says_what_is_wrong_beside_the_field(
     form["act"] = form.pop("kind")
     answer = client.post("/ops/corrections", form)
     assert answer.status_code == 422
-    assert "At most €2.00 can be given back." in answer.content.decode()
+    assert "At most €2.00 can be refunded." in answer.content.decode()
     answer = client.post("/ops/corrections", form | {"amount": "2"}, follow=True)
     assert "Refunded: €2.00." in answer.content.decode()
     assert fresh(ended).corrected == -2

@@ -37,8 +37,8 @@ def test_an_operator_sets_a_ladder_for_one_node_and_gives_it_back_to_the_policy(
     )
     history = said(operator.get(f"{NODE}/events"))["items"]
     assert [each["sentence"] for each in reversed(history)] == [
-        "otto set: Use without a booking is told of, warned after 2 min.",
-        "otto set: as the policy says. Use without a booking is told of.",
+        "otto set: Processes without a booking are reported, warned after 2 min.",
+        "otto set: follows the policy. Processes without a booking are reported.",
     ]
 
 

@@ -94,7 +94,7 @@ def test_an_operators_page_does_all_of_it(site: Site) -> None:
         return (client.get("/ops/portal") if status == 302 else answer).content.decode()
 
     assert "like “20m”" in act("begin", 422, reason="x")
-    assert "Write the length" in act("begin", 422, reason="x", length="soon")
+    assert "Write the duration" in act("begin", 422, reason="x", length="soon")
     assert "Refuse changes now" in act("begin", reason="0.7", length="20m")
     assert "Members&#x27; changes are refused" in act("close")
     # A form of a member is refused with the time; signing in and out is not.

@@ -61,8 +61,8 @@ def test_a_node_is_told_nothing_until_an_operator_says_so_and_hears_each_change(
     assert document(plant).ladder is None
     said = [sentence for _, sentence in events("operator")]
     assert [text.partition(" set: ")[2] for text in said] == [
-        "Use without a booking is told of, warned after 2 min, ended after 10 min.",
-        "Use without a booking is told of.",
+        "Processes without a booking are reported, warned after 2 min, ended after 10 min.",
+        "Processes without a booking are reported.",
     ]
 
 
@@ -94,7 +94,10 @@ def test_each_deed_is_written_down_once_and_counted(plant: Plant) -> None:
     for deeds in ((warned,), (warned, asked), (warned, asked, strange)):
         told(plant, deeds=deeds)
     assert events("warned", "asked", "killed") == [
-        ("warned", "Process 4711 of <eve> was told on its terminals that it has no booking there."),
+        (
+            "warned",
+            "Process 4711 of <eve> was warned on its terminals that it has no booking there.",
+        ),
         ("asked", "Process 4711 of <eve> was asked to end."),
     ]
     with as_system():
@@ -110,7 +113,7 @@ def test_others_beside_a_booking_are_told_of_and_do_not_take_the_gpu_from_it(pla
     gpu = plant.hardware.gpus[0].uuid
     beside = wire.UnbookedDevice(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)
     told(plant, foreign=(beside,))
-    assert events("intruder") == [("intruder", "2 processes beside the booking: eve.")]
+    assert events("intruder") == [("intruder", "2 processes outside the booking: eve.")]
     with as_system():
         assert set(Gpu.objects.values_list("health", flat=True)) == {"ok"}
         told(plant)
@@ -180,9 +183,9 @@ def test_the_policy_says_it_for_every_node_that_has_no_ladder_of_its_own(plant: 
         told = GpuEvent.objects.filter(kind="operator", node__name=NAME).order_by("id")
         sentences = list(told.values_list("sentence", flat=True))
     assert sentences[-2:] == [
-        "olga set: as the policy says. "
-        "Use without a booking is told of, warned after 2 min, ended after 10 min.",
-        "The policy changed. Use without a booking is told of.",
+        "olga set: follows the policy. "
+        "Processes without a booking are reported, warned after 2 min, ended after 10 min.",
+        "The policy changed. Processes without a booking are reported.",
     ]
 
 

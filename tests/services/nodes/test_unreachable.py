@@ -13,9 +13,9 @@ from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
 from allocation.rules.nodes.unreachable import GAP_SECONDS, AnswerWatch, Beat
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.nodes.node_policies import node_policy
+from allocation.services.nodes.fleet import node_policy
 from allocation.services.runs.interrupt import hardware_vacate
-from allocation.services.snapshot.snapshot import gpus_read
+from allocation.services.snapshot.hardware import gpus_read
 from allocation.words.reasons import stored_sentence
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system

@@ -58,12 +58,12 @@ def a_blackout(
 
 def plan(operator: User, wish: MaintenanceTerms, now: datetime = NOW) -> Maintenance:
     with operator_tx():
-        return maintenance_plan(operator=operator, wish=wish, now=now)
+        return maintenance_plan(operator=operator, terms=wish, now=now)
 
 
 def preview(operator: User, wish: MaintenanceTerms, now: datetime = NOW) -> Preview:
     with operator_tx():
-        return maintenance_preview(operator=operator, wish=wish, now=now)
+        return maintenance_preview(operator=operator, terms=wish, now=now)
 
 
 def starts(booking: Booking) -> datetime | None:

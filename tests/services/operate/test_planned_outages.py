@@ -25,7 +25,7 @@ from allocation.rules.nodes.leases import (
 )
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox import consumer
-from allocation.services.inbox.batch import Said, messages_apply
+from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes.leases import long_leases_end
 from allocation.services.operate.portal_modes import (
@@ -121,7 +121,7 @@ def test_a_portal_that_was_away_blames_no_node_for_it(plant: Plant, lab: Lab) ->
         plant.node_works()
         said += [(plant.now, envelope) for envelope in plant.line.said[before:]]
     with as_system():
-        messages_apply([Said(NAME, each, plant.now - at) for at, each in said], plant.now)
+        messages_apply([StreamMessage(NAME, each, plant.now - at) for at, each in said], plant.now)
         assert Node.objects.get(name=NAME).conflicts == 0
     assert fresh(booking).replaced == 1
 
@@ -222,7 +222,7 @@ def test_a_node_that_is_not_heard_is_named_with_what_that_means(
         mode = outage_begin(operator=operator, length=MINUTE * 5, reason="0.7", now=plant.now)
     lease = leases(plant, mode)[NAME]
     assert (lease.state, lease.is_safe) == ("not_heard", False)
-    assert "begins anew elsewhere" in lease.means
+    assert "starts again elsewhere" in lease.means
 
 
 def test_the_command_waits_for_agents_and_says_who_has_not_confirmed(
@@ -278,7 +278,7 @@ def test_there_is_one_of_each_kind_and_it_is_over_by_itself() -> None:
             outage_close(operator=operator, now=NOW + MINUTE * 10)
         with pytest.raises(Refused, match="no freeze"):
             mode_end(kind=FREEZE, operator=operator, now=NOW)
-        with pytest.raises(Refused, match="Say why"):
+        with pytest.raises(Refused, match="Enter a reason"):
             outage_begin(operator=operator, length=MINUTE, reason=" ", now=NOW)
         with pytest.raises(IntegrityError), transaction.atomic():
             PortalMode.objects.create(

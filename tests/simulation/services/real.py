@@ -37,9 +37,13 @@ from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.plan_diff import Changes, changes_of
 from allocation.services.inbox.apply import message_apply
-from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key
+from allocation.services.nodes.fleet import (
+    enrolment_token_create,
+    node_enrol,
+    node_key,
+    node_policy,
+)
 from allocation.services.nodes.leases import leased_heartbeats, long_leases, long_leases_end
-from allocation.services.nodes.node_policies import node_policy
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.nodes.unreachable import signs_read, unreachable_mark
 from allocation.services.operate.drain import gpu_return
@@ -234,7 +238,7 @@ class BothPortals:
             drain_by=when(wanted.drain_by),
         )
         with as_system():
-            made = maintenance_plan(operator=self._operator, wish=wish, now=when(now))
+            made = maintenance_plan(operator=self._operator, terms=wish, now=when(now))
         self._upkeep[wanted.id] = made
         self._model.maintenance_plan(wanted, now)
         self._compare()

@@ -204,7 +204,7 @@ def test_a_broken_gpu_is_returned_with_a_note_and_its_history_says_so(operator: 
     empty = operator.post(f"/ops/fleet/{NODE}/0/return", {"note": " "})
     assert empty.status_code == 422
     done = operator.post(f"/ops/fleet/{NODE}/0/return", {"note": "reset"}, follow=True)
-    assert "put it back into service: reset. It was out: Xid 95" in done.content.decode()
+    assert "returned it to service: reset. It was out: Xid 95" in done.content.decode()
 
 
 def test_a_tenant_reads_no_history_of_hardware(operator: Client) -> None:
