@@ -18,7 +18,7 @@ from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import fleet_parse
 from allocation.agent.simulated.nvml import installed
 from allocation.models import Node, SolverState
-from allocation.services.inbox.batch import Said, messages_apply
+from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key
 from allocation.services.nodes.redis_accounts import agents_redis
 from portal.local import AGENTS
@@ -71,7 +71,7 @@ class DemoNode:
         for place in self._places.values():
             yield from (at for at in (place.due, place.measured) if at is not None)
 
-    def gpu_error(self, index: int, code: int, now: datetime) -> Said:
+    def gpu_error(self, index: int, code: int, now: datetime) -> StreamMessage:
         """Its driver tells of an error of the GPU."""
         gpu, at = self._uuids[index], int(now.timestamp())
         error = wire.HardwareError(gpu=gpu, kind="xid", code=code, instance=None, at=at)
@@ -94,7 +94,7 @@ class DemoNode:
         for key, (gpu, item) in desired.items():
             self._place_read(key, gpu, item, sizes[item.booking], now)
 
-    def reports(self, now: datetime) -> list[Said]:
+    def reports(self, now: datetime) -> list[StreamMessage]:
         """A report of all, if anything has happened by now."""
         return [self._report(now)] if self._settle(now) else []
 
@@ -103,7 +103,7 @@ class DemoNode:
         before, self._freed = self._freed, False
         return before
 
-    def measurements(self, now: datetime) -> list[Said]:
+    def measurements(self, now: datetime) -> list[StreamMessage]:
         """Readings of the devices that are measured by now."""
         samples = tuple(self._samples(now))
         if not samples:
@@ -112,7 +112,7 @@ class DemoNode:
         at = int(now.timestamp())
         return [self._signed(wire.Telemetry(sent_at=at, samples=samples, seq=self._readings))]
 
-    def last_heartbeat(self, now: datetime) -> Said:
+    def last_heartbeat(self, now: datetime) -> StreamMessage:
         """The last sign of life: from then on its silence counts."""
         return self._signed(
             wire.Heartbeat(
@@ -167,7 +167,7 @@ class DemoNode:
                 )
         return done
 
-    def _report(self, now: datetime) -> Said:
+    def _report(self, now: datetime) -> StreamMessage:
         self._seq += 1
         return self._signed(
             wire.Report(
@@ -215,8 +215,10 @@ class DemoNode:
             processes=processes,
         )
 
-    def _signed(self, message: wire.FromAgent) -> Said:
-        return Said(self.name, wire.seal(message, key=self._key, key_version=self._version))
+    def _signed(self, message: wire.FromAgent) -> StreamMessage:
+        return StreamMessage(
+            self.name, wire.seal(message, key=self._key, key_version=self._version)
+        )
 
 
 class DemoFleet:
@@ -258,7 +260,9 @@ class DemoFleet:
         """The portal hears the last of them."""
         self._say(now, lambda node, at: [node.last_heartbeat(at)])
 
-    def _say(self, now: datetime, words: Callable[[DemoNode, datetime], list[Said]]) -> bool:
+    def _say(
+        self, now: datetime, words: Callable[[DemoNode, datetime], list[StreamMessage]]
+    ) -> bool:
         said = [each for node in self.nodes.values() for each in words(node, now)]
         messages_apply(said, now)
         return bool(said)

@@ -1,1 +1,1 @@
-"""Reports of agents: read, verified and applied."""
+"""Messages of agents: read, verified and applied."""

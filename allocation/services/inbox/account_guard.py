@@ -1,8 +1,7 @@
-"""Watches what nodes do to their server, beside the reader and whatever the database does.
+"""Limits each node's use of the agents' server, independently of the reader and the database.
 
-The server can't say how many bytes an account may send or how many connections it may hold, so
-this looks at both, and at the length of streams, a few times a second. One node that takes more
-than its share is cut off before the others notice.
+The server can't limit an account's bytes or connections, so this checks both, and the length of
+streams, a few times a second. A node that exceeds its share is disconnected before others notice.
 """
 
 import logging
@@ -26,16 +25,16 @@ from allocation.services.nodes.redis_accounts import PREFIX, agent_account_repla
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.25
-# An agent holds two or three; a restarted one leaves as many behind for a while.
+# An agent holds two or three; after a restart the old ones stay open for a while.
 CONNECTIONS_MOST = 24
-# A large node says some 20 KB a second, and reads as much.
+# A large node sends and reads about 20 KB per second.
 BYTES_PER_SECOND = 4 << 20
 COMMANDS_PER_SECOND = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What an account has used of the server since its connections were made."""
+    """Use of the server by an account since its connections were opened."""
 
     connections: int = 0
     bytes_in: int = 0
@@ -44,7 +43,7 @@ class Use:
 
 
 class AccountGuard:
-    """One look after another; `steady` never jumps."""
+    """Checks all accounts repeatedly; `steady` never jumps."""
 
     def __init__(self, clock: Callable[[], datetime], steady: Callable[[], float]) -> None:
         self._clock = clock
@@ -55,19 +54,19 @@ class AccountGuard:
         self._names: list[str] = []
 
     def run(self, stopped: threading.Event) -> None:
-        """Looks until stopped."""
+        """Checks until stopped."""
         try:
             while not stopped.wait(LOOK_SECONDS):
                 try:
                     self.look()
                 except redis.RedisError as error:
-                    logger.warning("The agents' server can't be watched: %s", error)
+                    logger.warning("The agents' server can't be checked: %s", error)
                     stopped.wait(1)
         finally:
             connections.close_all()
 
     def look(self) -> set[str]:
-        """Cuts off who takes too much; returns their names. Raises redis.RedisError."""
+        """Disconnects nodes that exceed their share; returns them. Raises redis.RedisError."""
         streams = [wire.report_stream(name) for name in self._enrolled()]
         large = {each.node for each in streams_oversize(streams) if each.is_far_over}
         found = large | self._greedy()
@@ -76,12 +75,12 @@ class AccountGuard:
         return found
 
     def _enrolled(self) -> list[str]:
-        """Names of nodes that are let in; without the database, as they were."""
+        """Names of enrolled nodes; the last known ones if the database does not answer."""
         try:
             nodes = Node.objects.filter(link_digest__isnull=False)
             self._names = list(nodes.values_list("name", flat=True))
         except DatabaseError as error:
-            logger.warning("Nodes are watched by what was known of them: %s", error)
+            logger.warning("The database does not answer, so known nodes are checked: %s", error)
             connections.close_all()
         return self._names
 
@@ -89,8 +88,9 @@ class AccountGuard:
         """Accounts with too many connections, or over their rate for too many seconds."""
         now = self._steady()
         seconds, used = now - self._looked, account_usage()
+        crowded = {name for name, use in used.items() if use.connections > CONNECTIONS_MOST}
         if seconds < 1:
-            return {name for name, use in used.items() if use.connections > CONNECTIONS_MOST}
+            return crowded
         for name, use in used.items():
             before = self._before.get(name, Use())
             if _is_over(before, use, seconds):
@@ -101,14 +101,12 @@ class AccountGuard:
             for name, times in self._over.items()
             if (kept := [at for at in times if now - at < WATCHED_SECONDS])
         }
-        return {name for name, times in self._over.items() if len(times) >= FLOOD_SECONDS} | {
-            name for name, use in used.items() if use.connections > CONNECTIONS_MOST
-        }
+        return crowded | {n for n, times in self._over.items() if len(times) >= FLOOD_SECONDS}
 
     def _cut_off(self, name: str) -> None:
-        logger.warning("%s takes more of the agents' server than its share: cut off", name)
+        logger.warning("%s exceeds its share of the agents' server: disconnected", name)
         self._over.pop(name, None)
-        # First at the server, whatever the database does: it is the others who wait.
+        # At the server first, even if the database does not answer: other nodes are waiting.
         agent_account_replace(name, None)
         stream_trim(wire.report_stream(name), 0)
         try:
@@ -119,7 +117,7 @@ class AccountGuard:
 
 
 def account_usage() -> dict[str, Use]:
-    """What each node's connections have used, by node. Raises redis.RedisError."""
+    """Use of the server by node. Raises redis.RedisError."""
     client: Any = agents_redis()
     rows: Iterable[Mapping[str, str]] = client.client_list()
     sums: dict[str, Counter[str]] = {}
@@ -128,7 +126,7 @@ def account_usage() -> dict[str, Use]:
             continue
         counts = sums.setdefault(row["user"].removeprefix(PREFIX), Counter())
         counts["connections"] += 1
-        # Before Valkey 8 a server does not count these.
+        # Servers before Valkey 8 do not count these.
         counts["bytes_in"] += int(row.get("tot-net-in", 0))
         counts["bytes_out"] += int(row.get("tot-net-out", 0))
         counts["commands"] += int(row.get("tot-cmds", 0))
@@ -136,7 +134,7 @@ def account_usage() -> dict[str, Use]:
 
 
 def _is_over(before: Use, use: Use, seconds: float) -> bool:
-    """Sums fall when a connection ends; what is new then is what the others have added since."""
+    """Whether the use since the last check exceeds a rate. Closed connections reduce the sums."""
     return (
         use.bytes_in - before.bytes_in > BYTES_PER_SECOND * seconds
         or use.bytes_out - before.bytes_out > BYTES_PER_SECOND * seconds

@@ -1,4 +1,4 @@
-"""What agents say, turned into facts. Every message is verified, fenced and safe to see twice."""
+"""Messages of agents, applied to the database. Each is verified, fenced and safe to repeat."""
 
 import dataclasses
 import logging
@@ -11,24 +11,14 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Node
-from allocation.rules.nodes.clocks import clock_is_wrong
-from allocation.rules.nodes.fencing import (
-    PortalState,
-    follows_newer,
-    is_ahead,
-    is_change,
-    is_proof,
-    is_stale,
-)
-from allocation.rules.nodes.leases import TTL_SECONDS, lease_seconds
+from allocation.rules.nodes.fencing import PortalState, is_ahead, is_change, is_proof, is_stale
+from allocation.services.inbox.heartbeats import Received, received_store
 from allocation.services.nodes.examinations import examination_apply
 from allocation.services.nodes.fleet import agent_supports, key_confirm, node_key
 from allocation.services.nodes.gpu_modes import modes_apply
 from allocation.services.nodes.health import errors_apply, missing_gpus_apply, unbooked_use_apply
 from allocation.services.nodes.inventories import inventory_apply
-from allocation.services.nodes.leases import OUTAGE_UNTIL, lease_note, leases_grant
 from allocation.services.nodes.restore_fence import epoch_now, restore_notify
-from allocation.services.nodes.telemetry import samples_store
 from allocation.services.nodes.unbooked_use import enforcement_apply
 from allocation.services.runs.end import (
     STARTED,
@@ -44,18 +34,15 @@ from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
-_MOST_SKEW = 2_000_000_000
-
 
 def message_apply(
     *, node_name: str, envelope: wire.Envelope, now: datetime, waited: timedelta = timedelta(0)
 ) -> str:
-    """Applies one message of a node's stream, in which it `waited` for us; returns what became of
-    it.
+    """Applies one message of a node's stream, in which it `waited`; returns the outcome.
 
-    One of: applied, stale (an old sequence number, or of a word that is not our newest), refused
-    (not signed by this node's key, or not readable), unknown_node. Nothing of a stale or refused
-    one is believed; both are counted.
+    One of: applied, stale (an old sequence number, or based on an old document), refused (not
+    signed by this node's key, or not readable), unknown_node. Stale and refused messages change
+    nothing; both are counted.
     """
     node = Node.objects.filter(name=node_name).first()
     if node is None:
@@ -63,36 +50,29 @@ def message_apply(
     try:
         valid = range(node.key_confirmed, node.key_version + 1)
         message = wire.open_report(envelope, {v: node_key(node, v) for v in valid})
-    except wire.WireError as error:
-        return _refused(node, error)
-    try:
+        if isinstance(message, wire.Heartbeat | wire.Telemetry):
+            return received_store([Received(node, message, envelope.key_version, waited)], now)[0]
         with transaction.atomic():
-            seconds = _message(node, message, now, waited)
+            _message(node, message, now)
             if envelope.key_version > node.key_confirmed:
                 key_confirm(node, envelope.key_version)
     except _Stale as stale:
         return _dropped(node, stale)
-    except (DataError, IntegrityError) as error:
-        # A node that says what no row can hold must not stop the others from being heard.
-        return _refused(node, error)
-    if isinstance(message, wire.Heartbeat):
-        leases_grant([(node, message.seq, envelope.key_version)], seconds)
+    except (wire.WireError, DataError, IntegrityError) as error:
+        # Values that no row can hold must not stop the messages of other nodes.
+        logger.warning("A message of %s was refused: %s", node.name, error)
+        Node.objects.filter(id=node.id).update(refused=F("refused") + 1)
+        return "refused"
     return "applied"
 
 
 class _Stale(Exception):
     """The message is not newer than what is known; nothing of it is written. `ahead` is the epoch
-    of a word of ours that its node has and we do not: this database was restored."""
+    of a document that the node has and the database lacks: the database was restored."""
 
     def __init__(self, ahead: int | None = None) -> None:
         super().__init__()
         self.ahead = ahead
-
-
-def _refused(node: Node, error: Exception) -> str:
-    logger.warning("A message of %s was refused: %s", node.name, error)
-    Node.objects.filter(id=node.id).update(refused=F("refused") + 1)
-    return "refused"
 
 
 def _dropped(node: Node, stale: _Stale) -> str:
@@ -103,88 +83,35 @@ def _dropped(node: Node, stale: _Stale) -> str:
     return "stale"
 
 
-def _message(node: Node, message: wire.FromAgent, now: datetime, waited: timedelta) -> int:
-    """Returns how long the lease is that answers a heartbeat."""
-    match message:
-        case wire.Report():
-            _report(node, message, now)
-        case wire.Heartbeat():
-            return _heartbeat(node, message, now, waited)
-        case wire.Telemetry():
-            _numbered(node, "telemetry_seq", message.seq, now)
-            samples_store([(node.id, message)], now)
-        case wire.Inventory():
-            _numbered(node, "inventory_seq", message.seq, now)
-            locked = Node.objects.select_for_update().get(id=node.id)
-            inventory_apply(node=locked, inventory=message, now=now)
-        case wire.Examination():
-            locked = Node.objects.select_for_update().get(id=node.id)
-            at = _moment(message.at, now)
-            if not examination_apply(node=locked, examination=message, at=at, now=now):
-                raise _Stale
-    return TTL_SECONDS
-
-
-def _numbered(node: Node, field: str, seq: int, now: datetime) -> None:
-    """Takes a message that is newer than any of its kind before. Agents that are too old to number
-    them are believed without."""
-    if seq == 0 and not agent_supports(node, wire.LEASES_SINCE):
-        Node.objects.filter(id=node.id).update(last_seen=now)
+def _message(
+    node: Node, message: wire.Report | wire.Inventory | wire.Examination, now: datetime
+) -> None:
+    if isinstance(message, wire.Report):
+        _report(node, message, now)
         return
-    newer = Node.objects.filter(id=node.id, **{f"{field}__lt": seq})
-    if not newer.update(**{field: seq, "last_seen": now}):
+    locked = Node.objects.select_for_update().get(id=node.id)
+    if isinstance(message, wire.Inventory):
+        # Agents that are too old to number their inventories are believed without.
+        if message.seq or agent_supports(node, wire.LEASES_SINCE):
+            if message.seq <= locked.inventory_seq:
+                raise _Stale
+            locked.inventory_seq = message.seq
+        inventory_apply(node=locked, inventory=message, now=now)
+    elif not examination_apply(
+        node=locked, examination=message, at=_moment(message.at, now), now=now
+    ):
         raise _Stale
-
-
-def clock_skew_read(node: Node, heartbeat: wire.Heartbeat, arrived: datetime) -> tuple[int, bool]:
-    """By how many seconds the node's clock is ahead, as a column holds it, and whether that is
-    wrong. `arrived` is when the heartbeat was sent by our clock: we may read it much later."""
-    skew = heartbeat.sent_at - int(arrived.timestamp())
-    wrong = clock_is_wrong(skew=skew, before=node.clock_skew_seconds, was_wrong=node.clock_wrong)
-    return max(-_MOST_SKEW, min(skew, _MOST_SKEW)), wrong
-
-
-def clock_notify(node_name: str, skew: int, *, wrong: bool) -> None:
-    """Says that a clock has become wrong or right: whoever decides places nothing on a node whose
-    clock is wrong."""
-    logger.warning("The clock of %s is %s: %d s", node_name, "wrong" if wrong else "right", skew)
-    task_request("allocation.cycle")
-
-
-def _heartbeat(node: Node, heartbeat: wire.Heartbeat, now: datetime, waited: timedelta) -> int:
-    skew, wrong = clock_skew_read(node, heartbeat, now - waited)
-    gone_on = follows_newer(heartbeat, epoch_now(), node.generation)
-    taken = Node.objects.filter(id=node.id, heartbeat_seq__lt=heartbeat.seq).update(
-        heartbeat_seq=heartbeat.seq,
-        heartbeat_at=now - waited,
-        last_seen=now,
-        clock_skew_seconds=skew,
-        clock_wrong=wrong,
-        **({"ahead_epoch": heartbeat.epoch} if gone_on else {}),
-    )
-    if not taken:
-        raise _Stale
-    if gone_on and node.ahead_epoch is None:
-        restore_notify(node.name)
-    if wrong != node.clock_wrong:
-        clock_notify(node.name, skew, wrong=wrong)
-    # Locked by the update.
-    noted = Node.objects.annotate(outage_until=OUTAGE_UNTIL).get(id=node.id)
-    seconds = lease_seconds(noted.outage_until, now)
-    lease_note(noted, heartbeat, seconds)
-    noted.save(update_fields=["lease_said", "long_lease", "long_lease_seq"])
-    return seconds
 
 
 def _report(node: Node, report: wire.Report, now: datetime) -> None:
-    """All of it or nothing, the number included: a reader that is killed reads it again."""
+    """Applies a report with its sequence number, all or nothing: a killed reader reads it again."""
     known = PortalState(epoch_now(), node.generation, node.report_seq)
     if is_stale(report, known):
         raise _Stale(ahead=report.epoch if is_ahead(report, known) else None)
     broken = errors_apply(node, report, now)
     own = _own_allocations(node, report, missing_gpus_apply(node, report, now))
     if own or broken:
-        # Bookings before nodes, and always in one order: so does everyone who locks both.
+        # Bookings are locked before nodes and in one order, as everywhere.
         bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *broken]).values("id")
         locked = Booking.objects.select_for_update().filter(id__in=bookings).order_by("id")
         list(locked.values_list("id"))
@@ -197,28 +124,28 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     for item in report.allocations:
         if item.id in own:
             unproven = item.state == "empty" and not is_proof(report, known)
-            said = dataclasses.replace(item, state="ending") if unproven else item
-            _allocation(own[item.id], said, now)
+            proven = dataclasses.replace(item, state="ending") if unproven else item
+            _allocation(own[item.id], proven, now)
     modes_changed = modes_apply(node, report, now)
     ran_out = any(item.error == wire.LEASE_EXPIRED for item in report.allocations)
-    hears = report.observed_generation == node.generation and not ran_out
+    follows = report.observed_generation == node.generation and not ran_out
     taken = Node.objects.filter(id=node.id, report_seq__lt=report.seq).update(
         report_seq=report.seq,
         observed_generation=report.observed_generation,
         last_seen=now,
         ahead_epoch=None,
-        **({"cut_off": False} if hears else {}),
+        **({"cut_off": False} if follows else {}),
     )
     if not taken:
         raise _Stale
-    trusted_again = node.ahead_epoch is not None or (node.cut_off and hears)
+    trusted_again = node.ahead_epoch is not None or (node.cut_off and follows)
     if own or broken or modes_changed or trusted_again:
-        # A node that says the same again, as each does once a minute, asks for no decision.
+        # The unchanged reports that every node sends once a minute need no decision.
         task_request("allocation.cycle")
 
 
 def _broken_runs(broken: Mapping[UUID, str], now: datetime) -> None:
-    """Errors that broke single runs: those bookings start again, the hardware serves on."""
+    """Starts bookings again whose run an error broke while the hardware stays in service."""
     rows = (
         Allocation.objects.filter(id__in=broken).select_related("gpu__node").order_by("booking_id")
     )
@@ -229,20 +156,20 @@ def _broken_runs(broken: Mapping[UUID, str], now: datetime) -> None:
 
 
 def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict[str, UUID]:
-    """Ids of the report that really lie on this node, an agent can't speak for another's, and to
-    which its word is news. What is `excused` failed with its hardware."""
-    said = {
+    """Allocations of the report that are on this node and for which it is news. `excused` ones
+    failed with their hardware."""
+    reported = {
         UUID(item.id): item
         for item in report.allocations
         if _is_uuid(item.id) and not (item.state == "failed" and item.id in excused)
     }
-    if not said:
+    if not reported:
         return {}
-    rows = Allocation.objects.filter(id__in=said, gpu__node=node)
+    rows = Allocation.objects.filter(id__in=reported, gpu__node=node)
     return {
         row.id.hex: row.id
         for row in rows.only("id", "state", "saved_at")
-        if is_change(said[row.id].state, row.state) or _is_saved_news(row, said[row.id])
+        if is_change(reported[row.id].state, row.state) or _is_saved_news(row, reported[row.id])
     }
 
 
@@ -286,5 +213,5 @@ def _is_leased(identifier: UUID) -> bool:
 
 
 def _moment(seconds: int, now: datetime) -> datetime:
-    """A time of the node's clock, which may say anything."""
+    """A time by the node's clock, limited to the past."""
     return datetime.fromtimestamp(max(0, min(seconds, int(now.timestamp()))), UTC)

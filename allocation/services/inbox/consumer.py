@@ -17,7 +17,7 @@ from allocation.models import Node
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.inbox.account_guard import AccountGuard
-from allocation.services.inbox.batch import Said, messages_apply
+from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.inbox.report_streams import (
     GROUP,
     Entry,
@@ -26,9 +26,8 @@ from allocation.services.inbox.report_streams import (
     streams_read,
 )
 from allocation.services.inbox.throttle import Throttle
-from allocation.services.nodes.fleet import node_flooded
+from allocation.services.nodes.fleet import node_flooded, node_policy
 from allocation.services.nodes.leases import leased_heartbeats, long_leases, long_leases_end
-from allocation.services.nodes.node_policies import node_policy
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from allocation.services.nodes.unreachable import signs_read, unreachable_mark
 from allocation.services.publish.publish import republish_all
@@ -38,20 +37,20 @@ from allocation.services.runs.lost_runs import node_bookings_requeue
 
 logger = logging.getLogger(__name__)
 
-# Of one node at a time, and of all nodes before they are acknowledged.
+# Messages of one node per read, and of all nodes per acknowledgement.
 BATCH = 64
 AT_ONCE = 512
 BLOCK_MS = 1000
-# Words that come one by one from many nodes are waited for so long, to be read together.
+# Time to collect single messages of many nodes into one read.
 GATHER_SECONDS = 0.04
 LIST_EVERY_SECONDS = 1.0
-# What a killed reader had taken and not finished is taken over after this long.
+# Messages that a killed reader left unfinished are taken over after this time.
 TAKEN_OVER_MS = 5000
 PAUSE_SECONDS = 1.0
 
 
 class Reader:
-    """Takes messages, applies them, and only then acknowledges them."""
+    """Reads messages, applies them, and acknowledges them only then."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class Reader:
         clock: Callable[[], datetime],
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`name` is this member's, unique among the readers that run; `steady` never jumps."""
+        """`name` is unique among the running readers; `steady` never jumps."""
         self._name = name
         self._clock = clock
         self._steady = steady
@@ -77,11 +76,11 @@ class Reader:
         self._lag = 0.0
 
     def stop(self) -> None:
-        """Ends `run` after the batch at hand."""
+        """Ends `run` after the current batch."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Reads until stopped. A store that is down is waited for, and nothing is lost."""
+        """Reads until stopped. Waits while Redis or the database is down; nothing is lost."""
         guard = AccountGuard(self._clock, self._steady)
         watching = threading.Thread(target=guard.run, args=(self._stopped,), name="link-guard")
         watching.start()
@@ -99,13 +98,13 @@ class Reader:
             except (redis.RedisError, OperationalError) as error:
                 logger.warning("Reports wait: %s", error)
                 self._known.clear()
-                # What could not be read is nobody's silence.
+                # Nodes are not unreachable because the reader could not read.
                 self._silence = AnswerWatch()
                 close_old_connections()
                 self._stopped.wait(PAUSE_SECONDS)
 
     def turn(self, block_ms: int = BLOCK_MS) -> int:
-        """Applies one batch; returns how many messages it was."""
+        """Applies one batch; returns the number of messages."""
         streams = self._list()
         if not streams:
             agent_accounts_ensure()
@@ -117,15 +116,15 @@ class Reader:
             agent_accounts_ensure()
             done = self._take(streams, TAKEN_OVER_MS)
             self._took_over = time.monotonic()
-        heard = [s for s in streams if self._throttle.may_send(node_of(s), self._steady())]
-        if not heard:
+        admitted = [s for s in streams if self._throttle.may_send(node_of(s), self._steady())]
+        if not admitted:
             self._stopped.wait(block_ms / 1000)
             return done
-        # Another node is first each time, for when there is more than is read at once.
-        self._first = (self._first + 1) % len(heard)
-        done += self._take(heard[self._first :] + heard[: self._first])
+        # The first node rotates, because one read may not take all streams.
+        self._first = (self._first + 1) % len(admitted)
+        done += self._take(admitted[self._first :] + admitted[: self._first])
         if not done:
-            done = self._apply(self._awaited(heard, block_ms))
+            done = self._apply(self._awaited(admitted, block_ms))
         self._mark_silent()
         return done
 
@@ -136,19 +135,19 @@ class Reader:
             self._flooded(each.stream, keep=0, lock_out=each.is_far_over)
         return self._apply(entries)
 
-    def _awaited(self, heard: Sequence[str], block_ms: int) -> list[Entry]:
-        """One entry of each stream that gets one, as soon as any does."""
+    def _awaited(self, streams: Sequence[str], block_ms: int) -> list[Entry]:
+        """Waits for new entries; at most one of each stream."""
         link: Any = agents_redis()
-        wanted = dict.fromkeys(heard, ">")
+        wanted = dict.fromkeys(streams, ">")
         return _entries(link.xreadgroup(GROUP, self._name, wanted, count=1, block=block_ms))
 
     def _replace_lost(self) -> None:
-        """Once a second: what was held on lease by nodes that are silent begins anew elsewhere."""
+        """Once a second, restarts work elsewhere whose node's lease has expired."""
         now = self._steady()
         if now - self._watched < 1:
             return
         self._watched = now
-        # Leases that were granted for a planned outage may run on through silence.
+        # Leases that were granted for a planned outage may outlast missing heartbeats.
         long = long_leases()
         over = self._long.over(long, now)
         long_leases_end(over)
@@ -157,21 +156,18 @@ class Reader:
                 node_bookings_requeue(node_id=node_id, seq=seq, now=self._clock())
 
     def _mark_silent(self) -> None:
-        """Once a second, of what was read: who does not answer gets nothing new."""
+        """Once a second, marks nodes that do not answer, and records the reader's own lag."""
         now = self._steady()
-        if now - self._listened >= 1:
-            self._listened = now
-            self._be_seen()
-            unreachable_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
-
-    def _be_seen(self) -> None:
-        """Says that it works, and how late it was at most since it said so last."""
+        if now - self._listened < 1:
+            return
+        self._listened = now
         program_seen("reader", self._clock())
         reader_lag_seen(self._lag)
         self._lag = 0.0
+        unreachable_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
 
     def _list(self) -> list[str]:
-        """The streams of all nodes that are let in, looked up once a second."""
+        """The streams of all enrolled nodes, looked up once a second."""
         now = self._steady()
         if self._known and now - self._listed < LIST_EVERY_SECONDS:
             return self._streams
@@ -182,9 +178,9 @@ class Reader:
             agent_accounts_ensure()
         without = [stream for stream in fresh if not _has_group(stream)]
         if without:
-            # A stream without our group is a server that has lost its data, or a new node: either
-            # way agents have to be told again. Before the group is made, so that a reader that
-            # is killed in between leaves the work to be seen by the next.
+            # A stream without our group means that the server has lost its data or the node is new:
+            # in both cases documents are published again. The group is created afterwards, so that
+            # the next reader repeats this if this one is killed in between.
             republish_all()
         for stream in without:
             _group_make(stream)
@@ -197,9 +193,9 @@ class Reader:
         for first in range(0, len(entries), AT_ONCE):
             batch = entries[first : first + AT_ONCE]
             at = server_ms(link)
-            readable = [said for entry in batch if (said := _said(entry, at)) is not None]
+            readable = [each for entry in batch if (each := _message_of(entry, at)) is not None]
             messages_apply(readable, self._clock())
-            self._lag = max([self._lag, *(said.waited.total_seconds() for said in readable)])
+            self._lag = max([self._lag, *(each.waited.total_seconds() for each in readable)])
             with link.pipeline(transaction=False) as pipe:
                 for entry in batch:
                     pipe.xack(entry.stream, GROUP, entry.identifier)
@@ -209,14 +205,14 @@ class Reader:
         for entry in entries:
             sizes[entry.stream] += entry.size
         for stream, count in Counter(entry.stream for entry in entries).items():
-            if self._throttle.said(node_of(stream), count, sizes[stream], self._steady()):
+            if self._throttle.count(node_of(stream), count, sizes[stream], self._steady()):
                 self._flooded(stream)
         return len(entries)
 
     def _flooded(
         self, stream: str, keep: int = wire.REPORT_STREAM_LENGTH, *, lock_out: bool = False
     ) -> None:
-        """Drops what waits but for the newest, and counts it; who goes on is locked out."""
+        """Drops all but the newest entries and counts it; a repeated flood locks the agent out."""
         node = node_of(stream)
         lock_out = lock_out or self._throttle.floods(node)
         node_flooded(node_name=node, lock_out=lock_out, now=self._clock())
@@ -243,17 +239,17 @@ def _group_make(stream: str) -> None:
 
 
 def server_ms(link: Any) -> int:  # noqa: ANN401 (redis has no types)
-    """The clock of the server that dates the entries, in milliseconds since 1970."""
+    """The clock of the server that timestamps the entries, in milliseconds since 1970."""
     seconds, microseconds = link.time()
     return int(seconds * 1000 + microseconds // 1000)
 
 
-def _said(entry: Entry, at: int) -> Said | None:
+def _message_of(entry: Entry, at: int) -> StreamMessage | None:
     node = node_of(entry.stream)
     try:
         envelope = wire.Envelope.from_fields(entry.fields)
         waited = timedelta(milliseconds=max(0, at - entry.added_ms))
-        return Said(node, envelope, waited)
+        return StreamMessage(node, envelope, waited)
     except wire.WireError as error:
         logger.warning("A message of %s can't be read: %s", node, error)
         counter_add("messages_unreadable")

@@ -1,7 +1,7 @@
-"""Nodes' report streams, read without ever holding more of one node than its share.
+"""Nodes' report streams, read with a limit on the data of each node.
 
-A node writes its stream itself, and no rule of an account can bound what it adds. So sizes are
-compared where the data is, in one step with reading: what is too large is named, not read.
+A node writes its own stream, and account rules can't limit its size. Sizes are therefore checked at
+the server in the same step as reading: streams that are too large are reported and not read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +13,12 @@ from allocation import wire
 from allocation.services.nodes.redis_accounts import agents_redis
 
 GROUP = "portal"
-# Agents keep about 1,000 entries while nobody reads, a few MiB for a large node.
+# Agents trim their stream to about 1,000 entries, a few MiB for a large node.
 ENTRIES_MOST = 2 * wire.REPORT_STREAM_LENGTH
 BYTES_MOST = 16 << 20
-# Beyond this no trimming agent could have come by itself.
+# No agent that trims its stream can exceed this.
 FAR_OVER = 4
-# Of all nodes in one read.
+# Bytes of all nodes per read.
 BYTES_AT_ONCE = 32 << 20
 
 _SIZES = """
@@ -78,8 +78,8 @@ class Entry:
 
     @property
     def added_ms(self) -> int:
-        """When it was added, in milliseconds since 1970 by the server's clock. A node can name
-        another time, and does harm to nobody but itself."""
+        """Time of addition in milliseconds since 1970, by the server's clock. A node can forge it
+        and harms only itself."""
         return int(self.identifier.split(b"-")[0])
 
     @property
@@ -90,7 +90,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A stream that is longer or larger than an agent that trims it would let it become."""
+    """A stream that is longer or larger than a trimming agent would leave it."""
 
     node: str
     stream: str
@@ -103,18 +103,17 @@ class Oversize:
 
 
 def node_of(stream: str) -> str:
-    """The node whose stream it is."""
+    """The node of a stream."""
     return stream.split(":")[1]
 
 
 def streams_read(
     reader: str, streams: Sequence[str], count: int, idle_ms: int | None = None
 ) -> tuple[list[Entry], list[Oversize]]:
-    """Takes at most `count` new entries of each stream, and names those that are too large.
+    """Reads at most `count` new entries of each stream, and returns the streams that are too large.
 
-    With `idle_ms`, entries that another reader took that long ago and never finished. Streams that
-    no longer fit into `BYTES_AT_ONCE` wait; callers change the order from read to read.
-    Raises redis.RedisError.
+    With `idle_ms`, reads entries that another reader took that long ago and never finished. Streams
+    beyond `BYTES_AT_ONCE` wait; callers rotate the order. Raises redis.RedisError.
     """
     if not streams:
         return [], []

@@ -1,5 +1,5 @@
-"""What was accepted after a backup, found when it has been restored: the portal's last documents
-to the nodes survive in the agents' server, signed, and name bookings that the database lost."""
+"""Bookings that a restore of an older backup has lost: the signed documents at the agents' server
+survive and still name them."""
 
 import logging
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from allocation.services.nodes.redis_accounts import agents_redis
 logger = logging.getLogger(__name__)
 
 FATE_RUN = "runs until its node reads its next document, then it is ended there; book it again"
-FATE_CLEARED = "was being given back; its node clears it"
+FATE_CLEARED = "was being released; its node clears it"
 FATE_NOT_ENROLLED = "the restored database does not know its node: enrol the node again"
 
 
 @dataclass(frozen=True, slots=True)
 class LostBooking:
-    """A booking that a node was told of and the database does not know, and its fate."""
+    """A booking in a node's document that the database does not know, and its fate."""
 
     booking: str
     tenant: str
@@ -34,9 +34,9 @@ class LostBooking:
 
 
 def bookings_lost() -> list[LostBooking]:
-    """Bookings that nodes know by their last signed document and the restored database doesn't.
+    """Bookings in the nodes' last signed documents that the restored database does not know.
 
-    Before the epoch is raised: then nodes are told anew, by what the database knows.
+    Must run before the epoch is raised, because that overwrites the documents.
 
     Raises:
         redis.RedisError: the agents' server does not answer.
@@ -44,10 +44,10 @@ def bookings_lost() -> list[LostBooking]:
     known = set(Node.objects.values_list("name", flat=True))
     found: dict[tuple[str, str, str], LostBooking] = {}
     for desired in _documents():
-        told = {a.id: a for gpu in desired.gpus for a in gpu.allocations}
-        rows = Allocation.objects.filter(id__in=list(told)).values_list("id", flat=True)
-        for name in told.keys() - {row.hex for row in rows}:
-            each = told[name]
+        named = {a.id: a for gpu in desired.gpus for a in gpu.allocations}
+        rows = Allocation.objects.filter(id__in=list(named)).values_list("id", flat=True)
+        for name in named.keys() - {row.hex for row in rows}:
+            each = named[name]
             fate = FATE_CLEARED if each.state == "release" else FATE_RUN
             found[each.tenant, each.booking, desired.node] = LostBooking(
                 booking=each.booking,
@@ -69,7 +69,7 @@ def _documents() -> Iterator[wire.Desired]:
         raw = link.get(key) or b""
         try:
             envelope = wire.Envelope.from_json(raw)
-            # The key may have been changed after the backup: each version comes from the master's.
+            # The key may be newer than the backup: every version derives from the master key.
             version = envelope.key_version
             master = settings.AGENTS_MASTER_KEY.encode()
             yield wire.open_desired(envelope, {version: wire.node_key(master, name, version)})

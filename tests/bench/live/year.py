@@ -35,7 +35,7 @@ from tests.servers.servers import DATABASE, Servers
 
 if TYPE_CHECKING:
     from allocation import wire
-    from allocation.services.inbox.batch import Said
+    from allocation.services.inbox.batch import StreamMessage
     from portal.demo.history import Act
     from portal.demo.nodes import DemoFleet, DemoNode
     from portal.demo.week import People
@@ -167,7 +167,7 @@ def readings(fleet: "DemoFleet", now: datetime) -> None:
     messages_apply(said, now)
 
 
-def _words(node: "DemoNode", now: datetime) -> "Iterator[Said]":
+def _words(node: "DemoNode", now: datetime) -> "Iterator[StreamMessage]":
     from allocation import wire  # noqa: PLC0415
 
     first = int((now - BATCH).timestamp())

@@ -182,7 +182,7 @@ def test_maintenance_under_a_window_moves_others_instead_of_losing_it(
     wish = MaintenanceTerms(LATER, LATER + HOUR, "New fans", node=node)
     operator = an_operator()
     with operator_tx():
-        maintenance_plan(operator=operator, wish=wish, now=plant.now)
+        maintenance_plan(operator=operator, terms=wish, now=plant.now)
     plant.round()
     assert fresh(whole).state == "scheduled"
     assert gpu_of(large) == gpu_of(small)

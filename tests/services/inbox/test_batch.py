@@ -13,10 +13,9 @@ from django.db import OperationalError, connection, transaction
 
 from allocation import wire
 from allocation.models import Allocation, Booking, EventCounter, Gpu, GpuSample, Node, SolverState
-from allocation.services.inbox import apply, consumer
-from allocation.services.inbox import batch as hearing
+from allocation.services.inbox import apply, consumer, heartbeats
 from allocation.services.inbox.apply import message_apply
-from allocation.services.inbox.batch import Said, messages_apply
+from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.inbox.report_streams import GROUP
 from allocation.services.nodes.fleet import node_key
 from allocation.services.nodes.redis_accounts import agents_redis
@@ -30,18 +29,18 @@ Watched = Callable[..., AbstractContextManager[object]]
 SECONDS = int(NOW.timestamp())
 
 
-def seal(node: str, message: wire.FromAgent, version: int = 1) -> Said:
+def seal(node: str, message: wire.FromAgent, version: int = 1) -> StreamMessage:
     with as_system():
         key = node_key(Node.objects.get(name=node), version)
-    return Said(node, wire.seal(message, key=key, key_version=version))
+    return StreamMessage(node, wire.seal(message, key=key, key_version=version))
 
 
-def a_beat(node: str, seq: int, *, skew: int = 0, version: int = 1) -> Said:
+def a_beat(node: str, seq: int, *, skew: int = 0, version: int = 1) -> StreamMessage:
     beat = wire.Heartbeat(seq=seq, observed_generation=0, sent_at=SECONDS + skew)
     return seal(node, beat, version)
 
 
-def readings(node: str, seq: int, allocation: str | None = None, **values: int) -> Said:
+def readings(node: str, seq: int, allocation: str | None = None, **values: int) -> StreamMessage:
     """Of the node's one GPU, five seconds later with each number."""
     blank: dict[str, Any] = dict.fromkeys(
         ("slot", "size", "utilisation", "memory_used_mb", "memory_total_mb", "power_mw",
@@ -52,7 +51,7 @@ def readings(node: str, seq: int, allocation: str | None = None, **values: int) 
     return seal(node, wire.Telemetry(sent_at=at, samples=(sample,), seq=seq))
 
 
-def a_report(node: str, seq: int, *words: wire.ReportedAllocation) -> Said:
+def a_report(node: str, seq: int, *words: wire.ReportedAllocation) -> StreamMessage:
     report = wire.Report(epoch=1, observed_generation=0, seq=seq, allocations=words)
     return seal(node, report)
 
@@ -71,7 +70,7 @@ def starting(db: None) -> Allocation:
     return an_allocation(booking, gpu, state="starting")
 
 
-def a_day(starting: Allocation) -> list[Said]:
+def a_day(starting: Allocation) -> list[StreamMessage]:
     """All that may come: news, old news, doubled, forged, of nobody, and what changes something in
     between, each of which decides what becomes of those after it."""
     first, second, third = NODES
@@ -95,9 +94,9 @@ def a_day(starting: Allocation) -> list[Said]:
         readings(second, 3, name),
         readings(second, 2, utilisation=7),
         a_beat(second, 4, skew=90),
-        Said(second, dataclasses.replace(forged.envelope, body=body)),
+        StreamMessage(second, dataclasses.replace(forged.envelope, body=body)),
         a_beat(second, 7),
-        Said("gpu-zz", forged.envelope),
+        StreamMessage("gpu-zz", forged.envelope),
         a_beat(third, 1),
         a_beat(third, 2, version=2),
         a_beat(third, 3),
@@ -119,7 +118,7 @@ def world() -> list[Any]:
     ]
 
 
-def heard_in(batches: Sequence[Sequence[Said]]) -> tuple[list[str], list[Any]]:
+def heard_in(batches: Sequence[Sequence[StreamMessage]]) -> tuple[list[str], list[Any]]:
     """What became of each message, and the world after it; nothing of it stays."""
     with as_system(), transaction.atomic():
         outcomes = [word for batch in batches for word in messages_apply(batch, NOW)]
@@ -128,7 +127,7 @@ def heard_in(batches: Sequence[Sequence[Said]]) -> tuple[list[str], list[Any]]:
     return outcomes, after
 
 
-def one_by_one(said: Sequence[Said]) -> tuple[list[str], list[Any]]:
+def one_by_one(said: Sequence[StreamMessage]) -> tuple[list[str], list[Any]]:
     """As `heard_in`, without batches."""
     with as_system(), transaction.atomic():
         outcomes = [
@@ -139,7 +138,7 @@ def one_by_one(said: Sequence[Said]) -> tuple[list[str], list[Any]]:
     return outcomes, after
 
 
-def cut(said: Sequence[Said], size: int) -> list[Sequence[Said]]:
+def cut(said: Sequence[StreamMessage], size: int) -> list[Sequence[StreamMessage]]:
     return [said[first : first + size] for first in range(0, len(said), size)]
 
 
@@ -201,7 +200,7 @@ def test_a_report_without_news_asks_for_no_turn(
     asked: list[str] = []
     monkeypatch.setattr(apply, "task_request", asked.append)
 
-    def nudged(said: Said) -> bool:
+    def nudged(said: StreamMessage) -> bool:
         asked.clear()
         with as_system():
             assert messages_apply([said], NOW) == ["applied"]
@@ -243,8 +242,8 @@ def test_a_reader_killed_between_its_commit_and_its_acknowledgement_loses_and_do
     plant.now += timedelta(minutes=2)
     plant.node_works()
 
-    def killed(said: Sequence[Said], now: datetime) -> None:
-        assert "applied" in hearing.messages_apply(said, now)
+    def killed(said: Sequence[StreamMessage], now: datetime) -> None:
+        assert "applied" in messages_apply(said, now)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(consumer, "messages_apply", killed)
@@ -277,7 +276,7 @@ def test_a_database_that_is_gone_in_the_middle_leaves_the_whole_batch_to_be_read
 
     with as_system():
         before = Node.objects.values("heartbeat_seq", "heartbeat_at", "telemetry_seq").get()
-    monkeypatch.setattr(hearing, "samples_store", gone)
+    monkeypatch.setattr(heartbeats, "samples_store", gone)
     with pytest.raises(OperationalError):
         plant.portal_reads()
     with as_system():

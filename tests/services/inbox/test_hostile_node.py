@@ -317,10 +317,10 @@ def test_without_the_database_the_flood_ends_all_the_same(
 
 def test_bytes_use_up_a_second_as_messages_do() -> None:
     watch = Throttle()
-    assert not watch.said("one", 1, BYTES_PER_SECOND - 1, 7.0)
-    assert watch.said("one", 1, 1, 7.1)
+    assert not watch.count("one", 1, BYTES_PER_SECOND - 1, 7.0)
+    assert watch.count("one", 1, 1, 7.1)
     assert not watch.may_send("one", 7.2)
     assert watch.may_send("two", 7.2)
     for second in range(8, 8 + FLOOD_SECONDS):
-        watch.said("one", 1, BYTES_PER_SECOND, second)
+        watch.count("one", 1, BYTES_PER_SECOND, second)
     assert watch.floods("one")

@@ -15,9 +15,9 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.inbox import consumer, throttle
 from allocation.services.inbox.throttle import FLOOD_SECONDS, PER_SECOND, Throttle
 from allocation.services.nodes.fleet import node_approve
-from allocation.services.nodes.inventory_differences import differences_of
+from allocation.services.nodes.inventories import differences_of
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.snapshot.snapshot import gpus_read
+from allocation.services.snapshot.hardware import gpus_read
 from tests.builders import an_operator
 from tests.builders_allocation import Lab, a_lab, a_node, a_wish
 from tests.roles import as_system
@@ -236,16 +236,16 @@ def test_a_node_that_goes_on_and_on_is_locked_out(plant: Plant) -> None:
         plant.now += SECOND
     after = node()
     assert (after.state, after.link_digest) == (Node.State.QUARANTINED, None)
-    assert "said too much" in after.state_reason
+    assert "exceeded its message rate" in after.state_reason
     server: Any = agents_redis()
     assert server.acl_getuser(f"agent-{NAME}") is None
 
 
 def test_others_are_heard_while_one_floods() -> None:
     watch = Throttle()
-    assert not watch.said("one", PER_SECOND - 1, 0, 7.0)
-    assert watch.said("one", 1, 0, 7.9)
-    assert not watch.said("one", 5, 0, 7.9), "told once a second"
+    assert not watch.count("one", PER_SECOND - 1, 0, 7.0)
+    assert watch.count("one", 1, 0, 7.9)
+    assert not watch.count("one", 5, 0, 7.9), "told once a second"
     assert not watch.may_send("one", 7.9)
     assert watch.may_send("two", 7.9)
     assert watch.may_send("one", 8.0)
@@ -254,7 +254,7 @@ def test_others_are_heard_while_one_floods() -> None:
 def test_a_node_with_bursts_now_and_then_is_not_locked_out() -> None:
     watch = Throttle()
     for burst in range(100):
-        watch.said("one", PER_SECOND, 0, burst * 10.0)
+        watch.count("one", PER_SECOND, 0, burst * 10.0)
         assert not watch.floods("one")
     assert throttle.WATCHED_SECONDS / 10 < FLOOD_SECONDS
 
@@ -278,7 +278,7 @@ def test_new_hardware_and_other_links_wait_for_an_operator(plant: Plant) -> None
     assert node().state == Node.State.QUARANTINED
     assert [text.split(",")[0] for text in node().differences] == [
         "GPU 2 is new: NVIDIA H100 80GB HBM3",
-        "GPU 1 was in NVLink domain 0",
+        "GPU 1 moved from NVLink domain 0 to NVLink domain 7.",
     ]
     assert not usable()
     # Said again, it is still for the operator to see, once.

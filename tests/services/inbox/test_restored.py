@@ -15,7 +15,7 @@ from allocation import wire
 from allocation.models import Node, SolverState
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.inbox.batch import Said, messages_apply
+from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.inbox.restored import FATE_NOT_ENROLLED, bookings_lost
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from allocation.services.nodes.restore_fence import epoch_now, nodes_ahead
@@ -68,7 +68,7 @@ def test_a_node_that_went_on_further_is_seen_by_its_next_heartbeat(plant: Plant,
             assert plant.told(signed(plant, message)) == "applied"
         else:
             with as_system():
-                said = [Said(NAME, signed(plant, message))]
+                said = [StreamMessage(NAME, signed(plant, message))]
                 assert messages_apply(said, plant.now) == ["applied"]
         assert node().ahead_epoch == ahead
     assert not usable()
