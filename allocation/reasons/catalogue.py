@@ -14,10 +14,10 @@ Effect = Literal["refuses", "delays", "both", "explains", "pauses"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `owner` is who can change what it says.
+    """One rule. `owner` is who can change what it states.
 
     `evidence` names the facts that every reason of the solver under this rule has, `optional` those
-    that a reason may have. `FACTS` says what each of them is.
+    that a reason may have. `FACTS` defines each of them.
     """
 
     id: str
@@ -87,8 +87,8 @@ FACTS: dict[str, Kind] = {
     "whose": "word",
     "workload": "name",
 }
-"""What each fact is. `units` are quota units, `instant` is Unix seconds, `names` has commas between
-names, `word` is one of a few that the code knows. Cores and shares are thousandths, memory is MiB.
+"""Kind of each fact. `units` are quota units, `instant` is Unix seconds, `names` are separated by
+commas, `word` is one of a few that the code knows. Cores and shares are thousandths, memory is MiB.
 """
 
 TEXTS = frozenset({"name", "names", "word"})
@@ -202,7 +202,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 UNPROVEN = frozenset({"none_in_service", "no_room_in_horizon"})
-"""Codes of a first reason under which no start can be planned: the stored start is a guess."""
+"""Codes of a first reason under which no start can be planned: the stored start is an estimate."""
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

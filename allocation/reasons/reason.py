@@ -1,4 +1,4 @@
-"""A reason: which rule holds, with the facts that it holds for. It has no sentence."""
+"""A reason: a rule with the facts for which it holds, without a sentence."""
 
 from dataclasses import dataclass, replace
 
@@ -9,10 +9,10 @@ Fact = int | str
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why: a rule of the catalogue by id and code, which of the six checks it is, and the facts.
+    """A rule of the catalogue by id and code, its kind of check, and the facts.
 
-    `numbers` are in order of their names. `frees_at` is when the reason stops being in the way,
-    Unix seconds; None when nobody knows.
+    `numbers` are sorted by name. `frees_at` is the Unix second at which the reason no longer holds;
+    None when unknown.
     """
 
     rule: str
@@ -44,5 +44,5 @@ def with_facts(why: Reason, **facts: Fact) -> Reason:
 
 
 def frees(why: Reason, at: int | None) -> Reason:
-    """Returns the reason with the time at which it stops being in the way."""
+    """Returns the reason with the time at which it no longer holds."""
     return replace(why, frees_at=at)

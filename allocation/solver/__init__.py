@@ -1,123 +1,63 @@
-"""The solver's public face: data in, decisions with reasons out; no Django, no clock."""
+"""The solver's public interface: a snapshot in, a plan with reasons out; no Django, no clock."""
 
-from allocation.reasons.reason import Reason
-from allocation.solver.cycle.quote import Availability, best_options, quote
-from allocation.solver.cycle.solve import solve
-from allocation.solver.fleet.mig_geometry import units_of
-from allocation.solver.model.codec import decode, digest, digest_of, encode
-from allocation.solver.model.inputs import (
-    SLOTS_PER_GPU,
-    UNITS_PER_GPU,
-    Ask,
-    Cap,
-    Extension,
-    Gpu,
-    Held,
-    Host,
-    Limit,
-    Maintenance,
-    Model,
-    Order,
-    Place,
-    Placement,
-    PlannedStart,
-    Policy,
-    Relocation,
-    Request,
-    Shape,
-    Snapshot,
-    Tier,
-    Used,
-)
-from allocation.solver.model.plan import (
-    Alternative,
-    Assign,
-    Borrow,
-    Claim,
-    Extend,
-    Move,
-    OrderAnswer,
-    Pause,
-    Plan,
-    Refuse,
-    Waiting,
-)
-from allocation.solver.model.plan_parts import (
-    CHANGED,
-    CONFLICT,
-    LEFT,
-    NEEDED,
-    ROOM_FREED,
-    Group,
-    Part,
-    Parts,
-    in_halves,
-    narrowed,
-    refused_too_early,
-)
-from allocation.solver.model.quote import QUARTER, Option, Quote, QuoteRequest
-from allocation.solver.quota.quota import Block, Quota, Use
-
-__all__ = [
-    "CHANGED",
-    "CONFLICT",
-    "LEFT",
-    "NEEDED",
-    "QUARTER",
-    "ROOM_FREED",
-    "SLOTS_PER_GPU",
-    "UNITS_PER_GPU",
-    "Alternative",
-    "Ask",
-    "Assign",
-    "Availability",
-    "Block",
-    "Borrow",
-    "Cap",
-    "Claim",
-    "Extend",
-    "Extension",
-    "Gpu",
-    "Group",
-    "Held",
-    "Host",
-    "Limit",
-    "Maintenance",
-    "Model",
-    "Move",
-    "Option",
-    "Order",
-    "OrderAnswer",
-    "Part",
-    "Parts",
-    "Pause",
-    "Place",
-    "Placement",
-    "Plan",
-    "PlannedStart",
-    "Policy",
-    "Quota",
-    "Quote",
-    "QuoteRequest",
-    "Reason",
-    "Refuse",
-    "Relocation",
-    "Request",
-    "Shape",
-    "Snapshot",
-    "Tier",
-    "Use",
-    "Used",
-    "Waiting",
-    "best_options",
-    "decode",
-    "digest",
-    "digest_of",
-    "encode",
-    "in_halves",
-    "narrowed",
-    "quote",
-    "refused_too_early",
-    "solve",
-    "units_of",
-]
+from allocation.reasons.reason import Reason as Reason
+from allocation.solver.cycle.quote import Availability as Availability
+from allocation.solver.cycle.quote import best_options as best_options
+from allocation.solver.cycle.quote import quote as quote
+from allocation.solver.cycle.solve import solve as solve
+from allocation.solver.fleet.mig_geometry import units_of as units_of
+from allocation.solver.model.codec import decode as decode
+from allocation.solver.model.codec import digest as digest
+from allocation.solver.model.codec import digest_of as digest_of
+from allocation.solver.model.codec import encode as encode
+from allocation.solver.model.inputs import SLOTS_PER_GPU as SLOTS_PER_GPU
+from allocation.solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
+from allocation.solver.model.inputs import Ask as Ask
+from allocation.solver.model.inputs import Cap as Cap
+from allocation.solver.model.inputs import Extension as Extension
+from allocation.solver.model.inputs import Gpu as Gpu
+from allocation.solver.model.inputs import Held as Held
+from allocation.solver.model.inputs import Host as Host
+from allocation.solver.model.inputs import Limit as Limit
+from allocation.solver.model.inputs import Maintenance as Maintenance
+from allocation.solver.model.inputs import Model as Model
+from allocation.solver.model.inputs import Order as Order
+from allocation.solver.model.inputs import Place as Place
+from allocation.solver.model.inputs import Placement as Placement
+from allocation.solver.model.inputs import PlannedStart as PlannedStart
+from allocation.solver.model.inputs import Policy as Policy
+from allocation.solver.model.inputs import Relocation as Relocation
+from allocation.solver.model.inputs import Request as Request
+from allocation.solver.model.inputs import Shape as Shape
+from allocation.solver.model.inputs import Snapshot as Snapshot
+from allocation.solver.model.inputs import Tier as Tier
+from allocation.solver.model.inputs import Used as Used
+from allocation.solver.model.plan import Alternative as Alternative
+from allocation.solver.model.plan import Assign as Assign
+from allocation.solver.model.plan import Borrow as Borrow
+from allocation.solver.model.plan import Claim as Claim
+from allocation.solver.model.plan import Extend as Extend
+from allocation.solver.model.plan import Move as Move
+from allocation.solver.model.plan import OrderAnswer as OrderAnswer
+from allocation.solver.model.plan import Pause as Pause
+from allocation.solver.model.plan import Plan as Plan
+from allocation.solver.model.plan import Refuse as Refuse
+from allocation.solver.model.plan import Waiting as Waiting
+from allocation.solver.model.plan_parts import CHANGED as CHANGED
+from allocation.solver.model.plan_parts import CONFLICT as CONFLICT
+from allocation.solver.model.plan_parts import LEFT as LEFT
+from allocation.solver.model.plan_parts import NEEDED as NEEDED
+from allocation.solver.model.plan_parts import ROOM_FREED as ROOM_FREED
+from allocation.solver.model.plan_parts import Group as Group
+from allocation.solver.model.plan_parts import Part as Part
+from allocation.solver.model.plan_parts import Parts as Parts
+from allocation.solver.model.plan_parts import in_halves as in_halves
+from allocation.solver.model.plan_parts import narrowed as narrowed
+from allocation.solver.model.plan_parts import refused_too_early as refused_too_early
+from allocation.solver.model.quote import QUARTER as QUARTER
+from allocation.solver.model.quote import Option as Option
+from allocation.solver.model.quote import Quote as Quote
+from allocation.solver.model.quote import QuoteRequest as QuoteRequest
+from allocation.solver.quota.quota import Block as Block
+from allocation.solver.quota.quota import Quota as Quota
+from allocation.solver.quota.quota import Use as Use

@@ -15,14 +15,7 @@ import pytest
 from allocation.reasons.catalogue import BY_CODE, FACTS, TEXTS
 from allocation.solver import Plan, Policy, QuoteRequest, Snapshot, encode
 from allocation.words.reasons import stored_sentence
-from tests.golden.documents import (
-    FOLDER,
-    canonical,
-    difference,
-    digest,
-    golden_read,
-    names,
-)
+from tests.golden.documents import FOLDER, canonical, difference, digest, golden_read, names
 from tests.golden.meaning import compare
 from tests.golden.scenes import SCENES
 

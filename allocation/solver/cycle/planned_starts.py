@@ -8,12 +8,7 @@ from allocation.solver.cycle.resume_in_place import original_gpus_or_earlier
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
 from allocation.solver.model.inputs import Place, PlannedStart, Request
 from allocation.solver.preemption.search import Preemption
-from allocation.solver.reasons.explain import (
-    maintenance,
-    mode_change,
-    possible_demands,
-    why_quota,
-)
+from allocation.solver.reasons.explain import maintenance, mode_change, possible_demands, why_quota
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.start_times import length_from, not_dearer
 

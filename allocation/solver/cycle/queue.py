@@ -6,12 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from allocation.solver.model.demand import Demand, Fit, demands_of
-from allocation.solver.model.inputs import (
-    Limit,
-    Policy,
-    Request,
-    Snapshot,
-)
+from allocation.solver.model.inputs import Limit, Policy, Request, Snapshot
 from allocation.solver.quota.fair_share import DominantShares, split_to_projects
 from allocation.solver.state.cycle_state import CycleState
 

@@ -26,10 +26,7 @@ from allocation.solver.model.ordering import in_order
 from allocation.solver.model.plan import Plan, Refuse
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.blockers import out_of_service, why_not_at
-from allocation.solver.reasons.explain import (
-    possible_demands,
-    why_window_impossible,
-)
+from allocation.solver.reasons.explain import possible_demands, why_window_impossible
 from allocation.solver.rebinding.rebinding import Rebinding, may_move_others
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.start_times import in_time, last_start
@@ -202,8 +199,8 @@ def _place_flexible(
         # Moves delay nobody and pause nobody, so they come first. A booking that lost its place
         # tries to keep its planned second.
         before = request.promise.starts if request.promise is not None else first
-        wished = sorted({first, min(max(first, before), last)})
-        found = outcome.rebinding.earlier_with_moves(demands, found, *wished)
+        instants = sorted({first, min(max(first, before), last)})
+        found = outcome.rebinding.earlier_with_moves(demands, found, *instants)
     if found is None:
         _without_start(outcome, request, demands, broken, slow)
         return None

@@ -1,4 +1,4 @@
-"""The GPUs of one class as columns, ordered so that every group of the hardware is a run.
+"""The GPUs of one class as columns, ordered so that every hardware group is a contiguous run.
 
 Groups, from tight to loose: one GPU, one NVLink domain, one node, one rack, the whole class.
 """
@@ -20,15 +20,15 @@ Index = npt.NDArray[np.intp]
 
 
 class Columns:
-    """Where each GPU of a class is: columns in the order rack, node, domain, index, id."""
+    """The columns of a class, ordered by rack, node, domain, index, id."""
 
     def __init__(self, gpus: Iterable[Gpu]) -> None:
-        """Lay out the columns."""
+        """Order the columns."""
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
         silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
-        # What takes new work; what is in service besides only keeps what it has.
+        # Usable GPUs take new work; others in service only keep what they have.
         self.usable: Bools = self.in_service & ~silent
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
@@ -51,7 +51,8 @@ class Columns:
         return sums
 
     def has_group(self, level: Together, idle: npt.NDArray[np.uint8], count: int) -> Bools:
-        """Windows × columns of ones where idle: has some group of the level so many of them?"""
+        """For windows × columns of ones where idle: True when some group of the level has that
+        many."""
         narrow = np.uint8 if self._widest[level] < 256 else np.int64
         sums = np.add.reduceat(idle, self.bounds[level], axis=-1, dtype=narrow)
         found: Bools = np.any(sums >= count, axis=-1)
@@ -62,10 +63,6 @@ class Columns:
         bounds = self.bounds[level]
         last = int(bounds[group + 1]) if group + 1 < len(bounds) else len(self)
         return range(int(bounds[group]), last)
-
-    def group_of(self, level: Together, column: int) -> int:
-        """Group that a column belongs to."""
-        return int(self.groups(level)[column])
 
     def groups(self, level: Together) -> Index:
         """The group of each column."""
@@ -89,7 +86,7 @@ class Columns:
         return self._within[pin]
 
     def _most_columns(self, level: Together) -> int:
-        """GPUs of the largest group."""
+        """Size of the largest group."""
         return int(np.diff(np.append(self.bounds[level], len(self.gpus))).max(initial=0))
 
     def _bounds(self, level: Together) -> Index:
@@ -144,7 +141,7 @@ def sums_within(pool: Columns, level: Together, capacity: Counts, most: Counts |
 
 
 def fullest(pool: Columns, level: Together, sums: Ints, capacity: Counts, candidates: Index) -> int:
-    """Of the candidates the group with least room left, then in the fullest surroundings."""
+    """Of the candidates, the group with the least room left, then in the fullest surroundings."""
     if len(candidates) == 1:
         return int(candidates[0])
     first = pool.bounds[level][candidates]
@@ -157,14 +154,14 @@ def fullest(pool: Columns, level: Together, sums: Ints, capacity: Counts, candid
 def whole_columns(
     pool: Columns, chosen: tuple[Together, int], count: int, capacity: Counts, most: Counts | None
 ) -> list[int]:
-    """`count` free columns of a group out of the fewest subgroups, the rest best fit."""
+    """`count` free columns of a group from the fewest subgroups, best fit for the rest."""
     level, group = chosen
     members = pool.members(level, group)
     free = (np.flatnonzero(capacity[members.start : members.stop]) + members.start).tolist()
     finer = LEVELS[LEVELS.index(level) - 1]
     is_flat = finer == "gpu" or (finer == "domain" and not pool.has_domains)
     if is_flat or (len(free) == count and most is None):
-        # A GPU fixed to whole serves nobody else; one that may be sliced is kept for slices.
+        # A GPU fixed to whole serves nothing else; one that may be sliced is kept for slices.
         return sorted(free, key=lambda column: (bool(pool.flexible[column]), column))[:count]
     by_group = _room_by_group(pool, finer, free, most)
     taken: list[int] = []
@@ -181,7 +178,7 @@ def whole_columns(
 def _room_by_group(
     pool: Columns, level: Together, free: list[int], most: Counts | None
 ) -> dict[int, int]:
-    """Free columns of each group, no more than its node serves; a rack's nodes in all."""
+    """Free columns of each group, no more than its node serves; in a rack, the sum of its nodes."""
     of_column, node_of = pool.groups(level), pool.groups("node")
     by_node: dict[int, int] = {}
     found: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What has been asked for lately, as a mix by class: the weights of the fragmentation measure."""
+"""Recent demand as a mix by class, which weights the fragmentation score."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ from allocation.solver.model.inputs import (
 _PARTS = 1_024
 """Weights are parts of this."""
 _BITS = 4
-"""Weights are rounded to so many leading bits: one booking more seldom means new tables."""
+"""Weights are rounded to this many leading bits: one more booking rarely needs new tables."""
 
 
 DemandKind = tuple[Shape, int, int]
@@ -36,10 +36,9 @@ DemandKind = tuple[Shape, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """(shape, how many of it in one ask, host cores of the ask in thousandths, weight), sorted.
+    """(shape, how many in one request, host cores of the request in thousandths, weight), sorted.
 
-    `total` is the weight of all asks that take this class or one that can stand for it; 0: only
-    these.
+    `total` is the weight of all requests for this class or an equivalent one; 0: only for this.
     """
 
     lines: tuple[tuple[Shape, int, int, int], ...] = ()
@@ -47,13 +46,13 @@ class Mix:
 
 
 EVEN_MIX = Mix()
-"""Nothing known: every shape as likely as any other."""
+"""No recent demand: every shape is equally likely."""
 
 
 def mixes_of(
     gpus: Iterable[Gpu], held: Iterable[Held], requests: Iterable[Request]
 ) -> dict[str, Mix]:
-    """The mix of each class: bookings that wait and those that are held, one each."""
+    """The mix of each class, of waiting and held bookings, one each."""
     classes = {gpu.id: gpu.gpu_class for gpu in gpus}
     asked: defaultdict[str, Counter[DemandKind]] = defaultdict(Counter)
     asks: Counter[tuple[frozenset[str], bool]] = Counter()
@@ -74,7 +73,7 @@ def _asked(request: Request) -> tuple[tuple[str, ...], bool, DemandKind]:
 
 
 def _markets(asks: Iterable[frozenset[str]]) -> dict[str, frozenset[str]]:
-    """By class the classes that stand for each other, directly or through a third."""
+    """By class, the classes that are equivalent to it, directly or through a third."""
     found: dict[str, frozenset[str]] = {}
     for names in asks:
         market = names.union(*(found.get(name, frozenset()) for name in names))
@@ -83,14 +82,14 @@ def _markets(asks: Iterable[frozenset[str]]) -> dict[str, frozenset[str]]:
 
 
 def _total(asks: Counter[tuple[frozenset[str], bool]], market: frozenset[str] | None) -> int:
-    """How many asks there are for the market; 0: the class is its own."""
+    """Number of requests for the market; 0: the class has no equivalent."""
     if market is None:
         return 0
     return sum(weight for (names, _), weight in asks.items() if names & market)
 
 
 def _live(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[tuple[str, DemandKind]]:
-    """Class and line of each booking that has something of the class."""
+    """Class and kind of each booking that has something of the class."""
     found: dict[tuple[str, str, Shape], tuple[int, int]] = {}
     for row in held:
         gpu_class = classes.get(row.place.gpu)
@@ -119,9 +118,9 @@ _SHARED: Ints = np.arange(SHARE_STATES + 1, dtype=np.int64)
 
 
 def demand_tables_of(geometry: Geometry, mix: Mix, mode: Mode | None = None) -> list[DemandTable]:
-    """What the mix asks of one GPU of the model, which may be fixed to a mode.
+    """The demand of the mix on one GPU of the model, which may be fixed to a mode.
 
-    Each shape counts once more than it was asked for: what was not, may still be.
+    Each shape counts once more than it was requested, so that none has weight zero.
     """
     shapes = (None, *geometry.common_profiles)
     weights: dict[tuple[Shape, int, int], int] = {
@@ -130,7 +129,7 @@ def demand_tables_of(geometry: Geometry, mix: Mix, mode: Mode | None = None) -> 
     for shape, count, cores, weight in mix.lines:
         if mode not in modes_for(shape) or not geometry.serves(shape):
             continue
-        # Slices of a gang lie anywhere, so they are as many single ones.
+        # Slices of a gang have no level here: they count as single ones.
         many = count if isinstance(shape, str) else 1
         line = (shape, count // many, cores // many)
         weights[line] = weights.get(line, 0) + weight * many
@@ -150,7 +149,7 @@ def units_left(geometry: Geometry) -> Ints:
 def _offer(geometry: Geometry, line: tuple[Shape, int, int], weight: int) -> DemandTable:
     shape, count, cores = line
     units = geometry.units(shape)
-    # What others leave of a shared GPU is of use to somebody, whatever this one needs of it.
+    # The rest of a shared GPU is of use to other shares, whatever this shape needs.
     shared = 0 * _SHARED if isinstance(shape, str) else units_left(geometry)[geometry.masks :]
     if isinstance(shape, int):
         after = _after_share(geometry.masks, shape)
@@ -162,14 +161,14 @@ def _offer(geometry: Geometry, line: tuple[Shape, int, int], weight: int) -> Dem
 
 
 def _after_mask(masks: int, places: tuple[int, ...]) -> Ints:
-    """Each place beside other slots, never on a shared GPU."""
+    """Each place next to other slots, never on a shared GPU."""
     busy, never = np.arange(masks, dtype=np.int64), np.full(len(_SHARED), ILLEGAL)
     rows = [np.where((busy & place) == 0, busy | place, ILLEGAL) for place in places]
     return np.array([np.append(row, never) for row in rows])
 
 
 def _after_share(masks: int, share: int) -> Ints:
-    """One place: an idle GPU is shared then, a shared one is shared more."""
+    """One place: an idle GPU becomes shared, a shared one gets one more share."""
     more = -(-share // PER_STATE)
     after = np.full(masks + len(_SHARED), ILLEGAL, dtype=np.int64)
     after[0] = masks + more

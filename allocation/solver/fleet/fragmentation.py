@@ -1,9 +1,9 @@
-"""What a choice of place costs those who come later: one measure for slices, shares and gangs.
+"""The cost of a place for later demand: one score for slices, shares and gangs.
 
-The worth of a GPU in some state is what the recent mix of asks could still get out of it: in the
-long run, one ask after the other (`sale`), and at once, each ask for itself (`useful`). Around it
-stands the node: gangs need idle GPUs beside each other, and host cores for all. A place is good
-when it takes little worth beyond the units that it gives. Integers only: units of a GPU.
+The score of a GPU in a state is what the recent mix of demand could still get from it: in the long
+run, one request after the other (`long_run`), and at once, each request by itself (`immediate`).
+Its node adds to that: gangs need neighbouring idle GPUs, and host cores for all. A place is good
+when it takes little score beyond its own units. Integers only: units of a GPU.
 """
 
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ from allocation.solver.model.inputs import UNITS_PER_GPU
 Ints = npt.NDArray[np.int64]
 
 ILLEGAL = -1
-"""State after a place that can't be."""
-SALE = 5
-"""What is sold in the long run weighs five times what is useful at once."""
+"""State after an impossible place."""
+LONG_RUN_WEIGHT = 5
+"""Long-run use weighs five times immediate use."""
 _SCALE = 1 << 12
 """Weights of a mix are parts of this."""
 _ASKS = 50
-"""How many asks ahead a GPU is looked at."""
+"""Number of future requests that a score looks ahead."""
 _MOST_IDLE = 16
-"""More idle GPUs of a node than this are not told apart."""
+"""Nodes with more idle GPUs than this count as if they had this many."""
 _UNITS_PER_CORE_OFF = 1_400
-"""Cost of each host core per GPU that a node has more or less than the ask has use for."""
+"""Cost of each host core per GPU that a node has more or less than the demand needs."""
 _CORES_OFF_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class DemandTable:
-    """Asks of one shape as one kind of GPU sees them: `weight` of them, for `count` each.
+    """Demand for one shape on one kind of GPU: `weight` requests for `count` each.
 
-    `after` (places × states) is the GPU's state with one more, ILLEGAL where it does not fit;
-    state 0 is an idle GPU. `useful` (states) are the units that are open to it. `cores` are host
-    cores in thousandths, 0 where they do not matter.
+    `after` (places × states) is the GPU's state with one more, ILLEGAL where it does not fit; state
+    0 is an idle GPU. `immediate` (states) are the units open to it. `cores` are host cores in
+    thousandths, 0 where they do not matter.
     """
 
     weight: int
@@ -45,36 +45,38 @@ class DemandTable:
     cores: int
     units: int
     after: Ints
-    useful: Ints
+    immediate: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The node of each candidate, as arrays of one length: kind of its GPUs, sum of `useful` over
-    them, how many are idle, and free host cores in thousandths."""
+    """The node of each candidate, as arrays of one length: kind of its GPUs, sum of their
+    `immediate`, number of idle GPUs, and free host cores in thousandths."""
 
     kind: Ints
-    useful: Ints
+    immediate: Ints
     idle: Ints
     cores: Ints
 
-    def less(self, useful: "Ints | int", idle: "Ints | int", cores: int) -> "NodeState":
-        """The same nodes with so much taken from each."""
-        return NodeState(self.kind, self.useful - useful, self.idle - idle, self.cores - cores)
+    def less(self, immediate: "Ints | int", idle: "Ints | int", cores: int) -> "NodeState":
+        """The same nodes with this much taken from each."""
+        return NodeState(
+            self.kind, self.immediate - immediate, self.idle - idle, self.cores - cores
+        )
 
 
 class ScoreTables:
-    """Worth under a mix, as tables: `sale` and `useful` are (kinds × states)."""
+    """Scores under a mix, as tables: `long_run` and `immediate` are (kinds × states)."""
 
     def __init__(self, kinds: Sequence[Sequence[DemandTable]], demand: int) -> None:
-        """What each kind is asked for; `demand` is the weight of all asks, served or not."""
+        """Tables for each kind; `demand` is the weight of all requests, served or not."""
         states = max((offer.after.shape[1] for offers in kinds for offer in offers), default=1)
         shape = (len(kinds), states)
-        self.sale: Ints = np.zeros(shape, dtype=np.int64)
-        self.useful: Ints = np.zeros(shape, dtype=np.int64)
+        self.long_run: Ints = np.zeros(shape, dtype=np.int64)
+        self.immediate: Ints = np.zeros(shape, dtype=np.int64)
         steps = {offer.cores for offers in kinds for offer in offers}
         self._steps: Ints = np.array(sorted({0} | steps), dtype=np.int64)
-        self.minds_cores = len(self._steps) > 1
+        self.needs_cores = len(self._steps) > 1
         self._served: Ints = np.zeros((len(kinds), len(self._steps)), dtype=np.int64)
         shape_gangs = (len(kinds), _MOST_IDLE + 1, len(self._steps))
         self._gangs: Ints = np.zeros(shape_gangs, dtype=np.int64)
@@ -83,21 +85,22 @@ class ScoreTables:
             singles = [each for each in parts if each[0].count == 1]
             if singles:
                 width = singles[0][0].after.shape[1]
-                self.sale[kind, :width] = _sale(singles)
-                self.useful[kind, :width] = _useful(singles)
+                self.long_run[kind, :width] = _long_run(singles)
+                self.immediate[kind, :width] = _immediate(singles)
             self._add_cores(kind, singles)
             self._add_gangs(kind, [each for each in parts if each[0].count > 1])
 
     def around(self, nodes: NodeState) -> Ints:
-        """Units at each node that asks could use at once: single ones, and gangs of idle GPUs."""
+        """Units at each node that demand could use at once: single requests, and gangs of idle
+        GPUs."""
         step = self._steps.searchsorted(nodes.cores, side="right") - 1
         gangs = self._gangs[nodes.kind, np.minimum(nodes.idle, _MOST_IDLE), step]
-        found: Ints = self._served[nodes.kind, step] * nodes.useful // _SCALE + gangs
+        found: Ints = self._served[nodes.kind, step] * nodes.immediate // _SCALE + gangs
         return found
 
-    def loss(self, sale_lost: "Ints | int", before: NodeState, after: NodeState) -> Ints:
-        """Worth that each candidate takes; the least is the best place."""
-        found: Ints = SALE * sale_lost + self.around(before) - self.around(after)
+    def loss(self, long_run_lost: "Ints | int", before: NodeState, after: NodeState) -> Ints:
+        """Score that each candidate takes; the least is the best place."""
+        found: Ints = LONG_RUN_WEIGHT * long_run_lost + self.around(before) - self.around(after)
         return found
 
     def _add_cores(self, kind: int, singles: Sequence[tuple[DemandTable, int]]) -> None:
@@ -114,32 +117,33 @@ class ScoreTables:
 
 
 def mismatch(cores: Ints, units: Ints, wanted_cores: int, wanted_units: int) -> Ints:
-    """Cost of taking an ask to nodes whose free cores per free GPU differ from its own."""
+    """Cost of nodes whose free cores per free GPU differ from the demand's."""
     have = cores * UNITS_PER_GPU // np.maximum(units, 1)
     off = np.abs(have - wanted_cores * UNITS_PER_GPU // wanted_units)
     cost: Ints = np.minimum(off, _CORES_OFF_MOST) * _UNITS_PER_CORE_OFF // 1_000
     return cost
 
 
-def _sale(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
-    """Units that the next asks take of a GPU when each is let in only if that pays.
+def _long_run(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
+    """Units that the next requests take of a GPU when each is accepted only if that pays.
 
-    The asks come by chance, so each step is the mean over the mix; floors keep it an integer.
+    Requests come at random, so each step is the mean over the mix; rounding down keeps it an
+    integer.
     """
-    # The state at the end is where what does not fit would lead; ILLEGAL points at it.
-    worth: Ints = np.zeros(singles[0][0].after.shape[1] + 1, dtype=np.int64)
-    worth[ILLEGAL] = -2 * UNITS_PER_GPU
+    # ILLEGAL indexes the last state, which stands for what does not fit.
+    score: Ints = np.zeros(singles[0][0].after.shape[1] + 1, dtype=np.int64)
+    score[ILLEGAL] = -2 * UNITS_PER_GPU
     units = np.array([offer.units for offer, _ in singles], dtype=np.int64)[:, None]
     part = np.array([part for _, part in singles], dtype=np.int64)
     for _ in range(_ASKS):
-        best = np.array([worth[offer.after].max(axis=0) for offer, _ in singles]) + units
-        worth[:-1] += part @ np.maximum(best - worth[:-1], 0) // _SCALE
-    return worth[:-1]
+        best = np.array([score[offer.after].max(axis=0) for offer, _ in singles]) + units
+        score[:-1] += part @ np.maximum(best - score[:-1], 0) // _SCALE
+    return score[:-1]
 
 
-def _useful(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
-    """Mean over the mix of the units that are open to each ask."""
+def _immediate(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
+    """Mean over the mix of the units open to each request."""
     total: Ints = np.zeros(singles[0][0].after.shape[1], dtype=np.int64)
     for offer, part in singles:
-        total += part * offer.useful
+        total += part * offer.immediate
     return total // _SCALE

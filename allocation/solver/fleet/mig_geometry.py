@@ -1,9 +1,9 @@
-"""MIG geometry of one GPU model as bit masks, from data: never a profile name in code.
+"""MIG geometry of one GPU model as bit masks, from data: no profile name occurs in code.
 
-Bit i of a mask is memory slot i. Legal placement and disjoint slots is exactly the hardware's own
-rule, but for profiles of which a GPU carries fewer than its slots allow (`+me`: one media engine):
-those take one more bit, above the slots, so that the mask alone still says what fits. A GPU that
-is shared has the topmost bit set, and below it the thousandths that are taken.
+Bit i of a mask is memory slot i. Legal placements with disjoint slots are exactly the hardware's
+rule, except for profiles of which a GPU carries fewer than its slots allow (`+me`: one media
+engine). Those take one more bit above the slots, so that the mask alone still decides what fits. A
+shared GPU has the topmost bit set, and below it the thousandths that are taken.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.fleet.fragmentation import ILLEGAL, SALE, Ints
+from allocation.solver.fleet.fragmentation import ILLEGAL, LONG_RUN_WEIGHT, Ints
 from allocation.solver.model.inputs import (
     SLOTS_PER_GPU,
     UNITS_PER_GPU,
@@ -28,11 +28,11 @@ Masks = npt.NDArray[np.uint16]
 
 WHOLE_MASK = (1 << SLOTS_PER_GPU) - 1
 SHARED = 1 << 15
-"""Bit of a mask that says: shared, the rest being thousandths."""
+"""Bit of a mask that marks a shared GPU; the rest is thousandths."""
 THOUSANDTHS = SHARED - 1
 WHOLE_SHARE = 1_000
 SHARE_STATES = 100
-"""The worth of a shared GPU is told apart by hundredths of what is taken."""
+"""Scores of a shared GPU distinguish hundredths."""
 UNITS_PER_SHARE = UNITS_PER_GPU // WHOLE_SHARE
 PER_STATE = WHOLE_SHARE // SHARE_STATES
 _MASKS = 1 << 16
@@ -41,12 +41,12 @@ _UNFIT = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """By busy mask, for one profile: number of the place that costs later asks least (ILLEGAL:
-    none), and how much `sale` and `useful` it takes."""
+    """By busy mask, for one profile: number of the place that costs later demand least (ILLEGAL:
+    none), and the `long_run` and `immediate` score that it takes."""
 
     number: Ints
-    sale: Ints
-    useful: Ints
+    long_run: Ints
+    immediate: Ints
 
 
 def units_of(model: Model, shape: Shape) -> int:
@@ -71,7 +71,7 @@ class Geometry:
     """What fits on a GPU of one model, for every busy mask, as tables of 2**bits entries."""
 
     def __init__(self, model: Model) -> None:
-        """Build all tables of the model; ValueError when a count limit cannot be expressed."""
+        """Build all tables of the model; ValueError: a count limit can't be expressed."""
         self.model = model
         self._places: dict[str, tuple[Placement, ...]] = _by_profile(model.placements)
         self._legal = {(p.profile, p.start, p.size) for p in model.placements}
@@ -98,7 +98,7 @@ class Geometry:
 
     @property
     def masks(self) -> int:
-        """How many masks there are of slots and tokens; states of a shared GPU come after them."""
+        """Number of masks of slots and tokens; states of a shared GPU follow them."""
         return 1 << self.bits
 
     def units(self, shape: Shape) -> int:
@@ -108,7 +108,7 @@ class Geometry:
         return units_of(self.model, shape)
 
     def units_taken(self, place: Place) -> int:
-        """Units of a place; one that the model no longer knows counts by its memory slots."""
+        """Units of a place; a profile that the model no longer has counts by its memory slots."""
         key = (place.shape, place.size)
         if key not in self._taken:
             by_slots = -(-place.size * UNITS_PER_GPU // self.model.memory_slots)
@@ -116,7 +116,8 @@ class Geometry:
         return self._taken[key]
 
     def profile_with_id(self, profile_id: int) -> str | None:
-        """Its name for a profile of the hardware's id (names differ by memory); None: has none."""
+        """The name of the profile with the hardware's id (names differ by memory); None: there is
+        none."""
         for profile, placements in self._places.items():
             if placements[0].profile_id == profile_id:
                 return profile
@@ -131,7 +132,7 @@ class Geometry:
         return isinstance(shape, int) or shape in self._capacity
 
     def mask_of(self, place: Place) -> int:
-        """Bits a place takes; the place need not be legal, running work is what it is."""
+        """Bits that a place takes; it need not be legal, because running work is what it is."""
         if place.profile is None:
             return WHOLE_MASK
         slots = ((1 << place.size) - 1) << place.start
@@ -145,12 +146,12 @@ class Geometry:
         return (place.profile, place.start, place.size) in self._legal
 
     def capacity_beside(self, profile: str | None) -> Ints:
-        """Table: mask of slots and tokens -> how many of the profile still fit beside it."""
+        """Table: mask of slots and tokens -> how many more of the profile fit."""
         found: Ints = self._capacity[profile].astype(np.int64)
         return found
 
     def capacity(self, shape: Shape) -> npt.NDArray[np.uint8]:
-        """Table: any busy mask -> how many of the shape still fit beside it."""
+        """Table: any busy mask -> how many more of the shape fit."""
         if shape not in self._padded:
             table = np.zeros(_MASKS, dtype=np.uint8)
             if isinstance(shape, int):
@@ -163,24 +164,25 @@ class Geometry:
             self._padded[shape] = table
         return self._padded[shape]
 
-    def best_of(self, profile: str, sale: Ints, useful: Ints) -> Best:
-        """The places of a profile under the worth of every busy mask.
+    def best_of(self, profile: str, long_run: Ints, immediate: Ints) -> Best:
+        """The best places of a profile under the score of every busy mask.
 
-        A place counts only if the others of the gang still fit: capacity falls by exactly one.
+        A place counts only if the other members of the gang still fit: capacity falls by exactly
+        one.
         """
         capacity = self.capacity_beside(profile)
         masks = np.array(self.masks_of(profile), dtype=np.int64)
         number = np.full(len(capacity), ILLEGAL, dtype=np.int64)
         least = np.full(len(capacity), _UNFIT, dtype=np.int64)
-        worth = SALE * sale + useful
+        score = LONG_RUN_WEIGHT * long_run + immediate
         for each, mask in enumerate(masks.tolist()):
             after = self._all | mask
             fits = ((self._all & mask) == 0) & (capacity[after] == capacity - 1)
-            cost = np.where(fits, worth - worth[after], _UNFIT)
+            cost = np.where(fits, score - score[after], _UNFIT)
             number[cost < least] = each
             least = np.minimum(cost, least)
         then = np.where(number == ILLEGAL, self._all, self._all | masks[number])
-        return Best(number, sale - sale[then], useful - useful[then])
+        return Best(number, long_run - long_run[then], immediate - immediate[then])
 
     def places(self, profile: str) -> tuple[Place, ...]:
         """All legal places of a profile, their `gpu` empty. KeyError: not a profile of it."""
@@ -215,7 +217,7 @@ class Geometry:
 
 
 def is_expressible(placements: Iterable[Placement]) -> bool:
-    """Whether masks can say what fits of all the profiles beside each other."""
+    """True when masks can express which profiles fit together."""
     try:
         _tokens("model", _by_profile(placements))
     except ValueError:
@@ -224,14 +226,14 @@ def is_expressible(placements: Iterable[Placement]) -> bool:
 
 
 def modes_for(shape: Shape) -> tuple[Mode | None, ...]:
-    """What a GPU may be fixed to so that the shape can be given."""
+    """The modes to which a GPU may be fixed to serve the shape."""
     if isinstance(shape, str):
         return (None, "sliced")
     return (None, "whole") if shape is None else (None, "whole", "shared")
 
 
 def share_states(busy: Masks) -> Masks:
-    """Hundredths that a shared GPU's masks say, rounded up."""
+    """Hundredths taken of a shared GPU by its mask, rounded up."""
     taken = (busy & np.uint16(THOUSANDTHS)) + np.uint16(PER_STATE - 1)
     found: Masks = taken // np.uint16(PER_STATE)
     return found
@@ -239,7 +241,7 @@ def share_states(busy: Masks) -> Masks:
 
 @lru_cache(maxsize=64)
 def geometry_of(model: Model) -> Geometry:
-    """The tables of a model; kept, because they depend on nothing but the model's data."""
+    """The tables of a model, cached: they depend only on the model's data."""
     return Geometry(model)
 
 
@@ -255,7 +257,7 @@ def _by_profile(placements: Iterable[Placement]) -> dict[str, tuple[Placement, .
 
 
 def _tokens(slug: str, places: Mapping[str, Sequence[Placement]]) -> dict[str, int]:
-    """The further bit of each profile that has one. Raises ValueError."""
+    """The further bit of each profile that needs one. Raises ValueError."""
     tokens: dict[str, int] = {}
     for profile, placements in places.items():
         disjoint = _most_disjoint([_slots(p) for p in placements])
@@ -271,7 +273,7 @@ def _tokens(slug: str, places: Mapping[str, Sequence[Placement]]) -> dict[str, i
 
 
 def _most_disjoint(masks: list[int]) -> int:
-    """Most pairwise disjoint masks; earliest end first is exact, masks being runs of slots."""
+    """Most pairwise disjoint masks; earliest end first is exact for runs of slots."""
     taken, count = 0, 0
     for mask in sorted(masks, key=lambda m: m.bit_length()):
         if not taken & mask:

@@ -1,4 +1,4 @@
-"""The GPUs of one class: what each can be given as, how many of it fit, and what is left then."""
+"""The GPUs of one class: the shapes that each can serve, how many fit, and what is left."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -25,7 +25,7 @@ Kind = tuple[Geometry, Mode | None]
 
 
 class Pool(Columns):
-    """One GPU class: what its GPUs can be given as, and what they are worth."""
+    """One GPU class with the capacity and the score of its GPUs."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class Pool(Columns):
         models: Mapping[str, Model],
         mix: Mix = EVEN_MIX,
     ) -> None:
-        """Lay out the columns; KeyError when a GPU names a model that is not there.
+        """Order the columns; KeyError: a GPU names an unknown model.
 
-        `mix` is what has been asked of the class lately.
+        `mix` is the recent demand for the class.
         """
         super().__init__(gpus)
         self.gpu_class = gpu_class
@@ -48,11 +48,11 @@ class Pool(Columns):
         self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
         for number, (_, columns) in enumerate(self.kinds):
             self.kind[columns] = number
-        # What a GPU is fixed to makes a kind of its own: slices cost nobody a whole one there.
+        # A GPU fixed to a mode is a kind of its own: slices there cost nobody a whole GPU.
         pairs = [(g, gpu.mode) for g, gpu in zip(self.geometries, self.gpus, strict=True)]
         self._valued = tuple(dict.fromkeys(pairs))
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
-        self.values = _values_of(self._valued, mix)
+        self.scores = _scores_of(self._valued, mix)
         self._masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
         self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
         self._all_usable = bool(self.usable.all())
@@ -65,7 +65,7 @@ class Pool(Columns):
         self._most: dict[tuple[Shape, Together], int] = {}
 
     def with_mix(self, mix: Mix) -> "Pool":
-        """The same columns for other asks to come."""
+        """The same columns for other future demand."""
         return Pool(self.gpu_class, self.gpus, self.models, mix)
 
     def geometry(self, gpu: str) -> Geometry:
@@ -77,7 +77,7 @@ class Pool(Columns):
         return self.geometry(place.gpu).mask_of(place)
 
     def serves(self, shape: Shape) -> bool:
-        """True when some GPU of the class, in service or not, can be given in this shape."""
+        """True when some GPU of the class, in service or not, can serve the shape."""
         if shape not in self._serves:
             self._serves[shape] = bool(self.suits(shape).any())
         return self._serves[shape]
@@ -106,11 +106,11 @@ class Pool(Columns):
         return np.array(able, dtype=np.bool_)
 
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
-        """How many of the shape fit beside `busy` (…, columns), GPUs in service only."""
+        """How many more of the shape fit into `busy` (…, columns), on usable GPUs only."""
         return self.capacity_on(shape, busy, self.eligible(shape))
 
     def states(self, busy: Masks) -> Masks | Ints:
-        """The masks (columns) as states of the tables of worth; out of service: nothing is left."""
+        """The masks (columns) as states of the score tables; a GPU out of service is full."""
         found: Masks | Ints = busy
         shared = busy >= SHARED
         if shared.any():
@@ -126,16 +126,16 @@ class Pool(Columns):
         """Units that are not taken of each column."""
         return self.at_states(self._units_left, states)
 
-    def useful(self, states: Masks | Ints) -> Ints:
-        """What of each column is useful at once."""
-        return self.at_states(self.values.useful, states)
+    def immediate(self, states: Masks | Ints) -> Ints:
+        """Immediate score of each column."""
+        return self.at_states(self.scores.immediate, states)
 
     def shared_from(self, columns: Index, states: Ints) -> Ints:
-        """The states of columns that are idle or shared, as states of shared GPUs."""
+        """The states of idle or shared columns as states of shared GPUs."""
         return np.where(states == 0, self._masks[columns], states)
 
     def most(self, shape: Shape, level: Together) -> int:
-        """The most of a shape that one group of the level has, all in service and nothing taken."""
+        """The most of a shape in one group of the level, all in service and nothing taken."""
         key = (shape, level)
         if key not in self._most:
             self._most[key] = self.most_of(self.suits(shape), shape, level)
@@ -147,7 +147,7 @@ class Pool(Columns):
         return int(self.sums(level, self.capacity_on(shape, empty, columns)).max())
 
     def missing(self, shape: Shape) -> tuple[int, int]:
-        """GPUs that suit the shape: how many are out of service, and on nodes that are silent."""
+        """Suitable GPUs that are out of service, and those on nodes that do not answer."""
         if shape not in self._missing:
             there = self.suits(shape) & self.in_service
             out = int(self.suits(shape).sum() - there.sum())
@@ -198,8 +198,8 @@ def pools_of(
 
 
 @lru_cache(maxsize=512)
-def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> ScoreTables:
-    """Worth of the states of each kind: a model and what it is fixed to."""
+def _scores_of(kinds: tuple[Kind, ...], mix: Mix) -> ScoreTables:
+    """Scores of each kind: a model and the mode that it is fixed to."""
     offers = [demand_tables_of(geometry, mix, mode) for geometry, mode in kinds]
     demand = max(sum(offer.weight for offer in each) for each in offers)
     return ScoreTables(offers, max(demand, mix.total))
@@ -207,22 +207,24 @@ def _values_of(kinds: tuple[Kind, ...], mix: Mix) -> ScoreTables:
 
 @lru_cache(maxsize=512)
 def _best_of(kinds: tuple[Kind, ...], mix: Mix, profile: str) -> Best:
-    """The tables of each kind over each other; models without the profile have no place for it."""
-    values = _values_of(kinds, mix)
-    shape = values.sale.shape
+    """The tables of each kind stacked; models without the profile have no place for it."""
+    scores = _scores_of(kinds, mix)
+    shape = scores.long_run.shape
     number = np.full(shape, ILLEGAL, dtype=np.int64)
-    sale, useful = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    long_run, immediate = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for row, (geometry, _) in enumerate(kinds):
         if geometry.serves(profile):
             masks = geometry.masks
-            best = geometry.best_of(profile, values.sale[row, :masks], values.useful[row, :masks])
+            best = geometry.best_of(
+                profile, scores.long_run[row, :masks], scores.immediate[row, :masks]
+            )
             number[row, :masks] = best.number
-            sale[row, :masks], useful[row, :masks] = best.sale, best.useful
-    return Best(number, sale, useful)
+            long_run[row, :masks], immediate[row, :masks] = best.long_run, best.immediate
+    return Best(number, long_run, immediate)
 
 
 def _padded(tables: list[Ints]) -> Ints:
-    """Tables over each other, zero where one is longer."""
+    """Tables stacked, padded with zeros."""
     width = max(map(len, tables))
     return np.array([np.pad(table, (0, width - len(table))) for table in tables])
 

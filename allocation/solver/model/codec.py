@@ -1,6 +1,6 @@
-"""Canonical JSON and sha256 of Snapshot, Policy and Plan: for replay, shadow and audit.
+"""Canonical JSON and sha256 of Snapshot, Policy and Plan, for replay and audit.
 
-The order in which a snapshot's rows came in is not part of what it says: they are sorted first.
+The input order of a snapshot's rows has no meaning: they are sorted first.
 """
 
 import hashlib
@@ -33,15 +33,15 @@ def digest(document: Snapshot | Policy | Plan) -> str:
 
 
 def digest_of(data: bytes) -> str:
-    """The same of bytes that `encode` has made."""
+    """The digest of bytes that `encode` has made."""
     return hashlib.sha256(data).hexdigest()
 
 
 def decode(kind: type[Document], data: bytes) -> Document:
     """Undo `encode`. ValueError: not JSON, a missing or unknown field, or a wrong type.
 
-    A field that has a default may be missing: older software did not know it. Plans of format 1
-    lose the sentences of their reasons.
+    A field with a default may be missing, because older versions did not write it. Plans of format
+    1 lose the sentences of their reasons.
     """
     document = json.loads(data)
     if kind is Plan and is_format_1(document):
@@ -73,13 +73,13 @@ def _names(kind: Hashable) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _quiet(kind: Hashable) -> frozenset[str]:
-    """The fields that are left out where they say nothing."""
+    """Fields that are omitted when empty."""
     return frozenset(f.name for f in fields(cast(Any, kind)) if f.metadata.get("said"))
 
 
 @lru_cache(maxsize=64)
 def _needed(kind: Hashable) -> frozenset[str]:
-    """The fields that every version of the software has written."""
+    """Fields that every version has written."""
     rows = fields(cast(Any, kind))
     return frozenset(field.name for field in rows if field.default is MISSING)
 

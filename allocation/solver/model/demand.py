@@ -1,4 +1,4 @@
-"""What a booking wants of one class."""
+"""A request's demand on one class, and a fit for it."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from allocation.solver.model.inputs import Ask, Held, Place, Request, Shape, Tog
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """An ask brought down to one class. `level` is what `required` demands, else "any".
+    """A request on one class. `level` is that of a required `together`, else "any".
 
-    `owners` are those whose quota it uses: tenant, project; `tier` says how far they may go. Each
-    of the `count` comes with `cores` (thousandths) and `memory` (MiB) of its node. `owner` is whose
-    work it is. With a `pin` it lies on these nodes and GPUs alone. A `keeps_modes` one makes no GPU
-    change its mode.
+    `owners` are those whose quota it uses: tenant, project; `tier` decides how far they may go.
+    Each of the `count` needs `cores` (thousandths) and `memory` (MiB) of its node. `owner` is the
+    account that runs it. With a `pin` it fits only on these nodes and GPUs. With `keeps_modes` no
+    GPU may change its mode for it.
     """
 
     gpu_class: str
@@ -32,12 +32,12 @@ class Demand:
 
     @property
     def shape(self) -> Shape:
-        """What it wants of each GPU."""
+        """The shape of each GPU."""
         return self.profile if self.share is None else self.share
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """The same for all that want the same but for how long."""
+        """Equal for demands that differ only in duration, tier and owners of the quota."""
         whose = None if self.share is None else self.owner
         shape = self.profile if self.share is None else self.share
         return (
@@ -58,7 +58,7 @@ def demand_of(
     tier: str = "",
     owner: str = "",
 ) -> Demand:
-    """The ask on one of its classes."""
+    """The demand of an `Ask` on one of its classes."""
     return Demand(
         gpu_class,
         ask.profile,
@@ -79,7 +79,7 @@ def demand_of(
 def demand_of_held(
     row: Held, gpu_class: str, duration: int, count: int = 1, level: Together = "any"
 ) -> Demand:
-    """What a row has, so many of it side by side, for another stretch of time."""
+    """The demand of `count` places like a row's, for another duration."""
     return Demand(
         gpu_class,
         row.place.profile,
@@ -96,7 +96,7 @@ def demand_of_held(
 
 
 def demands_of(request: Request) -> tuple[Demand, ...]:
-    """The booking on each of its classes, in order of taste."""
+    """The demands of a request, one for each class, in order of preference."""
     owners = (request.tenant, request.project)
     return tuple(
         demand_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)

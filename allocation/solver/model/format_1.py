@@ -1,4 +1,4 @@
-"""Plans of format 1, in which reasons had sentences and fewer facts: read and compared as JSON."""
+"""Plans of format 1, whose reasons had sentences and fewer facts: read and compared as JSON."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _GROUPS = {
     "rack": "rack",
     "class": "any",
 }
-"""What format 1 called each `level`, under the name `group`."""
+"""Format 1's names of each `level`, in the fact `group`."""
 
 
 def is_format_1(plan: Any) -> bool:  # noqa: ANN401  JSON is what it is

@@ -11,16 +11,16 @@ SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
 
 OMITTED_WHEN_EMPTY: dict[str, Any] = {"said": True}
-"""Metadata of a field that is written only where it says something: documents from before it was
-there keep their bytes."""
+"""Metadata of a field that is written only when it is not empty, so that older documents keep their
+bytes."""
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
-"""How close the members of a gang lie: one GPU (slices), one NVLink domain, one node, one rack."""
+"""How close the members of a gang are: one GPU (slices), one NVLink domain, node, rack, or any."""
 
 Mode = Literal["whole", "sliced", "shared"]
 
 Shape = str | int | None
-"""What is asked of a GPU: a MIG profile by name, thousandths of a share, or None: all of it."""
+"""What of a GPU is requested: a MIG profile by name, thousandths of a share, or None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Placement:
 class Model:
     """Geometry of a GPU model, as enrolled from NVML.
 
-    With `mode_switch` "reset" a change between whole and sliced resets the GPU: it must be empty
+    With `mode_switch` "reset" a change between whole and sliced resets the GPU, which must be empty
     for `switch_seconds`.
     """
 
@@ -53,13 +53,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One device. `mode` is what it is fixed to; None when it may be any.
+    """One device. `mode` is the mode that it is fixed to; None when any is allowed.
 
-    Shares need no other mode of the hardware than whole GPUs do: what is fixed to whole is shared.
-    `shares` is False where the node can't tell several at once apart: it takes no new ones. On
-    what is `silent`, as its node has not answered for a while, promises stay and nothing is added.
-    `stands` is the mode that its hardware has now where a change takes a reset, None where modes
-    change at no cost. An operator has `pinned` the mode that it is fixed to.
+    A GPU fixed to whole can be shared: shares need no other hardware mode. `shares` is False where
+    the node can't isolate several shares: it takes no new ones. On a `silent` GPU, whose node does
+    not answer, planned starts stay and nothing is added. `stands` is its present hardware mode
+    where a change needs a reset, None where changes are free. `pinned`: an operator has fixed the
+    mode.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a node has beside its GPUs: cores in thousandths, memory in MiB."""
+    """Cores in thousandths and memory in MiB of a node."""
 
     id: str
     cores: int
@@ -91,7 +91,7 @@ class Host:
 class Place:
     """Slots of one GPU. `profile` is None for a whole GPU (start 0, all eight slots).
 
-    So it is for a share: `share` thousandths of the whole GPU, beside other shares only.
+    For a share it is None, too: `share` thousandths of the whole GPU, next to other shares only.
     """
 
     gpu: str
@@ -102,22 +102,20 @@ class Place:
 
     @property
     def shape(self) -> Shape:
-        """What of the GPU it is."""
+        """The shape of the place."""
         return self.profile if self.share is None else self.share
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A live allocation: on the calendar already.
+    """A live allocation, already on the calendar.
 
-    `tier` may be one that the snapshot does not describe: it counts, and is never paused. `since`
-    is when its owner was handed the device for this run (None: not yet, or it is being given
-    back), `saved` the last save that the owner acknowledged. The booking has been paused `pauses`
-    times; with `pausing` it has been told to give the place back by `ends`. `cores` (thousandths)
-    and `memory` (MiB) are of the GPU's node. `owner` is whose work it is: the account that runs
-    it. What is `pinned` lies where its owner asked for it by name: its row is not moved to another
-    place. Any other row with a `level` may be laid elsewhere before it starts, its whole gang in
-    one group of that level.
+    An unknown `tier` counts and is never paused. `since` is when the owner received the device for
+    this run (None: not yet, or it is being returned), `saved` the last save that the owner
+    acknowledged. The booking has been paused `pauses` times; with `pausing` it has notice to leave
+    by `ends`. `cores` (thousandths) and `memory` (MiB) are of the GPU's node. `owner` is the
+    account that runs it. A `pinned` row does not move. Any other row with a `level` may move before
+    it starts, its whole gang in one group of that level.
     """
 
     id: str
@@ -142,12 +140,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a booking wants: `count` × one shape, on any one of the classes, in order of taste.
+    """The resources of a booking: `count` × one shape, on one of the classes, in order of
+    preference.
 
-    A gang is placed in a single class. `required` makes `together` a condition, not a wish. A
-    share (thousandths, below 1,000) is of one GPU. Each of the `count` comes with `cores`
-    (thousandths) and `memory` (MiB) of its node. With `any_class` no class is better than another.
-    With a `pin` it lies on these alone: nodes by their ids, and GPUs as `node/index`.
+    A gang is placed in a single class. `required` makes `together` a condition, else it is a
+    preference. A share (thousandths, below 1,000) is of one GPU. Each of the `count` needs `cores`
+    (thousandths) and `memory` (MiB) of its node. With `any_class` all classes are equivalent. A
+    `pin` restricts it to these nodes, by id, and GPUs, as `node/index`.
     """
 
     count: int
@@ -163,13 +162,13 @@ class Ask:
 
     @property
     def shape(self) -> Shape:
-        """What it wants of each GPU."""
+        """The shape of each GPU."""
         return self.profile if self.share is None else self.share
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
-    """The planned start an earlier cycle gave, with the places that prove it fits."""
+    """The planned start of an earlier cycle, with the places that prove it fits."""
 
     starts: int
     ends: int
@@ -178,18 +177,18 @@ class PlannedStart:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A booking that wants room. A fixed window is `earliest` + `duration` with `fixed`.
+    """A booking that needs a place. A fixed window is `earliest` + `duration` with `fixed`.
 
     `latest` is the last second at which a flexible booking may end; None for no deadline. A
-    `paused` one was running and wants to go on; it has been paused `pauses` times.
+    `paused` booking ran before and is to resume; it has been paused `pauses` times.
 
-    Work takes as long as its class needs: `durations` are (class, seconds), `duration` then is
-    the shortest of them. With `cheapest` the classes come in order of cost, and the first that
-    ends in time is taken, not the first that is free. Bookings of one `series` are placed all or
+    Work takes as long as its class needs: `durations` are (class, seconds), and `duration` is the
+    shortest of them. With `cheapest` the classes are in order of cost, and the first that ends in
+    time is taken instead of the first that is free. Bookings of one `series` are placed all or
     none.
 
-    What was suspended lies beside the GPUs of `home`, and can go on only there: for them it waits
-    `home_wait` seconds longer than for any others.
+    Suspended work is kept on the GPUs of `home` and can continue only there; it waits `home_wait`
+    seconds longer for them than for others.
     """
 
     booking: str
@@ -215,17 +214,17 @@ class Request:
 
     @property
     def pinned(self) -> bool:
-        """True for one that names where it wants to lie."""
+        """True for a booking that names its nodes or GPUs."""
         return bool(self.ask.pin)
 
     def length_on(self, gpu_class: str) -> int:
-        """Seconds that it takes on a class."""
+        """Duration in seconds on a class."""
         return dict(self.durations).get(gpu_class, self.duration)
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The wish that all live allocations of a booking end at `until` instead."""
+    """A request that all live allocations of a booking end at `until` instead."""
 
     booking: str
     until: int
@@ -233,11 +232,11 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """What the solver must know of a service class.
+    """The solver's view of a service class.
 
-    `counts`: its use counts against guarantees. What does not count always borrows, and nobody
-    who has a guarantee feels it. A pausable booking is told `grace` seconds ahead, never in the
-    first `protected` seconds of a run, and at most `pauses` times (None: as often as needed).
+    `counts`: its use counts against guarantees. A tier that does not count always borrows and never
+    affects those with a guarantee. A pausable booking gets notice `grace` seconds ahead, never in
+    the first `protected` seconds of a run, and at most `pauses` times (None: no maximum).
     """
 
     slug: str
@@ -253,9 +252,9 @@ class Tier:
 class Limit:
     """A node of the quota tree: a tenant (no `parent`), or a project of the tenant `parent`.
 
-    Units of a class. A tenant's `guaranteed` covers what its projects are guaranteed. `borrow` is
-    the most above the guarantee (None: as much as there is), `lend` the most of the idle guarantee
-    that others may use (None: all). What is idle above all guarantees is split by `weight`.
+    Units of a class. A tenant's `guaranteed` covers its projects'. `borrow` is the most above the
+    guarantee (None: unlimited), `lend` the most of the idle guarantee that others may use (None:
+    all). Idle capacity above all guarantees is divided by `weight`.
     """
 
     owner: str
@@ -269,8 +268,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """The most unit-seconds of a class for an owner: in [starts, ends), which are days of UTC,
-    or, with `rolling_days`, in any that many days in a row."""
+    """Maximum unit-seconds of a class for an owner: in [starts, ends), whole days of UTC, or, with
+    `rolling_days`, in any that many consecutive days."""
 
     owner: str
     gpu_class: str
@@ -282,7 +281,7 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Unit-seconds of a class that a project has had on the UTC day that begins at `day`."""
+    """Unit-seconds of a class that a project used on the UTC day that begins at `day`."""
 
     tenant: str
     project: str
@@ -293,7 +292,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """A GPU is kept free in [starts, ends) for maintenance; what runs on it may reach into that."""
+    """A GPU is kept free in [starts, ends) for maintenance; running work may still overlap it."""
 
     gpu: str
     starts: int
@@ -302,7 +301,7 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A running booking that is to be paused in one place and to go on in another."""
+    """A running booking to pause in one place and resume in another."""
 
     booking: str
     source: Place
@@ -311,7 +310,7 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What an operator has ordered: after these moves the beneficiary has these places."""
+    """An operator's order: after these moves the beneficiary gets these places."""
 
     id: str
     beneficiary: str
@@ -322,17 +321,16 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every tunable of a cycle. Seconds, but for `share_step`: millionths of a class.
+    """All parameters of a cycle, in seconds except `share_step`: millionths of a class.
 
-    `half_life`: after it, use counts half in the fair share. Shares are compared in steps of
-    `share_step`, and waiting in steps of `age_step`, so that neither is decided by crumbs. Who has
-    been paused is left alone for `cool_down` after it goes on. A notice goes out `notice_margin`
-    before it must, so that it is never late by the time between two cycles. Shares of a GPU are
-    one owner's at a time; with more `share_owners` than 1 they are anybody's. So that others fit,
-    at most `neighbourhoods` of what has not begun are laid anew in a cycle, and at most
-    `exact_neighbourhoods` of them by search for a proven answer. Without `mode_changes` (0) GPUs
-    whose mode changes by a reset stay as they are; with them, a change is planned only where it
-    lets somebody start more than `mode_patience` seconds earlier.
+    `half_life`: use of that age counts half in the fair share. Shares are compared in steps of
+    `share_step` and waiting in steps of `age_step`, so that small differences do not decide. A
+    resumed booking is not paused again within `cool_down`. Notice goes out `notice_margin` early,
+    so that the time between two cycles can't make it late. A GPU is shared by one owner at a time,
+    or by anybody if `share_owners` is more than 1. At most `neighbourhoods` attempts in a cycle
+    move reservations so that others fit, and at most `exact_neighbourhoods` use a proof search.
+    With `mode_changes` 0 GPUs whose mode changes by a reset keep their mode; else a change is
+    planned only if a booking starts more than `mode_patience` seconds earlier by it.
     """
 
     version: int
@@ -355,9 +353,10 @@ class Policy:
 class Snapshot:
     """The whole input of one cycle, each tuple in any order.
 
-    `running` has the wish behind each running booking that may be paused, with what would be left
-    of it now: for its planned resume. One that is not there is paused without. `unneeded` were told
-    to leave for somebody who needs their room no more; `until` is the end that they had.
+    `running` has the request of each running booking that may be paused, with what is left of it
+    now, for its planned resume. A booking without one is paused without a resume. `unneeded`
+    bookings have notice for a preemptor that no longer needs their room; `until` is their original
+    end.
     """
 
     now: int

@@ -1,113 +1,68 @@
-"""Every order in the solver, each total: the last key is the id, so input order never matters."""
+"""Canonical order of a snapshot's sets, so that their input order has no effect."""
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from allocation.solver.model.inputs import (
-    Cap,
-    Extension,
-    Gpu,
-    Held,
-    Host,
-    Limit,
-    Maintenance,
-    Model,
-    Order,
-    Place,
-    Placement,
-    PlannedStart,
-    Request,
-    Snapshot,
-    Tier,
-    Used,
-)
+from allocation.solver.model.inputs import Cap, Place, Request, Snapshot
 
-T = TypeVar("T", Gpu, Held, Host, Request, Extension, Model, Order, Tier)
+T = TypeVar("T")
 
 
 def place_order(place: Place) -> tuple[str, int, int, str]:
-    """Places of one gang: GPU id, start slot."""
+    """Order of the places of one gang: GPU id, start slot."""
     return (place.gpu, place.start, place.size, place.profile or "")
 
 
-def placement_order(placement: Placement) -> tuple[int, str, int]:
-    """Legal placements of a model: hardware's profile id, then start slot."""
-    return (placement.profile_id, placement.profile, placement.start)
-
-
-def limit_order(limit: Limit) -> tuple[str, str]:
-    """Quota rows: owner, class."""
-    return (limit.owner, limit.gpu_class)
-
-
-def cap_order(cap: Cap) -> tuple[str, str, int, int, int]:
-    """GPU-hour caps: owner, class, days in a row or the begin of the period, amount."""
-    return (cap.owner, cap.gpu_class, cap.rolling_days or 0, cap.starts, cap.most)
-
-
-def used_order(used: Used) -> tuple[str, str, int, str]:
-    """History: project, class, day, tenant."""
-    return (used.project, used.gpu_class, used.day, used.tenant)
-
-
-def blackout_order(blackout: Maintenance) -> tuple[str, int, int]:
-    """Maintenance: GPU, start, end."""
-    return (blackout.gpu, blackout.starts, blackout.ends)
-
-
 def in_order(snapshot: Snapshot) -> Snapshot:
-    """The same snapshot with every set sorted. ValueError when an id is there twice."""
+    """The same snapshot with every set sorted. ValueError: an id occurs twice."""
+    placements = attrgetter("profile_id", "profile", "start")
     return replace(
         snapshot,
         models=tuple(
-            replace(model, placements=tuple(sorted(model.placements, key=placement_order)))
-            for model in _once(snapshot.models, "slug")
+            replace(model, placements=tuple(sorted(model.placements, key=placements)))
+            for model in _unique(snapshot.models, "slug")
         ),
-        gpus=_once(snapshot.gpus, "id"),
-        held=_once(snapshot.held, "id"),
-        requests=tuple(map(_request_in_order, _once(snapshot.requests, "booking"))),
-        extensions=_once(snapshot.extensions, "booking"),
-        limits=_once_limits(snapshot.limits),
-        tiers=_once(snapshot.tiers, "slug"),
-        caps=tuple(sorted(snapshot.caps, key=cap_order)),
-        used=tuple(sorted(snapshot.used, key=used_order)),
-        running=tuple(map(_request_in_order, _once(snapshot.running, "booking"))),
-        hosts=_once(snapshot.hosts, "id"),
-        blackouts=tuple(sorted(snapshot.blackouts, key=blackout_order)),
-        unneeded=_once(snapshot.unneeded, "booking"),
-        orders=_once(snapshot.orders, "id"),
+        gpus=_unique(snapshot.gpus, "id"),
+        held=_unique(snapshot.held, "id"),
+        requests=tuple(map(_request_in_order, _unique(snapshot.requests, "booking"))),
+        extensions=_unique(snapshot.extensions, "booking"),
+        limits=_unique(snapshot.limits, "owner", "gpu_class"),
+        tiers=_unique(snapshot.tiers, "slug"),
+        caps=tuple(sorted(snapshot.caps, key=_cap_order)),
+        used=_sorted(snapshot.used, "project", "gpu_class", "day", "tenant"),
+        running=tuple(map(_request_in_order, _unique(snapshot.running, "booking"))),
+        hosts=_unique(snapshot.hosts, "id"),
+        blackouts=_sorted(snapshot.blackouts, "gpu", "starts", "ends"),
+        unneeded=_unique(snapshot.unneeded, "booking"),
+        orders=_unique(snapshot.orders, "id"),
     )
 
 
-def planned_start_sorted(promise: PlannedStart) -> PlannedStart:
-    """The same promise with its places sorted."""
-    places = tuple(sorted(promise.places, key=place_order))
-    return PlannedStart(promise.starts, promise.ends, places)
-
-
 def _request_in_order(request: Request) -> Request:
-    if request.promise is None or len(request.promise.places) < 2:
+    promise = request.promise
+    if promise is None or len(promise.places) < 2:
         return request
-    promise = planned_start_sorted(request.promise)
-    # Most have been ordered before, and to look is cheaper than to write them anew.
-    return request if promise == request.promise else replace(request, promise=promise)
+    places = tuple(sorted(promise.places, key=place_order))
+    # Most are sorted already, and a comparison is cheaper than a copy.
+    if places == promise.places:
+        return request
+    return replace(request, promise=replace(promise, places=places))
 
 
-def _once(rows: Iterable[T], name: str) -> tuple[T, ...]:
-    ordered = tuple(sorted(rows, key=attrgetter(name)))
-    names = list(map(attrgetter(name), ordered))
-    for row, one, other in zip(ordered, names, names[1:], strict=False):
+def _cap_order(cap: Cap) -> tuple[str, str, int, int, int]:
+    return (cap.owner, cap.gpu_class, cap.rolling_days or 0, cap.starts, cap.most)
+
+
+def _sorted(rows: Iterable[T], *names: str) -> tuple[T, ...]:
+    return tuple(sorted(rows, key=attrgetter(*names)))
+
+
+def _unique(rows: Iterable[T], *names: str) -> tuple[T, ...]:
+    ordered = _sorted(rows, *names)
+    keys = list(map(attrgetter(*names), ordered))
+    for row, one, other in zip(ordered, keys, keys[1:], strict=False):
         if one == other:
-            raise ValueError(f"{type(row).__name__} {one} is there twice")
-    return ordered
-
-
-def _once_limits(rows: Iterable[Limit]) -> tuple[Limit, ...]:
-    ordered = tuple(sorted(rows, key=limit_order))
-    for one, other in pairwise(ordered):
-        if limit_order(one) == limit_order(other):
-            raise ValueError(f"limit of {one.owner} for {one.gpu_class} is there twice")
+            raise ValueError(f"{type(row).__name__} {one} occurs twice")
     return ordered

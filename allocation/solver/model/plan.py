@@ -1,4 +1,4 @@
-"""Everything the solver answers, as frozen values. Each answer carries its reasons."""
+"""Everything the solver answers, as frozen values. Each answer has its reasons."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ PLAN_FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Give these places to the booking for [starts, ends): rows are written for it now."""
+    """Assign these places to the booking for [starts, ends); its rows are written now."""
 
     booking: str
     gpu_class: str
@@ -23,7 +23,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A booking that has places and has not begun gets others for the same [starts, ends)."""
+    """Change the places of a booking that has not begun, for the same [starts, ends)."""
 
     booking: str
     gpu_class: str
@@ -36,9 +36,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Keep the booking waiting, with the planned start that is its promise.
+    """Keep the booking waiting with this planned start.
 
-    `starts` is never later than the promise it had, unless `delayed_by` names why.
+    `starts` is never later than its last planned start, unless `delayed_by` gives the reason.
     """
 
     booking: str
@@ -52,7 +52,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The booking can never be placed as asked. `alternatives` are windows that would work."""
+    """Refuse a booking that can't be placed as requested. `alternatives` are windows that would
+    work."""
 
     booking: str
     reasons: tuple[Reason, ...]
@@ -61,7 +62,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another window or class for the same ask, that fitted when the decision was made."""
+    """Another window or class for the same request, free when the decision was made."""
 
     gpu_class: str
     profile: str | None
@@ -74,7 +75,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Answer to an extension: granted when `reasons` is empty."""
+    """The answer to an extension: granted when `reasons` is empty."""
 
     booking: str
     until: int
@@ -82,16 +83,16 @@ class Extend:
 
     @property
     def granted(self) -> bool:
-        """True when every place of the booking is free until then."""
+        """True when the booking may end at `until`."""
         return not self.reasons
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Tell the owner of a running booking now that all its places go to `beneficiary` at `at`.
+    """Notify the owner of a running booking that all its places go to `beneficiary` at `at`.
 
-    `at` is at least the victim's grace away. `lost` are the GPU-seconds since its last save. A
-    planned resume, if one can be promised, is the victim's own row in `Plan.waits`.
+    `at` is at least the victim's grace period away. `lost` is the GPU-seconds since its last save.
+    A planned resume, if there is one, is the victim's own row in `Plan.waits`.
     """
 
     booking: str
@@ -103,7 +104,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class OrderAnswer:
-    """Answer to an operator's order: carried out in this plan when `reasons` is empty."""
+    """The answer to an operator's order: carried out in this plan when `reasons` is empty."""
 
     order: str
     reasons: tuple[Reason, ...] = ()
@@ -111,9 +112,9 @@ class OrderAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Borrow:
-    """What a held, given or promised booking has above its owners' guarantees, in units.
+    """Units of a held or planned booking above its owners' guarantees.
 
-    From `at_risk_from` on (Unix seconds; None: nobody asks) a lender waits for it.
+    From `at_risk_from` on (Unix seconds; None: no claim) a lender waits for them.
     """
 
     booking: str
@@ -124,7 +125,7 @@ class Borrow:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A waiting booking within guarantee that would be running in [starts, ends) had it room."""
+    """A waiting booking within its guarantee that would run in [starts, ends) if it had room."""
 
     booking: str
     tenant: str
@@ -137,9 +138,9 @@ class Claim:
 class Plan:
     """The whole output of one cycle, each tuple ordered by booking id.
 
-    Pauses of `withdrawn` are taken back: these bookings keep their room to the end that they had.
-    `claims` are told only while somebody borrows: without that nobody could give room back.
-    `format` is the version that it was written in: in 1, reasons had sentences and fewer facts.
+    Pauses of `withdrawn` bookings are cancelled: they keep their room to their original end.
+    `claims` are listed only while some booking borrows. `format` is the version of the format: in
+    1, reasons had sentences and fewer facts.
     """
 
     assigns: tuple[Assign, ...]

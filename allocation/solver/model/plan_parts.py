@@ -1,8 +1,8 @@
-"""What of a plan can still be written when some of what it answers has changed meanwhile.
+"""The parts of a plan that can still be written when some of its bookings have changed meanwhile.
 
-A plan is made of parts: one for each booking or order that it says something about. Most stand
-alone: whoever leaves only leaves room behind. Some need another one, because it makes the room
-that they are given. A part that can't be written takes those that need it with it, and no others.
+A part is what the plan states about one booking or order. Most parts are independent: a booking
+that leaves only frees room. Some need another part that makes their room. A part that can't be
+written also withholds those that need it, and no others.
 """
 
 import itertools
@@ -17,11 +17,11 @@ from allocation.solver.model.plan import Assign, Move, Plan, Refuse, Waiting
 Kind = Literal["answer", "extension", "pause", "withdrawal", "move", "order"]
 # Its kind, and the booking or order that it is about.
 Part = tuple[Kind, str]
-# What it was to be given is free, and stays free for those who were planned beside it.
+# Its booking left: the room is free, and stays free for parts that were planned with it.
 LEFT = "left"
 NEEDED = "needed"
-# Why others are withheld: they are something else by now, the database refuses them, or what was
-# refused may be had.
+# Why other parts are withheld: the booking has changed, the database refuses the write, or what was
+# refused may now be possible.
 CHANGED, CONFLICT, ROOM_FREED = "changed", "conflict", "room_freed"
 Group = tuple[Part, ...]
 Failed = TypeVar("Failed")
@@ -29,7 +29,7 @@ Failed = TypeVar("Failed")
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Where and when a part has its booking lie."""
+    """Where and when a part places its booking."""
 
     part: Part
     gpu_class: str
@@ -45,12 +45,12 @@ class Parts:
     """The parts of a plan, and which of them needs which."""
 
     def __init__(self, plan: Plan, snapshot: Snapshot) -> None:
-        """`plan` may be narrowed: what is not in it is as it was."""
+        """`plan` may be narrowed: parts that are not in it have been written."""
         self._plan, self._snapshot = plan, snapshot
         self.all = tuple(_parts(plan))
         self._there = frozenset(self.all)
         self._windows = list(_windows(plan))
-        # By what is needed: who needs it, and whether it has to be there even if the other left.
+        # By needed part: the parts that need it, and whether they need it even if its booking left.
         self._needs: dict[Part, dict[Part, bool]] = defaultdict(dict)
         self._pauses()
         self._moves()
@@ -58,7 +58,7 @@ class Parts:
         self._series()
 
     def withheld(self, gone: Mapping[Part, str]) -> dict[Part, str]:
-        """What can't be written, and why: `gone` with its reasons, and all that needs it."""
+        """The parts that can't be written and why: `gone`, and all that need them."""
         found = {part: why for part, why in gone.items() if part in self._there}
         queue = list(found)
         while queue:
@@ -94,7 +94,7 @@ class Parts:
             self._needs[on][who] = always or self._needs[on].get(who, False)
 
     def _pauses(self) -> None:
-        """Who is told to leave makes room and quota; who it is for has to come."""
+        """A pause frees room and quota for others; its beneficiary has to be written with it."""
         held = defaultdict(list)
         for row in self._snapshot.held:
             held[row.booking].append(row)
@@ -116,7 +116,7 @@ class Parts:
                         self._need(window.part, part, always=True)
 
     def _moves(self) -> None:
-        """Who moves makes room where it lay."""
+        """A move frees room in its old place."""
         for move in self._plan.moves:
             left = {place.gpu for place in move.source}
             for window in self._windows:
@@ -124,7 +124,7 @@ class Parts:
                     self._need(window.part, ("move", move.booking))
 
     def _orders(self) -> None:
-        """What is carried out needs all of its pauses, and they need it."""
+        """An order and all of its pauses need each other."""
         beneficiaries = {order.id: order.beneficiary for order in self._snapshot.orders}
         for carried in self._plan.orders:
             if carried.reasons:
@@ -138,7 +138,7 @@ class Parts:
                 self._need(part, order, always=True)
 
     def _series(self) -> None:
-        """Its dates are placed all or none; one that was cancelled is no date any more."""
+        """A series is written all or none, except for dates that were cancelled."""
         dates: dict[str, list[Part]] = defaultdict(list)
         for request in self._snapshot.requests:
             if request.series is not None and ("answer", request.booking) in self._there:
@@ -173,11 +173,11 @@ def narrowed(plan: Plan, parts: Collection[Part]) -> Plan:
 def in_halves(
     groups: Sequence[Group], attempt: Callable[[Sequence[Group]], Failed | None], most: int
 ) -> tuple[list[Group], Failed | None]:
-    """Attempts all groups together and, where that fails, each half for itself: one that can never
-    be written keeps no other from being written.
+    """Attempts all groups together and, after a failure, each half separately, so that a failing
+    group blocks no other.
 
-    Returns the groups that failed, and the last failure when nothing succeeded at all. After `most`
-    attempts nothing is halved any more.
+    Returns the groups that failed, and the last failure if nothing succeeded. After `most` attempts
+    groups are not halved any more.
     """
     failed: list[Group] = []
     queue, last, is_done = [list(groups)], None, False
@@ -200,7 +200,7 @@ def in_halves(
 
 def refused_too_early(plan: Plan, snapshot: Snapshot, left: Collection[str]) -> list[Part]:
     """Refusals that may be wrong now that these bookings have left: they wanted or had room of a
-    class that was refused."""
+    refused class."""
     if not left:
         return []
     free = {gpu_class for name, found in _classes(snapshot) if name in left for gpu_class in found}
@@ -213,7 +213,7 @@ def refused_too_early(plan: Plan, snapshot: Snapshot, left: Collection[str]) -> 
 
 
 def _classes(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[str]]]:
-    """Bookings with the classes that they want, or are on."""
+    """Bookings with the classes that they request or use."""
     by_gpu = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
     for request in snapshot.requests:
         yield request.booking, request.ask.classes

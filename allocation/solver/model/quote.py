@@ -1,4 +1,4 @@
-"""What a quote is asked and what it answers, as frozen values."""
+"""The request and the answer of a quote, as frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ Kind = Literal[
 
 
 QUARTER = 21_600
-"""Risks are told apart by the quarter of the day (UTC) in which a booking starts."""
+"""Risks differ by the quarter of the day (UTC) in which a booking starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteRequest:
-    """What somebody would like to know. `earliest` is the start of a fixed window.
+    """A request for a quote. `earliest` is the start of a fixed window.
 
-    `latest` is the last second at which a flexible booking may end. `rates` are money per
-    GPU-hour by class in any integer unit; classes without one count as free of charge.
+    `latest` is the last second at which a flexible booking may end. `rates` are money per GPU-hour
+    by class in any integer unit; a missing class is free of charge.
 
-    Work has `lengths`: seconds on each class, of which `duration` is the shortest that was asked
-    for; speeds are told beside the class `reference`. `cheapest` as in `Request`. `risks` are the
-    chances of a pause in thousandths, by class, whether it borrows, and the quarter of the day
-    (UTC) in which it starts; what is not there is never paused. `priority` is that of its tier.
+    Work has `lengths`: seconds on each class, of which `duration` is the shortest; speeds are
+    relative to the class `reference`. `cheapest` as in `Request`. `risks` are the chances of a
+    pause in thousandths, by class, whether it borrows, and the quarter of the day (UTC) of its
+    start; a missing entry is never paused. `priority` is its tier's.
     """
 
     ask: Ask
@@ -48,13 +48,12 @@ class QuoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to get it. `weight` is rate × units × seconds: for comparing, not for paying.
+    """One way to serve the request. `weight` is rate × units × seconds, for comparison only.
 
-    `places_hint` are node names; the place itself is found again when it is booked. `borrowed` is
-    how much of `units` lies above the guarantees.
-    `risk` is the chance of a pause and `speed` how fast it is beside the ask, in thousandths;
-    None where nobody has compared the classes. `pauses` are how many running bookings would be
-    asked to leave for it, by the rule of each.
+    `places_hint` are node names; the places are chosen again at booking. `borrowed` is how much of
+    `units` exceeds the guarantees. `risk` is the chance of a pause and `speed` the speed relative
+    to the request, in thousandths; None where the classes can't be compared. `pauses` counts its
+    victims by rule.
     """
 
     gpu_class: str
@@ -76,7 +75,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """The options, best first. `blocked` says what is in the way when it can't be had as asked."""
+    """The options, best first. `blocked` is the reason against the request as asked."""
 
     options: tuple[Option, ...]
     blocked: Reason | None

@@ -1,8 +1,9 @@
-"""Proven optima for small neighbourhoods by CP-SAT: the cheapest moves after which an ask fits.
+"""Optimal rearrangements of small neighbourhoods by CP-SAT: the cheapest moves so that a demand
+fits.
 
-One worker, a fixed seed, and a limit that counts work instead of seconds: the same input gives the
-same answer on every machine. OR-Tools is imported here and nowhere else, and only when it is
-needed: it is larger than the rest of the solver.
+One worker, a fixed seed, and a limit on deterministic work instead of seconds: the same input gives
+the same answer on every machine. OR-Tools is imported only here and only when needed, because it is
+larger than the rest of the solver.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 WORK = 2.0
-"""CP-SAT's own measure of effort, about a second on a usual machine."""
+"""CP-SAT's deterministic measure of effort, about a second on an ordinary machine."""
 _BITS = 16
 _ASK = ""
 
 Window = tuple[int, int]
 IsFree = Callable[[Place, Window], bool]
-"""Whether nothing that stays takes the place at any instant of [starts, ends)."""
+"""True when no fixed work takes the place at any instant of [starts, ends)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """A slice or GPU that may go elsewhere in the same shape for `cost` (more than nothing), and
-    that is needed in `window`.
+    """A slice or GPU that may move, in the same shape, for `cost` (more than zero); needed in
+    `window`.
 
     Members of one `gang` stay together at its `level`. Each needs `host_resources` of its node:
     cores (thousandths) and memory (MiB).
@@ -48,8 +49,8 @@ class Movable:
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """The columns that are looked at. `free`: what the nodes have in a window beside what stays;
-    None: it does not matter."""
+    """The columns to examine. `free`: what the nodes have in a window next to fixed work; None:
+    hosts do not matter."""
 
     pool: Pool
     columns: tuple[int, ...]
@@ -59,9 +60,9 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True)
 class Rearranged:
-    """Where the ask goes once all of `ends` are where they say; what the moves cost together.
+    """The demand's places once all moves of `ends` are made; `cost` is the sum of the moves.
 
-    `proven`: nothing cheaper exists among the columns that were looked at.
+    `proven`: nothing cheaper exists among the examined columns.
     """
 
     places: tuple[Place, ...]
@@ -71,23 +72,23 @@ class Rearranged:
 
     @property
     def moves(self) -> tuple[tuple[Place, Place], ...]:
-        """(from, to) of those that do not stay."""
+        """(from, to) of those that move."""
         return tuple((item.place, place) for item, place in self.ends if place != item.place)
 
 
 def rearrange(
     near: Neighbourhood, demand: Demand, starts: int, movable: Sequence[Movable], work: float = WORK
 ) -> Rearranged | None:
-    """The cheapest rearrangement after which the want fits from `starts` on; None: none was found.
+    """The cheapest rearrangement after which the demand fits from `starts` on; None: none found.
 
-    ValueError: something movable lies elsewhere.
+    ValueError: a movable piece is outside the neighbourhood.
     """
     from ortools.sat.python import cp_model  # noqa: PLC0415  see above
 
     model = cp_model.CpModel()
     items = sorted(movable, key=lambda each: (place_order(each.place), each.window))
     if any(near.pool.column[item.place.gpu] not in near.columns for item in items):
-        raise ValueError("what is movable lies outside the neighbourhood")
+        raise ValueError("a movable piece is outside the neighbourhood")
     window = (starts, starts + demand.duration)
     nowhere = Place("", demand.profile, 0, 0)
     asked = Movable(nowhere, 0, window, _ASK, demand.level, demand.host_resources)
@@ -102,7 +103,7 @@ def rearrange(
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 7
     solver.parameters.max_deterministic_time = work
-    # Too many for too few places is seen at once by the linear relaxation, and hardly without it.
+    # The linear relaxation proves at once that places are too few; without it that takes long.
     solver.parameters.linearization_level = 2
     solver.parameters.cp_model_probing_level = 0
     status = solver.solve(model)
@@ -119,7 +120,7 @@ def rearrange(
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """One of those that need a place, with a variable for each that it may have."""
+    """A piece that needs a place, with a variable for each possible one."""
 
     item: Movable
     choice: "list[tuple[Place, cp_model.IntVar]]"
@@ -135,9 +136,9 @@ class _Piece:
 def _choice(
     model: "cp_model.CpModel", near: Neighbourhood, item: Movable, home: Place | None
 ) -> "list[tuple[Place, cp_model.IntVar]]":
-    """One variable for each place of the shape that is free for the window; exactly one is true.
+    """One variable for each free place of the shape; exactly one is true.
 
-    Where something is now, it may stay, whatever comes after it.
+    A piece may always stay where it is.
     """
     found = [
         (place, model.new_bool_var(""))
@@ -163,7 +164,7 @@ def _places(pool: Pool, column: int, profile: str | None) -> Iterator[Place]:
 
 
 def _at_once(pieces: Sequence[_Piece]) -> Iterator[tuple[Window, list[_Piece]]]:
-    """Those that are needed at the same time, whenever one of them begins, until the next does."""
+    """Pieces that are needed at the same time, for each stretch between two begins."""
     begins = sorted({piece.item.window[0] for piece in pieces})
     ends = max((piece.item.window[1] for piece in pieces), default=0)
     for begin, end in pairwise([*begins, ends]):
@@ -186,7 +187,7 @@ def _disjoint(model: "cp_model.CpModel", pool: Pool, pieces: Sequence[_Piece]) -
 
 
 def _within_hosts(model: "cp_model.CpModel", near: Neighbourhood, pieces: Sequence[_Piece]) -> None:
-    """No node gives more cores or memory than it has beside what stays."""
+    """No node gives more cores or memory than it has next to fixed work."""
     if near.free is None or not any(any(piece.item.host_resources) for piece in pieces):
         return
     nodes = near.pool.groups("node")
@@ -203,7 +204,7 @@ def _within_hosts(model: "cp_model.CpModel", near: Neighbourhood, pieces: Sequen
 
 
 def _together(model: "cp_model.CpModel", pool: Pool, pieces: Sequence[_Piece]) -> None:
-    """Every gang lies in one group of its level."""
+    """Every gang is in one group of its level."""
     groups_of: dict[str, dict[int, Any]] = {}
     for piece in pieces:
         if piece.item.level == "any":
@@ -220,7 +221,7 @@ def _together(model: "cp_model.CpModel", pool: Pool, pieces: Sequence[_Piece]) -
 
 
 def _in_order(model: "cp_model.CpModel", goes: Sequence[_Piece]) -> None:
-    """Members of the ask are alike: only one order of them is looked at."""
+    """Members of the demand are alike, so only one order of them is examined."""
     for one, other in pairwise(goes):
         model.add(
             sum(at * chosen for at, (_, chosen) in enumerate(one.choice))

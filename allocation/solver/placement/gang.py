@@ -1,5 +1,5 @@
-"""Place one gang beside what is taken: all of it or nothing, the tightest group first, and among
-those the one that takes least worth from later asks."""
+"""Place one gang, whole or not at all: the tightest group first, then the places with the least
+loss of score for later demand."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ from allocation.solver.timeline.host_calendar import Free
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Places of a gang. `apart` is how loose their group is, `loss` the worth that they take."""
+    """Places of a gang. `apart` is how loose their group is, `loss` the score that they take."""
 
     places: tuple[Place, ...]
     apart: int
@@ -35,9 +35,9 @@ class Choice:
 
 
 def fits(pool: Pool, demand: Demand, busy: Masks, free: Free | None = None) -> Bools:
-    """For each row of busy masks (windows × columns): does the whole gang fit?
+    """For each row of busy masks (windows × columns): True when the whole gang fits.
 
-    `free` is what the nodes have beside GPUs in the same windows; None: it does not matter.
+    `free` is what the nodes have in the same windows; None: hosts do not matter.
     """
     capacity = pool.capacity(demand.shape, busy)
     sums = sums_within(pool, demand.level, capacity, _devices(demand, free))
@@ -46,7 +46,7 @@ def fits(pool: Pool, demand: Demand, busy: Masks, free: Free | None = None) -> B
 
 
 def most_together(pool: Pool, demand: Demand, busy: Masks, free: Free | None = None) -> int:
-    """How many of the shape fit in the best group that the ask accepts."""
+    """How many of the shape fit in the best allowed group."""
     capacity = pool.capacity(demand.shape, busy)
     return int(sums_within(pool, demand.level, capacity, _devices(demand, free)).max())
 
@@ -54,19 +54,19 @@ def most_together(pool: Pool, demand: Demand, busy: Masks, free: Free | None = N
 def place(
     pool: Pool, demand: Demand, busy: Masks, free: Free | None = None
 ) -> tuple[Place, ...] | None:
-    """Places for the gang beside one row of busy masks; None when it does not fit whole."""
+    """Places for the gang in one row of busy masks; None when it does not fit whole."""
     choice = choose(PoolState(pool, busy, free), demand)
     return None if choice is None else choice.places
 
 
 def choose(pool_state: PoolState, demand: Demand) -> Choice | None:
-    """The same with what it costs, to be compared with another class.
+    """The same with its cost, to be compared with another class.
 
-    No GPU changes its mode where that is not needed.
+    No GPU changes its mode unnecessarily.
     """
     if pool_state.switches is None:
         return _choose(pool_state, demand)
-    return _choose(pool_state.still(), demand) or _choose(pool_state, demand)
+    return _choose(pool_state.without_switches(), demand) or _choose(pool_state, demand)
 
 
 def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:
@@ -90,7 +90,7 @@ def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:
 
 
 def _devices(demand: Demand, free: Free | None) -> Counts | None:
-    """How many devices of the want each node can serve; None: as many as it has."""
+    """How many devices of the demand each node can serve; None: hosts do not matter."""
     return (
         free.devices(*demand.host_resources)
         if free is not None and any(demand.host_resources)
@@ -101,13 +101,13 @@ def _devices(demand: Demand, free: Free | None) -> Counts | None:
 def _tightest(
     pool: Pool, demand: Demand, capacity: Counts, most: Counts | None
 ) -> tuple[Together, Ints] | None:
-    """The tightest level with a group that holds the gang, and how many each of its groups does."""
+    """The tightest level with a group that holds the gang, and what each of its groups holds."""
     is_whole = demand.shape is None
     for level in levels_within(demand.level):
         if demand.count == 1 and level != "any" and not is_whole:
             continue
-        # Whole GPUs begin at the domain even one by one, to break the fewest idle groups; slices
-        # know no NVLink.
+        # Even single whole GPUs start at the domain, to break the fewest idle groups; slices have
+        # no NVLink.
         if level == ("gpu" if is_whole else "domain") or (
             level == "domain" and not pool.has_domains
         ):
@@ -125,12 +125,12 @@ def _whole(
     capacity: Counts,
     most: Counts | None,
 ) -> tuple[list[Place], int]:
-    """Whole GPUs of one group: of equal worth the fullest, in the fullest surroundings."""
+    """Whole GPUs of one group: of equal score the fullest, in the fullest surroundings."""
     pool, (level, sums) = pool_state.pool, held
     groups, loss = np.flatnonzero(sums >= demand.count), 0
     still = capacity if pool_state.switches is None else np.where(pool_state.switches, 0, capacity)
     if pool_state.switches is not None:
-        # The fewest GPUs change their mode.
+        # Change the mode of the fewest GPUs.
         most_still = np.minimum(sums_within(pool, level, still, most)[groups], demand.count)
         groups = groups[most_still == most_still.max()]
     if level in ("domain", "node"):
@@ -149,7 +149,7 @@ def _columns(
     either: tuple[Counts, Counts],
     most: Counts | None,
 ) -> list[int]:
-    """Free columns of a group: those that need no change of mode first, then the others."""
+    """Free columns of a group, those without a change of mode first."""
     still, capacity = either
     if still is capacity:
         return whole_columns(pool, chosen, count, capacity, most)

@@ -1,4 +1,4 @@
-"""Make room by moving a few slices, or pack many on few GPUs: plans, never the moves themselves."""
+"""Plans to make room by moving a few slices, or to pack many on few GPUs; nothing is moved here."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from allocation.solver.placement.gang import place
 
 @dataclass(frozen=True, slots=True)
 class RepackPlan:
-    """Where the ask goes once each of the moves (from, to) is made, in this order."""
+    """The place of the demand once the moves (from, to) are made in this order."""
 
     place: Place
     moves: tuple[tuple[Place, Place], ...]
@@ -26,9 +26,10 @@ class RepackPlan:
 def make_room(
     pool: Pool, demand: Demand, busy: Masks, movable: Sequence[Place], most: int
 ) -> RepackPlan | None:
-    """The fewest moves, at most `most`, after which one slice of the want fits; None: no such plan.
+    """The fewest moves, at most `most`, after which one slice of the demand fits; None: no such
+    plan.
 
-    `busy` holds what is taken, the `movable` slices among it. It is not changed.
+    `busy` contains the `movable` slices and is not changed.
     """
     if demand.profile is None or demand.count != 1 or demand.share is not None:
         raise ValueError("room is made for one slice")
@@ -46,8 +47,8 @@ def make_room(
 def pack(pool: Pool, profiles: Sequence[str]) -> tuple[Place, ...] | None:
     """All the slices on as few GPUs of an empty pool as can be found; None: they do not fit.
 
-    The largest first, each where it takes least from those that are still to come, on as many
-    GPUs as their slots need, then on one more until they fit. Before that, other orders.
+    The largest first, each where it takes least from the rest, on as many GPUs as their slots need,
+    then on one more until they fit. Other orders are tried before a further GPU.
     """
     wanted = Counter(profiles)
     if not all(pool.serves(profile) for profile in wanted):
@@ -96,7 +97,7 @@ def _size(pool: Pool, profile: str) -> int:
 def _candidates(
     pool: Pool, profile: str, busy: Masks, movable: Sequence[Place], most: int
 ) -> Iterator[tuple[Place, tuple[Place, ...]]]:
-    """Legal places with those who are in the way, where nothing else is."""
+    """Legal places with the movable slices in their way, where nothing else is."""
     here: dict[int, list[Place]] = {}
     for each in movable:
         here.setdefault(pool.column[each.gpu], []).append(each)

@@ -1,4 +1,4 @@
-"""Where one more device goes: the measure of `fragmentation`, put to a pool and its nodes."""
+"""Where one more device goes: the score of `fragmentation`, applied to a pool and its nodes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,32 +14,32 @@ from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.host_calendar import Free
 
 SWITCH_COST = 1 << 40
-"""Loss of a GPU that changes its mode: more than any place is worth."""
+"""Loss for a GPU that changes its mode: more than any place's score."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateCost:
-    """What each candidate would take: of its GPUs `sale` and `useful`, and idle GPUs of its node.
+    """What each candidate takes: `long_run` and `immediate` score, and idle GPUs of its node.
 
-    `columns` are the candidates, `cores` and `units` what is asked of each.
+    `columns` are the candidates, `cores` and `units` the demand on each.
     """
 
     columns: Index
-    sale: Ints
-    useful: Ints
+    long_run: Ints
+    immediate: Ints
     breaks: Ints
     cores: int
     units: int
 
 
 class PoolState:
-    """A pool beside one row of busy masks, as the measure sees it; sums are made once."""
+    """A pool with one row of busy masks; sums are computed once."""
 
     def __init__(
         self, pool: Pool, busy: Masks, free: Free | None, switches: Bools | None = None
     ) -> None:
-        """`free` is one row of what the nodes have; None: it does not matter. `switches` are the
-        columns that would have to change their mode first, if any may."""
+        """`free` is one row of what the nodes have; None: hosts do not matter. `switches` are the
+        columns that would have to change their mode first; None: modes do not matter."""
         self.pool = pool
         self.busy = busy
         self.free = free
@@ -47,22 +47,22 @@ class PoolState:
         self._node = pool.groups("node")
         self._bounds = pool.bounds["node"]
 
-    def still(self) -> "PoolState":
-        """The same without what would have to change its mode."""
+    def without_switches(self) -> "PoolState":
+        """The same without the GPUs that would have to change their mode."""
         busy = self.busy.copy()
         busy[self.switches] = WHOLE_MASK
         return PoolState(self.pool, busy, self.free)
 
     @cached_property
     def states(self) -> Ints:
-        """The masks as states of the tables."""
+        """The masks as states of the score tables."""
         found: Ints = self.pool.states(self.busy).astype(np.int64)
         return found
 
     @cached_property
     def cores(self) -> Ints | None:
-        """Free host cores of each node; None where nobody asks for them."""
-        return self.free.cores if self.free and self.pool.values.minds_cores else None
+        """Free host cores of each node; None where no demand needs them."""
+        return self.free.cores if self.free and self.pool.scores.needs_cores else None
 
     @cached_property
     def units_left(self) -> Ints:
@@ -78,33 +78,37 @@ class PoolState:
         return found
 
     @cached_property
-    def _useful(self) -> Ints:
-        found: Ints = np.add.reduceat(self.pool.useful(self.states), self._bounds)
+    def _immediate(self) -> Ints:
+        found: Ints = np.add.reduceat(self.pool.immediate(self.states), self._bounds)
         return found
 
     def whole_losses(self, demand: Demand, columns: Index) -> Ints:
-        """Worth that `count` whole GPUs take from the groups of these idle columns."""
-        kinds, values = self.pool.value_kind[columns], self.pool.values
-        sale = demand.count * (values.sale[:, 0] - values.sale[:, WHOLE_MASK])
-        useful = demand.count * (values.useful[:, 0] - values.useful[:, WHOLE_MASK])
+        """Score that `count` whole GPUs take from the groups of these idle columns."""
+        kinds, scores = self.pool.value_kind[columns], self.pool.scores
+        long_run = demand.count * (scores.long_run[:, 0] - scores.long_run[:, WHOLE_MASK])
+        immediate = demand.count * (scores.immediate[:, 0] - scores.immediate[:, WHOLE_MASK])
         count = np.full(len(columns), demand.count)
         units = demand.count * self.pool.units(None)
         cores = demand.count * demand.cores
-        return self._losses(CandidateCost(columns, sale[kinds], useful[kinds], count, cores, units))
+        return self._losses(
+            CandidateCost(columns, long_run[kinds], immediate[kinds], count, cores, units)
+        )
 
     def share(self, demand: Demand, able: Index) -> tuple[list[Place], int]:
-        """The place that costs least for a share, of the columns that have the room."""
+        """The cheapest place for a share among the columns that have room."""
         columns, share = self._openings(able), demand.share or 0
         states = self.states[columns]
-        kinds, values = self.pool.value_kind[columns], self.pool.values
+        kinds, scores = self.pool.value_kind[columns], self.pool.scores
         more = -(-share * SHARE_STATES // WHOLE_SHARE)
         after = self.pool.shared_from(columns, states) + more
-        sale = values.sale[kinds, states] - values.sale[kinds, after]
-        useful = values.useful[kinds, states] - values.useful[kinds, after]
+        long_run = scores.long_run[kinds, states] - scores.long_run[kinds, after]
+        immediate = scores.immediate[kinds, states] - scores.immediate[kinds, after]
         breaks = (states == 0).astype(np.int64)
         units = self.pool.units(share)
-        losses = self._losses(CandidateCost(columns, sale, useful, breaks, demand.cores, units))
-        losses += self._turning(columns)
+        losses = self._losses(
+            CandidateCost(columns, long_run, immediate, breaks, demand.cores, units)
+        )
+        losses += self._switch_costs(columns)
         best = int(losses.argmin())
         gpu = self.pool.gpus[int(columns[best])]
         return [Place(gpu.id, None, 0, 8, share)], int(losses[best])
@@ -112,9 +116,9 @@ class PoolState:
     def slices(
         self, demand: Demand, members: range, most: Counts | None
     ) -> tuple[list[Place], int]:
-        """`count` slices in a group, each where it takes least worth from later asks.
+        """`count` slices in a group, each where it takes least from later demand.
 
-        ValueError when they do not all fit.
+        ValueError: they do not all fit.
         """
         columns = np.arange(members.start, members.stop)
         columns = columns[self.pool.eligible(demand.profile)[columns]]
@@ -133,7 +137,7 @@ class PoolState:
         return places, losses
 
     def _with(self, place: Place, demand: Demand) -> "PoolState":
-        """The same with one slice more."""
+        """The same with one more slice."""
         column, busy, free = self.pool.column[place.gpu], self.busy.copy(), self.free
         busy[column] |= self.pool.mask_of(place)
         if free is not None:
@@ -143,14 +147,14 @@ class PoolState:
             switches[column] = False
         return PoolState(self.pool, busy, free, switches)
 
-    def _turning(self, columns: Index) -> Ints:
-        """What changes of modes count as: a place without one is better than any with one."""
+    def _switch_costs(self, columns: Index) -> Ints:
+        """Loss by changes of mode: any place without one is better than all with one."""
         if self.switches is None:
             return np.zeros(len(columns), dtype=np.int64)
         return np.where(self.switches[columns], SWITCH_COST, 0)
 
     def _openings(self, able: Index) -> Index:
-        """Columns to look at for a share: of a node's idle GPUs one is as good as the other."""
+        """Columns to examine for a share: of a node's idle GPUs one is enough."""
         is_idle = self.states[able] == 0
         idle = able[is_idle]
         nodes = self._node[idle]
@@ -169,11 +173,13 @@ class PoolState:
         if not len(at):
             raise ValueError(f"capacity promised more {profile} than fit")
         columns, kinds, states = columns[at], kinds[at], states[at]
-        sale, useful = tables.sale[kinds, states], tables.useful[kinds, states]
+        long_run, immediate = tables.long_run[kinds, states], tables.immediate[kinds, states]
         breaks = ((states == 0) & pool.eligible(None)[columns]).astype(np.int64)
         units = pool.units(profile)
-        losses = self._losses(CandidateCost(columns, sale, useful, breaks, demand.cores, units))
-        losses += self._turning(columns)
+        losses = self._losses(
+            CandidateCost(columns, long_run, immediate, breaks, demand.cores, units)
+        )
+        losses += self._switch_costs(columns)
         best = int(losses.argmin())
         column = int(columns[best])
         number = int(tables.number[kinds[best], states[best]])
@@ -182,13 +188,15 @@ class PoolState:
         return place, int(losses[best])
 
     def _losses(self, taken: CandidateCost) -> Ints:
-        values, nodes = self.pool.values, self._node[taken.columns]
+        scores, nodes = self.pool.scores, self._node[taken.columns]
         kinds, idle = self.pool.value_kind[taken.columns], self._idle[nodes]
         if self.cores is None:
-            before = NodeState(kinds, taken.useful, idle, np.zeros_like(kinds))
-            return values.loss(taken.sale, before, before.less(taken.useful, taken.breaks, 0))
-        before = NodeState(kinds, self._useful[nodes], idle, self.cores[nodes])
-        after = before.less(taken.useful, taken.breaks, taken.cores)
-        found = values.loss(taken.sale, before, after)
+            before = NodeState(kinds, taken.immediate, idle, np.zeros_like(kinds))
+            return scores.loss(
+                taken.long_run, before, before.less(taken.immediate, taken.breaks, 0)
+            )
+        before = NodeState(kinds, self._immediate[nodes], idle, self.cores[nodes])
+        after = before.less(taken.immediate, taken.breaks, taken.cores)
+        found = scores.loss(taken.long_run, before, after)
         found += mismatch(before.cores, self.units_left[nodes], taken.cores, taken.units)
         return found

@@ -1,4 +1,4 @@
-"""Who may be paused for whom, and in which order: rules only, without a look at room.
+"""Which bookings may be victims of a start, and in which order: rules only, no look at room.
 
 Each rule lowers a quantity that no pause can raise again, so no chain of pauses returns to where it
 began: a guarantee takes back what is borrowed, a higher tier takes from a lower one, and the

@@ -1,6 +1,6 @@
 """The cheapest minimal set of victims whose room is enough for a gang.
 
-Bookings are paused whole. The groups decide from whom room is taken first; within them the location
+Bookings are paused whole. The groups decide who is paused first; within them the location
 is chosen by the work that is lost, and victims that are not needed stay.
 """
 

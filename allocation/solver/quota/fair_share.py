@@ -1,4 +1,4 @@
-"""Fair share: who has had how much of the fleet lately, and what of the idle rest is whose.
+"""Fair share: recent use of each owner, and the division of idle capacity.
 
 Integers only: use halves every half-life by a table, shares are millionths of a class.
 """
@@ -10,7 +10,7 @@ from allocation.solver.model.inputs import Limit, Snapshot
 
 MILLION = 1_000_000
 
-# round(2**16 * 2**(-i / 32)): what is left of 65,536 after i thirty-seconds of a half-life.
+# round(2**16 * 2**(-i / 32)): the rest of 65,536 after i thirty-seconds of a half-life.
 _LEFT = (
     65536, 64132, 62757, 61413, 60097, 58809, 57549, 56316,
     55109, 53928, 52773, 51642, 50535, 49452, 48393, 47356,
@@ -20,14 +20,14 @@ _LEFT = (
 
 
 def decayed(amount: int, age: int, half_life: int) -> int:
-    """What is left of an amount after `age` seconds, rounded down."""
+    """The rest of an amount after `age` seconds, rounded down."""
     halves, rest = divmod(max(0, age) * len(_LEFT) // half_life, len(_LEFT))
     return (amount * _LEFT[rest]) >> (16 + halves)
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Somebody who wants units of a total, and is guaranteed some of it."""
+    """An owner who requests units of a total, with a guarantee and a weight."""
 
     owner: str
     guaranteed: int
@@ -36,10 +36,10 @@ class Claimant:
 
 
 def split(total: int, claimants: Iterable[Claimant]) -> dict[str, int]:
-    """Each one's share: first min(guaranteed, requested), then the rest by weight, again and
-    again until nobody who has weight wants more or nothing is left. Weight 0 gets no rest.
+    """Each owner's share: first min(guaranteed, requested), then the rest by weight, repeated until
+    no owner with weight wants more or nothing is left. Weight 0 gets no rest.
 
-    What can't be divided goes unit by unit to whose part was cut most, then by weight and owner.
+    An indivisible rest goes unit by unit to the largest remainder, then by weight and owner.
     """
     order = sorted(claimants, key=lambda each: (-each.weight, each.owner))
     shares = {each.owner: min(each.guaranteed, each.requested) for each in order}
@@ -65,7 +65,7 @@ def split_to_projects(
 ) -> dict[str, int]:
     """Shares of one class for tenants, and of each tenant's share for its projects.
 
-    `demand` is units by owner, a tenant's with its projects'.
+    `demand` is units by owner, a tenant's including its projects'.
     """
     rows = list(limits)
     shares = split(capacity, [_claimant(row, demand) for row in rows if row.parent is None])
@@ -76,14 +76,14 @@ def split_to_projects(
 
 
 class DominantShares:
-    """Each owner's dominant share: the largest it has of any class, lately and from now on.
+    """Each owner's dominant share: its largest share of any class, recent and booked.
 
-    What is booked ahead counts at once, at most a half-life of it: the entry penalty, so that a
-    burst of bookings cannot pass for little use.
+    Booked use counts at once, at most one half-life of it, so that a burst of bookings does not
+    pass for little use.
     """
 
     def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int], half_life: int) -> None:
-        """Begin with the history."""
+        """Load the history."""
         self._capacity = capacity
         self._half_life = half_life
         self._weights = {(row.owner, row.gpu_class): row.weight for row in snapshot.limits}
@@ -94,7 +94,7 @@ class DominantShares:
             self._more((row.tenant, row.project), row.gpu_class, amount)
 
     def add(self, owners: tuple[str, ...], gpu_class: str, units: int, seconds: int) -> None:
-        """So much is in use or booked for `seconds` more."""
+        """Count units that are in use or booked for `seconds` more."""
         self._more(owners, gpu_class, units * max(0, min(seconds, self._half_life)))
 
     def dominant(self, owner: str) -> int:
@@ -106,7 +106,7 @@ class DominantShares:
         return self._dominant[owner]
 
     def _whole(self, owner: str, gpu_class: str) -> int:
-        """What one millionth is a millionth of: more for who has weight."""
+        """The divisor of an amount; larger for more weight."""
         weight = max(1, self._weights.get((owner, gpu_class), 1))
         return max(1, self._capacity.get(gpu_class, 0)) * self._half_life * weight
 

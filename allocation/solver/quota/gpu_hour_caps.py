@@ -1,7 +1,7 @@
-"""GPU-hour caps: what an owner has had and will have of a class, by UTC day.
+"""GPU-hour caps: past and booked use of each owner and class, by UTC day.
 
-Days are the grain: a cap in any seven days in a row counts the whole of the day on which they
-begin, and everything booked after it, so that it holds wherever the seven days are laid.
+Whole days are counted: a rolling cap counts all of the day on which its window begins, and
+everything booked after it, so that it holds for every position of the window.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class GpuHourCaps:
     """Unit-seconds of each (owner, class) that has a cap."""
 
     def __init__(self, caps: Iterable[Cap], used: Iterable[Used]) -> None:
-        """Begin with what has been used."""
+        """Load what has been used."""
         self._caps: dict[Key, list[Cap]] = {}
         for cap in caps:
             self._caps.setdefault((cap.owner, cap.gpu_class), []).append(cap)
@@ -32,7 +32,7 @@ class GpuHourCaps:
                 self._more((owner, row.gpu_class), row.day // DAY, row.unit_seconds)
 
     def add(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> None:
-        """`units` more (fewer when negative) in [starts, ends)."""
+        """Add `units` (negative: remove) in [starts, ends)."""
         for owner in owners if self._caps else ():
             key = (owner, gpu_class)
             if key in self._caps:
@@ -40,7 +40,7 @@ class GpuHourCaps:
                     self._more(key, day, units * _overlap(window, day * DAY, (day + 1) * DAY))
 
     def over(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> Cap | None:
-        """The first cap that `units` in [starts, ends) would break."""
+        """The first cap that `units` in [starts, ends) would exceed."""
         for cap in self._of(owners, gpu_class):
             starts = np.array([window[0]], dtype=np.int64)
             if not self._within(cap, units, starts, window[1] - window[0])[0]:
@@ -48,7 +48,7 @@ class GpuHourCaps:
         return None
 
     def never(self, owners: Iterable[str], gpu_class: str, units: int, seconds: int) -> Cap | None:
-        """A cap in any so many days that is less than the booking alone."""
+        """A rolling cap that is less than the booking alone."""
         return next(
             (
                 cap
@@ -83,7 +83,7 @@ class GpuHourCaps:
         return sum(amount for day, amount in days.items() if day >= since)
 
     def instants(self, owners: Iterable[str], gpu_class: str, units: int) -> Ints:
-        """Starts from which a cap may let `units` through that it forbade before."""
+        """Starts from which a cap may allow `units` that it forbade before."""
         found: list[int] = []
         for cap in self._of(owners, gpu_class):
             if cap.rolling_days is None:
@@ -107,7 +107,7 @@ class GpuHourCaps:
         return within
 
     def _later(self, cap: Cap) -> tuple[Ints, Ints]:
-        """Days with use, and what was used from each on (one more: nothing)."""
+        """Days with use, and the sum of use from each on (one more: zero)."""
         rows = sorted(self._days[(cap.owner, cap.gpu_class)].items())
         days = np.array([day for day, _ in rows], dtype=np.int64)
         amounts = np.array([*(amount for _, amount in rows), 0], dtype=np.int64)

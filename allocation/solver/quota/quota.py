@@ -1,11 +1,10 @@
 """Quota over time: within guarantee, borrowing, or over, at every instant of a window.
 
-Bookings lie in the future, so use is a profile over time: held, promised and planned. Who may go
-how far depends on the tier. What can't be paused stays within guarantees, so that whoever lends
-gets back in time; what can be paused borrows what others leave idle; what does not count (spot)
-always borrows and is never in the way of what counts. A guarantee is there whatever others borrow,
-and goes first to what can't be paused: what else the owner has then borrows. Only owners with a
-limit are followed: no row, no limit. Units; seconds.
+Use is a profile over time of held and planned bookings. The tier decides how far a booking may go.
+Non-preemptible work stays within guarantees, so that lenders get their quota back in time; pausable
+work borrows what others leave idle; work that does not count (spot) always borrows and never blocks
+work that counts. A guarantee holds whatever others borrow, and goes first to non-preemptible work:
+the owner's other work then borrows. Owners without a limit are not restricted. Units; seconds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,8 +28,8 @@ from allocation.solver.quota.tree import (
 
 
 class Trees(NamedTuple):
-    """Of one class: within guarantee, the same among what is never paused, lending among what
-    counts, lending among everything. Those that always agree are one."""
+    """Trees of one class: within guarantee, the same for non-preemptible work, lending among work
+    that counts, lending among all work. Trees that always agree are one object."""
 
     guarantee: Tree
     non_preemptible: Tree
@@ -39,7 +38,7 @@ class Trees(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Units of a class that somebody wants or has. `owners`: tenant, project."""
+    """Units of a class that are requested or in use. `owners`: tenant, project."""
 
     owners: tuple[str, ...]
     tier: str
@@ -49,8 +48,8 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What forbids a use: an own limit, a guarantee that must not be exceeded, idle guarantees of
-    others that are not idle, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds)."""
+    """What forbids a use: a limit, a guarantee that must not be exceeded, idle guarantees of others
+    that are needed, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds)."""
 
     kind: Literal["limit", "guarantee", "lent", "hours"]
     owner: str
@@ -64,10 +63,9 @@ _Kind = tuple[tuple[str, ...], str, str]
 
 
 class _Route(NamedTuple):
-    """What one kind of use is held against: `guaranteed` is the tree of the guarantees that its
-    tier competes for (they go first to what stays), `measured` the one whose use binds the tier:
-    what counts does not see what does not. `own_path` is `path` without the platform.
-    """
+    """The trees that restrict one kind of use: `guaranteed` holds the guarantees for which its tier
+    competes, `measured` the use that limits its tier (work that counts ignores work that does not).
+    `own_path` is `path` without the platform."""
 
     tier: Tier
     guaranteed: Tree
@@ -79,10 +77,10 @@ class _Route(NamedTuple):
 
 
 class Quota:
-    """Use of each class by each owner, and what more is possible."""
+    """Use of each class by each owner, and what more is allowed."""
 
     def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int]) -> None:
-        """Nobody uses anything from now on. `capacity`: units of each class in the fleet."""
+        """Nothing is used. `capacity`: units of each class in the fleet."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
         self._hours = GpuHourCaps(snapshot.caps, snapshot.used)
         self._origin = snapshot.now
@@ -95,24 +93,24 @@ class Quota:
         }
 
     def preallocate(self, instants: Mapping[str, list[int]]) -> None:
-        """Prepare for these starts and ends by class; before anything is added."""
+        """Create the rows for these starts and ends by class; before anything is added."""
         for name, trees in self._classes.items():
             for tree in {id(tree): tree for tree in trees}.values():
                 tree.preallocate(instants.get(name, ()))
 
     def tier(self, slug: str) -> Tier:
-        """The tier's rules; one that nobody described counts and is not paused."""
+        """The tier's rules; an unknown tier counts and is not pausable."""
         if slug not in self._tiers:
             self._tiers[slug] = Tier(slug, pausable=False, counts=True)
         return self._tiers[slug]
 
     def has_limit(self, use: Use) -> bool:
-        """True when some owner has a limit for the class."""
+        """True when an owner has a limit for the class."""
         route = self._route(use)
         return route is not None and any(owner in route.guaranteed.nodes for owner in use.owners)
 
     def add(self, use: Use, window: Window, sign: int = 1) -> None:
-        """It is used in [starts, ends); with `sign` -1 no longer."""
+        """Add the use in [starts, ends); `sign` -1 removes it."""
         units = sign * use.units
         self._hours.add(use.owners, use.gpu_class, units, window)
         route = self._route(use)
@@ -136,16 +134,15 @@ class Quota:
                 tree.add_all(path, *profile)
 
     def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
-        """True when nothing forbids any of these (owners, tier, class) what it has, for certain.
+        """True when certainly nothing forbids any of these (owners, tier, class) what they have.
 
-        Then it did not either when they had been added one by one: with less in use less is
-        forbidden. What is never used above its cap at any time pushes nobody above it.
+        Then nothing forbade it when they were added one by one either, because less was in use. A
+        node that is never above its cap blocks nobody.
         """
         return all(self.has_plenty(Use(*kind, 0)) for kind in set(kinds))
 
     def has_plenty(self, use: Use) -> bool:
-        """True when the use is allowed at any time for certain: no limit is near. False says
-        nothing."""
+        """True when the use is certainly allowed at any time. False proves nothing."""
         if self._hours.has_cap(use.owners, use.gpu_class):
             return False
         route = self._route(use)
@@ -164,14 +161,14 @@ class Quota:
         return None if route is None else self._over_trees(route, use, window)
 
     def is_within_guarantee(self, use: Use, window: Window) -> bool:
-        """True when all that its owners then have lies within guarantees in [starts, ends)."""
+        """True when all use of its owners is then within guarantees in [starts, ends)."""
         if not self.tier(use.tier).counts:
             return not self.has_limit(use)
         tree = self.guarantee(use.gpu_class)
         return tree is None or tree.over(tree.path_up(use.owners), use.units, window) is None
 
     def never(self, use: Use, seconds: int) -> Block | None:
-        """What forbids the use even if nobody used anything."""
+        """What forbids the use even if nothing else is used."""
         cap = self._hours.never(use.owners, use.gpu_class, use.units, seconds)
         if cap is not None:
             return Block("hours", cap.owner, 0, cap.most, cap)
@@ -207,12 +204,12 @@ class Quota:
         return max(0, use.units - route.guaranteed.room(route.guarantee_path, window))
 
     def guarantee(self, gpu_class: str) -> Tree | None:
-        """The tree of what is within guarantee; None when nobody has a limit for the class."""
+        """The tree of guarantees; None when no owner has a limit for the class."""
         trees = self._classes.get(gpu_class)
         return trees and trees.guarantee
 
     def above(self, tenant: str, gpu_class: str, instant: int) -> int:
-        """Units that a tenant has above its guarantee at an instant, and all that don't count."""
+        """Units of a tenant above its guarantee at an instant, including all that do not count."""
         trees = self._classes.get(gpu_class)
         if trees is None or tenant not in trees.guarantee.nodes:
             return 0
@@ -221,7 +218,7 @@ class Quota:
         return max(0, trees.guarantee.at(tenant, instant) - most) + uncounted
 
     def most_guaranteed(self, use: Use) -> int:
-        """Units that the owners are guaranteed in all."""
+        """Units that the owners are guaranteed in total."""
         guarantee = self._classes[use.gpu_class].guarantee
         path = guarantee.path_up(use.owners)
         return min(path[0].cap, sum(node.local if node.parent else node.cap for node in path))
@@ -240,7 +237,7 @@ class Quota:
         return int(tried[int(allowed.argmax())]) if allowed.any() else None
 
     def instants(self, use: Use) -> Ints:
-        """Starts that matter although nothing on the calendar changes then: caps by the day."""
+        """Starts at which a daily cap changes although the calendar does not."""
         return self._hours.instants(use.owners, use.gpu_class, use.units)
 
     def _over_trees(self, route: _Route, use: Use, window: Window) -> Block | None:
@@ -257,7 +254,7 @@ class Quota:
         return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
 
     def _route(self, use: Use) -> _Route | None:
-        """None: nobody has a limit for the class."""
+        """The route of a kind of use; None: no owner has a limit for the class."""
         key = use[:3]
         if key not in self._routes:
             trees = self._classes.get(use.gpu_class)
@@ -320,7 +317,7 @@ def _is_within(route: _Route, units: int, window: Window) -> bool:
 
 
 def _both(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Where both allow; None is everywhere."""
+    """Where both allow; None means everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

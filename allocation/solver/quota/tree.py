@@ -1,9 +1,9 @@
 """The quota tree of one GPU class: projects under tenants under the platform, use over time.
 
-The algebra is Kueue's. With guaranteed N, borrow limit B and lend limit L of a node:
-subtree = N + what the children lend upwards; local = what of it is never lent; of a child's use
-the parent sees what exceeds the child's local. More fits while no node on the way up is used
-above its cap (subtree + B, the platform: subtree) by what arrives there. Units; seconds.
+The algebra is Kueue's. With guaranteed N, borrow limit B and lend limit L of a node: subtree = N +
+what the children lend upwards; local = the part of it that is never lent; of a child's use the
+parent sees what exceeds the child's local. More use fits while no node on the path is above its cap
+(subtree + B, the platform: subtree) by what arrives there. Units; seconds.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _any = np.logical_or.reduce
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One owner's place in a tree: at most `cap` in use, `local` of it unseen by `parent`."""
+    """One owner in a tree: at most `cap` in use, of which `parent` does not see `local`."""
 
     owner: str
     parent: str | None
@@ -37,13 +37,13 @@ class Node:
 
 
 OwnerPath = tuple[Node, ...]
-"""From an owner up, as far as there are limits."""
+"""From an owner up to the root, as far as there are limits."""
 
 
 def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
-    """The tree in which idle guarantees are lent. All limits of one class; units it has in all.
+    """The tree in which idle guarantees are lent, from the limits and capacity of one class.
 
-    What the fleet has above all tenants' guarantees belongs to the platform, which lends it.
+    Capacity above all tenants' guarantees belongs to the platform, which lends it.
     """
     rows = list(limits)
     nodes: dict[str, Node] = {}
@@ -58,7 +58,7 @@ def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
     tenants = [row for row in rows if row.parent is None]
     for row in tenants:
         rest = max(0, row.guaranteed - split.get(row.owner, 0))
-        # What projects keep for themselves is not seen up here, but it is of the guarantee too.
+        # What projects keep for themselves is not visible here, but it is part of the guarantee.
         own = max(0, row.guaranteed - kept.get(row.owner, 0))
         nodes[row.owner] = _node(row, PLATFORM, rest + lent.get(row.owner, 0), own)
     idle = max(0, capacity - sum(row.guaranteed for row in tenants))
@@ -68,8 +68,8 @@ def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
 
 
 def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
-    """The tree in which nobody lends: a project has its guarantee and, up to its borrow limit,
-    what its tenant has not split among projects. What fits here is within guarantee."""
+    """The tree without lending: a project has its guarantee and, up to its borrow limit, what its
+    tenant has not divided among projects. Use that fits is within guarantee."""
     rows = list(limits)
     split = _split(rows)
     nodes: dict[str, Node] = {}
@@ -86,7 +86,7 @@ def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
 def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
     """What the owner may still use at an instant; negative after a quota cut.
 
-    `usage` is what each node is used, a parent with what it sees of its children.
+    `usage` is the use of each node; a parent's includes what it sees of its children.
     """
     node, used = nodes[owner], usage.get(owner, 0)
     if node.parent not in nodes:
@@ -97,7 +97,7 @@ def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
 
 
 def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool:
-    """Adds the units to an instant's `usage`; True when no node is above its cap by them."""
+    """Add the units to an instant's `usage`; True when no node exceeds its cap by them."""
     fits = True
     for node in path:
         used = usage.get(node.owner, 0)
@@ -108,23 +108,23 @@ def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool
 
 
 class Tree:
-    """How much of each node is used over time."""
+    """Use of each node over time."""
 
     def __init__(self, nodes: dict[str, Node], origin: int) -> None:
-        """Nobody uses anything from `origin` on."""
+        """Nothing is used from `origin` on."""
         self.nodes = nodes
         self._usage = {owner: StepFunction(origin, None, np.int64) for owner in nodes}
         self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
 
     def preallocate(self, instants: Iterable[int]) -> None:
-        """Prepare for these starts and ends; before anything is added."""
+        """Create the rows for these starts and ends; before anything is added."""
         instants = list(instants)
         for usage in self._usage.values():
             usage.preallocate(instants)
 
     def path_up(self, owners: tuple[str, ...]) -> OwnerPath:
-        """From the project to the platform; owners (tenant, project) without quota left out."""
+        """From the project to the platform; without owners (tenant, project) that have no limit."""
         path = self._ways.get(owners)
         if path is None:
             nodes = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
@@ -134,14 +134,14 @@ class Tree:
         return path
 
     def add(self, path: OwnerPath, units: int, window: tuple[int, int]) -> None:
-        """`units` more (fewer when negative) in [starts, ends), as far up as they are seen."""
+        """Add `units` (negative: remove) in [starts, ends), as far up as they are visible."""
         self._add_up(path, units, _NO_TIMES, window)
 
     def add_all(self, path: OwnerPath, times: Ints, units: Ints) -> None:
-        """So many units more from each of `times` on, the first of which is the origin.
+        """Add units from each of `times` on, the first of which is the origin.
 
-        What a parent sees of a child depends on the child's use alone, not on the order in which
-        it came: it is the same as adding window by window.
+        What a parent sees depends on the child's use alone, not on its order, so this equals adding
+        window by window.
         """
         for node in path:
             self._usage[node.owner].cut_at(times.tolist())
@@ -195,11 +195,11 @@ class Tree:
         return allowed
 
     def is_within(self, path: OwnerPath, units: int = 0) -> bool:
-        """True when no node of it is used above its cap, now or later, with `units` more."""
+        """True when no node is above its cap at any time, with `units` more."""
         return all(self._peak_ever(node.owner) + units <= node.cap for node in path)
 
     def never(self, path: OwnerPath, units: int) -> Node | None:
-        """The first node that `units` would push above its cap if nobody used anything."""
+        """The first node that `units` would push above its cap if nothing else were used."""
         for node in path:
             if units > max(node.cap, 0):
                 return node
@@ -221,7 +221,7 @@ class Tree:
         if not path:
             return _UNBOUNDED
         most = max(0, min(path[0].cap, path[-1].cap + sum(node.local for node in path)))
-        # A parent changes whenever a child does, so its instants are enough for all.
+        # A parent changes whenever a child does, so its instants are enough.
         top = self._usage[path[-1].owner]
         times = top.times[top.rows(*window)]
         left: Ints | None = None
@@ -244,7 +244,8 @@ class Tree:
 
 
 def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], origin: int) -> tuple[Ints, Ints]:
-    """The sum over time of units in their windows: instants from the origin on, units from each."""
+    """The sum over time of units in their windows: instants from the origin on, and units from
+    each."""
     table = np.array([(units, *window) for units, window in rows], dtype=np.int64)
     units = table[:, 0]
     starts = np.maximum(table[:, 1], origin)
@@ -257,7 +258,7 @@ def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], origin: int) -> tupl
 
 
 def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
-    """True for windows that touch no row in which `full` holds."""
+    """True for windows that overlap no row in which `full` holds."""
     begins = np.append(times[full], np.iinfo(np.int64).max)
     ends = np.append(times[1:], np.iinfo(np.int64).max)[full]
     following = begins[ends.searchsorted(starts, side="right")]
@@ -266,7 +267,7 @@ def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
 
 
 def _too_much(node: Node, used: Ints, arriving: int | Ints) -> Bools:
-    """Rows in which something arrives, and pushes the node above its cap."""
+    """Rows in which use arrives and pushes the node above its cap."""
     if isinstance(arriving, int):
         full: Bools = used > (node.cap - arriving if arriving > 0 else _UNBOUNDED)
         return full
@@ -275,13 +276,13 @@ def _too_much(node: Node, used: Ints, arriving: int | Ints) -> Bools:
 
 
 def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
-    """What the parent sees of `arriving` more on top of `used`."""
+    """What the parent sees of `arriving` more use on top of `used`."""
     seen: Ints = np.maximum(0, used + arriving - local) - np.maximum(0, used - local)
     return seen
 
 
 def _at(more: int | Ints, times: Ints, parent: StepFunction, rows: slice) -> int | Ints:
-    """A child's values at its parent's instants, which are at least as many."""
+    """A child's values at its parent's instants, of which there are at least as many."""
     if isinstance(more, int):
         return more
     wanted = parent.times[rows]

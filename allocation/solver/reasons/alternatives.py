@@ -1,4 +1,4 @@
-"""Other ways to serve an ask: apart, fewer for longer, another class, a smaller slice."""
+"""Other ways to serve a request: spread, fewer for longer, another class, a smaller slice."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from allocation.solver.model.quote import Kind
 from allocation.solver.state.cycle_state import CycleState
 
 Lengths = Mapping[str, int]
-"""Seconds that work takes on each class; empty when the time is fixed whatever the class."""
+"""Duration of the work in seconds on each class; empty when it is the same on all."""
 
 _SLICES_OFFERED = 2
 _ALTERNATIVES = 3
@@ -19,7 +19,7 @@ _ALTERNATIVES = 3
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way, not yet looked for on the calendar."""
+    """A changed demand, not yet placed."""
 
     kind: Kind
     demand: Demand
@@ -28,9 +28,9 @@ class Variant:
 def variants(
     state: CycleState, demands: tuple[Demand, ...], lengths: Lengths | None = None
 ) -> Iterator[Variant]:
-    """Ways that differ from the ask in one thing, nearest first; only what could ever fit.
+    """Demands that differ from the request in one thing, nearest first; only possible ones.
 
-    Work goes on until it is done, so fewer or slower GPUs have it for longer.
+    With `lengths` the work has a fixed amount, so fewer or slower GPUs need longer.
     """
     lengths = lengths or {}
     for demand in demands:
@@ -53,13 +53,13 @@ def variants(
 
 
 def fewer(demand: Demand) -> Demand:
-    """Half of the gang for twice as long, as if work were shared evenly."""
+    """Half of the gang for twice as long, as if the work were divided evenly."""
     count = demand.count // 2
     return replace(demand, count=count, duration=_minutes(demand.duration * demand.count, count))
 
 
 def next_free(state: CycleState, able: tuple[Demand, ...], starts: int) -> Fit | None:
-    """The first window from `starts` on in which one of the wants fits, within the horizon."""
+    """The first window from `starts` on, within the horizon, in which one of the demands fits."""
     return state.earliest(able, starts, state.now + state.policy.horizon)
 
 
@@ -70,7 +70,7 @@ def alternatives(
     starts: int,
     lengths: Lengths | None = None,
 ) -> tuple[Alternative, ...]:
-    """Up to three windows for a refused ask: `later`, then other ways at `starts`."""
+    """Up to three windows for a refused request: `later`, then variants at `starts`."""
     found = [later] if later else []
     for variant in variants(state, in_fleet(state, asked), lengths):
         if len(found) == _ALTERNATIVES:
@@ -82,12 +82,12 @@ def alternatives(
 
 
 def in_fleet(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
-    """Those whose class the fleet has."""
+    """The demands whose class the fleet has."""
     return tuple(demand for demand in demands if demand.gpu_class in state.pools)
 
 
 def alternative_of(found: Fit) -> Alternative:
-    """A found window as the plan says it."""
+    """The fit as an alternative of a plan."""
     demand = found.demand
     return Alternative(
         demand.gpu_class,
@@ -101,9 +101,9 @@ def alternative_of(found: Fit) -> Alternative:
 
 
 def compute_of(state: CycleState, demand: Demand) -> int:
-    """Thousandths of compute slices that one of the shape has.
+    """Thousandths of compute slices of one unit of the shape.
 
-    KeyError: the class makes no such slice.
+    KeyError: the class has no such slice.
     """
     for geometry, _ in state.pools[demand.gpu_class].kinds:
         if geometry.serves(demand.profile):
@@ -115,7 +115,7 @@ def compute_of(state: CycleState, demand: Demand) -> int:
 
 
 def _apart(demand: Demand) -> Iterator[Variant]:
-    """The gang less close together, or not where it is pinned to."""
+    """The gang with a looser level, or without its pin."""
     if demand.pin:
         yield Variant("unpinned", replace(demand, pin=()))
     if demand.level == "domain":
@@ -135,7 +135,7 @@ def _stretched(state: CycleState, demand: Demand, smaller: Demand) -> int:
 
 
 def _minutes(seconds: int, part: int) -> int:
-    """`seconds` / `part`, rounded up to whole minutes: lengths that people can say."""
+    """`seconds` / `part`, rounded up to whole minutes."""
     return -(-seconds // (part * 60)) * 60
 
 
@@ -145,7 +145,7 @@ def _exists(state: CycleState, demand: Demand) -> bool:
 
 
 def _same_profile(state: CycleState, demand: Demand, gpu_class: str) -> str | None:
-    """The other class's profile of the same hardware id: names differ by the memory."""
+    """The other class's profile of the same hardware id: names differ by memory."""
     if demand.profile is None:
         return None
     for geometry, _ in state.pools[demand.gpu_class].kinds:
@@ -156,7 +156,7 @@ def _same_profile(state: CycleState, demand: Demand, gpu_class: str) -> str | No
 
 
 def _smaller(state: CycleState, demand: Demand) -> list[str]:
-    """The largest slices smaller than what is asked for, of those without extras of their own."""
+    """The largest smaller slices without extras such as media engines."""
     pool = state.pools[demand.gpu_class]
     most = pool.units(demand.shape) or UNITS_PER_GPU
     found: list[str] = []
@@ -170,5 +170,5 @@ def _smaller(state: CycleState, demand: Demand) -> list[str]:
 
 
 def _slice_level(demand: Demand) -> Literal["gpu", "node", "rack", "any"]:
-    """Slices have no NVLink: a wish for it becomes the node."""
+    """The level for slices: they have no NVLink, so a domain becomes a node."""
     return "node" if demand.level == "domain" else demand.level

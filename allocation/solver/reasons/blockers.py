@@ -1,4 +1,4 @@
-"""What is in the way of a start: running work, the line, a limit."""
+"""What blocks a start: running work, the queue, hardware out of service, a limit."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -11,26 +11,19 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request
 from allocation.solver.placement.gang import fits, most_together
-from allocation.solver.reasons.explain import (
-    QueueAhead,
-    maintenance,
-    mode_change,
-    shape,
-    why_quota,
-)
+from allocation.solver.reasons.explain import QueueAhead, maintenance, mode_change, shape, why_quota
 from allocation.solver.state.cycle_state import CycleState
 
 _OUT = frozenset({"hardware_out", "node_unanswering"})
-"""Nobody knows when hardware is back."""
+"""The return of such hardware is unknown."""
 
 
 def why_not_at(
     state: CycleState, demand: Demand, starts: int, ahead: QueueAhead
 ) -> tuple[Reason, ...]:
-    """What is in the way of exactly this start, blockers only; empty when nothing is.
+    """The blockers of exactly this start; empty when there are none.
 
-    Room that only reservations of others take is the place in line; what running and fixed work
-    takes is GPUs not free together.
+    Room taken only by reservations is a place in the queue; room taken by held work is busy GPUs.
     """
     found = list(_why_not_with_held(state, demand, starts))
     if not found and not _has_room(state, demand, starts):
@@ -42,10 +35,10 @@ def why_not_at(
 def why_waiting(
     state: CycleState, request: Request, found: Fit, ahead: QueueAhead
 ) -> tuple[Reason, ...]:
-    """Why a booking does not start at once, and when each of that stops being in the way.
+    """Why a booking does not start at once, and when each reason ends.
 
-    Room is in the way until the planned start, unless a limit holds for longer: then the limit
-    comes first.
+    Room is missing until the planned start, unless a limit holds longer: then the limit comes
+    first.
     """
     first = state.first_start(request.earliest)
     blockers = why_not_at(state, found.demand, first, ahead)
@@ -62,8 +55,7 @@ def why_waiting(
 
 
 def _room_before(state: CycleState, found: Fit, first: int) -> int | None:
-    """The first start before the planned one at which there is room, and quota says no; None:
-    room is what it waits for."""
+    """The first earlier start with room but without quota; None: only room is missing."""
     demand = found.demand
     if found.starts <= first or state.quota.has_plenty(state.use(demand)):
         return None
@@ -73,9 +65,9 @@ def _room_before(state: CycleState, found: Fit, first: int) -> int | None:
 def why_still_waiting(
     state: CycleState, request: Request, kept: Fit, ahead: QueueAhead
 ) -> tuple[Reason, ...]:
-    """The same for a promise that is reserved where it was, and can't begin sooner.
+    """The same for a planned start that keeps its place and can't be earlier.
 
-    That is known for lack of room, so what running work does not take others have reserved.
+    It is known to lack room, so what held work leaves free is reserved by others.
     """
     first = state.first_start(request.earliest)
     found = _why_not_with_held(state, kept.demand, first) or (_queued(kept.demand, ahead),)
@@ -97,7 +89,7 @@ def _waiting(
     blockers: tuple[Reason, ...],
     room_at: int | None = None,
 ) -> tuple[Reason, ...]:
-    """`room_at` is when there is room; None: when it starts."""
+    """The blockers with their ends; `room_at` is when there is room, None: when it starts."""
     until = found.starts if room_at is None else room_at
     said = [
         blocker if blocker.check == "quota" or blocker.code in _OUT else frees(blocker, until)
@@ -109,9 +101,9 @@ def _waiting(
 
 
 def _why_quota_of_others(state: CycleState, kept: Fit, starts: int) -> Reason | None:
-    """The limit that forbids an earlier window to what is reserved now.
+    """The limit that forbids an earlier window, without the booking's own reservation.
 
-    What fits beside its own reservation fits without it all the more.
+    A window that fits next to its own reservation fits without it, too.
     """
     use = state.use(kept.demand)
     if state.quota.has_plenty(use) or state.over(kept.demand, starts) is None:
@@ -123,7 +115,7 @@ def _why_quota_of_others(state: CycleState, kept: Fit, starts: int) -> Reason | 
 
 
 def _why_not_with_held(state: CycleState, demand: Demand, starts: int) -> tuple[Reason, ...]:
-    """What is held does not change in a cycle, so all that want the same are told the same."""
+    """Blockers among held work, cached by kind: held work does not change in a cycle."""
     if demand.pin:
         return _why_not_with_held_uncached(state, demand, starts)
     key = (*demand.kind, demand.duration, starts)
@@ -165,7 +157,7 @@ def _out_of_service(pool: Pool, demand: Demand, held: Masks) -> Iterator[Reason]
 
 
 def _why_not_in_mode(state: CycleState, demand: Demand, starts: int) -> tuple[Reason, ...]:
-    """GPUs that are free, and still have or soon need the other mode."""
+    """GPUs that are free, but have or soon need the other mode."""
     name, modes = demand.gpu_class, state.held.modes
     if not modes.may_switch(name):
         return ()
@@ -177,7 +169,7 @@ def _why_not_in_mode(state: CycleState, demand: Demand, starts: int) -> tuple[Re
 
 
 def _why_not_there(state: CycleState, demand: Demand, starts: int) -> Reason:
-    """Why not where it is pinned to; `elsewhere` is 1 when there would be room without the pin."""
+    """The blocker of a pinned demand; `elsewhere` is 1 when it would have room without its pin."""
     pool = state.pools[demand.gpu_class]
     named = pool.within(demand.pin) & pool.suits(demand.shape)
     if not (named & pool.usable).any():
@@ -188,7 +180,7 @@ def _why_not_there(state: CycleState, demand: Demand, starts: int) -> Reason:
 
 
 def _busy(demand: Demand, most: int, *, planned: bool = False) -> Reason:
-    """`planned`: planned starts take room, too."""
+    """`planned`: planned starts count as taken."""
     flag = 1 if planned else None
     return reason(
         "gpus_busy",
@@ -201,7 +193,7 @@ def _busy(demand: Demand, most: int, *, planned: bool = False) -> Reason:
 
 
 def why_not_free(state: CycleState, demand: Demand, starts: int) -> Reason:
-    """Why a window can't be had beside all that is placed and promised, with what is free of it."""
+    """Why a window is not free next to all held and planned work, and how much of it is."""
     busy, _ = state.all.busy(demand, np.array([starts], dtype=np.int64))
     most = most_together(state.pools[demand.gpu_class], demand, busy[0])
     if most >= demand.count:
@@ -219,10 +211,10 @@ def _queued(demand: Demand, ahead: QueueAhead) -> Reason:
 
 
 def out_of_service(state: CycleState, demands: Iterable[Demand], first: int) -> Reason | None:
-    """Why no start from `first` on can be planned: too few of a class are in service, though the
-    fleet has enough of them. None: something else is in the way.
+    """The reason why no start from `first` on can be planned: too few GPUs of a class are in
+    service, though the fleet has enough. None: something else blocks.
 
-    Broken, drained and quarantined GPUs count, and those in maintenance that outlasts the horizon.
+    Broken, drained and quarantined GPUs count, and maintenance that outlasts the horizon.
     """
     found = (_short(state, demand, first) for demand in demands)
     return next(filter(None, found), None)
@@ -251,7 +243,7 @@ def _short(state: CycleState, demand: Demand, first: int) -> Reason | None:
 
 
 def _most(pool: Pool, demand: Demand, away: Iterable[str]) -> int:
-    """The most of the want that one group could have with these gone, were nothing taken."""
+    """The most of the demand in one group without the GPUs in `away`, nothing else taken."""
     able = pool.eligible(demand.shape).copy()
     able[[pool.column[gpu] for gpu in away]] = False
     capacity = pool.capacity_on(demand.shape, np.zeros(len(pool), dtype=np.uint16), able)

@@ -1,6 +1,6 @@
-"""Why: reasons with their facts, made from the state that decided.
+"""Reasons with their facts, made from the state that decided.
 
-`allocation.words` says them in sentences.
+`allocation.words` renders them as sentences.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ from allocation.solver.quota.quota import Block
 from allocation.solver.state.cycle_state import CycleState
 
 Which = Literal["class", "booking", "planned"]
-"""Whose GPUs are in maintenance: of a class, of the booking, or those it was planned on."""
+"""Whose GPUs are in maintenance: of the class, of the booking, or of its planned start."""
 
 _NODES_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAhead:
-    """Who is ahead in a class: bookings and quota units."""
+    """Bookings and quota units ahead in the queue of a class."""
 
     bookings: int = 0
     units: int = 0
@@ -42,7 +42,7 @@ def shape(demand: Demand) -> dict[str, Fact | None]:
 
 
 def placed(state: CycleState, found: Fit) -> Reason:
-    """Why a winner got what it got."""
+    """The reason of a placement: where it is."""
     pool = state.pools[found.demand.gpu_class]
     nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
     return reason(
@@ -56,7 +56,7 @@ def placed(state: CycleState, found: Fit) -> Reason:
 
 
 def why_never(state: CycleState, demand: Demand) -> Reason | None:
-    """Why a class can never serve the want, whatever else ends; None when it can."""
+    """The reason why a class can never serve the demand; None when it can."""
     pool = state.pools.get(demand.gpu_class)
     if pool is None:
         return reason("unknown_class", gpu_class=demand.gpu_class)
@@ -76,7 +76,7 @@ def why_never(state: CycleState, demand: Demand) -> Reason | None:
 def possible_demands(
     state: CycleState, demands: Iterable[Demand]
 ) -> tuple[tuple[Demand, ...], tuple[Reason, ...]]:
-    """The classes that could serve the ask one day, and why the others never can."""
+    """The demands that could ever be served, and why the others can't."""
     able: list[Demand] = []
     never: list[Reason] = []
     for demand in demands:
@@ -89,7 +89,7 @@ def possible_demands(
 
 
 def _why_never_pinned(state: CycleState, demand: Demand) -> Reason | None:
-    """Nodes and GPUs that are named and are not of the class, or too few."""
+    """A pin names no GPU of the class, or too few."""
     if not demand.pin:
         return None
     if not state.pools[demand.gpu_class].within(demand.pin).any():
@@ -125,7 +125,7 @@ def _empty(pool: Pool, demand: Demand) -> Masks:
 
 
 def _why_never_in_mode(pool: Pool, demand: Demand) -> Reason | None:
-    """GPUs that there are enough of, were they not kept in the other mode."""
+    """There would be enough GPUs if they were not fixed to the other mode."""
     made = pool.supports(demand.shape)
     other = made & ~pool.suits(demand.shape)
     is_short = pool.most(demand.shape, demand.level) < demand.count or not pool.serves(demand.shape)
@@ -144,7 +144,7 @@ def _why_never_in_mode(pool: Pool, demand: Demand) -> Reason | None:
 
 
 def mode_change(gpu_class: str, count: int, seconds: int, shape: Shape) -> Reason:
-    """GPUs that change between whole and slices before something can start on them."""
+    """GPUs that change between whole and slices before the start."""
     mode = "sliced" if isinstance(shape, str) else "whole"
     return reason("mode_change", gpu_class=gpu_class, gpus=count, mode=mode, seconds=seconds)
 
@@ -168,7 +168,7 @@ def _impossible_together(demand: Demand, most: int) -> Reason:
 
 
 def _why_never_on_hosts(state: CycleState, demand: Demand) -> Reason | None:
-    """Nodes too small for the host cores or the memory that is asked for."""
+    """The nodes are too small for the host cores or the memory."""
     if not any(demand.host_resources):
         return None
     most = _most_on_hosts(state, demand)
@@ -191,12 +191,12 @@ def _why_never_within_quota(state: CycleState, demand: Demand) -> Reason | None:
 
 
 def maintenance(away: int, which: Which, back: int, gpu_class: str | None = None) -> Reason:
-    """GPUs in maintenance for some of the time; `back` is when the last of them returns."""
+    """GPUs in maintenance during the window; `back` is when the last of them returns."""
     return reason("maintenance", back, gpus=away, which=which, gpu_class=gpu_class)
 
 
 def why_quota(state: CycleState, demand: Demand, starts: int) -> Reason | None:
-    """The limit that forbids the window which begins at `starts`, with when it frees."""
+    """The limit that forbids a window from `starts` on, and when it frees."""
     block = state.over(demand, starts)
     if block is None:
         return None
@@ -208,7 +208,7 @@ def why_quota(state: CycleState, demand: Demand, starts: int) -> Reason | None:
 def _quota_reason(
     state: CycleState, demand: Demand, block: Block, seconds: int, starts: int | None = None
 ) -> Reason:
-    """What the block says; without `starts` it holds for ever."""
+    """The reason of a quota block; without `starts` it holds forever."""
     asked, most, used, name = state.use(demand).units, block.most, block.used, demand.gpu_class
     if block.kind == "limit":
         return _limit_reason(demand, block, asked, used)
@@ -225,7 +225,7 @@ def _quota_reason(
 
 
 def _limit_reason(demand: Demand, block: Block, asked: int, used: int | None = None) -> Reason:
-    """`used` is what the owner has in the window; None: the limit is too low for the ask alone."""
+    """`used` is the owner's use in the window; None: the limit is too low for the demand alone."""
     code = "tenant_quota" if _whose(demand, block.owner) == "tenant" else "project_quota"
     facts: dict[str, Fact | None] = {
         "owner": block.owner,
@@ -237,7 +237,7 @@ def _limit_reason(demand: Demand, block: Block, asked: int, used: int | None = N
 
 
 def _counted(block: Block, window: tuple[int, int]) -> int:
-    """Seconds of the window that the cap counts: of a period only those that lie in it."""
+    """Seconds of the window that the cap counts: of a period only those inside it."""
     cap = block.cap
     if cap is None or cap.rolling_days is not None:
         return window[1] - window[0]
@@ -255,12 +255,12 @@ def _hours_reason(demand: Demand, asked: int, block: Block) -> Reason:
 
 
 def _whose(demand: Demand, owner: str) -> Literal["tenant", "project"]:
-    """Which of the want's owners it is."""
+    """Which of the demand's owners it is."""
     return "tenant" if demand.owners and owner == demand.owners[0] else "project"
 
 
 def freed_by(reasons: tuple[Reason, ...], later: Fit | None) -> tuple[Reason, ...]:
-    """The same reasons; room that is in the way is out of it when the next window begins."""
+    """The reasons; missing room ends when the next window begins."""
     if later is None:
         return reasons
     return tuple(
@@ -272,27 +272,27 @@ def freed_by(reasons: tuple[Reason, ...], later: Fit | None) -> tuple[Reason, ..
 
 
 def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
-    """The same reasons, the place in line said out of all that wait for the class."""
+    """The reasons; a place in the queue with the total of the class."""
     if not any(each.code == "line" for each in reasons):
         return reasons
     return tuple(with_facts(each, of=total) if each.code == "line" else each for each in reasons)
 
 
 def makes_room(pauses: int, starts: int) -> Reason:
-    """Why a start is where running work is."""
+    """The reason of a start with victims."""
     return reason("makes_room", starts, pauses=pauses)
 
 
 def pause_reason(code: str, tier: str, lost: int) -> Reason:
-    """Why a running booking is paused, by which rule; `tier` is that of the claim.
+    """The reason of a pause by its rule; `tier` is the preemptor's.
 
-    `lost` are GPU-seconds since its last save.
+    `lost` is the GPU-seconds since the victim's last save.
     """
     return reason(code, tier=tier, lost=lost)
 
 
 def why_window_impossible(state: CycleState, request: Request) -> Reason | None:
-    """The rule against it; None: it lies ahead, is near enough, and holds its own length."""
+    """The rule against the window itself: past, too far ahead, or too short for its duration."""
     now, ends = state.now, request.earliest + request.duration
     if request.duration <= 0:
         return reason("too_short")
@@ -313,7 +313,7 @@ def _too_late(state: CycleState, request: Request) -> Reason | None:
         return None
     if request.latest <= now:
         return reason("deadline_passed")
-    # A paused booking gets what is left before its deadline, however little that is.
+    # A paused booking gets what is left before its deadline, however short.
     ends = state.first_start(request.earliest) + request.duration
     if request.latest < (max(now, request.earliest) + 1 if request.paused else ends):
         return reason("deadline_unreachable", duration=request.duration)

@@ -22,11 +22,11 @@ from allocation.solver.placement.repack import make_room
 from allocation.solver.rebinding.movable import MovableReservations, RowMasks, planned_rows_of
 from allocation.solver.rebinding.strategies import (
     Strategy,
-    laid_anew,
     newcomer_at,
     newcomer_first,
     packed,
     proven,
+    rebind_with,
 )
 from allocation.solver.state.cycle_state import CycleState
 
@@ -91,11 +91,11 @@ class Rebinding:
                 yield Move(booking, gpu_class, *places, *found.window, (why,))
 
     def earlier_with_moves(
-        self, demands: Iterable[Demand], found: Fit | None, *wished: int
+        self, demands: Iterable[Demand], found: Fit | None, *instants: int
     ) -> Fit | None:
         """A start at one of `instants` without victims, after moves; else `found`."""
         demands = tuple(demands)
-        for starts in wished:
+        for starts in instants:
             if found is not None and found.starts <= starts and not found.victims:
                 break
             answer = self.place_with_moves(demands, starts)
@@ -186,7 +186,7 @@ class Rebinding:
         room = self._room(demand, starts)
         near = self.movable.near(demand.gpu_class, (starts, starts + demand.duration))
         for rows, strategy in self._ways(demand, starts, near, room):
-            answer = laid_anew(state, demand, starts, rows, strategy)
+            answer = rebind_with(state, demand, starts, rows, strategy)
             if answer is not None:
                 newcomer, ends = answer
                 self.movable.move(demand.gpu_class, ends)

@@ -30,7 +30,7 @@ _EFFORT = 0.05
 """Effort of CP-SAT: about 70 ms at most, 14 ms on average."""
 
 
-def laid_anew(
+def rebind_with(
     state: CycleState, demand: Demand, starts: int, near: Reserved, strategy: Strategy
 ) -> Rebound | None:
     """The result of the strategy; None: it found nothing, and nothing is changed."""
@@ -132,19 +132,19 @@ def proven(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Re
     )
     if found is None:
         return None
-    ends: dict[str, list[Place]] = {}
+    places: dict[str, list[Place]] = {}
     for item, place in found.ends:
-        ends.setdefault(item.gang, []).append(place)
-    laid = {
-        booking: replace(near[booking], places=tuple(sorted(places, key=place_order)))
-        for booking, places in sorted(ends.items())
+        places.setdefault(item.gang, []).append(place)
+    ends = {
+        booking: replace(near[booking], places=tuple(sorted(mine, key=place_order)))
+        for booking, mine in sorted(places.items())
     }
     newcomer = Fit(demand, found.places, starts)
     # The calendar knows more than the model: owners of shares, and later reservations.
-    if state.over(demand, starts) is not None or not _reserved(state, [*laid.values(), newcomer]):
+    if state.over(demand, starts) is not None or not _reserved(state, [*ends.values(), newcomer]):
         return None
     state.free(newcomer)
-    return newcomer, laid
+    return newcomer, ends
 
 
 def _neighbourhood(

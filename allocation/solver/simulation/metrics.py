@@ -1,4 +1,4 @@
-"""What a simulation counts: how full, how long people wait, who gets what, at what price."""
+"""Metrics of a simulation: utilisation, waiting times, shares and cost."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,13 @@ HOUR = 3_600
 DAY = 86_400
 
 Rates = Mapping[tuple[str, str], int]
-"""Money per GPU-hour by class and tier, in any whole unit; what has none is free of charge."""
+"""Money per GPU-hour by class and tier, in any whole unit; a missing entry is free of charge."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierResult:
-    """Bookings of a tier. Waits are seconds from submission (or the wish) to the first start, of
-    those that named no window; `waiting` ones have not started by the end."""
+    """Bookings of a tier. Waits are seconds from submission (or the requested start) to the first
+    start, without fixed windows; `waiting` ones have not started by the end."""
 
     tier: str
     asked: int
@@ -34,7 +34,7 @@ class TierResult:
 
 @dataclass(frozen=True, slots=True)
 class TenantResult:
-    """What a tenant got. `share_ppm` is of all that was used, `served_ppm` of what it asked for.
+    """Results of a tenant. `share_ppm` is of all use, `served_ppm` of what it requested.
 
     `spend` is in the unit of the rates, rounded down.
     """
@@ -49,7 +49,7 @@ class TenantResult:
 
 @dataclass(frozen=True, slots=True)
 class ClassResult:
-    """How full a class was, in millionths of its GPU time."""
+    """Utilisation of a class, in millionths of its GPU time."""
 
     gpu_class: str
     gpus: int
@@ -58,9 +58,9 @@ class ClassResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of a simulation; integers only, so the same run has the same bytes.
+    """The metrics of a simulation; integers only, so the same run has the same bytes.
 
-    `jain_ppm` and `max_min_ppm` (0: somebody got nothing) compare what each tenant was served.
+    `jain_ppm` and `max_min_ppm` (0: a tenant got nothing) compare what each tenant was served.
     """
 
     begins: int
@@ -80,10 +80,10 @@ class Result:
 
 
 class SimulationMetrics:
-    """Counts while a simulation runs."""
+    """Counters while a simulation runs."""
 
     def __init__(self, site: Snapshot, rates: Rates) -> None:
-        """Nothing has happened."""
+        """All counters are zero."""
         self._begins, self._rates = site.now, rates
         self._models = {model.slug: model for model in site.models}
         self._gpus = {gpu.id: gpu for gpu in site.gpus}
@@ -99,11 +99,11 @@ class SimulationMetrics:
         self.cycles = 0
 
     def record_arrival(self, request: Request) -> None:
-        """Somebody asks."""
+        """Count a request."""
         self._asks[request.booking] = request
 
     def record_plan(self, plan: Plan) -> None:
-        """A cycle has been."""
+        """Count a cycle."""
         self.cycles += 1
         for given in plan.assigns:
             self._started.setdefault(given.booking, given.starts)
@@ -114,7 +114,7 @@ class SimulationMetrics:
             self._lost += pause.lost
 
     def record_use(self, held: Iterable[Held], since: int, until: int) -> None:
-        """These were there in [since, until), if they had begun."""
+        """Count the use of rows that have begun, in [since, until)."""
         for row in held:
             starts, ends = max(row.starts, since), min(row.ends, until)
             gpu = self._gpus.get(row.place.gpu)
@@ -127,7 +127,7 @@ class SimulationMetrics:
                 starts = stop
 
     def used(self, since: int) -> tuple[Used, ...]:
-        """What the fair share remembers of days from `since` on."""
+        """Use for the fair share, of days from `since` on."""
         return tuple(Used(*key, amount) for key, amount in self._used.items() if key[3] >= since)
 
     def units(self, place: Place) -> int:
@@ -135,7 +135,7 @@ class SimulationMetrics:
         return units_of(self._models[self._gpus[place.gpu].model], place.shape)
 
     def result(self, ends: int) -> Result:
-        """The figures of [begin, ends)."""
+        """The metrics of [begin, ends)."""
         span = max(1, ends - self._begins)
         tenants = self._tenants()
         served = [each.served_ppm for each in tenants if each.asked_gpu_hours]
@@ -226,7 +226,7 @@ class SimulationMetrics:
 
 
 def _rank(ordered: list[int], percent: int) -> int | None:
-    """Nearest rank: a figure that was really seen; None of nothing."""
+    """Nearest rank, so that the value has occurred; None for no values."""
     return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else None
 
 
@@ -235,6 +235,6 @@ def _ppm(part: int, whole: int) -> int:
 
 
 def _jain(values: list[int]) -> int:
-    """Jain's index in millionths: all the same is a million, all to one of n is a million / n."""
+    """Jain's index in millionths: equal values give a million, all to one of n a million / n."""
     squares = sum(value * value for value in values)
     return _ppm(sum(values) ** 2, len(values) * squares) if squares else 0

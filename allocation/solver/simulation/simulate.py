@@ -1,7 +1,7 @@
-"""A site that lives by a virtual clock: plans are made true, time passes, bookings come and end.
+"""A simulated site with a virtual clock: plans take effect, time passes, bookings arrive and end.
 
-The fold of `solve` over arrivals. Nothing is drawn here: the same site, policy and arrivals have
-the same result, byte for byte.
+A fold of `solve` over arrivals. It uses no randomness: the same site, policy and arrivals give the
+same result, byte for byte.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,19 +14,19 @@ from allocation.solver.model.plan import Assign, Move, Pause, Plan, Waiting
 from allocation.solver.simulation.metrics import Rates, Result, SimulationMetrics
 
 _AGAIN = 3_600
-"""Who has no start that is proven asks again so many seconds later, if nothing happens before."""
+"""Seconds after which a booking without a proven start is tried again."""
 
 
 @dataclass(slots=True)
 class _Job:
-    """A booking that has places, with what it asked for (None: not known, of who was there)."""
+    """A booking with places and its request (None: it was there from the begin and has none)."""
 
     rows: list[Held]
     ask: Request | None
 
 
 class Simulation:
-    """One site from `site.now` on; `step` by step, or all at once by `simulate`."""
+    """One site from `site.now` on, `step` by step or all at once by `simulate`."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Simulation:
         rates: Rates | None = None,
         every: int = 60,
     ) -> None:
-        """Arrivals come at `submitted`, and they and ends are seen every so many seconds.
+        """Arrivals at `submitted` and ends are noticed every `every` seconds.
 
-        What was promised happens on its second.
+        Planned starts happen on their second.
         """
         self.metrics = SimulationMetrics(site, rates or {})
         self.now = site.now
@@ -57,7 +57,8 @@ class Simulation:
         self._pausable = {tier.slug for tier in site.tiers if tier.pausable}
 
     def step(self, until: int, no_sooner: int = 0) -> Plan | None:
-        """The next cycle before `until`, at the next event; None: nothing happens before then."""
+        """Run the next cycle before `until`, at the next event; None: there is no event before
+        then."""
         now = max(self._next(), no_sooner)
         if now >= until:
             self._pass(until)
@@ -69,7 +70,7 @@ class Simulation:
 
     @property
     def is_over(self) -> bool:
-        """Nobody is there, waits or comes."""
+        """True when no booking runs, waits or arrives."""
         return not self._jobs and not self._waiting and self._arrived == len(self._arrivals)
 
     def _next(self) -> int:
@@ -97,7 +98,7 @@ class Simulation:
         return -(-time // self._every) * self._every
 
     def _pass(self, now: int) -> None:
-        """Time passes: what is due starts or ends, who has asked by then waits."""
+        """Let time pass: start and end what is due, queue what was submitted."""
         self.metrics.record_use(
             (row for job in self._jobs.values() for row in job.rows), self.now, now
         )
@@ -121,7 +122,7 @@ class Simulation:
         for booking, request in tuple(self._waiting.items()):
             rest = _rest(request, self.now)
             if rest is None:
-                # Of the window that it named nothing is left.
+                # Nothing is left of its fixed window.
                 del self._waiting[booking]
                 self.metrics.finished += 1
             elif rest is not request:
@@ -138,7 +139,7 @@ class Simulation:
         )
 
     def _running(self) -> Iterator[Request]:
-        """What is left of each running booking that may be paused."""
+        """The rest of each running booking that may be paused."""
         for job in self._jobs.values():
             row, ask = job.rows[0], job.ask
             if ask is None or not row.started or row.pausing or row.tier not in self._pausable:
@@ -162,19 +163,19 @@ class Simulation:
     def _give(self, given: Assign) -> None:
         ask = self._waiting.pop(given.booking)
         rows = [_row(ask, given, number, self.now) for number in range(len(given.places))]
-        # Who goes on before its last place is out has both for a moment.
+        # A booking that resumes before its last place is free has both for a moment.
         before = self._jobs.get(given.booking)
         self._jobs[given.booking] = _Job([*(before.rows if before else ()), *rows], ask)
 
     def _move(self, move: Move) -> None:
-        """Others of the same rows' places."""
+        """Change the places of the rows."""
         job = self._jobs[move.booking]
         job.rows = [
             replace(row, place=place) for row, place in zip(job.rows, move.places, strict=True)
         ]
 
     def _pause(self, pause: Pause) -> None:
-        """Its places end then; what is left of it waits to go on."""
+        """End its rows then; its rest waits to resume."""
         job = self._jobs[pause.booking]
         ends = job.rows[0].ends
         job.rows = [replace(row, ends=pause.at, pausing=True) for row in job.rows]
@@ -199,7 +200,7 @@ def simulate(
     seconds: int,
     rates: Rates | None = None,
 ) -> Result:
-    """So many seconds of the site, with these arrivals."""
+    """The metrics of so many seconds of the site with these arrivals."""
     simulation = Simulation(site, policy, arrivals, rates)
     until = site.now + seconds
     while simulation.step(until) is not None:
@@ -214,7 +215,7 @@ def _begun(row: Held, now: int) -> Held:
 
 
 def _rest(request: Request, now: int) -> Request | None:
-    """The wish as it is now: of a paused window only what lies before its end; None: nothing."""
+    """The request as of now: of a paused window only what is left; None: nothing is."""
     if not request.paused or request.latest is None:
         return request
     left = request.latest - max(now, request.earliest)
@@ -224,12 +225,12 @@ def _rest(request: Request, now: int) -> Request | None:
 
 
 def _promise(wait: Waiting) -> PlannedStart | None:
-    """Without places nothing proves it."""
+    """The planned start; None without places, because nothing proves it."""
     return PlannedStart(wait.starts, wait.ends, wait.places) if wait.places else None
 
 
 def _row(ask: Request, given: Assign, number: int, now: int) -> Held:
-    """One place of the booking, on the calendar from now on."""
+    """One row of the booking, on the calendar from now on."""
     is_there = given.starts <= now
     return Held(
         id=f"{given.booking}/{number}/{given.starts}",

@@ -1,4 +1,4 @@
-"""Arrivals read from job lists of real clusters, as rows of their columns by name."""
+"""Arrivals from job lists of real clusters, as rows of columns by name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ _WHOLE_SHARE = 1_000
 
 
 def trace_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[Request, ...]:
-    """Bookings of either kind of list, told apart by their columns. ValueError: neither."""
+    """Bookings of either kind of list, distinguished by its columns. ValueError: neither."""
     rows = list(rows)
     names = set(rows[0]) if rows else set()
     if {"num_gpu", "gpu_milli", "creation_time", "deletion_time"} <= names:
@@ -25,8 +25,8 @@ def philly_arrivals(
 ) -> tuple[Request, ...]:
     """A list of training jobs: name, time (seconds), application, num_replicas, batch_size.
 
-    Such lists do not say how long a job takes: all of an application take as long, `hours` on the
-    mean. Each application is a tenant. A gang may have any class of the site.
+    Such lists have no durations: all jobs of an application take the same, `hours` on average. Each
+    application is a tenant. A gang may have any class of the site.
     """
     found = []
     for number, row in enumerate(rows):
@@ -42,10 +42,11 @@ def philly_arrivals(
 
 
 def openb_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[Request, ...]:
-    """A task list of the openb trace; tasks without a GPU and without a time are left out.
+    """A task list of the openb trace, without tasks that have no GPU or no time.
 
-    GPU milli below 1,000 is a share. The service level of a task is its tenant: the trace has no
-    other. Times count from the first task. Cores and memory are asked for where nodes have any.
+    GPU milli below 1,000 is a share. The service level of a task becomes its tenant, because the
+    trace has no tenants. Times count from the first task. Cores and memory are requested where
+    nodes have any.
     """
     found = []
     for row in rows:
@@ -95,7 +96,7 @@ def _from_trace(site: Snapshot, name: str, tenant: str, job: tuple[int, int, Ask
 
 
 def _in_time(site: Snapshot, found: list[Request]) -> tuple[Request, ...]:
-    """The first one arrives when the simulation begins."""
+    """Shift the arrivals so that the first is at the begin of the simulation."""
     shift = site.now - min((each.submitted for each in found), default=0)
     moved = (
         replace(each, submitted=each.submitted + shift, earliest=each.earliest + shift)

@@ -1,6 +1,6 @@
-"""Made-up demand for a simulation: the same seed always asks for the same.
+"""Generated requests for a simulation: the same seed always gives the same.
 
-The numbers come from SplitMix64, written out here, so that they are the same on every machine.
+The numbers come from SplitMix64, implemented here, so that they are the same on every machine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ DAY = 86_400
 HOUR = 3_600
 _ALL = (1 << 64) - 1
 
-# Most bookings are short, most of the time goes to the long ones.
+# Most bookings are short; most of the time goes to long ones.
 _HOURS: Weighed[int] = ((1, 30), (2, 25), (4, 20), (8, 13), (24, 9), (48, 3))
 _GANGS: Weighed[int] = ((2, 4), (4, 3), (8, 2))
 _NEAR: Weighed[Together] = (("any", 2), ("node", 1), ("domain", 1))
-# People ask in the daytime.
+# Most requests come in the daytime.
 _HOUR_OF_DAY: Weighed[int] = tuple((hour, 3 if 7 <= hour < 19 else 1) for hour in range(24))
 
 
@@ -37,7 +37,7 @@ class RandomSource:
     """SplitMix64."""
 
     def __init__(self, seed: int) -> None:
-        """Any whole number."""
+        """Start from any whole number."""
         self._state = seed & _ALL
 
     def below(self, most: int) -> int:
@@ -58,16 +58,16 @@ class RandomSource:
         raise ValueError("nothing to pick from")
 
     def is_lucky(self, percent: int) -> bool:
-        """True `percent` times of a hundred."""
+        """True in `percent` of a hundred draws."""
         return self.below(100) < percent
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much is asked for, and of what kind. All but `tenants` and `days` in percent.
+    """Amount and kind of requests. All but `tenants` and `days` in percent.
 
     `load`: of the fleet's GPU time over the days. `slices` and `gangs`: of the bookings that could
-    be one; `fixed`: of all, they name their window up to a week ahead.
+    be one. `fixed`: of all; their windows are up to a week ahead.
     """
 
     days: int = 7
@@ -81,8 +81,8 @@ class Workload:
 def workload_arrivals(workload: Workload, site: Snapshot, seed: int) -> tuple[Request, ...]:
     """Bookings that arrive at `submitted` within the days, as many as make up the load.
 
-    Owners are those of the site's limits, else `t0`, `t1` … with one project each; the first ask
-    for most. Tiers are the site's. Empty for a fleet that nothing can be asked of.
+    Owners are those of the site's limits, else `t0`, `t1` … with one project each; earlier owners
+    request more. Tiers are the site's. Empty for a fleet without a usable GPU.
     """
     if not any(gpu.usable for gpu in site.gpus):
         return ()
@@ -116,7 +116,7 @@ class _Maker:
         self._tiers = tuple((tier, tier_weight(tier)) for tier in tiers)
 
     def request(self, number: int) -> tuple[Request, int]:
-        """A booking, and the unit-seconds that it asks for."""
+        """A booking, and the unit-seconds that it requests."""
         random_source, workload = self._random_source, self._demand
         gpu_class = random_source.pick(self._classes)
         ask, units = self._ask(gpu_class)
@@ -128,7 +128,7 @@ class _Maker:
             + random_source.below(HOUR)
         )
         submitted, duration = self._now + at, random_source.pick(_HOURS) * HOUR
-        # What can be paused has no window of its own.
+        # Pausable bookings have no fixed window.
         fixed = not tier.pausable and random_source.is_lucky(workload.fixed)
         ahead = (submitted // HOUR + 1 + random_source.below(7 * 24)) * HOUR
         request = Request(
@@ -165,7 +165,7 @@ ONLY_TIER = Tier("standard", pausable=False, counts=True, priority=50)
 
 
 def tier_weight(tier: Tier) -> int:
-    """Most ask for what is theirs, few for what is left over."""
+    """Most requests are for counted tiers, few for spot."""
     if not tier.counts:
         return 1
     return 3 if tier.pausable else 6

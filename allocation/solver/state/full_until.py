@@ -64,7 +64,7 @@ class NoRoomCache:
     def is_full_until(self, demand: Demand, starts: int) -> bool:
         """True when certainly no window that begins before `starts` has room.
 
-        Such a window either ends by then, and lies in a long enough stretch with room, or contains
+        Such a window either ends by then, inside a long enough stretch with room, or contains
         the instant before `starts`. If neither exists there is none, whatever is free later. So the
         caller's own reservation from `starts` on need not be removed first. Only GPUs are examined:
         hosts, share owners and quota can only forbid more.

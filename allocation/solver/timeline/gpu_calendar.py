@@ -1,4 +1,4 @@
-"""Occupancy over time: for one GPU class, time × GPU -> busy mask, and thousandths if shared."""
+"""Use over time of one GPU class: time × GPU -> busy mask, and thousandths if shared."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,7 +13,7 @@ from allocation.solver.timeline.step_function import StepFunction
 
 
 class GpuCalendar:
-    """Who has which slots of a class when, as masks; shares are counted beside them."""
+    """Taken slots of a class over time, as masks; shares are counted separately."""
 
     def __init__(self, pool: Pool, origin: int) -> None:
         """Empty from `origin` on."""
@@ -23,10 +23,10 @@ class GpuCalendar:
         self._steps = StepFunction(origin, len(pool), np.uint16)
         self._shares: StepFunction | None = None
         self.version = 0
-        """How often something was laid or dropped."""
+        """Number of changes so far."""
 
     def copy(self) -> "GpuCalendar":
-        """The same calendar, apart from this one."""
+        """The same calendar, independent of this one."""
         twin = GpuCalendar.__new__(GpuCalendar)
         twin.pool, twin.origin, twin._instants = self.pool, self.origin, self._instants
         twin._steps = self._steps.copy()
@@ -36,11 +36,11 @@ class GpuCalendar:
 
     @property
     def has_shares(self) -> bool:
-        """True when something is shared, now or later."""
+        """True when something is or was shared."""
         return self._shares is not None
 
     def preallocate(self, instants: Iterable[int]) -> None:
-        """Prepare for these starts and ends; before anything is put."""
+        """Create the rows for these starts and ends; before anything is added."""
         self._instants = tuple(instants)
         self._steps.preallocate(self._instants)
 
@@ -83,7 +83,7 @@ class GpuCalendar:
             raise ValueError(f"not free from {starts} to {ends}: {places}")
 
     def add(self, places: Sequence[Place], starts: int, ends: int) -> None:
-        """Take the places without asking: running work is true whether or not it fits."""
+        """Take the places without a check: running work is there whether or not it fits."""
         self.version += 1
         within = self._steps.cut(starts, ends)
         rows = self._steps.values[within]
@@ -100,7 +100,7 @@ class GpuCalendar:
                 self._share(column, place.share, starts, ends)
 
     def remove(self, places: Sequence[Place], starts: int, ends: int) -> None:
-        """Undo of `put` with the same arguments."""
+        """Undo `add` with the same arguments."""
         self.version += 1
         within = self._steps.cut(starts, ends)
         rows = self._steps.values[within]
@@ -113,7 +113,7 @@ class GpuCalendar:
                 self._share(column, -place.share, starts, ends)
 
     def copy_columns(self, columns: list[int], other: "GpuCalendar") -> None:
-        """Make these columns what they are in `other`, which changes at no other instants.
+        """Copy these columns from `other`, which changes at no further instants.
 
         Shares are the same in both.
         """
@@ -150,9 +150,9 @@ class GpuCalendar:
     def busy_without(
         self, others: Iterable[tuple[Iterable[Place], int, int]], starts: int, ends: int
     ) -> Masks:
-        """What is taken at any instant of [starts, ends) but for others, who are laid: (columns,).
+        """What is taken at any instant of [starts, ends) without the given places: (columns,).
 
-        Only slots: what is shared is left out.
+        Only slots; shares are left out.
         """
         within = self._steps.rows(starts, ends)
         values = self._steps.values[within]
@@ -172,9 +172,9 @@ class GpuCalendar:
     def idle(
         self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.uint8]:
-        """Which of the columns no slot is taken of in each window, eight to a byte (np.packbits).
+        """Which columns have no slot taken in each window, eight to a byte (np.packbits).
 
-        What is shared passes for idle here.
+        Shared GPUs count as idle.
         """
         return self._steps.zero((starts, duration), columns)
 
@@ -185,8 +185,8 @@ class GpuCalendar:
         return masks, None if shares is None else shares.values[shares.rows(starts, ends)]
 
     def _run(self, places: Sequence[Place]) -> slice | None:
-        """The columns of whole GPUs that lie beside each other, as most gangs do: to look at them
-        together takes no longer than to look at one. None: it is not so."""
+        """The columns of adjacent whole GPUs, as most gangs have, which are checked at once; None:
+        not so."""
         if len(places) < 2 or any(p.profile or p.share for p in places):
             return None
         columns = sorted([self.pool.column[place.gpu] for place in places])
@@ -194,7 +194,7 @@ class GpuCalendar:
         return slice(first, after) if columns == list(range(first, after)) else None
 
     def _with(self, taken: int, place: Place) -> int | None:
-        """The mask with the place beside what is taken; None when it does not fit."""
+        """The mask with the place added; None when it does not fit."""
         if place.share is not None:
             after = max(taken, SHARED) + place.share
             is_free = taken in (0, SHARED) or taken & SHARED
@@ -221,9 +221,9 @@ def _taken(rows: tuple[Masks, Ints | None], column: int) -> int:
 
 
 def _joined(masks: Masks, shared: Ints) -> Masks:
-    """Masks that also say what is shared; a GPU that is both, at one instant or another, is full.
+    """Masks including shares; a GPU with both slots and shares taken is full.
 
-    Running work may have more of a GPU than there is: it is full then.
+    Overcommitted shares count as full.
     """
     flags = np.minimum(shared, WHOLE_SHARE).astype(np.uint16) | np.uint16(SHARED)
     either = np.where(masks == 0, flags, np.uint16(WHOLE_MASK))
@@ -234,7 +234,7 @@ Window = tuple[int, int]
 
 
 class MaintenanceCalendar:
-    """Blackouts by class. GPUs that the fleet does not have are left out."""
+    """Maintenance windows by class, without GPUs that the fleet does not have."""
 
     def __init__(self, blackouts: Iterable[Maintenance], class_of: Mapping[str, str]) -> None:
         self._by_class: dict[str, list[Maintenance]] = {}
@@ -244,18 +244,18 @@ class MaintenanceCalendar:
                 self._by_class.setdefault(name, []).append(blackout)
 
     def instants(self, gpu_class: str) -> list[int]:
-        """When one of them begins or ends."""
+        """Begins and ends of the windows."""
         found = self._by_class.get(gpu_class, ())
         return [moment for blackout in found for moment in (blackout.starts, blackout.ends)]
 
     def add(self, gpu_class: str, calendar: GpuCalendar) -> None:
-        """Take the whole GPUs, beside what runs on them."""
+        """Take the whole GPUs, whatever runs on them."""
         for blackout in self._by_class.get(gpu_class, ()):
             whole = Place(blackout.gpu, None, 0, SLOTS_PER_GPU)
             calendar.add((whole,), blackout.starts, blackout.ends)
 
     def outlasting(self, gpu_class: str, begun: int, until: int) -> dict[str, int]:
-        """GPUs that are away from before `begun` until after `until`, and when each is back."""
+        """GPUs in maintenance from before `begun` until after `until`, and the end of each."""
         return {
             blackout.gpu: blackout.ends
             for blackout in self._by_class.get(gpu_class, ())
@@ -265,8 +265,8 @@ class MaintenanceCalendar:
     def away(
         self, gpu_class: str, window: Window, gpus: Iterable[str] | None = None
     ) -> tuple[int, int]:
-        """How many GPUs of the class, or of `gpus`, are away at some instant of [starts, ends);
-        and when the last of those is back, zero for none."""
+        """How many GPUs of the class, or of `gpus`, are in maintenance at some instant of [starts,
+        ends), and when the last of those returns (0 for none)."""
         if gpu_class not in self._by_class:
             return 0, 0
         named = None if gpus is None else set(gpus)

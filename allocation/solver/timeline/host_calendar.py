@@ -1,4 +1,4 @@
-"""What nodes have beside GPUs, over time: host cores and memory."""
+"""Host cores and memory over time."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -15,7 +15,7 @@ from allocation.solver.timeline.step_function import StepFunction
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Cores (thousandths) and memory (MiB) that are free on each node of a pool.
+    """Free cores (thousandths) and memory (MiB) of each node of a pool.
 
     Both (windows × nodes), or for a single window (nodes).
     """
@@ -32,14 +32,14 @@ class Free:
         return Free(self.cores[None, :], self.memory[None, :])
 
     def less(self, node: int, cores: int, memory: int) -> "Free":
-        """One window's with so much of a node taken."""
+        """A single window with this much of a node taken."""
         left = Free(self.cores.copy(), self.memory.copy())
         left.cores[node] = max(0, left.cores[node] - cores)
         left.memory[node] = max(0, left.memory[node] - memory)
         return left
 
     def devices(self, cores: int, memory: int) -> Ints:
-        """How many devices that come with so much each node can still serve."""
+        """How many more devices that need this much each node can serve."""
         by_cores = self.cores // cores if cores else None
         if not memory:
             return by_cores if by_cores is not None else np.full_like(self.cores, 1 << 16)
@@ -48,9 +48,9 @@ class Free:
 
 
 class HostCalendar:
-    """The nodes' cores and memory, and what is taken of them when.
+    """The nodes' cores and memory, and their use over time.
 
-    A node that has not said what it has serves no ask for cores or memory.
+    A node without known host resources serves no demand for cores or memory.
     """
 
     def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], origin: int) -> None:
@@ -58,7 +58,7 @@ class HostCalendar:
         rows = tuple(hosts)
         self._origin = origin
         self._number = {host.id: number for number, host in enumerate(rows)}
-        # The last column stands for nodes that nobody described.
+        # The last column stands for unknown nodes.
         self._cores: Ints = np.array([*(host.cores for host in rows), 0], dtype=np.int64)
         self._memory: Ints = np.array([*(host.memory for host in rows), 0], dtype=np.int64)
         self._taken: StepFunction | None = None
@@ -73,11 +73,11 @@ class HostCalendar:
             for node in pool.nodes:
                 self._pools_of.setdefault(node, set()).add(pool.gpu_class)
         self.version: Counter[str] = Counter()
-        """By class: how often something was taken of its nodes or given back."""
+        """Number of changes so far on the nodes of each class."""
 
     @property
     def are_known(self) -> bool:
-        """True when any node has said what it has."""
+        """True when any node has known host resources."""
         return bool(self._number)
 
     def node_of(self, place: Place) -> str:
@@ -85,7 +85,7 @@ class HostCalendar:
         return self._node[place.gpu]
 
     def copy(self) -> "HostCalendar":
-        """The same, apart from this one."""
+        """The same, independent of this one."""
         twin = HostCalendar.__new__(HostCalendar)
         twin.__dict__.update(self.__dict__)
         twin._taken = self._taken and self._taken.copy()
@@ -93,13 +93,13 @@ class HostCalendar:
         return twin
 
     def preallocate(self, instants: Iterable[int]) -> None:
-        """Prepare for these starts and ends; before anything is laid."""
+        """Create the rows for these starts and ends; before anything is added."""
         self._instants = tuple(instants)
 
     def add(
         self, places: Iterable[Place], each: tuple[int, int], window: tuple[int, int], sign: int = 1
     ) -> None:
-        """Take so many cores and so much memory for each place; with `sign` -1 give them back."""
+        """Take cores and memory for each place; `sign` -1 gives them back."""
         if not any(each):
             return
         for place in places:
@@ -108,7 +108,7 @@ class HostCalendar:
     def take(
         self, node: str, what: tuple[int, int], window: tuple[int, int], sign: int = 1
     ) -> None:
-        """Take cores and memory of a node, asked or not: running work is true."""
+        """Take cores and memory of a node without a check: running work is there."""
         if self._taken is None:
             self._taken = StepFunction(self._origin, 2 * len(self._cores), np.int64)
             self._taken.preallocate(self._instants)
@@ -147,12 +147,12 @@ class HostCalendar:
         return int(self._cores[column] - taken[0]), int(self._memory[column] - taken[1])
 
     def whole(self, pool: Pool) -> Free:
-        """What the nodes of the pool have in all."""
+        """All host resources of the pool's nodes."""
         at = self._at[pool.gpu_class]
         return Free(self._cores[at], self._memory[at])
 
     def has(self, places: Iterable[Place], each: tuple[int, int], window: tuple[int, int]) -> bool:
-        """True when all the places' nodes have so much free for each of them."""
+        """True when the places' nodes have this much free for each of them."""
         if not any(each):
             return True
         devices = Counter(self._column(self._node[place.gpu]) for place in places)

@@ -1,8 +1,8 @@
-"""What GPUs are cut for, over time, where a change between whole and slices resets the GPU.
+"""Modes of GPUs over time, where a change between whole and slices resets the GPU.
 
-Such a change needs an empty GPU and takes the model's seconds. So two rows of different modes on
-one GPU are at least so far apart, and the mode that the hardware has now counts as a row that ends
-now. GPUs that change at no cost, or whose mode is fixed to what it is, are not looked at.
+A change needs an empty GPU for the model's `switch_seconds`. So two rows of different modes on one
+GPU are at least that far apart, and the present hardware mode counts as a row that ends now. GPUs
+that change for free, or whose mode is fixed, are left out.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ _WHOLE, _SLICED = 0, 1
 
 
 def apply_mode_policy(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """The snapshot as it is to be planned; without mode changes every GPU keeps its mode."""
+    """The snapshot as it is planned; without mode changes every GPU keeps its mode."""
     if policy.mode_changes or not any(gpu.stands for gpu in snapshot.gpus):
         return snapshot
     return replace(snapshot, gpus=tuple(map(_with_current_mode, snapshot.gpus)))
@@ -34,15 +34,15 @@ def _with_current_mode(gpu: Gpu) -> Gpu:
 
 
 def hardware_mode_of(shape: Shape) -> int:
-    """The mode of the hardware that a shape needs: shares need that of whole GPUs."""
+    """The hardware mode that a shape needs; shares need the same as whole GPUs."""
     return _SLICED if isinstance(shape, str) else _WHOLE
 
 
 class ModeCalendar:
-    """Rows by GPU and mode, each longer by the seconds that a change takes before and after it."""
+    """Rows by GPU and mode, extended on both sides by the seconds of a change."""
 
     def __init__(self, pools: Collection[Pool], held: Iterable[Held], now: int) -> None:
-        """As the hardware stands, or as what has started on it needs it."""
+        """The present modes, or those that started work needs."""
         begun = {row.place.gpu: hardware_mode_of(row.place.shape) for row in held if row.started}
         self._seconds: dict[str, Ints] = {}
         self._rows: dict[str, IntervalTable] = {}
@@ -60,7 +60,7 @@ class ModeCalendar:
             self._seconds[pool.gpu_class] = seconds
 
     def copy(self) -> "ModeCalendar":
-        """The same, apart from this one."""
+        """The same, independent of this one."""
         twin = ModeCalendar.__new__(ModeCalendar)
         twin._seconds = self._seconds
         twin._rows = {name: rows.copy() for name, rows in self._rows.items()}
@@ -76,7 +76,7 @@ class ModeCalendar:
         return 0 if seconds is None else int(seconds.max())
 
     def add(self, pool: Pool, places: Iterable[Place], window: Window, sign: int = 1) -> None:
-        """The places are had in the window; with `sign` -1 no longer."""
+        """Take the places in the window; `sign` -1 gives them back."""
         if not self.may_switch(pool.gpu_class):
             return
         rows, seconds = self._rows[pool.gpu_class], self._seconds[pool.gpu_class]
@@ -88,7 +88,7 @@ class ModeCalendar:
                 (rows.add if sign > 0 else rows.remove)(row)
 
     def is_free(self, pool: Pool, places: Collection[Place], window: Window) -> bool:
-        """True when the GPUs of the places can be in their mode for all of the window."""
+        """True when the GPUs of the places can have their mode for the whole window."""
         if not self.may_switch(pool.gpu_class):
             return True
         at = (np.array([window[0]], dtype=np.int64), window[1] - window[0])
@@ -99,7 +99,7 @@ class ModeCalendar:
         return True
 
     def others(self, pool: Pool, shape: Shape, windows: tuple[Ints, int]) -> Bools:
-        """Columns that can't be in the mode for the shape at some instant of each window."""
+        """Columns that can't have the mode of the shape at some instant of each window."""
         return self._others(pool, hardware_mode_of(shape), windows)
 
     def _others(self, pool: Pool, cut: int, windows: tuple[Ints, int]) -> Bools:
@@ -110,30 +110,30 @@ class ModeCalendar:
         return found
 
     def switching(self, pool: Pool, shape: Shape, starts: int) -> Bools:
-        """Columns that have the other mode until shortly before `starts`, and change for it."""
+        """Columns that are in the other mode until shortly before `starts` and change for it."""
         columns, cuts, since, until = self._rows[pool.gpu_class].table
         at = np.flatnonzero(since + self._seconds[pool.gpu_class][columns] < starts)
         at = at[np.lexsort((cuts[at], until[at]))]
         found: Bools = np.zeros(len(pool), dtype=np.bool_)
-        # Of several rows of a GPU the last one counts.
+        # The last row of a GPU counts.
         found[columns[at]] = cuts[at] != hardware_mode_of(shape)
         return found
 
     def instants(self, pool: Pool, shape: Shape, first: int, last: int) -> Ints:
-        """When in (first, last] a GPU can first be in the mode for the shape again."""
+        """Instants in (first, last] at which a GPU can have the mode of the shape again."""
         _, cuts, _, until = self._rows[pool.gpu_class].table
         return np.unique(
             until[(cuts != hardware_mode_of(shape)) & (until > first) & (until <= last)]
         )
 
     def edges(self, pool: Pool, shape: Shape, first: int, last: int) -> Ints:
-        """The same, and when in (first, last] it has to begin its change to the other mode."""
+        """The same, and those at which it must begin its change to the other mode."""
         _, cuts, since, until = self._rows[pool.gpu_class].table
         both = np.concatenate([edge[cuts != hardware_mode_of(shape)] for edge in (since, until)])
         return np.unique(both[(both > first) & (both <= last)])
 
     def free_until(self, pool: Pool, place: Place, starts: int, ends: int) -> int:
-        """The end of the time from `starts` on, at most `ends`, in which no change is due."""
+        """The end of the time from `starts` on, at most `ends`, without a change of mode."""
         if not self.may_switch(pool.gpu_class):
             return ends
         columns, cuts, since, until = self._rows[pool.gpu_class].table

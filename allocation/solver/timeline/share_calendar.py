@@ -1,4 +1,4 @@
-"""Who has shares of which GPU when: by default one owner at a time, as nodes are set up."""
+"""Owners of shares over time: by default a GPU is shared by one owner at a time."""
 
 from collections.abc import Collection, Iterable
 
@@ -14,17 +14,17 @@ _Row = tuple[int, int, int, int]
 
 
 class IntervalTable:
-    """Rows of one class as a table: column of the GPU, number of the owner, begin and end."""
+    """Rows of one class as a table: column of the GPU, owner number, begin and end."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """No rows."""
         self._values: Ints = np.zeros((4, 16), dtype=np.int64)
         self._keys: list[_Row] = []
         self._at: dict[_Row, int] = {}
         self._times: dict[_Row, int] = {}
 
     def copy(self) -> "IntervalTable":
-        """The same, apart from this one."""
+        """The same, independent of this one."""
         twin = IntervalTable()
         twin._values, twin._keys = self._values.copy(), self._keys.copy()
         twin._at, twin._times = self._at.copy(), self._times.copy()
@@ -42,7 +42,7 @@ class IntervalTable:
         self._values[:, size] = row
 
     def remove(self, row: _Row) -> None:
-        """Count the row once less. KeyError: it is not there."""
+        """Count the row once less. KeyError: there is none."""
         self._times[row] -= 1
         if self._times[row]:
             return
@@ -58,7 +58,8 @@ class IntervalTable:
         return self._values[:, : len(self._keys)]
 
     def others(self, owner: int, starts: Ints, duration: int) -> tuple[Ints, Bools]:
-        """Columns of what is not the owner's, and windows × those: does it touch the window?"""
+        """Columns of other owners' rows, and windows × rows: True where the row overlaps the
+        window."""
         columns, owners, since, until = self.table
         at = np.flatnonzero(owners != owner)
         early = since[at] < (starts + duration)[:, None]
@@ -66,24 +67,24 @@ class IntervalTable:
 
 
 class ShareCalendar:
-    """Shares by GPU. Without `alone` anybody shares with anybody, and nothing is kept."""
+    """Shares by GPU. Without `alone` all owners may share, and nothing is recorded."""
 
     def __init__(self, pools: Collection[Pool], *, alone: bool) -> None:
-        """Nobody shares."""
+        """Nothing is shared."""
         self._alone = alone
         self._pool_of = {gpu.id: pool for pool in pools for gpu in pool.gpus}
         self._rows = {pool.gpu_class: IntervalTable() for pool in pools}
         self._numbers: dict[str, int] = {}
 
     def copy(self) -> "ShareCalendar":
-        """The same, apart from this one."""
+        """The same, independent of this one."""
         twin = ShareCalendar((), alone=self._alone)
         twin._pool_of, twin._numbers = self._pool_of, self._numbers
         twin._rows = {name: rows.copy() for name, rows in self._rows.items()}
         return twin
 
     def add(self, places: Iterable[Place], owner: str, window: Window, sign: int = 1) -> None:
-        """The owner has these places, as far as they are shares; with `sign` -1 no longer."""
+        """Give the owner those places that are shares; `sign` -1 takes them back."""
         for place in places if self._alone else ():
             if place.share is not None:
                 pool = self._pool_of[place.gpu]
@@ -92,7 +93,7 @@ class ShareCalendar:
                 (rows.add if sign > 0 else rows.remove)(row)
 
     def is_free(self, places: Iterable[Place], owner: str, window: Window) -> bool:
-        """True when nobody else has a share of the same GPUs at any instant of the window."""
+        """True when no other owner has a share of the same GPUs in the window."""
         for place in places:
             if place.share is not None:
                 starts = np.array([window[0]], dtype=np.int64)
@@ -103,7 +104,7 @@ class ShareCalendar:
         return True
 
     def others(self, pool: Pool, owner: str, windows: tuple[Ints, int]) -> Bools:
-        """Columns of which others have shares at some instant of each window."""
+        """Columns of which other owners have shares at some instant of each window."""
         found: Bools = np.zeros((len(windows[0]), len(pool)), dtype=np.bool_)
         rows = self._rows.get(pool.gpu_class)
         if rows is not None:

@@ -1,7 +1,7 @@
-"""Step functions of time, the matter of every calendar here.
+"""Step functions of time, on which all calendars are built.
 
-Time-major arrays: a row is a stretch of time in which nothing changes, so that "what is taken at
-any instant of a window" is an OR, or the most, over neighbouring rows.
+Time-major arrays: a row is a stretch of time without changes, so "taken at any instant of a window"
+is an OR, or a maximum, over consecutive rows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,7 +15,7 @@ from allocation.solver.fleet.fragmentation import Ints
 
 
 class StepFunction:
-    """A step function: row i holds from times[i] until times[i + 1], the last one for ever."""
+    """A step function: row i holds from times[i] until times[i + 1], the last one forever."""
 
     times: Ints
     """Begin of each row, rising."""
@@ -26,11 +26,11 @@ class StepFunction:
         """Zero from `origin` (Unix seconds) on; without `width` one number at a time."""
         self._times = np.full(64, origin, dtype=np.int64)
         self._values = np.zeros((64,) if width is None else (64, width), dtype=dtype)
-        self._begins = [origin]  # `times` again: a bisection of a list takes a fifth of the time
+        self._begins = [origin]  # `times` again: bisecting a list takes a fifth of the time
         self._show()
 
     def copy(self) -> "StepFunction":
-        """The same function, apart from this one."""
+        """The same function, independent of this one."""
         twin = StepFunction.__new__(StepFunction)
         twin._times, twin._values = self._times.copy(), self._values.copy()
         twin._begins = self._begins.copy()
@@ -38,7 +38,7 @@ class StepFunction:
         return twin
 
     def preallocate(self, instants: Iterable[int]) -> None:
-        """Make rows begin at all these instants at once; only on a function that is still zero."""
+        """Create rows for all these instants at once; only while the function is zero."""
         origin = self._begins[0]
         self._begins = sorted({origin, *(t for t in instants if t > origin)})
         times = np.array(self._begins, dtype=np.int64)
@@ -48,18 +48,18 @@ class StepFunction:
         self._show()
 
     def cut(self, starts: int, ends: int) -> slice:
-        """Rows that are exactly [starts, ends), made where missing; clipped to the origin."""
+        """Rows that are exactly [starts, ends), created if missing; clipped to the origin."""
         origin = self._begins[0]
         first = self._cut(max(starts, origin))
         return slice(first, max(first, self._cut(max(ends, origin))))
 
     def cut_at(self, instants: Iterable[int]) -> None:
-        """Make rows begin at all these instants, none of which is before the origin."""
+        """Create rows that begin at these instants, none of which is before the origin."""
         for instant in sorted(set(instants).difference(self._begins)):
             self._cut(instant)
 
     def rows(self, starts: int, ends: int) -> slice:
-        """Rows that touch [starts, ends), without making any."""
+        """Rows that overlap [starts, ends), without creating any."""
         first = max(bisect_right(self._begins, starts) - 1, 0)
         return slice(first, bisect_left(self._begins, ends))
 
@@ -117,7 +117,7 @@ class StepFunction:
 
 
 def _merged(rows: npt.NDArray[Any], first: Ints, last: Ints, merge: np.ufunc) -> npt.NDArray[Any]:
-    """Rows [first, last) for each pair, rising, by doubling: two overlapping halves each."""
+    """Rows [first, last) merged for each pair, by doubling: two overlapping halves each."""
     level = np.frexp(last - first)[1] - 1
     found = np.empty((len(first), rows.shape[1]), dtype=rows.dtype)
     table = rows

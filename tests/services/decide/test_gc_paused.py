@@ -34,7 +34,7 @@ def test_the_search_is_off_inside_and_on_again_afterwards() -> None:
 
 def test_it_is_on_again_after_a_snapshot_that_can_not_be_decided() -> None:
     twice = a_snapshot(a_request("a"), a_request("a"), fleet=gpus(1))
-    with pytest.raises(ValueError, match="there twice"), gc_paused():
+    with pytest.raises(ValueError, match="occurs twice"), gc_paused():
         solve(twice, POLICY)
     assert gc.isenabled()
 

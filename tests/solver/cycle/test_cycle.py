@@ -361,5 +361,5 @@ class TestSnapshot:
 
     def test_ids_that_are_there_twice_are_refused(self) -> None:
         twice = a_snapshot(a_request(), a_request())
-        with pytest.raises(ValueError, match="b1 is there twice"):
+        with pytest.raises(ValueError, match="b1 occurs twice"):
             solve(twice, POLICY)

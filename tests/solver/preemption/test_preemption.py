@@ -5,26 +5,8 @@ from dataclasses import replace
 import pytest
 
 from allocation.solver import Extension, Place, PlannedStart, Policy, Request, Snapshot, solve
-from tests.solver.builders import (
-    HOUR,
-    NOON,
-    POLICY,
-    a_limit,
-    an_ask,
-    gpus,
-    whole,
-)
-from tests.solver.pausing import (
-    GRACE,
-    TIERS,
-    a_claim,
-    a_site,
-    given,
-    later,
-    rules,
-    running,
-    told,
-)
+from tests.solver.builders import HOUR, NOON, POLICY, a_limit, an_ask, gpus, whole
+from tests.solver.pausing import GRACE, TIERS, a_claim, a_site, given, later, rules, running, told
 
 LENDER = (a_limit("lab", 4, borrow=0), a_limit("firm", 0, borrow=None))
 FOUR = tuple(whole(f"n1-{n}") for n in range(4))

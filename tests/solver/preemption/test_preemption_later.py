@@ -3,25 +3,8 @@
 from dataclasses import replace
 
 from allocation.solver import PlannedStart, Request, Snapshot, solve
-from tests.solver.builders import (
-    DAY,
-    HOUR,
-    NOON,
-    POLICY,
-    a_limit,
-    gpus,
-    whole,
-)
-from tests.solver.pausing import (
-    GRACE,
-    a_claim,
-    a_site,
-    given,
-    later,
-    running,
-    told,
-    wish_of,
-)
+from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, gpus, whole
+from tests.solver.pausing import GRACE, a_claim, a_site, given, later, running, told, wish_of
 
 LENDER = (a_limit("lab", 4, borrow=0), a_limit("firm", 0, borrow=None))
 

@@ -18,13 +18,7 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.model.inputs import Held
-from allocation.solver.quota.tree import (
-    PLATFORM,
-    Tree,
-    available,
-    guarantee_tree,
-    lending_tree,
-)
+from allocation.solver.quota.tree import PLATFORM, Tree, available, guarantee_tree, lending_tree
 from tests.rings import holds_for
 from tests.solver.builders import (
     DAY,
