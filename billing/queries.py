@@ -1,4 +1,4 @@
-"""What things cost now, what budgets hold, and whether the ledger adds up."""
+"""Reads prices, budgets and the ledger's consistency."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tenants.platform.errors import Refused
 
 @dataclass(frozen=True, slots=True)
 class CurrentPrice:
-    """A price with the version of the book it stands in, for one whole GPU and hour."""
+    """A price of one GPU for an hour, with the version of its price book."""
 
     version: int
     currency: str
@@ -26,7 +26,7 @@ class CurrentPrice:
 
 @dataclass(frozen=True, slots=True)
 class BudgetFigures:
-    """A budget's figures; amount = spent + held + left, exactly. [starts, ends) are UTC days."""
+    """A budget's figures: amount = spent + held + left, exactly. [starts, ends) are UTC days."""
 
     budget_id: UUID
     project_id: UUID
@@ -41,25 +41,25 @@ class BudgetFigures:
 
     @property
     def period(self) -> Period:
-        """The days the budget is for."""
+        """The days of the budget."""
         return Period(self.starts, self.ends)
 
     @property
     def used_percent(self) -> Decimal:
-        """Spent and held, in percent of the amount; 100 for a budget of nothing."""
+        """Spent and held money in percent of the amount; 100 for an amount of zero."""
         if not self.amount:
             return Decimal(100)
         return (self.spent + self.held) * 100 / self.amount
 
     @property
     def is_warning(self) -> bool:
-        """True from the warning mark on."""
+        """Whether the use has reached the warning level."""
         return self.used_percent >= self.warn_percent
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceMismatch:
-    """A balance that is not the sum of its transfers."""
+    """A stored balance that differs from the sum of its transfers."""
 
     tenant_id: UUID
     account_id: UUID
@@ -69,23 +69,23 @@ class BalanceMismatch:
 
 
 def price_book_at(now: datetime) -> PriceBook | None:
-    """The book in force at `now`."""
+    """The price book in force at `now`."""
     return PriceBook.objects.filter(valid_from__lte=now).order_by("-valid_from").first()
 
 
 def price_book_after(now: datetime) -> PriceBook | None:
-    """The next book that is published but not in force yet."""
+    """The next price book that is published and not in force yet."""
     return PriceBook.objects.filter(valid_from__gt=now).order_by("valid_from").first()
 
 
 def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
-    """Per GPU and hour, by (class, tier)."""
+    """The prices of a book per GPU and hour, by (class, tier)."""
     rows = Price.objects.filter(book=book).values_list("gpu_class_id", "tier_id", "per_gpu_hour")
     return {(gpu_class, tier): price for gpu_class, tier, price in rows}
 
 
 def current_prices(now: datetime) -> dict[tuple[str, str], CurrentPrice]:
-    """Every price in force, by (class, tier). Empty when nothing was ever published."""
+    """The prices in force, by (class, tier). Empty if none was ever published."""
     book = price_book_at(now)
     if book is None:
         return {}
@@ -106,7 +106,7 @@ def price_of(*, gpu_class: str, tier: str, now: datetime) -> CurrentPrice:
 
 
 def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:
-    """The price in one version of the book, whether it is in force or not.
+    """The price in one version of the price book, in force or not.
 
     Raises:
         Refused: `no_price`.
@@ -115,7 +115,7 @@ def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:
 
 
 def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
-    """The project's budget for the instant `at`, or None."""
+    """The figures of the project's budget at the instant `at`, or None."""
     day = at.astimezone(UTC).date()
     budgets = Budget.objects.filter(project_id=project_id, starts__lte=day, ends__gt=day)
     return next(iter(_effects(budgets)), None)
@@ -124,7 +124,7 @@ def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
 def budgets_figures(
     *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
 ) -> list[BudgetFigures]:
-    """Budgets of these projects that touch the period, by project and start."""
+    """The figures of these projects' budgets in the period, by project and start."""
     budgets = Budget.objects.filter(
         tenant_id=tenant_id,
         project_id__in=list(project_ids),
@@ -135,7 +135,7 @@ def budgets_figures(
 
 
 def money_held() -> tuple[int, Decimal]:
-    """How many bookings have money held, and how much, in all tenants. For operators."""
+    """The number of bookings with held money and its sum, in all tenants. For operators."""
     held = Transfer.objects.filter(kind="hold", end=None).aggregate(
         count=Count("reference", distinct=True), amount=Sum("amount")
     )
@@ -143,7 +143,7 @@ def money_held() -> tuple[int, Decimal]:
 
 
 def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Decimal]:
-    """(still held, charged) over all budgets for one reference."""
+    """The held and the charged amount of one reference, over all budgets."""
     rows = Transfer.objects.filter(tenant_id=tenant_id, reference=reference)
     held = rows.filter(kind="hold", end__isnull=True).aggregate(sum=Sum("amount"))["sum"]
     charged = rows.filter(kind="settle").aggregate(sum=Sum("amount"))["sum"]
@@ -177,7 +177,7 @@ def _effects(budgets: QuerySet[Budget]) -> list[BudgetFigures]:
 
 
 def _reversed(side: str) -> Coalesce:
-    """Sum of reversals whose `side` is the budget's account."""
+    """The sum of reversals whose `side` is the budget's account."""
     sums = (
         Transfer.objects.filter(kind="reverse", **{side: OuterRef("account_id")})
         .order_by()
@@ -194,7 +194,7 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
     return BudgetFigures(
         budget_id=budget.id,
         project_id=budget.project_id,
-        # Money taken back to the source was never part of it; corrected charges were never spent.
+        # Money returned to the source is not part of the amount; corrected charges are not spent.
         amount=account.credits - corrected - reversed_credits,
         spent=account.debits - corrected - reversed_credits,
         held=account.pending,
@@ -235,10 +235,10 @@ ORDER BY account.id, figure.field
 
 
 def ledger_check() -> list[BalanceMismatch]:
-    """Recomputes every budget account from its transfers; empty when all balances are right.
+    """Recomputes every budget account from its transfers; returns the mismatches.
 
-    Only budgets keep running balances: source and spend would be locked by every booking.
-    Sees what the caller's database role sees.
+    Only budgets keep running balances; accounts of kind source and spend would be locked by every
+    booking. The result covers the rows that the caller's database role can read.
     """
     with connection.cursor() as cursor:
         cursor.execute(_LEDGER_CHECK)

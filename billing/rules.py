@@ -1,4 +1,4 @@
-"""Arithmetic of money: exact decimals, no database."""
+"""Arithmetic of money: exact decimals, no database access."""
 
 import re
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Period:
 
     @property
     def last_second(self) -> datetime:
-        """Midnight UTC at which the period is over; not part of it."""
+        """Midnight UTC at which the period ends, exclusive."""
         return midnight(self.ends)
 
 
@@ -40,30 +40,30 @@ def midnight(day: date) -> datetime:
 
 
 def month_of(day: date) -> Period:
-    """The calendar month that `day` lies in."""
+    """The calendar month of `day`."""
     first = day.replace(day=1)
     return Period(first, month_after(first))
 
 
 def month_after(day: date) -> date:
-    """The first day of the month after that of `day`."""
+    """The first day of the month after `day`'s."""
     return date(day.year + day.month // 12, day.month % 12 + 1, 1)
 
 
 def ledger_amount(amount: Decimal) -> Decimal:
-    """`amount` in the ledger's six places, half-even."""
+    """`amount` rounded half-even to the ledger's six places."""
     with localcontext(prec=60):
         return amount.quantize(LEDGER_STEP, rounding=ROUND_HALF_EVEN)
 
 
 def cost_of(*, per_gpu_hour: Decimal, units: int, seconds: int) -> Decimal:
-    """What `units` for `seconds` cost: six places, half-even.
+    """The cost of `units` for `seconds`, rounded half-even to six places.
 
     Raises ValueError for negative units, seconds or price.
     """
     if per_gpu_hour < 0 or units < 0 or seconds < 0:
         raise ValueError("price, units and seconds can't be negative")
-    # The default of 28 digits would round large products before they are divided.
+    # The default precision of 28 digits would round large products before the division.
     with localcontext(prec=60):
         return ledger_amount(per_gpu_hour * units * seconds / (UNITS_PER_GPU * 3600))
 
@@ -71,9 +71,9 @@ def cost_of(*, per_gpu_hour: Decimal, units: int, seconds: int) -> Decimal:
 def split_by_seconds(
     amount: Decimal, starts: datetime, ends: datetime, periods: Sequence[Period]
 ) -> tuple[Decimal, ...]:
-    """Shares of `amount`, one per period, by the seconds of [starts, ends) inside it.
+    """Splits `amount` over the periods by the seconds of [starts, ends) inside each.
 
-    The last period touched takes what rounding leaves over, so the shares add up to `amount`
+    The last period of the window gets the rounding difference, so the shares add up to `amount`
     exactly. The periods must cover the window (see `uncovered_from`) and not overlap.
     """
     seconds = [_seconds_inside(period, starts, ends) for period in periods]
@@ -105,7 +105,7 @@ def _seconds_inside(period: Period, starts: datetime, ends: datetime) -> int:
 
 
 def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
-    """A plain decimal such as `1000` or `1000.50`: below 10⁹, at most `places` places.
+    """Parses a plain decimal such as `1000` or `1000.50`: below 10⁹, at most `places` places.
 
     Raises:
         Refused: `bad_amount` at `param` for anything else (signs, exponents, separators, words).
@@ -124,19 +124,19 @@ def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
 
 
 def money_text(amount: Decimal, currency: str) -> str:
-    """`€1,204.50`: two places, half-even, thousands separated, sign before the currency."""
+    """The amount as `€1,204.50`: rounded half-even to cents, with the sign in front."""
     sign = CURRENCY_SYMBOLS.get(currency, f"{currency} ")
     rounded = amount.quantize(CENT, rounding=ROUND_HALF_EVEN)
     return f"\u2212{sign}{-rounded:,}" if rounded < 0 else f"{sign}{rounded:,}"
 
 
 def floor_to_cents(amount: Decimal) -> Decimal:
-    """What may be promised to be there."""
+    """`amount` rounded down to cents, for money that is available."""
     return amount.quantize(CENT, rounding=ROUND_FLOOR)
 
 
 def ceil_to_cents(amount: Decimal) -> Decimal:
-    """What must be there."""
+    """`amount` rounded up to cents, for money that is needed."""
     return amount.quantize(CENT, rounding=ROUND_CEILING)
 
 

@@ -1,6 +1,6 @@
-"""The wiring of the portal and what spans its apps."""
+"""Settings, entry points and everything that spans the apps."""
 
-# Without this import a web process would enqueue to Celery's default broker instead of ours.
+# Without this import a web process would send tasks to Celery's default broker.
 from portal.celery import app as celery_app
 
 __all__ = ["celery_app"]

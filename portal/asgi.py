@@ -1,14 +1,14 @@
-"""Entry point of web processes: pages, REST and sockets."""
+"""Entry point of web processes: pages, REST and WebSockets."""
 
 import os
 import sys
 import warnings
 
-# A thread that holds a lock of the database waits so long for the interpreter after each answer
-# of the database, while others compute; all who want that lock wait with it.
+# After each database answer a thread waits this long for the interpreter while others compute,
+# and every thread that needs its database locks waits with it.
 sys.setswitchinterval(0.0005)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-# WhiteNoise streams files from a plain iterator; they are small, and Django reads them in a thread.
+# WhiteNoise streams files from a synchronous iterator; Django reads these small files in a thread.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
 # ruff: noqa: E402 (Django must be set up before anything that imports models)

@@ -1,8 +1,8 @@
-"""The clock of periodic tasks: any number of beats may run, and each task is sent once a period.
+"""Scheduler of periodic tasks: any number of beats may run, and each task is sent once a period.
 
-Celery's own scheduler keeps in memory when each task ran. A second beat sends everything twice, and
-a beat that is restarted puts every task off by a whole period. Here the due times are keys in
-the broker's server, which every beat reads: whoever finds a task due claims and sends it.
+Celery's own scheduler keeps the last run of each task in memory. A second beat sends everything
+twice, and a restarted beat delays every task by a whole period. Here the due times are keys in
+the broker's server that all beats share: the beat that finds a task due claims and sends it.
 """
 
 import logging
@@ -18,11 +18,11 @@ from allocation.services.record.liveness import program_seen
 logger = logging.getLogger(__name__)
 
 PREFIX = "beat:"
-# A beat that dies between claim and message delays the task by this long, not by its period.
+# A beat that dies between claiming and sending delays the task by this time, not by its period.
 CLAIM_MS = 5000
 RETRY_SECONDS = 1.0
-# A key lives until its task is due. One that would live longer than a period was written before
-# the server's clock was set back, and counts as due.
+# A key expires when its task is due. A key that would live longer than a period was written
+# before the server's clock was set back, so its task counts as due.
 CLAIM_SCRIPT = """
 local wait, due = tonumber(ARGV[#ARGV]), {}
 for at, key in ipairs(KEYS) do
@@ -39,10 +39,10 @@ return {wait, due}
 
 
 class SharedScheduler(Scheduler):
-    """Sends what is due by the shared due times; a task that never ran is due at once."""
+    """Sends tasks by due times that all beats share; a task that never ran is due at once."""
 
     def __init__(self, app: Celery, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (Celery's)
-        """As Celery's: `lazy` ones are asked for their schedule and send nothing."""
+        """As in Celery: a `lazy` scheduler only reports its schedule and sends nothing."""
         super().__init__(app, *args, **kwargs)
         self._server = redis.Redis.from_url(
             settings.BROKER_REDIS_URL, socket_timeout=2, socket_connect_timeout=2
@@ -50,10 +50,10 @@ class SharedScheduler(Scheduler):
         self._claim = self._server.register_script(CLAIM_SCRIPT)
 
     def install_default_entries(self, data: object) -> None:
-        """None: Celery's only one cleans up results, and no results are kept."""
+        """Adds none: Celery's only default entry cleans up results, and none are stored."""
 
     def tick(self, *_: object, **__: object) -> float:
-        """Sends what is due; returns the seconds until the next task is."""
+        """Sends the tasks that are due; returns the seconds until the next one is due."""
         entries = dict(self.schedule)
         periods = [_period_ms(entry) for entry in entries.values()]
         most_ms = int(self.app.conf.beat_max_loop_interval * 1000)
@@ -68,11 +68,11 @@ class SharedScheduler(Scheduler):
         except (redis.RedisError, SchedulingError) as error:
             logger.warning("Periodic tasks wait for the broker: %s", error)
             return RETRY_SECONDS
-        # One more, as the server cuts what is left to whole milliseconds.
+        # Plus one, because the server rounds the remaining time down to milliseconds.
         return (int(wait) + 1) / 1000
 
     def _send(self, name: str, period_ms: int) -> None:
-        """Raises SchedulingError; what was not sent is due again once its claim runs out."""
+        """Raises SchedulingError; a task that was not sent is due again when its claim expires."""
         self.apply_async(self.schedule[name], producer=self.producer, advance=False)
         self._server.pexpire(PREFIX + name, period_ms)
 

@@ -1,8 +1,8 @@
-"""Tasks and their clock.
+"""The Celery application: tasks, queues and periods.
 
-The database is the truth: every task is safe to run twice and to lose, beat brings it again.
-What was lost with a killed worker comes back once the visibility timeout is over; with kombu's
-own restore intervals that took a minute and a half longer, once it never happened.
+The database is the truth: every task is safe to run twice or to lose, because beat sends it again.
+A task that was lost with a killed worker is delivered again after the visibility timeout. With
+kombu's default restore intervals that took a minute and a half longer, and once never happened.
 """
 
 import os
@@ -23,12 +23,12 @@ app = Celery("portal")
 
 @setup_logging.connect
 def logging_left_to_django(**_: object) -> None:
-    """With a receiver here Celery leaves the logging configuration of the settings alone."""
+    """Keeps Django's logging: with a receiver of this signal Celery does not configure any."""
 
 
 @task_prerun.connect
 def connections_check(**_: object) -> None:
-    """As before a request: a connection that is old or broken is made anew, others are kept."""
+    """Closes connections that are too old or broken, as Django does before a request."""
     from django.db import close_old_connections  # noqa: PLC0415 (not before Django is set up)
 
     close_old_connections()
@@ -62,7 +62,7 @@ def _configuration() -> dict[str, Any]:
             "allocation.cycle": {"queue": "solver"},
             "allocation.tick": {"queue": "solver"},
         },
-        # Celery itself would end the connection after each task: a new one costs more than most.
+        # By default Celery closes the connection after each task; opening one costs more than most.
         "CELERY_DB_REUSE_MAX": 1_000_000_000,
         "worker_prefetch_multiplier": 1,
         "worker_cancel_long_running_tasks_on_connection_loss": True,
@@ -75,7 +75,7 @@ def _configuration() -> dict[str, Any]:
             name: {
                 "task": name,
                 "schedule": seconds,
-                # A tick that nobody took is worthless when the next one is there.
+                # A task that no worker took expires when the next one is sent.
                 "options": {"expires": seconds},
             }
             for name, seconds in PERIODS.items()
@@ -85,7 +85,7 @@ def _configuration() -> dict[str, Any]:
 
 PERIODS = {
     "allocation.tick": 1,
-    # A whole turn for whatever nobody asked a turn for: changed quotas, lost nudges.
+    # A cycle for changes that request none, such as quotas, and for lost requests.
     "allocation.cycle": 15,
     "allocation.publish": 5,
     "outbox.relay": 5,

@@ -1,18 +1,19 @@
-"""The commit of the code that runs."""
+"""The commit of the running code."""
 
 import subprocess
 from pathlib import Path
 
 COMMIT_DIGITS = 16
-"""Hexadecimal digits of a commit that are kept: enough to name it in any repository."""
+"""Hexadecimal digits that are kept of a commit: enough to identify it in any repository."""
 _TIMEOUT_SECONDS = 10
 
 
 def code_commit(root: Path, named: str) -> str:
     """Returns the commit of the code in `root`, as `1a2b3c4d5e6f7a8b`, or `unknown`.
 
-    `named` is what whoever built the image says. Without it, git is asked; `+changes` follows where
-    files differ from the commit. `unknown`: git is missing, or `root` is no repository of its own.
+    `named` is the commit that the image was built with. If it is empty, the commit is read from
+    git, with `+changes` after it if files differ. Returns `unknown` if git is missing, or if `root`
+    is not the top folder of a repository.
     """
     if named:
         return named[:COMMIT_DIGITS]
@@ -24,10 +25,10 @@ def code_commit(root: Path, named: str) -> str:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """What git prints; None if it can't say."""
+    """Returns the output of git, or None if the command fails."""
     try:
-        done = subprocess.run(  # noqa: S603  the words above
-            ["git", "-C", str(root), *words],  # noqa: S607  where git lies differs
+        done = subprocess.run(  # noqa: S603  fixed arguments
+            ["git", "-C", str(root), *words],  # noqa: S607  the path of git differs
             capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

@@ -1,6 +1,6 @@
-"""What a portal under an https address must not have: then no process of it starts.
+"""Insecure settings that stop every process of a portal with an https address.
 
-`manage.py check --deploy` looks at Django's own settings; this looks at what is in them.
+`manage.py check --deploy` checks Django's own settings; this module checks their values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ def production_check(
     secrets: Mapping[str, str],
     stores: Mapping[str, Database | str],
 ) -> None:
-    """Raises BadSetting, which names everything that is weak, if people reach us by https."""
+    """Raises BadSetting with all weaknesses if the portal has an https address."""
     if not is_https:
         return
     weak = [*weaknesses(is_debug=is_debug, hosts=hosts, secrets=secrets, stores=stores)]
     if weak:
-        raise BadSetting("Nothing starts under an https address like this: " + "; ".join(weak))
+        raise BadSetting("Insecure settings for an https address: " + "; ".join(weak))
 
 
 def weaknesses(
@@ -32,7 +32,7 @@ def weaknesses(
     secrets: Mapping[str, str],
     stores: Mapping[str, Database | str],
 ) -> Iterator[str]:
-    """What a portal that strangers can reach must not have, each in words."""
+    """Yields a sentence for each setting that is unsafe for a public portal."""
     yield from _exposures(is_debug, hosts)
     yield from _weak_secrets(secrets)
     yield from _default_passwords(stores)
@@ -40,9 +40,9 @@ def weaknesses(
 
 def _exposures(is_debug: bool, hosts: Sequence[str]) -> Iterator[str]:  # noqa: FBT001 (only here)
     if is_debug:
-        yield "DEBUG is on, and shows code and settings to anybody"
+        yield "DEBUG is on and shows code and settings to everybody"
     if any(host.strip() in {"*", "", "."} for host in hosts):
-        yield "ALLOWED_HOSTS lets in every host name"
+        yield "ALLOWED_HOSTS accepts every host name"
 
 
 def _weak_secrets(secrets: Mapping[str, str]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _weak_secrets(secrets: Mapping[str, str]) -> Iterator[str]:
 def _default_passwords(stores: Mapping[str, Database | str]) -> Iterator[str]:
     for name, store in stores.items():
         if isinstance(store, Database):
-            # On a socket of its own machine PostgreSQL may know the user by the process.
+            # On a local socket PostgreSQL can authenticate the user by the process.
             is_local = store.host.startswith("/") and not store.password
             why = "" if is_local else password_weakness(store.user, store.password)
         else:

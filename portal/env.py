@@ -1,4 +1,4 @@
-"""Values from the environment. Nonsense is refused when a process starts, not when it is used."""
+"""Values from environment variables, validated when a process starts, not when they are used."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 SECRET_LENGTH_MIN = 32
-# Random hexadecimal of 32 characters has fewer once in ten million times.
+# One in ten million random hexadecimal strings of 32 characters has fewer.
 DISTINCT_MIN = 8
 PASSWORD_LENGTH_MIN = 16
 MAIL_PORTS = {"smtp": ("", 25), "smtp+starttls": ("starttls", 587), "smtps": ("tls", 465)}
@@ -21,7 +21,7 @@ PLACEHOLDERS = ("change", "secret", "insecure", "example", "password")
 
 
 class BadSetting(Exception):
-    """An environment variable is missing or makes no sense; the message names it."""
+    """An environment variable is missing or invalid; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Database:
 
 @dataclass(frozen=True)
 class MailServer:
-    """Where mail goes: `security` is "", "starttls" or "tls"; a `folder` takes it as files."""
+    """Where mail is sent: `security` is "", "starttls" or "tls"; `folder` is for mail as files."""
 
     backend: str
     host: str = ""
@@ -58,12 +58,12 @@ def env_str(name: str, default: str | None = None) -> str:
     if value:
         return value
     if default is None:
-        raise BadSetting(f"{name} is not set, and has no default.")
+        raise BadSetting(f"{name} is not set and has no default.")
     return default
 
 
 def env_bool(name: str, *, default: bool) -> bool:
-    """True or false from 1/true/yes/on and 0/false/no/off. Raises BadSetting for other words."""
+    """True for 1/true/yes/on, False for 0/false/no/off. Raises BadSetting for other values."""
     value = os.environ.get(name, "").strip().lower()
     if not value:
         return default
@@ -75,7 +75,7 @@ def env_bool(name: str, *, default: bool) -> bool:
 
 
 def env_choice(name: str, choices: Mapping[str, str], default: str) -> str:
-    """What the named choice stands for. Raises BadSetting."""
+    """The value of the choice that the variable names. Raises BadSetting."""
     text = env_str(name, default).lower()
     if text not in choices:
         raise BadSetting(f"{name} is {text!r}: it is one of {', '.join(choices)}.")
@@ -97,13 +97,13 @@ def env_int(name: str, default: int, *, low: int, high: int) -> int:
 
 
 def env_list(name: str, default: str = "") -> list[str]:
-    """Comma-separated words, without empty ones."""
+    """The comma-separated values, without empty ones."""
     value = env_str(name, default)
     return [word.strip() for word in value.split(",") if word.strip()]
 
 
 def env_networks(name: str, default: str = "") -> list[IPv4Network | IPv6Network]:
-    """Comma-separated networks or addresses, as 10.0.0.0/8. Raises BadSetting."""
+    """The comma-separated networks or addresses, such as 10.0.0.0/8. Raises BadSetting."""
     try:
         return [ip_network(word) for word in env_list(name, default)]
     except ValueError as error:
@@ -129,12 +129,12 @@ def env_secret(name: str, *, is_needed: bool = True) -> str:
 
 
 def env_database(name: str = "DATABASE_URL") -> Database:
-    """The PostgreSQL address in `name`, as a URL. Raises BadSetting when it is none."""
+    """The PostgreSQL URL in `name`. Raises BadSetting when it is not one."""
     return database_parse(env_str(name), name)
 
 
 def database_parse(url: str, name: str = "DATABASE_URL") -> Database:
-    """Parts of a postgresql:// URL, socket folders (`?host=/run/…`) included."""
+    """Parts of a postgresql:// URL, including socket folders (`?host=/run/…`)."""
     if not url.startswith(("postgresql://", "postgres://")):
         raise BadSetting(f"{name} must begin with postgresql://. No other database is supported.")
     try:
@@ -154,10 +154,10 @@ def database_parse(url: str, name: str = "DATABASE_URL") -> Database:
 
 
 def env_mail(name: str) -> MailServer | None:
-    """The mail server in `name`, or in the file that `name`_FILE names; None: there is none.
+    """The mail server in `name`, or in the file that `name`_FILE names; None if there is none.
 
     smtp://host:25, smtp+starttls://user:password@host:587, smtps://host:465 or file:///a/folder.
-    Raises BadSetting, which never repeats the value: there may be a password in it.
+    Raises BadSetting. The message never repeats the value, which may contain a password.
     """
     path = os.environ.get(f"{name}_FILE", "").strip()
     value = Path(path).read_text(encoding="utf-8").strip() if path else env_str(name, "")
@@ -185,7 +185,7 @@ def env_mail(name: str) -> MailServer | None:
 
 
 def redis_database(url: str, number: int, name: str = "REDIS_URL") -> str:
-    """The Redis URL `url` (without a database in it) for logical database `number`."""
+    """The Redis URL `url`, which has no database number, for logical database `number`."""
     parts = urlsplit(url)
     if parts.scheme not in {"redis", "rediss"} or not parts.hostname:
         raise BadSetting(f"{name} must look like redis://host:port or rediss://host:port.")
@@ -195,14 +195,14 @@ def redis_database(url: str, number: int, name: str = "REDIS_URL") -> str:
 
 
 def redis_separate_check(agents: str, other: str) -> str:
-    """The Redis URL `agents`, unless it names the server of `other`. Raises BadSetting.
+    """Returns the Redis URL `agents`. Raises BadSetting if it names the server of `other`.
 
-    A node that fills its server must not stop tasks, live pages and sign-in limits.
+    A node that fills the agents' server must not stop tasks, live pages and sign-in limits.
     """
     places = [(urlsplit(url).hostname, urlsplit(url).port or 6379) for url in (agents, other)]
     if places[0] == places[1]:
         raise BadSetting(
-            "AGENTS_REDIS_URL must name another server than REDIS_URL: nodes get one of their own."
+            "AGENTS_REDIS_URL must name another server than REDIS_URL: nodes need a separate one."
         )
     return agents
 
@@ -217,14 +217,14 @@ def env_origin(name: str, default: str) -> str:
 
 
 def secret_weakness(value: str) -> str:
-    """Why a secret of its required length can be guessed; empty when it can't."""
+    """Why a secret of sufficient length can be guessed; empty when it cannot."""
     return (
         f"has only {len(set(value))} different characters" if len(set(value)) < DISTINCT_MIN else ""
     )
 
 
 def password_weakness(user: str, password: str) -> str:
-    """Why the password of a store is no password; empty when it is one."""
+    """Why the password of a store is weak; empty when it is not."""
     if not password:
         return "has no password"
     if len(password) < PASSWORD_LENGTH_MIN:

@@ -1,4 +1,4 @@
-"""Log lines: one event is one line, whatever a name, a header or a traceback contains."""
+"""Log formats: one line per event, whatever a name, a header or a traceback contains."""
 
 import json
 import logging
@@ -8,9 +8,9 @@ from tenants.platform.log_ids import log_ids_now, text_of
 
 
 class LineFormatter(logging.Formatter):
-    """Escapes line ends and other control characters, so that nobody can forge a line.
+    """Escapes line ends and other control characters, so that input cannot forge a line.
 
-    What the line is about stands at its end: `request=… user=…`.
+    The ids of the request, user and so on are at the end of the line: `request=… user=…`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -19,7 +19,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, for programs that collect logs."""
+    """Writes one JSON object per line, for log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {

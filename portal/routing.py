@@ -1,4 +1,4 @@
-"""Socket addresses."""
+"""WebSocket routes."""
 
 from allocation.consumers import websocket_urlpatterns
 

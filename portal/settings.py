@@ -1,5 +1,5 @@
 """All settings of the portal. Every value that differs between installations is an environment
-variable, read by `portal.env`; all else is written here once."""
+variable, read by `portal.env`; all others are fixed here."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from portal.env import (
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# --- Who we are -----------------------------------------------------------------------------------
+# --- Identity -------------------------------------------------------------------------------------
 
 PUBLIC_URL = env_origin("PUBLIC_URL", "http://localhost:8000")
 PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname or ""
@@ -40,7 +40,7 @@ SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS")
 ALLOWED_HOSTS = [PUBLIC_HOST, *env_list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")]
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 
-# Operators' pages and calls are served by a process of its own, with a database role of its own
+# A separate process with its own database role serves operators' pages and calls
 # (docs/decisions/0035). A web process passes them on to OPERATORS_URL and has no right to them.
 SERVES_OPERATORS = env_bool("SERVES_OPERATORS", default=False)
 OPERATORS_URL = env_origin("OPERATORS_URL", "") if env_str("OPERATORS_URL", "") else ""
@@ -64,10 +64,10 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # First: what any other answers is counted, too.
+    # First, so that answers of every other middleware are counted.
     "portal.web.measured.MeasuredMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    # Timelines are large. Tokens in pages are masked anew each time, so that sizes say nothing.
+    # Timelines are large. CSRF tokens are masked per response, so compressed sizes leak nothing.
     "django.middleware.gzip.GZipMiddleware",
     "portal.api.problems.ProblemMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -81,7 +81,7 @@ MIDDLEWARE = [
     "tenants.platform.form_text.TextMiddleware",
     "tenants.web.address.AddressMiddleware",
     "portal.web.outage.OutageMiddleware",
-    # Last: what it passes on has been through everything above as any other request.
+    # Last, so that forwarded requests pass through all middlewares above.
     "portal.web.operators.OperatorsMiddleware",
 ]
 
@@ -114,7 +114,7 @@ TEMPLATES: list[dict[str, Any]] = [
 # --- Stores ---------------------------------------------------------------------------------------
 
 _database = env_database()
-# Requests that a web process serves at once; each of its threads keeps a connection.
+# Requests that a web process serves at once; each of its threads keeps a database connection.
 WEB_THREADS = env_int("WEB_THREADS", 16, low=1, high=200)
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
@@ -126,12 +126,12 @@ DATABASES: dict[str, dict[str, Any]] = {
         "PORT": _database.port,
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        # What is asked again and again is read and planned once in a connection.
+        # Repeated statements are parsed and planned once per connection.
         "OPTIONS": {**_database.options, "server_side_binding": True, "prepare_threshold": 3},
     }
 }
 
-# A number that its column can't hold is refused by the server. In binary it would be cut to fit.
+# The server refuses a number that its column cannot hold; in binary it would be truncated.
 psycopg.adapters.register_dumper(Int2, Int2Dumper)
 psycopg.adapters.register_dumper(Int4, Int4Dumper)
 psycopg.adapters.register_dumper(Int8, Int8Dumper)
@@ -141,16 +141,16 @@ _redis_url = env_str("REDIS_URL")
 BROKER_REDIS_URL = redis_database(_redis_url, 0)
 CHANNELS_REDIS_URL = redis_database(_redis_url, 1)
 CACHE_REDIS_URL = redis_database(_redis_url, 2)
-# Nodes have a server of their own: none can fill, slow down or see what the portal itself needs.
+# Nodes use a separate server, so that none can fill, slow down or read the portal's own.
 _agents_url = redis_separate_check(env_str("AGENTS_REDIS_URL"), _redis_url)
 AGENTS_REDIS_URL = redis_database(_agents_url, 0, "AGENTS_REDIS_URL")
-# Where agents find that server. What it says of user and password is replaced by those of an
-# account of the node's own (allocation/services/nodes/redis_accounts.py).
+# The address of that server for agents. Its user and password are replaced by those of the node's
+# account (allocation/services/nodes/redis_accounts.py).
 AGENTS_REDIS_PUBLIC_URL = redis_database(
     env_str("AGENTS_REDIS_PUBLIC_URL", _agents_url), 0, "AGENTS_REDIS_PUBLIC_URL"
 )
-# Every node's key is derived from this one. A web process derives none and is not given it: an
-# agent's enrolment is passed on to the operators' process.
+# Every node's key is derived from this one. A web process does not get it: it passes an agent's
+# enrolment on to the operators' process.
 AGENTS_MASTER_KEY = "" if OPERATORS_URL else env_secret("AGENTS_MASTER_KEY")
 
 CACHES = {
@@ -167,9 +167,9 @@ CHANNEL_LAYERS = {
     }
 }
 
-# --- Who asks -------------------------------------------------------------------------------------
+# --- Client addresses -----------------------------------------------------------------------------
 
-# The proxies whose X-Forwarded-For is believed; without any, none is.
+# The proxies whose X-Forwarded-For is trusted; by default none.
 TRUSTED_PROXIES = env_networks("TRUSTED_PROXIES")
 
 # --- Sign-in --------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ SESSION_ENGINE = "tenants.web.sessions"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-# Browsers send cookies to every port of a host: portals side by side need names of their own.
+# Browsers send cookies to every port of a host, so two portals on one host need different names.
 _cookies = env_str("COOKIE_PREFIX", "portal")
 SESSION_COOKIE_SECURE = IS_HTTPS
 SESSION_COOKIE_NAME = "__Host-session" if IS_HTTPS else f"{_cookies}-session"
@@ -203,14 +203,14 @@ CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = IS_HTTPS
 CSRF_COOKIE_NAME = "__Host-csrf" if IS_HTTPS else f"{_cookies}-csrf"
 
-# --- What the browser is told ---------------------------------------------------------------------
+# --- Security headers -----------------------------------------------------------------------------
 
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = IS_HTTPS
-# Browsers' built-in lists are for whole domains, and hard to leave: that is the site's to decide.
+# HSTS preload lists cover whole domains and are hard to leave, so the site must decide on them.
 SILENCED_SYSTEM_CHECKS = ["security.W021"]
 SECURE_SSL_REDIRECT = IS_HTTPS
 if env_bool("BEHIND_TLS_PROXY", default=False):
@@ -219,10 +219,10 @@ X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
-        # Some browsers don't count a socket of the own address as 'self'.
+        # Some browsers don't accept a WebSocket of the same origin as 'self'.
         "connect-src": [SELF, "ws" + PUBLIC_URL.removeprefix("http")],
         "img-src": [SELF, "data:"],
-        # Attributes only: bars lie where their time is. Style sheets still come from here alone.
+        # Style attributes, for the position of bars; style sheets come from our own origin only.
         "style-src-attr": [UNSAFE_INLINE],
         "object-src": [NONE],
         "base-uri": [NONE],
@@ -233,8 +233,8 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-# An image has its static files collected, compressed and named by content; a working copy serves
-# them as they lie there.
+# An image serves collected files, compressed and named by content; a working copy serves the
+# source files.
 STATIC_COLLECTED = env_bool("STATIC_COLLECTED", default=False)
 STATIC_ROOT = BASE_DIR / "var" / "static" if STATIC_COLLECTED else None
 WHITENOISE_USE_FINDERS = not STATIC_COLLECTED
@@ -264,7 +264,7 @@ REST_FRAMEWORK = {
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
-    # One set of choices under two field names has one name.
+    # Two fields with the same choices share one enum.
     "ENUM_NAME_OVERRIDES": {"PauseMethodEnum": ["stop", "signal", "suspend"]},
     "TITLE": "GPU portal",
     "VERSION": "1",
@@ -276,7 +276,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
 }
 
-# How often may be called within ten seconds, before the answer is 429.
+# Calls within ten seconds before the answer is 429.
 CALL_LIMITS = {
     "token": env_int("CALLS_PER_TOKEN", 1_000, low=1, high=10**9),
     "address": env_int("CALLS_PER_ADDRESS", 3_000, low=1, high=10**9),
@@ -301,18 +301,18 @@ DEFAULT_FROM_EMAIL = env_str("MAIL_FROM", f"GPU portal <gpu-portal@{PUBLIC_HOST}
 
 # --- Metrics --------------------------------------------------------------------------------------
 
-# What Prometheus sends to read /metrics; empty: there is no such token.
+# The token that Prometheus sends to read /metrics; empty: none.
 METRICS_TOKEN = env_secret("METRICS_TOKEN", is_needed=False)
-# Who may read it without a token: nobody, unless said. A proxy on the same machine comes from
-# loopback too, and not every proxy says that it is one.
+# Networks that may read it without a token; by default none, also not loopback, because a proxy on
+# the same machine connects from there, and not every proxy identifies itself.
 METRICS_ALLOW = env_networks("METRICS_ALLOW")
 
 # --- Code -----------------------------------------------------------------------------------------
 
-# What stored decisions say about who made them. An image has no repository: its build names it.
+# Stored with each decision. An image has no repository, so its build sets the variable.
 CODE_COMMIT = code_commit(BASE_DIR, env_str("PORTAL_COMMIT", ""))
 
-# --- Words and time -------------------------------------------------------------------------------
+# --- Language and time ----------------------------------------------------------------------------
 
 LANGUAGE_CODE = "en-gb"
 LANGUAGES = [("en-gb", "English")]
@@ -343,16 +343,16 @@ LOGGING: dict[str, Any] = {
     "root": {"handlers": ["stderr"], "level": env_str("LOG_LEVEL", "INFO").upper()},
     "loggers": {
         "django": {"level": "INFO"},
-        # Django's own configuration would print errors of requests a second time.
+        # Django's own configuration would log errors of requests a second time.
         "django.server": {"propagate": True},
-        # What clients ask for wrongly is counted at /metrics, and is no line for each.
+        # Invalid requests of clients are counted at /metrics and not logged one by one.
         "django.request": {"level": "ERROR"},
         "django.security.DisallowedHost": {"level": "CRITICAL"},
     },
 }
 LOGGING_CONFIG = "logging.config.dictConfig"
 
-# --- What must not be served under a public address -----------------------------------------------
+# --- Checks for a public address ------------------------------------------------------------------
 
 production_check(
     is_https=IS_HTTPS,

@@ -1,4 +1,4 @@
-"""Celery's way to the integrations."""
+"""Celery tasks of the integrations and the audit seals."""
 
 import logging
 import time
@@ -17,13 +17,13 @@ from tenants.outbox import task_request_clear
 
 logger = logging.getLogger(__name__)
 
-# Messages that come one by one are waited for so long, to be told together.
+# The relay waits this long, so that messages which are committed one by one are sent together.
 BATCHING_SECONDS = 0.05
 
 
 @shared_task(name="outbox.relay")
 def outbox_relay() -> None:
-    """Sends what the outbox holds. Whoever commits while it gathers asks for no other turn."""
+    """Sends the messages of the outbox. A commit during the wait needs no second task."""
     time.sleep(BATCHING_SECONDS)
     task_request_clear("outbox.relay")
     relay(timezone.now())
@@ -31,7 +31,7 @@ def outbox_relay() -> None:
 
 @shared_task(name="outbox.sweep")
 def outbox_sweep() -> None:
-    """Removes what was sent long ago."""
+    """Removes messages and mails that were sent long ago."""
     sweep(timezone.now())
     mails_sweep(timezone.now())
 
@@ -45,15 +45,15 @@ def mail_send() -> None:
 
 @shared_task(name="live.beat")
 def live_beat() -> None:
-    """Tells open pages that they hear, and what they should have heard."""
+    """Sends open pages a heartbeat with the number of the last message."""
     program_seen("worker", timezone.now())
     try:
         beat()
     except RedisError:
-        logger.warning("Redis did not answer; open pages say that they hear nothing.")
+        logger.warning("Redis did not answer; open pages show that they are disconnected.")
 
 
 @shared_task(name="audit.seal")
 def audit_seal() -> None:
-    """Seals what was written since the last time."""
+    """Seals the rows that were written since the last seal."""
     audit_seal_all(timezone.now())

@@ -1,7 +1,7 @@
-"""What all web processes have answered, added up in the cache's server.
+"""Counts of the answers of all web processes, added up in the cache's server.
 
-Each process counts for itself and adds its counts now and then. What a process that dies had not
-added is lost: a few seconds of counts.
+Each process counts for itself and adds its counts every few seconds. If a process dies, the counts
+that it had not added are lost.
 """
 
 import logging
@@ -16,7 +16,7 @@ from allocation.wire.exposition import Metric, Value
 logger = logging.getLogger(__name__)
 
 KEY = "metrics:http"
-# Upper ends in milliseconds; what takes longer is in `+Inf` only.
+# Upper bounds in milliseconds; longer answers are in `+Inf` only.
 BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
 _ANSWERS, _BUCKET, _SUM = "answers", "bucket", "sum"
 
@@ -24,7 +24,7 @@ _ANSWERS, _BUCKET, _SUM = "answers", "bucket", "sum"
 def answer_counts(
     route: str, method: str, status: int, surface: str, seconds: float
 ) -> Counter[str]:
-    """The counts of one answer, by the name under which they are added up."""
+    """The counts of one answer by field name."""
     milliseconds = seconds * 1000
     counts = Counter(
         [f"{_ANSWERS}|{route}|{method}|{status}", f"{_BUCKET}|{surface}|+Inf"]
@@ -35,7 +35,7 @@ def answer_counts(
 
 
 def traffic_add(counts: Mapping[str, int]) -> None:
-    """Adds a process's counts to those of all; without the server they are dropped."""
+    """Adds a process's counts to the totals; if the server does not answer, they are dropped."""
     if not counts:
         return
     try:
@@ -45,11 +45,11 @@ def traffic_add(counts: Mapping[str, int]) -> None:
                 pipe.hincrby(KEY, field, count)
             pipe.execute()
     except redis.RedisError as error:
-        logger.warning("Some answers are not counted: %s", error)
+        logger.warning("Counts of answers were lost: %s", error)
 
 
 def traffic_read() -> Iterator[Metric]:
-    """What all web processes have answered. Raises redis.RedisError."""
+    """The metrics of all web processes. Raises redis.RedisError."""
     with _server() as client:
         stored = client.hgetall(KEY)
     found: dict[str, list[tuple[list[str], int]]] = defaultdict(list)
@@ -72,7 +72,7 @@ def traffic_read() -> Iterator[Metric]:
     yield Metric(
         "gpu_portal_http_request_seconds",
         "histogram",
-        "Time to an answer, waiting for decisions not counted.",
+        "Time to an answer, without waiting for decisions.",
         tuple(times),
     )
 

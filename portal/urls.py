@@ -1,4 +1,4 @@
-"""All addresses: each app brings its own."""
+"""All routes, collected from the apps."""
 
 from django.urls import include, path
 

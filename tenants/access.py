@@ -1,4 +1,4 @@
-"""Who is asking, and the doors to what they may touch. Foreign ids answer like missing ones."""
+"""Actors and access checks. An object of another tenant is reported as missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tenants.platform.errors import denied, missing
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A person inside one tenant. `roles` maps project id to role there."""
+    """A person in one tenant. `roles` maps project ids to the person's role."""
 
     user_id: int
     name: str
@@ -28,7 +28,7 @@ class Actor:
     time_zone: str = "UTC"
 
     def role_in(self, project_id: UUID) -> str | None:
-        """The role that counts in the project, or None for no access at all."""
+        """The effective role in the project, or None without access."""
         return Role.TENANT_ADMIN if self.is_tenant_admin else self.roles.get(project_id)
 
     def may_book(self, project_id: UUID) -> bool:
@@ -36,7 +36,7 @@ class Actor:
         return self.role_in(project_id) not in (None, Role.VIEWER)
 
     def clock(self, moment: datetime) -> str:
-        """The moment as the person's own clock shows it, with its zone: `21 Nov 14:00 CET`."""
+        """The moment in the person's time zone: `21 Nov 14:00 CET`."""
         return f"{moment.astimezone(ZoneInfo(self.time_zone)):%d %b %H:%M %Z}"
 
     def may_lead(self, project_id: UUID) -> bool:
@@ -54,7 +54,7 @@ class TenantChoice:
 
 
 def account_of(credential: bytes, now: datetime) -> User | None:
-    """The active person to whom the session or token belongs, before any tenant is known."""
+    """The active account of a session or token, before a tenant is known."""
     found = list(User.objects.raw("SELECT * FROM portal_account(%s, %s)", [credential, now]))
     for user in found:
         user.credential = credential
@@ -63,7 +63,7 @@ def account_of(credential: bytes, now: datetime) -> User | None:
 
 
 def tenants_of(user: User, now: datetime) -> list[TenantChoice]:
-    """The tenants of the person whose credential it is, before any tenant is known."""
+    """The tenants of the account behind the credential, before a tenant is known."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT DISTINCT tenant_id, tenant_slug, tenant_name"
@@ -74,7 +74,7 @@ def tenants_of(user: User, now: datetime) -> list[TenantChoice]:
 
 
 def actor_in(user: User, tenant_slug: str, now: datetime) -> Actor:
-    """The person whose credential it is, as a member of the tenant.
+    """The account behind the user's credential, as a member of the tenant.
 
     Raises:
         Refused: `not_found`, when there is no such open tenant or no membership in it.
@@ -83,7 +83,7 @@ def actor_in(user: User, tenant_slug: str, now: datetime) -> Actor:
 
 
 def actor_by_id(user_id: int, tenant_slug: str) -> Actor:
-    """As `actor_in`, for programs that no person has sent a credential to. A web process can't.
+    """Like `actor_in`, without a credential: for system programs. A web process has no right to it.
 
     Raises:
         Refused: `not_found`.
@@ -94,7 +94,7 @@ def actor_by_id(user_id: int, tenant_slug: str) -> Actor:
 def _actor(user_id: int, tenant_slug: str, source: str, given: Sequence[Any]) -> Actor:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT tenant_id, project_id, role, person, time_zone"  # noqa: S608 (our own doors)
+            "SELECT tenant_id, project_id, role, person, time_zone"  # noqa: S608 (our constants)
             f" FROM {source} WHERE tenant_slug = %s",
             [*given, tenant_slug],
         )
@@ -107,7 +107,7 @@ def _actor(user_id: int, tenant_slug: str, source: str, given: Sequence[Any]) ->
 def actor_of(
     user_id: int, tenant_slug: str, rows: Sequence[tuple[UUID, UUID | None, str, str, str]]
 ) -> Actor:
-    """The person of memberships in one tenant: its id, project, role, person's name and zone."""
+    """Builds an actor from rows of (tenant id, project id, role, person's name, time zone)."""
     return Actor(
         user_id=user_id,
         name=rows[0][3],
@@ -120,12 +120,12 @@ def actor_of(
 
 
 def client_address(meta: Mapping[str, Any]) -> str:
-    """The address that a request comes from; empty when it is not known.
+    """The address of the client; empty when it is unknown.
 
-    `meta` is the request's META. X-Forwarded-For is read from the right, and only as far as each
-    address before was that of a trusted proxy: what stands further left is the sender's own word.
-    An address with port 0 was put there by the server from such a header (uvicorn does so unless
-    started with --no-proxy-headers), so it is not believed.
+    `meta` is the request's META. X-Forwarded-For is read from the right, as long as each address
+    is that of a trusted proxy: the client itself may have written what is further left. A server
+    such as uvicorn (without --no-proxy-headers) sets port 0 if it took the address from such a
+    header, so an address with port 0 is not trusted.
     """
     if str(meta.get("REMOTE_PORT", "")) == "0":
         return ""
@@ -144,7 +144,7 @@ def _is_trusted_proxy(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _address_read(text: str) -> IPv4Address | IPv6Address | None:
-    """The address in `text`, which may have a port; one form for each."""
+    """The address in `text`, without a port, in canonical form."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -158,10 +158,10 @@ def _address_read(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def access_project(actor: Actor, slug: str, param: str | None = None) -> Project:
-    """A project the actor may at least see.
+    """A project that the actor may see.
 
     Raises:
-        Refused: `not_found`, equally for foreign, hidden and missing projects.
+        Refused: `not_found`, for foreign, hidden and missing projects alike.
     """
     project = Project.objects.filter(tenant_id=actor.tenant_id, slug=slug).first()
     if project is None or actor.role_in(project.id) is None:
@@ -170,21 +170,21 @@ def access_project(actor: Actor, slug: str, param: str | None = None) -> Project
 
 
 def access_project_to_book(actor: Actor, slug: str, param: str | None = None) -> Project:
-    """A project the actor may book in.
+    """A project that the actor may book in.
 
     Raises:
         Refused: `not_found`, `not_allowed` (viewers) or `project_closed`.
     """
     project = access_project(actor, slug, param)
     if not actor.may_book(project.id):
-        raise denied("You can see this project, but only its researchers and leads book in it.")
+        raise denied("Only researchers and leads of this project can book in it.")
     if not project.is_open:
         raise denied(f"{project.name} is closed. Its tenant admin can open it again.")
     return project
 
 
 def access_project_to_lead(actor: Actor, slug: str, param: str | None = None) -> Project:
-    """A project whose people, quota split and budget the actor may change or inspect as lead.
+    """A project that the actor may manage as lead: people, quota split and budget.
 
     Raises:
         Refused: `not_found` or `not_allowed`.

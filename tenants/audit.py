@@ -1,4 +1,4 @@
-"""The record of who did what, written inside the caller's transaction."""
+"""Writes audit entries in the caller's transaction."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ _address: ContextVar[str] = ContextVar("audit_address", default="")
 
 @contextmanager
 def acting_from(address: str) -> Iterator[None]:
-    """Notes `address` in platform entries that are written inside, as where the act came from."""
+    """Records `address` as the origin of platform entries that are written inside the block."""
     before = _address.set(address)
     try:
         yield
@@ -31,10 +31,10 @@ def platform_record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes what an operator did into the platform's log: in `operator_tx`, or as the system.
+    """Writes an operator's action to the platform's log: in `operator_tx`, or as the system.
 
-    `before` and `after` hold the values that the act changed, as JSON, under the same names. The
-    address is that of `acting_from`; acts of `manage.py` have none.
+    `before` and `after` hold the changed values as JSON, under the same names. The address is that
+    of `acting_from`; actions of `manage.py` have none.
     """
     audit_record(
         tenant_id=None,
@@ -57,7 +57,7 @@ def audit_record(
 ) -> None:
     """Writes one entry; `target` is (kind, id), as in ("booking", booking.id).
 
-    Without a tenant the entry is the platform's: what operators do, in `operator_tx`.
+    Without a tenant it is an entry of the platform's log, written in `operator_tx`.
     """
     audit_entry(
         tenant_id=tenant_id, actor_id=actor_id, action=action, target=target, now=now, detail=detail
@@ -72,9 +72,9 @@ def audit_everywhere(
     now: datetime,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes the entry into the platform's log and into that of every tenant: for what an operator
-    changes for all of them. `detail` has `before` and `after` as in `platform_record`, which is
-    for what is only the platform's. In `operator_tx`."""
+    """Writes an operator's change for all tenants to the platform's log and every tenant's.
+
+    `detail` has `before` and `after` as in `platform_record`. Call it in `operator_tx`."""
     tenants = Tenant.objects.order_by("slug").values_list("id", flat=True)
     audit_write(
         audit_entry(
@@ -98,7 +98,7 @@ def audit_entry(
     now: datetime,
     detail: Mapping[str, Any] | None = None,
 ) -> AuditEntry:
-    """The entry, not written yet: for those who write many at once by `audit_write`."""
+    """Builds an entry without writing it; `audit_write` writes many in one statement."""
     kind, identifier = target
     address = _address.get() if tenant_id is None else ""
     return AuditEntry(
@@ -113,5 +113,5 @@ def audit_entry(
 
 
 def audit_write(entries: Iterable[AuditEntry]) -> None:
-    """Writes entries in their order, in one statement."""
+    """Writes entries in order, in one statement."""
     AuditEntry.objects.bulk_create(entries)

@@ -1,7 +1,7 @@
-"""Messages for people and other systems: a row in the caller's transaction, sent later.
+"""The outbox: a message is a row in the caller's transaction, and is sent later.
 
-After the commit a nudge asks a worker to look; the row is the truth, the nudge only a hint, and
-beat looks anyway.
+After the commit a task is requested that sends it. The row is the truth and the request only a
+hint: beat runs the task periodically anyway.
 """
 
 import logging
@@ -23,28 +23,28 @@ from tenants.models import OutboxMessage
 
 logger = logging.getLogger(__name__)
 
-# A mark that nobody took away, as its task was lost, keeps others from asking for so long.
+# If a requested task is lost, no other one is requested for this long.
 REQUEST_SECONDS = 5
 
 
 def outbox_add(*, tenant_id: UUID, kind: str, payload: Mapping[str, Any], now: datetime) -> None:
-    """Adds one message, e.g. `booking.started`, to be sent after the commit."""
+    """Adds one message, such as `booking.started`, to be sent after the commit."""
     message = OutboxMessage(tenant_id=tenant_id, kind=kind, payload=dict(payload), created=now)
     outbox_put([message])
 
 
 def outbox_put(messages: Sequence[OutboxMessage]) -> None:
-    """As `outbox_add`, many at once, in their order."""
+    """Adds many messages at once, in order."""
     if messages:
         OutboxMessage.objects.bulk_create(messages)
         task_request("outbox.relay")
 
 
 def task_request(task: str) -> None:
-    """After the commit, asks a worker to run `task` soon; many asks while one waits are one.
+    """Makes a worker run `task` soon after the commit; requests are merged until it starts.
 
-    The mark is removed by the task itself, before it reads (`task_request_clear`). A broker that is
-    down is logged and forgotten: beat runs the task anyway.
+    The task calls `task_request_clear` before it reads, so that later changes request it again. If
+    the broker is down, this is logged: beat runs the task anyway.
     """
     asked = _TaskRequest(task)
     if asked not in (waiting for _, waiting, *_ in connection.run_on_commit):
@@ -53,7 +53,7 @@ def task_request(task: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _TaskRequest:
-    """A nudge to be sent: the same as any other for its task."""
+    """A callback for the commit; equal for equal tasks."""
 
     task: str
 
@@ -62,11 +62,11 @@ class _TaskRequest:
 
 
 def task_request_clear(task: str) -> None:
-    """Says that `task` is about to read: later changes need a nudge of their own."""
+    """Marks that `task` is about to read: later changes have to request it again."""
     try:
         _request_store().delete(_request_key(task))
     except RedisError:
-        logger.warning("The cache did not answer; %s runs without coalescing.", task)
+        logger.warning("The cache did not answer; requests of %s are not merged.", task)
 
 
 def _send(task: str) -> None:
@@ -74,7 +74,7 @@ def _send(task: str) -> None:
         if _request_store().set(_request_key(task), 1, nx=True, ex=REQUEST_SECONDS):
             current_app.send_task(task, retry=False, ignore_result=True)
     except (RedisError, OperationalError):
-        logger.warning("The broker did not answer; %s waits for beat.", task)
+        logger.warning("The broker did not answer; beat will run %s.", task)
 
 
 def _request_key(task: str) -> str:
@@ -83,5 +83,5 @@ def _request_key(task: str) -> str:
 
 @cache
 def _request_store() -> "redis.Redis":
-    """Kept, with its connections: the cache of Django makes new ones in each request and task."""
+    """Cached with its connections; Django's cache opens new ones in each request and task."""
     return redis.Redis.from_url(settings.CACHE_REDIS_URL, socket_timeout=2)

@@ -1,4 +1,4 @@
-"""What pages and the REST API read about people, shares, tiers and tokens."""
+"""Reads people, quotas, tiers, tokens and the outbox for pages and the REST API."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from tenants.models import (
 
 @dataclass(slots=True)
 class ProjectPeople:
-    """A project and who is in it, leads first."""
+    """A project and its members, leads first."""
 
     project: Project
     members: list[Membership] = field(default_factory=list)
@@ -33,8 +33,10 @@ class ProjectPeople:
 
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """Units that `owner` (a project or a tenant) has of a class; zero and None without a row,
-    which is `quota`."""
+    """The units of a class that `owner` (a project or a tenant) has.
+
+    `quota` is the row; without one the units are zero and the limit None.
+    """
 
     owner: Project | Tenant
     guaranteed_units: int
@@ -44,7 +46,7 @@ class ShareRow:
 
     @property
     def limit_units(self) -> int | None:
-        """The most at any instant: guaranteed + borrow limit; None when nothing limits it."""
+        """The most units at any instant: guaranteed + borrow limit; None without a limit."""
         if self.borrow_limit_units is None:
             return None
         return self.guaranteed_units + self.borrow_limit_units
@@ -52,9 +54,9 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True)
 class ClassShares:
-    """How a GPU class is shared: by the tenant among projects, or by the platform among tenants.
+    """The quotas of a GPU class: a tenant's projects, or the platform's tenants.
 
-    `split_units` is the sum of all guarantees, also of owners that `rows` leaves out.
+    `split_units` is the sum of all guarantees, including owners that are not in `rows`.
     """
 
     gpu_class: GpuClass
@@ -65,7 +67,7 @@ class ClassShares:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedInvitation:
-    """An invitation as the invited person sees it. `project` is empty for a whole tenant."""
+    """An invitation as its recipient sees it. `project` is empty for a whole tenant."""
 
     id: UUID
     tenant_id: UUID
@@ -78,18 +80,18 @@ class ReceivedInvitation:
 
     @property
     def role_name(self) -> str:
-        """As in "project lead"."""
+        """The role in lower case, such as "project lead"."""
         return Role(self.role).label.lower()
 
     @property
     def place(self) -> str:
-        """As in "Protein folding of Helix Institute"."""
+        """The project and tenant, such as "Protein folding of Helix Institute"."""
         return f"{self.project} of {self.tenant_name}" if self.project else self.tenant_name
 
 
 @dataclass(frozen=True, slots=True)
 class TenantCounts:
-    """People with open accounts, projects, and tokens that work."""
+    """The numbers of people with open accounts, projects, and valid tokens."""
 
     people: int
     projects: int
@@ -116,22 +118,21 @@ def admins_of(tenant_id: UUID) -> list[Membership]:
 
 
 def received_invitations(credential: bytes, now: datetime) -> list[ReceivedInvitation]:
-    """What the person whose credential it is is invited to, in all tenants, before they are in
-    one."""
+    """The invitations to the account behind the credential, in all tenants."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM portal_invitations_to(%s, %s)", [credential, now])
         return [ReceivedInvitation(*row) for row in cursor.fetchall()]
 
 
 def invitations_by_id(user_id: int, now: datetime) -> list[ReceivedInvitation]:
-    """What a person is invited to, for programs that write to them. A web process can't."""
+    """The invitations to an account, for system programs. A web process has no right to it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM portal_invitations(%s, %s)", [user_id, now])
         return [ReceivedInvitation(*row) for row in cursor.fetchall()]
 
 
 def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:
-    """Invitations into the tenant that wait, or were declined lately, the latest first."""
+    """The tenant's open and declined invitations that have not expired, the latest first."""
     shown = Invitation.objects.filter(
         tenant_id=tenant_id,
         state__in=[Invitation.State.OPEN, Invitation.State.DECLINED],
@@ -141,7 +142,7 @@ def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:
 
 
 def admins_invited(now: datetime) -> list[tuple[UUID, str]]:
-    """Who is invited to administer which tenant, by name or address. For operators."""
+    """Open invitations to administer a tenant, as (tenant id, name or address). For operators."""
     waiting = Invitation.objects.filter(
         project=None, state=Invitation.State.OPEN, expires__gt=now
     ).order_by("created", "id")
@@ -149,13 +150,13 @@ def admins_invited(now: datetime) -> list[tuple[UUID, str]]:
 
 
 def leads_of(project_id: UUID) -> int:
-    """How many people with an open account lead the project."""
+    """The number of leads of the project with an open account."""
     leads = Membership.objects.filter(project_id=project_id, role=Role.LEAD)
     return leads.filter(user__is_active=True).count()
 
 
 def project_shares(tenant: Tenant, shown: Iterable[Project]) -> list[ClassShares]:
-    """Each class's split among the tenant's projects; rows only for `shown`."""
+    """The quotas of the tenant's projects by class, with rows for the projects in `shown`."""
     quotas = list(Quota.objects.filter(tenant_id=tenant.id))
     by_owner = {(quota.project_id, quota.gpu_class_id): quota for quota in quotas}
     owners = tuple(shown)
@@ -177,7 +178,7 @@ def project_shares(tenant: Tenant, shown: Iterable[Project]) -> list[ClassShares
 
 
 def tenant_shares() -> list[ClassShares]:
-    """Each class's split among all tenants, for operators."""
+    """The quotas of all tenants by class, for operators."""
     quotas = list(Quota.objects.filter(project=None))
     by_owner = {(quota.tenant_id, quota.gpu_class_id): quota for quota in quotas}
     tenants = tenants_all()
@@ -197,7 +198,7 @@ def tenant_shares() -> list[ClassShares]:
 
 
 def tenant_counts(tenant_id: UUID, now: datetime) -> TenantCounts:
-    """What is in a tenant. For operators."""
+    """Counts of a tenant's people, projects and tokens. For operators."""
     members = Membership.objects.filter(tenant_id=tenant_id, user__is_active=True)
     tokens = ApiToken.objects.filter(tenant_id=tenant_id, revoked=None, expires__gt=now)
     return TenantCounts(
@@ -213,12 +214,12 @@ def tenants_all() -> list[Tenant]:
 
 
 def tiers_all() -> QuerySet[Tier]:
-    """All tiers, who goes first comes first."""
+    """All tiers, the highest priority first."""
     return Tier.objects.all()
 
 
 def tokens_of(tenant_id: UUID, user_id: int | None) -> list[ApiToken]:
-    """Tokens of the tenant, newest first; only of one person unless `user_id` is None."""
+    """The tenant's tokens, newest first; only those of one person unless `user_id` is None."""
     tokens = ApiToken.objects.filter(tenant_id=tenant_id).select_related("user")
     if user_id is not None:
         tokens = tokens.filter(user_id=user_id)

@@ -1,4 +1,4 @@
-"""Housekeeping of sessions, invitations and idempotency keys."""
+"""Removes expired sessions, invitations and idempotency keys."""
 
 from datetime import timedelta
 
@@ -14,12 +14,9 @@ INVITATIONS_KEPT = timedelta(days=30)
 
 @shared_task(name="tenants.sweep", ignore_result=True)
 def sweep() -> None:
-    """Deletes keys older than a week, sessions that have run out, and invitations a month after.
-
-    Safe to run twice.
-    """
+    """Deletes keys after a week, expired sessions, and invitations a month after they expired."""
     now = timezone.now()
     IdempotencyKey.objects.filter(created__lt=now - KEYS_KEPT).delete()
-    # They hold addresses of people who may never have heard of us.
+    # They contain addresses of people who may have no account.
     Invitation.objects.filter(expires__lt=now - INVITATIONS_KEPT).delete()
     sessions_sweep(now)

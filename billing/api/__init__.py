@@ -1,1 +1,1 @@
-"""REST resources of money: budgets and price books."""
+"""REST resources of budgets and price books."""

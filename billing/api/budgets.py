@@ -1,4 +1,4 @@
-"""Budgets: what a project may spend in a period, and what is left of it."""
+"""Budgets: the amounts that projects may spend in a period, and their use."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -39,26 +39,26 @@ class BudgetOut(serializers.Serializer[Any]):
 
 
 class BudgetQuery(Strict):
-    """Which budgets; without dates those of this and the next month."""
+    """A filter; without dates the budgets of this and the next month."""
 
     project = Text(required=False, max_length=40)
     starts = Day(required=False)
     ends = Day(required=False)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The period with its defaults. Raises ValidationError."""
+        """Fills in the default period. Raises ValidationError."""
         this_month = month_of(timezone.now().date())
         starts = given.setdefault("starts", this_month.starts)
         ends = given.setdefault("ends", month_after(month_after(starts)))
         if not starts < ends:
             raise serializers.ValidationError(
-                {"ends": ["`ends` must lie after `starts`."]}, code="bad_period"
+                {"ends": ["`ends` must be after `starts`."]}, code="bad_period"
             )
         return given
 
 
 class BudgetChange(Strict):
-    """A new amount, and when to warn."""
+    """A new amount, and the warning level."""
 
     amount = Money(max_digits=15, decimal_places=6)
     warn_percent = Whole(required=False, min_value=1, max_value=100)
@@ -84,7 +84,7 @@ class Budgets(ApiView):
         query=BudgetQuery,
     )
     def get(self, request: Request) -> Response:
-        """A list by project and start."""
+        """Lists budgets by project and start."""
         with self.tx():
             projects = _projects(self.actor, self.query.get("project"))
             effects = budgets_figures(
@@ -102,7 +102,7 @@ class Budgets(ApiView):
         request=BudgetNew,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """Made, or changed when the period has one."""
+        """Creates the budget, or changes the one of the period."""
         sent = self.sent(BudgetNew)
 
         def work() -> Response:
@@ -119,7 +119,7 @@ class BudgetOne(ApiView):
 
     @described("get_budget", "One budget", answer=BudgetOut)
     def get(self, request: Request, budget_id: UUID) -> Response:
-        """Its figures now."""
+        """Describes the budget."""
         with self.tx():
             budget = access_budget(self.actor, budget_id)
             return Response(_one(budget))
@@ -131,7 +131,7 @@ class BudgetOne(ApiView):
         request=BudgetChange,
     )
     def put(self, request: Request, budget_id: UUID) -> Response:
-        """The figures after the change."""
+        """Changes the budget."""
         sent = self.sent(BudgetChange)
         with self.tx():
             budget = access_budget(self.actor, budget_id)
@@ -142,7 +142,7 @@ class BudgetOne(ApiView):
 
 
 def access_budget(actor: Actor, budget_id: UUID) -> Budget:
-    """A budget of a project that the actor may see.
+    """The budget, if the actor may see its project.
 
     Raises:
         Refused: `not_found`.

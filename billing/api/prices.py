@@ -1,4 +1,4 @@
-"""Price books: versions of all prices. Everybody reads them, the operator publishes."""
+"""Price books: versions of all prices. Everybody can read them, operators publish."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ from tenants.platform.wall import operator_tx
 
 
 class PriceOut(Strict):
-    """What one whole GPU costs for an hour; slices pay by their units."""
+    """The price of one whole GPU for an hour; slices cost their part of it."""
 
     gpu_class = Text(max_length=40)
     tier = Text(max_length=40)
@@ -27,7 +27,7 @@ class PriceOut(Strict):
 
 
 class PriceBookOut(serializers.Serializer[Any]):
-    """One version of all prices, in force until the next one's date."""
+    """A version of all prices, in force until the date of the next one."""
 
     version = serializers.IntegerField()
     valid_from = serializers.DateTimeField()
@@ -56,7 +56,7 @@ class PriceBooks(ApiView):
         query=PageQuery,
     )
     def get(self, request: Request) -> Response:
-        """A page of versions with their prices."""
+        """Lists versions with their prices, the latest first."""
         with self.tx():
             books, next_cursor = page_of(
                 PriceBook.objects.prefetch_related("prices"),
@@ -74,7 +74,7 @@ class PriceBooks(ApiView):
         request=PriceBookNew,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The new version."""
+        """Publishes a version."""
         sent = self.sent(PriceBookNew)
 
         def work() -> Response:
@@ -97,7 +97,7 @@ class PriceBookOne(ApiView):
 
     @described("get_price_book", "One price book", answer=PriceBookOut)
     def get(self, request: Request, version: int) -> Response:
-        """Its prices."""
+        """Describes the version."""
         with self.tx():
             book = PriceBook.objects.filter(version=version).first()
             if book is None:

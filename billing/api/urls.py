@@ -1,4 +1,4 @@
-"""Addresses of money under /api/v1."""
+"""Routes of budgets and price books under /api/v1."""
 
 from django.urls import path
 

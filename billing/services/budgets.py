@@ -1,4 +1,4 @@
-"""Budgets: what a project may spend in a period."""
+"""Writes budgets: the amounts that projects may spend in a period."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -30,7 +30,7 @@ def budget_set(
     warn_percent: int = 80,
     now: datetime,
 ) -> Budget:
-    """Makes the project's budget for the period `amount`, new or changed.
+    """Sets the project's budget for the period to `amount`; creates it if missing.
 
     The caller has checked that the actor administers the tenant (None: the system).
 
@@ -69,9 +69,9 @@ def budget_set(
 
 
 def _budget_for(project: Project, period: Period) -> tuple[Budget, Decimal]:
-    """The budget of exactly this period with its present amount; made when there is none."""
+    """The budget of exactly this period with its present amount; created if missing."""
     with connection.cursor() as cursor:
-        # Two admins who set the same new period at once would else make two budgets.
+        # Prevents two admins from creating two budgets for the same new period at once.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [str(project.id)])
     touching = list(
         Budget.objects.filter(
@@ -108,7 +108,7 @@ def _overlaps(budget: Budget) -> Refused:
 
 
 def _fund(budget: Budget, difference: Decimal, now: datetime) -> None:
-    """Moves money between the tenant's source and the budget; negative takes it back."""
+    """Transfers money from the tenant's source to the budget; a negative amount returns it."""
     if abs(difference) < LEDGER_STEP:
         return
     source = account_of(budget.tenant_id, "source", budget.account.currency)
@@ -136,7 +136,7 @@ def _below_spent_and_held(budget: Budget) -> Refused:
     return Refused(
         "budget_below_use",
         f"{money_text(used, effect.currency)} of this budget are spent or held by bookings;"
-        " it can't be made smaller than that. Cancel bookings first, or choose a higher amount.",
+        " it cannot be lower than that. Cancel bookings first, or choose a higher amount.",
         "budget",
         param="amount",
         numbers={"used": str(used), "amount": str(floor_to_cents(effect.amount))},

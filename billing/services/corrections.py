@@ -1,4 +1,4 @@
-"""Corrections of what was charged, by operators: money back to the budgets that paid, or more."""
+"""Corrections of charges by operators: a refund to the budgets that paid, or a further charge."""
 
 from collections import defaultdict
 from datetime import datetime
@@ -17,7 +17,7 @@ from tenants.platform.errors import Refused, invalid
 def charge_refund(
     *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime
 ) -> None:
-    """Gives `amount` of what was charged back to the budgets that paid it, the latest first.
+    """Refunds `amount` to the budgets that paid, the latest first.
 
     Raises:
         Refused: `refund_too_large`.
@@ -43,7 +43,7 @@ def charge_refund(
 def charge_add(
     *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime
 ) -> None:
-    """Charges `amount` to the budget that paid last, within what is left of it.
+    """Charges `amount` to the budget that paid last, up to its remaining money.
 
     Raises:
         Refused: `budget_exceeded` or `never_held`.
@@ -51,7 +51,7 @@ def charge_add(
     holds = Transfer.objects.filter(tenant_id=tenant_id, reference=reference, kind="hold")
     last = holds.order_by("debit__budget__starts", "at", "id").last()
     if last is None:
-        raise Refused("never_held", "No money was ever held for it, so no budget can pay.")
+        raise Refused("never_held", "No money was held for this booking, so no budget can pay.")
     line = Transfer(
         tenant_id=tenant_id, kind="charge", debit_id=last.debit_id, credit_id=last.credit_id,
         amount=ledger_amount(amount), reference=reference, at=now, note=note,
@@ -66,7 +66,7 @@ def charge_add(
 
 
 def _paid(tenant_id: UUID, reference: UUID) -> dict[UUID, tuple[UUID, Decimal]]:
-    """By budget account, the earliest period first: the `spend` account, and what was paid."""
+    """The `spend` account and the paid amount by budget account, the earliest period first."""
     paid: dict[UUID, Decimal] = defaultdict(Decimal)
     spend: dict[UUID, UUID] = {}
     rows = Transfer.objects.filter(

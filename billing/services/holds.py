@@ -1,4 +1,4 @@
-"""Holds: money promised when booking, charged or let go when the booking is over."""
+"""Holds: money that a booking reserves, charged or released when the booking ends."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from tenants.platform.errors import Refused
 
 @dataclass(frozen=True, slots=True)
 class _BudgetShare:
-    """What one budget has to hold of an amount."""
+    """The share of an amount that one budget holds."""
 
     budget: Budget
     amount: Decimal
@@ -37,7 +37,7 @@ class _BudgetShare:
 
 @dataclass(frozen=True, slots=True)
 class HoldRequest:
-    """What is to be held for a reference over [starts, ends)."""
+    """An amount to hold for a reference over [starts, ends)."""
 
     reference: UUID
     amount: Decimal
@@ -45,7 +45,7 @@ class HoldRequest:
     ends: datetime
 
 
-def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have no object for them)
+def hold_place(  # noqa: PLR0913 (a hold has exactly these facts; callers have no object for them)
     *,
     tenant_id: UUID,
     project_id: UUID,
@@ -55,9 +55,9 @@ def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have
     ends: datetime,
     now: datetime,
 ) -> None:
-    """Promises `amount` from the budgets of [starts, ends), split by seconds at UTC midnights.
+    """Holds `amount` in the budgets of [starts, ends), split by seconds at UTC midnights.
 
-    A reference may have several holds (an extension adds one). Nothing is written for zero.
+    A reference may have several holds (an extension adds one). Writes nothing for zero.
 
     Raises:
         Refused: `no_budget` or `budget_exceeded`; then nothing is held.
@@ -77,9 +77,10 @@ def hold_place(  # noqa: PLR0913 (a promise is exactly these facts; callers have
 def holds_place(
     *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
 ) -> dict[UUID, Refused]:
-    """As `hold_place` for many references of a project in one statement.
+    """Like `hold_place`, for many references of a project in one statement.
 
-    Returns those that nothing is held for, and why; where money is short the first come first.
+    Returns the refused references with their reasons; if money is short, earlier ones are served
+    first.
     """
     refused: dict[UUID, Refused] = {}
     parts: dict[UUID, list[_BudgetShare]] = {}
@@ -104,7 +105,7 @@ def holds_place(
 def _holds_place_each(
     parts: dict[UUID, list[_BudgetShare]], holds: Sequence[Transfer]
 ) -> dict[UUID, Refused]:
-    """Holds what there is money for; the rest is refused."""
+    """Holds each reference that the budgets can pay; returns the refused ones."""
     refused: dict[UUID, Refused] = {}
     for reference, mine in parts.items():
         try:
@@ -120,12 +121,11 @@ def _holds_place_each(
 def holds_move(
     *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
 ) -> dict[UUID, Refused]:
-    """Lets the holds of a project's bookings follow them to the budgets of the windows they were
-    given.
+    """Moves the holds of a project's bookings to the budgets of their planned windows.
 
-    Returns those whose budgets there have no room (or that have none), and why: their holds stay
-    where they were, and the periods in which it was asked for pay. Nothing is written for what
-    lies where it should; it is found in two statements for all.
+    Returns the bookings whose new budgets are missing or have too little money, with the reason:
+    their holds stay in the budgets of the requested window. Two statements find the holds that
+    are already right, for which nothing is written.
     """
     refused: dict[UUID, Refused] = {}
     starts, ends = (
@@ -154,10 +154,10 @@ def holds_move(
 
 
 def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datetime) -> Decimal:
-    """Charges `amount` over the open holds of the reference, oldest period first; ends them all.
+    """Charges `amount` to the open holds of the reference, oldest period first; ends them all.
 
-    Never charges more than was held. Returns what this call charged: zero when another call
-    has ended the holds before.
+    Never charges more than was held. Returns the charged amount: zero if an earlier call has ended
+    the holds.
     """
     holds = _open_holds(tenant_id, [reference])
     return _settle(holds, _taken(holds, amount), now)
@@ -166,10 +166,10 @@ def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datet
 def hold_settle_partially(
     *, tenant_id: UUID, reference: UUID, amount: Decimal, keep: Decimal, now: datetime
 ) -> tuple[Decimal, Decimal]:
-    """Charges `amount` now, oldest period first, and goes on holding `keep` for later.
+    """Charges `amount` now, oldest period first, and keeps `keep` on hold.
 
-    What stays is held where it was held before, the latest period first, so it always fits.
-    Returns what was charged and what stays held; never more than was held in all.
+    The rest stays in the budgets that held it, the latest period first, so it always fits. Returns
+    the charged and the held amount, together never more than was held.
     """
     with transaction.atomic():
         holds = _open_holds(tenant_id, [reference])
@@ -192,7 +192,7 @@ def hold_release(*, tenant_id: UUID, reference: UUID, now: datetime) -> None:
 
 
 def _budgets(tenant_id: UUID, project_id: UUID, starts: datetime, ends: datetime) -> list[Budget]:
-    """The project's budgets of a window, the first first, each with its tenant's `spend`."""
+    """The project's budgets in a window by start, each with its tenant's `spend` account."""
     last_instant = ends - timedelta(microseconds=1)
     spend = Account.objects.filter(
         tenant=OuterRef("tenant"), kind="spend", currency=OuterRef("account__currency")
@@ -211,7 +211,7 @@ def _budgets(tenant_id: UUID, project_id: UUID, starts: datetime, ends: datetime
 
 
 def _parts(project_id: UUID, request: HoldRequest, budgets: Sequence[Budget]) -> list[_BudgetShare]:
-    """What each of the budgets, which reach over the wish's window, holds of it; none of nothing.
+    """The share of each budget in the request's window; empty for an amount of zero.
 
     Raises:
         Refused: `no_budget`.
@@ -240,7 +240,7 @@ def _parts(project_id: UUID, request: HoldRequest, budgets: Sequence[Budget]) ->
 
 
 def _holds(parts: dict[UUID, list[_BudgetShare]], now: datetime) -> list[Transfer]:
-    """The rows for each reference, in the one order in which everybody locks budgets."""
+    """The transfers of each reference, in the order in which all writers lock budgets."""
     flat = [(reference, part) for reference, mine in parts.items() for part in mine]
     holds = [
         Transfer(
@@ -258,7 +258,7 @@ def _holds(parts: dict[UUID, list[_BudgetShare]], now: datetime) -> list[Transfe
 
 
 def _spend_id(budget: Budget) -> UUID:
-    """The tenant's `spend` account in the budget's currency, made on first use."""
+    """The tenant's `spend` account in the budget's currency, created on first use."""
     found: UUID | None = getattr(budget, "spend", None)
     return found or account_of(budget.tenant_id, "spend", budget.account.currency).id
 
@@ -272,7 +272,7 @@ def _open_holds(tenant_id: UUID, references: Sequence[UUID]) -> list[Transfer]:
 
 
 def _taken(holds: Sequence[Transfer], amount: Decimal) -> list[Decimal]:
-    """What of `amount` each hold pays, in their order."""
+    """The part of `amount` that each hold pays, in order."""
     rest = ledger_amount(amount)
     if rest < 0:
         raise ValueError("a charge can't be negative")
@@ -287,7 +287,7 @@ def _settle(holds: Sequence[Transfer], taken: Sequence[Decimal], now: datetime) 
     ends = [
         _ending_transfer(hold, charged, now) for hold, charged in zip(holds, taken, strict=True)
     ]
-    # The trigger locks accounts in the order of rows; a hold that is ended already is skipped.
+    # The trigger locks accounts in the order of rows; holds that have ended are skipped.
     ends.sort(key=lambda transfer: (transfer.debit_id, transfer.id))
     Transfer.objects.bulk_create(ends, ignore_conflicts=True)
     mine = Transfer.objects.filter(id__in=[end.id for end in ends], kind="settle")
@@ -334,7 +334,7 @@ def _no_budget(project_id: UUID, gap: datetime) -> Refused:
 
 
 def _exceeded(parts: Sequence[_BudgetShare]) -> Refused:
-    """The refusal for the tightest of the budgets, with its figures as they are now."""
+    """The refusal for the budget with the least money left, with its current figures."""
     figures = [(part, current_figures(part.budget)) for part in parts]
     part, effect = min(figures, key=lambda pair: pair[1].left - pair[0].amount)
     project, currency = part.budget.project, effect.currency

@@ -1,4 +1,4 @@
-"""What all writers of the ledger share."""
+"""Functions shared by the writers of the ledger."""
 
 from uuid import UUID
 
@@ -12,7 +12,7 @@ OVERSPENT = "account_never_overspent"
 
 
 def account_of(tenant_id: UUID, kind: str, currency: str) -> Account:
-    """The tenant's `source` or `spend` account, made on first use."""
+    """The tenant's `source` or `spend` account, created on first use."""
     account, _ = Account.objects.get_or_create(tenant_id=tenant_id, kind=kind, currency=currency)
     return account
 
@@ -26,6 +26,6 @@ def current_figures(budget: Budget) -> BudgetFigures:
 
 
 def constraint_of(error: IntegrityError) -> str | None:
-    """The name of the violated constraint, as PostgreSQL tells it."""
+    """The name of the violated constraint, as PostgreSQL reports it."""
     diagnosis = getattr(error.__cause__, "diag", None)
     return getattr(diagnosis, "constraint_name", None)

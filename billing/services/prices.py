@@ -1,4 +1,4 @@
-"""Price books: all prices, by version."""
+"""Writes price books: versions of all prices."""
 
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
@@ -24,8 +24,7 @@ def price_book_publish(
 ) -> PriceBook:
     """Adds a version of all prices, by (class, tier), in force from `valid_from` on.
 
-    Running bookings keep the price they were booked at. The platform's log and every tenant's say
-    so.
+    Existing bookings keep their price. Writes to the platform's log and to every tenant's.
 
     Raises:
         Refused: `price_book_past`, `price_book_far`, `price_book_overlaps`, `price_missing`,
@@ -45,7 +44,7 @@ def price_book_publish(
         raise Refused(
             "price_book_raced",
             f"Somebody else has just published version {book.version}."
-            " Look at it, then publish yours again.",
+            " Check it, then publish yours again.",
         ) from error
     Price.objects.bulk_create(
         Price(book=book, gpu_class_id=gpu_class, tier_id=tier, per_gpu_hour=price)
@@ -71,7 +70,7 @@ def price_book_publish(
 def price_book_check(
     *, valid_from: datetime, prices: Mapping[tuple[str, str], Decimal], now: datetime
 ) -> PriceBook | None:
-    """The version before one that could be published like this. Raises as `price_book_publish`."""
+    """Validates a new version; returns the latest one. Raises as `price_book_publish`."""
     latest = PriceBook.objects.order_by("-version").first()
     _dates_checked(latest, valid_from, now)
     _prices_checked(prices)
@@ -79,7 +78,7 @@ def price_book_check(
 
 
 def _prices_kept(book: PriceBook | None) -> dict[str, str]:
-    """The prices of a version by class and tier, as the log keeps them."""
+    """The prices of a version by class and tier, for the log."""
     rows = Price.objects.filter(book=book) if book else Price.objects.none()
     return {
         f"{row.gpu_class_id} {row.tier_id}": f"{row.per_gpu_hour:.4f}"
@@ -91,18 +90,18 @@ def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime
     if valid_from < now:
         raise invalid(
             "price_book_past",
-            "Prices can't change in the past. Leave the date empty to publish from now on.",
+            "Prices cannot change in the past. Leave the date empty to publish them now.",
             "valid_from",
         )
     if valid_from > now + MAX_ADVANCE:
         raise invalid(
-            "price_book_far", "Prices are published at most ten years ahead.", "valid_from"
+            "price_book_far", "Prices can be published at most ten years ahead.", "valid_from"
         )
     if latest is not None and valid_from <= latest.valid_from:
         raise invalid(
             "price_book_overlaps",
             f"Version {latest.version} is valid from {_day(latest.valid_from.date())}"
-            f" {latest.valid_from:%H:%M} UTC. Choose a later date: versions follow each other.",
+            f" {latest.valid_from:%H:%M} UTC. Choose a later date.",
             "valid_from",
         )
 
@@ -114,20 +113,20 @@ def _prices_checked(prices: Mapping[tuple[str, str], Decimal]) -> None:
     for gpu_class, tier in sorted(wanted ^ prices.keys()):
         raise invalid(
             "price_missing",
-            f"Give exactly one price for {gpu_class} in {tier}.",
+            f"Enter exactly one price for {gpu_class} in {tier}.",
             price_param(gpu_class, tier),
         )
     for (gpu_class, tier), price in sorted(prices.items()):
         if not price.is_finite() or not 0 <= price < 1_000_000:
             raise invalid(
                 "bad_amount",
-                "A price lies between 0 and one million.",
+                "A price must be at least 0 and below one million.",
                 price_param(gpu_class, tier),
             )
 
 
 def price_param(gpu_class: str, tier: str) -> str:
-    """The name of a price's field in forms and refusals."""
+    """The name of a price's form field, also in refusals."""
     return f"price-{gpu_class}-{tier}"
 
 

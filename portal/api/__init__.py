@@ -1,1 +1,1 @@
-"""The REST API as a whole: its addresses, its problems, its document, and the probes."""
+"""The REST API as a whole: routes, errors, OpenAPI document and probes."""

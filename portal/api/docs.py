@@ -1,4 +1,4 @@
-"""The OpenAPI document, and its viewer without inline script so that our content policy holds."""
+"""The OpenAPI document, and its viewer without inline scripts, which our content policy forbids."""
 
 import hashlib
 from functools import cache
@@ -39,10 +39,9 @@ START = """SwaggerUIBundle({
 
 
 class Document(SpectacularAPIView):
-    """The OpenAPI document as YAML or JSON. Open to all: it says nothing of any tenant.
+    """The OpenAPI document as YAML or JSON. Public: it contains nothing of any tenant.
 
-    It follows from the code alone and takes up to two seconds of computing, so a process makes it
-    once.
+    It depends on the code alone and takes up to two seconds to compute, so each process caches it.
     """
 
     authentication_classes = ()
@@ -50,7 +49,7 @@ class Document(SpectacularAPIView):
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponseBase:
-        """The document, or 304 for who has it."""
+        """The document, or 304 if the client has it."""
         renderer = request.accepted_renderer
         body, etag = _document(renderer.media_type)
         whole = HttpResponse(body, content_type=renderer.media_type)
@@ -63,7 +62,7 @@ class Document(SpectacularAPIView):
 
 @cache
 def _document(media_type: str) -> tuple[bytes, str]:
-    """The document in one format, and its hash."""
+    """Returns the document in one format, and its hash."""
     generator: Any = Document.generator_class()  # its methods have no types
     schema = generator.get_schema(request=None, public=True)
     renderer = next(one for one in Document.renderer_classes if one.media_type == media_type)
@@ -73,7 +72,7 @@ def _document(media_type: str) -> tuple[bytes, str]:
 
 @require_safe
 def docs_page(request: HttpRequest) -> HttpResponse:
-    """The viewer, served from our own files."""
+    """The page of the viewer, served from our own files."""
     folder = "drf_spectacular_sidecar/swagger-ui-dist"
     return HttpResponse(
         format_html(

@@ -1,4 +1,4 @@
-"""Refusals and faults as problem JSON (RFC 9457): the only place that knows status codes."""
+"""Errors as problem JSON (RFC 9457): the only module that chooses status codes."""
 
 from http import HTTPStatus
 from typing import Any
@@ -24,7 +24,7 @@ STATUS_BY_KIND = {
     "quota": 409,
     "budget": 409,
 }
-# Input that is not even well-formed, and what HTTP has its own word for.
+# Malformed input, and errors with a status code of their own in HTTP.
 STATUS_BY_CODE = {
     **dict.fromkeys(
         (
@@ -67,7 +67,7 @@ RETRY_CODES = frozenset({"busy"})
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """The answer to an exception of a view; None for a bug, which Django logs and answers."""
+    """The answer to an exception in a view; None for a bug, which Django logs and answers."""
     refused = _as_refused(error)
     if refused is None:
         return None
@@ -78,7 +78,7 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
 
 
 def problem(refused: Refused) -> Response:
-    """A refusal as problem JSON with its status."""
+    """Returns the refusal as problem JSON with its status."""
     status = _status(refused)
     numbers = dict(refused.numbers)
     decision = numbers.pop("decision_id", None)
@@ -108,7 +108,7 @@ def problem(refused: Refused) -> Response:
 
 
 def _status(refused: Refused) -> int:
-    # A field that names something missing is a wrong field; only an address can be missing itself.
+    # A field that names a missing object is invalid; only an address can be missing itself.
     if refused.kind == "missing" and refused.param is not None:
         return STATUS_BY_KIND["invalid"]
     return STATUS_BY_CODE.get(refused.code, STATUS_BY_KIND[refused.kind])
@@ -141,13 +141,13 @@ def _from_framework(error: Exception) -> Refused:
 
 
 def _from_database(error: Exception) -> Refused | None:
-    """Constraints that won a race, values no column can hold, locks and outages."""
+    """Violated constraints, values that no column can hold, locks and outages."""
     if isinstance(error, IntegrityError):
         return Refused(
-            "conflict", "Somebody else changed this in the same moment. Look again, then retry."
+            "conflict", "Somebody else changed this at the same time. Reload, then retry."
         )
     if isinstance(error, DataError):
-        return Refused("bad_value", "A value is outside of what can be stored.", "invalid")
+        return Refused("bad_value", "A value is outside the range that can be stored.", "invalid")
     if isinstance(error, OperationalError | InterfaceError):
         return Refused("busy", "The portal is busy. Ask again in a moment.")
     return None

@@ -1,4 +1,4 @@
-"""Probes: whether the process answers, and whether what it needs takes writes."""
+"""Probes: whether the process answers, and whether its stores accept writes."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -27,11 +27,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """503 when the database takes no write, or lacks a migration of this version. 200 and
-    `degraded` when a Redis server takes none: pages and requests are answered, decisions and what
-    nodes are told come late.
+    """503 if the database accepts no writes, or lacks a migration of this version.
 
-    A full or read-only store answers every ping, so each is written to, and named.
+    200 and `degraded` if a Redis server accepts no writes: pages and requests are answered, but
+    decisions and documents for nodes come late. Each store is written to, because a full or
+    read-only store still answers a ping. The answer names each store.
     """
     database = _database_writes()
     servers = {
@@ -50,14 +50,17 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def statusz(request: HttpRequest) -> JsonResponse:
-    """200 with what must be 0, for monitoring; null is not known. Says nothing of anybody."""
+    """200 with figures that must be 0, for monitoring; null is unknown. Names nobody."""
     now = timezone.now()
     return _answer({**self_check_read(now), **_operations(now)}, 200)
 
 
 def migrations_missing() -> int:
-    """How many migrations of this version the database lacks. One that it has beyond those is of a
-    newer version, which adds before it takes away (docs/operator.md, Upgrading)."""
+    """The number of migrations of this version that the database lacks.
+
+    Further migrations in the database belong to a newer version, which adds before it removes
+    (docs/operator.md, Upgrading).
+    """
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT app, name FROM django_migrations")
@@ -85,7 +88,7 @@ def _operations(now: datetime) -> dict[str, int | None]:
 
 
 def _database_writes() -> bool:
-    """A message in the write-ahead log, and no row."""
+    """Writes a message to the write-ahead log, which leaves no row."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(

@@ -1,4 +1,4 @@
-"""/metrics for Prometheus: for its token, for operators, and for addresses that settings allow."""
+"""/metrics for Prometheus: open with its token, for operators, and for allowed addresses."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -24,13 +24,13 @@ from tenants.platform.wall import operator_tx
 from tenants.queries import mails_counted, outbox_waiting
 
 QUEUES = ("default", "solver")
-# kombu puts its prefix before the name of the queue.
+# kombu adds its prefix before the name of the queue.
 QUEUE_KEY = "broker:{}"
 
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Numbers over everybody. 401 without a token, 403 with one that is no operator's."""
+    """Metrics of the whole site. 401 without a token, 403 if the token is not an operator's."""
     is_open = _is_allowed_address(request) or _has_metrics_token(request)
     status = 200 if is_open else _status_of_token(request)
     if status != 200:
@@ -47,7 +47,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def metrics_all(now: datetime) -> list[Metric]:
-    """All that is told; what is unknown is there without a value."""
+    """All metrics; one that is unknown has no value."""
     with operator_tx():
         found = [
             *metrics_of(now),
@@ -60,7 +60,7 @@ def metrics_all(now: datetime) -> list[Metric]:
 
 
 def _is_allowed_address(request: HttpRequest) -> bool:
-    """What a proxy passes on comes from somewhere else than its address says."""
+    """Whether the client's address is allowed; a request through a proxy never is."""
     if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
         return False
     try:
@@ -94,18 +94,18 @@ def _outbox(now: datetime) -> Iterator[Metric]:
 
 
 def _mails() -> Iterator[Metric]:
-    """Mails by what became of them; `dropped` are those that nobody will get."""
+    """Mails by state; `dropped` ones are never sent."""
     values = tuple(Value(count, {"state": state}) for state, count in mails_counted().items())
     yield Metric("gpu_portal_mails", "gauge", "Mails of the last 30 days.", values)
 
 
 def _self_check(now: datetime) -> Iterator[Metric]:
-    """What must be 0; not told while nobody has looked."""
+    """The self-check's figures, which must be 0; without a value before the first check."""
     seen = self_check_read(now)
     for key, name, help_ in (
-        ("invariant_violations", "invariant_violations", "Broken promises."),
+        ("invariant_violations", "invariant_violations", "Violated invariants."),
         ("invariants_checked_seconds_ago", "invariants_age_seconds", "Age of that count."),
-        ("failed_cycles", "failed_cycles", "Snapshots that the solver gave up on."),
+        ("failed_cycles", "failed_cycles", "Snapshots that the solver could not solve."),
         (
             "oldest_undecided_seconds",
             "oldest_undecided_seconds",
@@ -116,15 +116,15 @@ def _self_check(now: datetime) -> Iterator[Metric]:
 
 
 def _programs(now: datetime) -> Iterator[Metric]:
-    """Unknown without the cache's server, which is told by `gpu_portal_redis_up`."""
+    """Without the cache's server these are unknown, which `gpu_portal_redis_up` shows."""
     try:
         ages = tuple(Value(age, {"program": name}) for name, age in programs_read(now))
         found = [
-            Metric("gpu_portal_program_age_seconds", "gauge", "Since each program worked.", ages),
+            Metric("gpu_portal_program_age_seconds", "gauge", "Time since it last worked.", ages),
             Metric(
                 "gpu_portal_reader_lag_seconds",
                 "gauge",
-                "For how long the newest report of a node that was read had waited.",
+                "How long the newest report that was read had waited.",
                 (Value(reader_lag_read()),),
             ),
             *traffic_read(),
@@ -135,7 +135,7 @@ def _programs(now: datetime) -> Iterator[Metric]:
 
 
 def _queues() -> Iterator[Metric]:
-    """Without an answer the lengths are unknown, and that Redis is away is told."""
+    """The lengths of the queues; without an answer they are unknown and `redis_up` is 0."""
     lengths: dict[str, int] = {}
     try:
         with redis.Redis.from_url(
@@ -149,6 +149,6 @@ def _queues() -> Iterator[Metric]:
     yield Metric(
         "gpu_portal_queue_messages",
         "gauge",
-        "Tasks that wait in a queue.",
+        "Tasks in a queue.",
         tuple(Value(length, {"queue": queue}) for queue, length in lengths.items()),
     )

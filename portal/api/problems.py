@@ -1,4 +1,4 @@
-"""Problem JSON for what no view of the API answers: unknown addresses, methods, hosts, faults."""
+"""Problem JSON for errors outside of API views: unknown addresses, methods, hosts, exceptions."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -11,7 +11,7 @@ from portal.api.errors import DOCS, PROBLEM_JSON
 API = "/api/"
 _KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
 _PROBLEMS = {
-    400: ("malformed_request", "The request can't be understood."),
+    400: ("malformed_request", "The request is malformed."),
     403: ("not_allowed", "This is not allowed."),
     404: ("not_found", "There is no such address, or it is not open to you."),
     405: ("method_not_allowed", "This address does not take this method."),
@@ -23,13 +23,13 @@ _PROBLEMS = {
 
 
 class ProblemMiddleware:
-    """Makes every error under /api/ a problem, whoever answered."""
+    """Turns every error answer under /api/ into problem JSON."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """The answer; an error that is no problem yet is replaced by one with its status."""
+        """The answer; an error in another format is replaced by problem JSON with its status."""
         response = self.get_response(request)
         if response.status_code < 400 or not request.path_info.startswith(API):
             return response
@@ -43,8 +43,8 @@ class ProblemMiddleware:
 
 
 def problem_of(status: int) -> dict[str, Any]:
-    """What is known of an error by its status alone."""
-    usual = ("broken", "Something broke here. It is written down; tell the operator.")
+    """The problem JSON of an error of which only the status is known."""
+    usual = ("broken", "An internal error occurred. It was logged; please inform the operator.")
     code, sentence = _PROBLEMS.get(status, usual if status >= 500 else _PROBLEMS[400])
     return {
         "type": f"urn:gpu-portal:problem:{code}",

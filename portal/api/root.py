@@ -1,4 +1,4 @@
-"""All addresses under /api/v1, each app's own list."""
+"""All routes under /api/v1, collected from the apps."""
 
 from django.http import HttpRequest, JsonResponse
 from django.urls import URLPattern, path, re_path
@@ -14,7 +14,7 @@ from tenants.platform.errors import missing
 
 @csrf_exempt
 def no_such_address(request: HttpRequest) -> JsonResponse:
-    """Problem JSON instead of a page for every address that is not there, whatever the method."""
+    """Answers every unknown address with problem JSON, for any method."""
     answer = problem(missing("address"))
     return JsonResponse(answer.data, status=answer.status_code, content_type=PROBLEM_JSON)
 

@@ -1,4 +1,4 @@
-"""Addresses of the REST API and of the probes."""
+"""Routes of the REST API and of the probes."""
 
 from django.urls import include, path
 

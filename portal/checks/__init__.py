@@ -1,7 +1,7 @@
-"""Checks of an installation by `manage.py check --deploy`: what Django's own can't know.
+"""Checks of an installation by `manage.py check --deploy`, in addition to Django's own.
 
 Each finding has an id, a sentence that says what is wrong, and a hint that says what to do. The
-checks connect to the stores, so they run with `--deploy` only, never when a program starts.
+checks connect to the stores, so they run only with `--deploy`, never when a program starts.
 """
 
 from django.core.checks import register
@@ -16,6 +16,6 @@ CHECKS = (public_check, database_check, valkey_check, clocks_check)
 
 
 def checks_register() -> None:
-    """Tell Django about the checks."""
+    """Registers the checks with Django."""
     for each in CHECKS:
         register(each, TAG, deploy=True)

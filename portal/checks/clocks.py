@@ -1,4 +1,4 @@
-"""Whether portal, database and both Valkeys agree what time it is."""
+"""Compares the clocks of PostgreSQL and both Valkeys with this machine's."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ MAX_DIFFERENCE_SECONDS = 1.0
 def clocks_check(
     *, clock: Callable[[], datetime] = timezone.now, **_: object
 ) -> list[CheckMessage]:
-    """Each server's clock against this machine's. One that does not answer is named elsewhere."""
+    """One finding per clock that differs; other checks report a server that does not answer."""
     found: list[CheckMessage] = []
     readings = {"PostgreSQL": _database_time}
     readings |= {name: _reader(setting) for name, setting in STORES.items()}
@@ -32,7 +32,7 @@ def clocks_check(
             found.append(
                 Error(
                     f"The clock of {name} and this machine's are {apart.total_seconds():.1f} s"
-                    " apart: bookings would start and end at other times than they say.",
+                    " apart: bookings would start and end at the wrong time.",
                     hint="Let one NTP server set all machines' clocks (chronyc tracking).",
                     id="portal.E301",
                 )
@@ -41,7 +41,7 @@ def clocks_check(
 
 
 def _apart(before: datetime, theirs: datetime, after: datetime) -> timedelta:
-    """How far `theirs` is outside the time in which it was read."""
+    """How far `theirs` is outside the interval in which it was read."""
     return max(before - theirs, theirs - after, timedelta(0))
 
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL itself says: version, encoding, roles, time-outs, durability, migrations."""
+"""Checks of PostgreSQL: version, encoding, roles, time-outs, durability, migrations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -22,7 +22,7 @@ RECREATE_HINT = (
     "Run python -m portal.storage.database again, with a superuser's DATABASE_ADMIN_URL."
 )
 MIN_VERSION = 16
-# What must be on for an accepted booking to outlive a power cut.
+# These must be on, so that an accepted booking survives a power cut.
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 ROLES = """
 SELECT rolname, rolbypassrls, rolcanlogin,
@@ -37,14 +37,14 @@ WHERE m.rolname = ANY(%s) ORDER BY 1, 2
 
 
 def database_check(**_: object) -> list[CheckMessage]:
-    """Everything about the database; one finding if it does not answer."""
+    """All findings about the database; a single one if it does not answer."""
     try:
         return [*_server(), *_roles(), *_own_role(), *_migrations()]
     except DatabaseError as error:
         return [
             Error(
-                f"PostgreSQL could not be asked: {str(error).strip()}",
-                hint="Look at DATABASE_URL, and whether the server is up.",
+                f"PostgreSQL did not answer: {str(error).strip()}",
+                hint="Check DATABASE_URL, and whether the server is up.",
                 id="portal.E101",
             )
         ]
@@ -71,7 +71,7 @@ def _server() -> Iterator[CheckMessage]:
 
 
 def server_findings(shown: Mapping[str, str]) -> Iterator[CheckMessage]:
-    """What is wrong with the server's settings, as `pg_settings` shows them."""
+    """Findings about the server's settings, as `pg_settings` shows them."""
     if int(shown["server_version_num"]) < MIN_VERSION * 10_000:
         yield Error(
             f"PostgreSQL is {shown['server_version']}, older than {MIN_VERSION}.",
@@ -81,14 +81,14 @@ def server_findings(shown: Mapping[str, str]) -> Iterator[CheckMessage]:
     if shown["server_encoding"] != "UTF8":
         yield Error(
             f"The database's encoding is {shown['server_encoding']}, not UTF8.",
-            hint="Make the cluster with initdb --encoding=UTF8, and the database in it anew.",
+            hint="Create the cluster with initdb --encoding=UTF8, and the database in it again.",
             id="portal.E103",
         )
     for name in DURABLE:
         if shown[name] == "off":
             yield Error(
                 f"{name} is off: a power cut loses accepted bookings, or the database.",
-                hint=f"ALTER SYSTEM SET {name} = on, and look for it on the command line.",
+                hint=f"ALTER SYSTEM SET {name} = on; also check the server's command line.",
                 id="portal.E105",
             )
 
@@ -102,10 +102,9 @@ def _roles() -> Iterator[CheckMessage]:
         is_bypassing, may_log_in, is_strong, config = found[role]
         if is_strong or (is_bypassing, may_log_in) != (bypass, role in ROLE_TIMEOUTS):
             yield Error(
-                f"The role {role} has other rights than it should: it must"
-                f"{'' if bypass else ' not'} pass row-level security, must"
-                f"{'' if role in ROLE_TIMEOUTS else ' not'} log in, and has no power over the"
-                " server.",
+                f"The role {role} has wrong attributes: it must{'' if bypass else ' not'} bypass"
+                f" row-level security, must{'' if role in ROLE_TIMEOUTS else ' not'} log in, and"
+                " must have no rights over the server.",
                 hint=RECREATE_HINT,
                 id="portal.E107",
             )
@@ -122,14 +121,14 @@ def _timeouts(role: str, config: list[str]) -> Iterator[CheckMessage]:
         name = TIMEOUT_SETTINGS[kind]
         if seconds and told.get(name, "0").strip("0 s") == "":
             yield Warning(
-                f"Sessions of {role} have no {name}: one that hangs holds others up for ever.",
+                f"Sessions of {role} have no {name}: a hanging one blocks others without limit.",
                 hint=RECREATE_HINT,
                 id="portal.W109",
             )
     if role in ROLE_TIMEOUTS and not KEEPALIVES.keys() <= told.keys():
         yield Warning(
-            f"Sessions of {role} outlive a machine that lost its power, by hours: a standby solver"
-            " waits for them.",
+            f"Sessions of {role} stay open for hours after their machine lost power: a standby"
+            " solver waits for them.",
             hint=RECREATE_HINT,
             id="portal.W112",
         )
@@ -144,8 +143,8 @@ def _own_role() -> Iterator[CheckMessage]:
     ((user,),) = _rows("SELECT session_user::text")
     if user not in wanted:
         yield Error(
-            f"This process connects as {user}, and should as {' or '.join(wanted)}.",
-            hint="docs/configuration.md, Who connects as whom: the user in DATABASE_URL.",
+            f"This process connects as {user} instead of {' or '.join(wanted)}.",
+            hint="Change the user in DATABASE_URL: docs/configuration.md, Database roles.",
             id="portal.E110",
         )
 

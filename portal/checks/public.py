@@ -1,4 +1,4 @@
-"""What settings say about the world outside: addresses, secrets, proxies."""
+"""Checks of settings for the public: addresses, secrets, proxies."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -12,21 +12,21 @@ from portal.deploy import weaknesses
 from portal.env import Database
 
 Network = IPv4Network | IPv6Network
-# A proxy is a machine or a small network of them.
+# Proxies are single machines or small networks.
 MIN_PREFIX = {4: 16, 6: 48}
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 def public_check(**_: object) -> list[CheckMessage]:
-    """PUBLIC_URL, secrets, proxies and the link to nodes."""
+    """Findings about PUBLIC_URL, secrets, proxies and the link to nodes."""
     return [*_address(), *_secrets(), *_proxies(), *_agents_link()]
 
 
 def _address() -> Iterator[CheckMessage]:
     if not settings.IS_HTTPS:
         yield Error(
-            "PUBLIC_URL is not an https address: sessions and passwords travel in the clear.",
-            hint="Put a proxy with a certificate in front and set PUBLIC_URL=https://…",
+            "PUBLIC_URL is not an https address: sessions and passwords are sent unencrypted.",
+            hint="Use a proxy with a certificate in front and set PUBLIC_URL=https://…",
             id="portal.E001",
         )
     if settings.WHITENOISE_USE_FINDERS:
@@ -70,8 +70,8 @@ def _secrets() -> Iterator[CheckMessage]:
         )
     if settings.OPERATORS_URL and os.environ.get("AGENTS_MASTER_KEY"):
         yield Warning(
-            "This web process is given AGENTS_MASTER_KEY, from which every node's key is derived.",
-            hint="Leave it out of a web process's environment: it needs it for nothing.",
+            "This web process has AGENTS_MASTER_KEY, from which every node's key is derived.",
+            hint="Remove it from the environment of web processes: they do not use it.",
             id="portal.W009",
         )
 
@@ -82,28 +82,28 @@ def _proxies() -> Iterator[CheckMessage]:
     )
     for network in _too_wide(settings.TRUSTED_PROXIES):
         yield Error(
-            f"TRUSTED_PROXIES has {network}: everybody in it can claim any address.",
-            hint="Name the addresses of the proxies themselves.",
+            f"TRUSTED_PROXIES has {network}: every machine in it can claim any client address.",
+            hint="List the addresses of the proxies themselves.",
             id="portal.E004",
         )
     if is_behind and not settings.TRUSTED_PROXIES:
         yield Error(
-            "A proxy ends TLS, and TRUSTED_PROXIES is empty: all people share its address, so"
-            " one who guesses passwords slows everybody down.",
+            "A proxy ends TLS, and TRUSTED_PROXIES is empty: all people share its address, so an"
+            " attacker who guesses passwords delays everybody's sign-in.",
             hint="Set TRUSTED_PROXIES to the proxy's address.",
             id="portal.E005",
         )
     if settings.TRUSTED_PROXIES and settings.IS_HTTPS and not is_behind:
         yield Error(
             "TRUSTED_PROXIES is set without BEHIND_TLS_PROXY: every request is redirected to https"
-            " again and again.",
+            " in a loop.",
             hint="Set BEHIND_TLS_PROXY=1 if the proxy sets X-Forwarded-Proto.",
             id="portal.E006",
         )
     for network in settings.METRICS_ALLOW:
         if any(_overlap(network, proxy) for proxy in settings.TRUSTED_PROXIES):
             yield Error(
-                f"METRICS_ALLOW has {network}, where a proxy is.",
+                f"METRICS_ALLOW has {network}, which contains a proxy.",
                 hint="Give Prometheus METRICS_TOKEN instead.",
                 id="portal.E007",
             )
@@ -121,8 +121,8 @@ def _agents_link() -> Iterator[CheckMessage]:
     parts = urlsplit(settings.AGENTS_REDIS_PUBLIC_URL)
     if parts.scheme == "redis" and parts.hostname not in LOOPBACK:
         yield Warning(
-            "Nodes reach their server without TLS: passwords of their accounts can be read on the"
-            " way.",
+            "Nodes connect to their server without TLS: passwords of their accounts can be read in"
+            " transit.",
             hint="docs/operator.md, The agents' server: AGENTS_REDIS_PUBLIC_URL=rediss://…",
             id="portal.W008",
         )

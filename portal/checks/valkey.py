@@ -1,4 +1,4 @@
-"""What both Valkeys themselves say: memory, persistence, who may do what."""
+"""Checks of both Valkeys: memory, persistence, users."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 3
 
 
 def valkey_check(**_: object) -> list[CheckMessage]:
-    """Everything about both servers; one finding for each that does not answer."""
+    """All findings about both servers; a single one for a server that does not answer."""
     found: list[CheckMessage] = []
     runs: list[str] = []
     for name, setting in STORES.items():
@@ -27,17 +27,17 @@ def valkey_check(**_: object) -> list[CheckMessage]:
         except redis.RedisError as error:
             found.append(
                 Error(
-                    f"The server of {name} could not be asked: {error}",
-                    hint=f"Look at {name}, its password, and whether the server is up.",
+                    f"The server of {name} did not answer: {error}",
+                    hint=f"Check {name}, its password, and whether the server is up.",
                     id="portal.E201",
                 )
             )
     if len(runs) == 2 and runs[0] == runs[1]:
         found.append(
             Error(
-                "REDIS_URL and AGENTS_REDIS_URL are the same server by two names: a node that"
-                " fills it stops tasks, pages and sign-in.",
-                hint="Give nodes a server of their own.",
+                "REDIS_URL and AGENTS_REDIS_URL name the same server: a node that fills it stops"
+                " tasks, pages and sign-in.",
+                hint="Run a separate server for nodes.",
                 id="portal.E202",
             )
         )
@@ -45,7 +45,7 @@ def valkey_check(**_: object) -> list[CheckMessage]:
 
 
 def client_of(url: str) -> Any:  # noqa: ANN401 (redis answers with either kind)
-    """A client that does not wait long."""
+    """A client with short time-outs."""
     options = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
     return redis.Redis.from_url(url, decode_responses=True, **options)
 
@@ -54,28 +54,28 @@ def _bounds(name: str, server: Any) -> Iterator[CheckMessage]:  # noqa: ANN401
     shown = server.config_get("maxmemory*", "appendonly", "databases")
     if int(shown["maxmemory"]) == 0:
         yield Error(
-            f"The server of {name} has no maxmemory: it can take the machine's memory.",
+            f"The server of {name} has no maxmemory: it can use up the machine's memory.",
             hint=f"maxmemory 512mb. {SETTINGS_HINT}",
             id="portal.E203",
         )
     if shown["maxmemory-policy"] != "noeviction":
         yield Error(
-            f"The server of {name} throws data away when it is full"
-            f" ({shown['maxmemory-policy']}): tasks and documents get lost without a word.",
+            f"The server of {name} evicts data when it is full"
+            f" ({shown['maxmemory-policy']}): tasks and documents get lost without an error.",
             hint=f"maxmemory-policy noeviction. {SETTINGS_HINT}",
             id="portal.E204",
         )
     if shown["appendonly"] != "yes":
         yield Warning(
-            f"The server of {name} forgets everything when it restarts: waiting tasks, sign-in"
-            " limits, reports on their way.",
+            f"The server of {name} loses everything when it restarts: queued tasks, sign-in limits,"
+            " unread reports.",
             hint=f"appendonly yes. {SETTINGS_HINT}",
             id="portal.W205",
         )
     if "on" in server.acl_getuser("default")["flags"]:
         yield Error(
-            f"The server of {name} lets in whoever has the password of its default user.",
-            hint="user default off, and a user of the portal's own with ~* &* +@all.",
+            f"The server of {name} admits its default user.",
+            hint="user default off, and a separate user for the portal with ~* &* +@all.",
             id="portal.E206",
         )
 
@@ -85,12 +85,12 @@ def _agents(server: Any) -> Iterator[CheckMessage]:  # noqa: ANN401
     if int(shown["databases"]) != 1:
         yield Warning(
             f"The agents' server has {shown['databases']} databases.",
-            hint=f"databases 1: there is nothing to select. {SETTINGS_HINT}",
+            hint=f"databases 1: no other database is used. {SETTINGS_HINT}",
             id="portal.W207",
         )
     if shown.get("maxmemory-clients", "0") == "0":
         yield Warning(
-            "The agents' server sets no limit to what connections hold.",
+            "The agents' server does not limit the memory of connections.",
             hint=f"maxmemory-clients 64mb. {SETTINGS_HINT}",
             id="portal.W208",
         )
@@ -105,7 +105,7 @@ def _agents(server: Any) -> Iterator[CheckMessage]:  # noqa: ANN401
     others = sorted(name for name in names - {own, "default"} if not name.startswith("agent-"))
     for name in others:
         yield Warning(
-            f"The agents' server knows the user {name}, neither the portal's nor a node's.",
-            hint="ACL DELUSER, unless it is your monitoring's and may only read figures.",
+            f"The agents' server has the user {name}, which belongs to neither portal nor node.",
+            hint="ACL DELUSER, unless it is your monitoring's and may only read statistics.",
             id="portal.W210",
         )

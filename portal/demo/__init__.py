@@ -1,1 +1,1 @@
-"""The demo site, lived through by the services with a clock."""
+"""The demo site, made by running the services on a simulated clock."""

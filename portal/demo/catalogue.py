@@ -1,5 +1,4 @@
-"""The demo site's hardware and terms, from the shipped catalogue: what the simulated agents will
-find, and what it costs."""
+"""The demo site's GPU models, tiers, speeds and prices, from the shipped catalogue."""
 
 from datetime import datetime, timedelta
 
@@ -10,12 +9,12 @@ from billing.models import PriceBook
 from billing.services import price_book_publish
 from tenants.models import GpuClass, Tier
 
-# The models of the shipped catalogue that the demo's nodes have; each makes its class.
+# The models that the demo's nodes have; each gets a class of its own.
 MODELS = ("h100-80gb", "a100-80gb", "a100-40gb", "l40s")
 
 
 def catalogue_seed(now: datetime) -> None:
-    """Makes what is missing of classes, tiers, models, speeds of work and prices."""
+    """Creates missing classes, tiers, models, speeds of work and prices."""
     catalogue = known_catalogue()
     shipped = [catalogue.models[slug] for slug in MODELS]
     for order, model in enumerate(shipped):

@@ -1,4 +1,4 @@
-"""One of each of the rarer things, so that their pages have something to show from the start."""
+"""One example of each rarer feature, so that its page has content from the start."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
@@ -31,12 +31,12 @@ from tenants.models import User
 
 NAMESPACE = UUID("5b6f3a52-5f1b-5c4f-9a3c-1c7c1b0a6d4e")
 HOUR = timedelta(hours=1)
-# A memory error that could not be corrected: the GPU is out until an operator puts it back.
+# An uncorrectable memory error: the GPU is out of service until an operator returns it.
 BROKEN, XID = "gpu-a1-01", 48
 FANS = "gpu-c1-01"
-# What is asked as the demo begins, as (sign-in name, project, tier, line, name): a share of a GPU,
-# one that borrows and is paused as soon as North Lab wants what it is guaranteed, work by its kind,
-# and three that have to wait.
+# Requests at the start of the demo, as (sign-in name, project, tier, text, name): a share of a
+# GPU, one on borrowed GPUs that is paused when North Lab claims its guarantee, one by its kind of
+# work, and three that have to queue.
 NOW_ASKED = (
     ("mara", FOLDING, "standard", "0.25 l40s 3h", "label-check"),
     ("mara", WORDS, "spot", "1 h100 3h", "scaling-run"),
@@ -48,13 +48,13 @@ NOW_ASKED = (
 
 
 def current_requests(day: date) -> Iterator[BookingText]:
-    """What is asked at the demo's first start of a day, and waits for the portal's next turn."""
+    """Yields the requests of a day's first start; the portal's next cycle decides on them."""
     for number, (owner, project, tier, text, name) in enumerate(NOW_ASKED):
         yield BookingText(uuid5(NAMESPACE, f"{day}/{number}"), name, owner, project, tier, text)
 
 
 def feature_actions(people: People, fleet: DemoFleet, today: date) -> Iterator[Act]:
-    """The rarer things of the week before `today`."""
+    """Yields the actions of the week before `today`."""
 
     def at(days: int, hour: float) -> datetime:
         return midnight(today + timedelta(days=days)) + hour * HOUR
@@ -66,19 +66,19 @@ def feature_actions(people: People, fleet: DemoFleet, today: date) -> Iterator[A
     def on(days: int) -> str:
         return f"on {today + timedelta(days=days)}"
 
-    # All of a node at the cheapest price, until North Lab wants what it is guaranteed.
+    # A whole node at the lowest price, until North Lab claims its guarantee.
     sweep = line("scaling-sweep", "mara", WORDS, "spot", "8 h100 4h")
     urgent = line("storm-front", "nils", CLIMATE, "standard", "2 h100 2h")
     yield Act(at(-7, 0.5), partial(people.book, sweep))
     yield Act(at(-7, 1.25), partial(people.book, urgent))
     yield Act(at(-7, 1.27), owner_does(booking_saved, sweep.id))
     yield Act(at(-7, 8.2), series_asked)
-    # A GPU breaks under its booking, and is put back a day later.
+    # A GPU fails during a booking, and is returned to service a day later.
     screen = line("screening", "jonas", FOLDING, "standard", f"1 h100 5h at 10:00 {on(-3)}")
     yield Act(at(-6, 9), partial(people.book, screen))
     yield Act(at(-3, 11.3), partial(_gpu_breaks, fleet, screen.id))
     yield Act(at(-2, 7.5), _gpus_return)
-    # More time is asked for, nobody comes, and a share of a GPU.
+    # An extension, a no-show, and a share of a GPU.
     longer = line("finetune-long", "mara", WORDS, "standard", f"1 a100 4h at 13:00 {on(-2)}")
     yield Act(at(-4, 15), partial(people.book, longer))
     yield Act(at(-2, 15.4), owner_does(_booking_extends, longer.id))
@@ -90,7 +90,7 @@ def feature_actions(people: People, fleet: DemoFleet, today: date) -> Iterator[A
 
 
 def series_asked(now: datetime) -> None:
-    """Once a month: a course that needs a GPU on two days of the week."""
+    """Books, once a month, a course that needs a GPU on two days of the week."""
     series_id = uuid5(NAMESPACE, f"{now:%Y-%m}/series")
     text = "1 l40s every mon,wed 9-11 4 times"
     heard = text_parsed(text, now)
@@ -104,7 +104,7 @@ def series_asked(now: datetime) -> None:
 
 
 def maintenance_planned(day: date, now: datetime) -> None:
-    """In a night in which nothing is booked there."""
+    """Plans maintenance in a night without bookings on the node."""
     begins = midnight(day) + 3 * HOUR
     if not Maintenance.objects.filter(ends__gt=now).exists():
         wish = MaintenanceTerms(begins, begins + 2 * HOUR, "New fans", node=FANS)

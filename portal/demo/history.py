@@ -1,7 +1,7 @@
-"""The demo's past, lived through: people act, nodes answer, and the portal decides, by one clock.
+"""Simulates the demo's past on one clock: people act, nodes report, and the portal decides.
 
-Nothing is written here. Every step calls what pages, REST, the reader and the tasks call, at an
-instant of the past; the next step is at the next instant at which anything is due.
+This module writes nothing itself. Each step calls the services that pages, REST, the reader and
+the tasks call, at an instant of the past; the next step is at the next instant with work to do.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,8 +29,8 @@ from tenants.platform.errors import Refused
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often a turn comes while somebody waits, as a claim or a pause may become possible with
-    time; and how often messages, mails, rows of use and seals are made."""
+    """How often a cycle runs while bookings are queued, and how often messages, mails, rows of use
+    and seals are processed."""
 
     turn: timedelta = timedelta(minutes=10)
     housekeeping: timedelta = timedelta(hours=6)
@@ -41,7 +41,7 @@ INTERVALS = Intervals()
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that a person, or hardware, does at an instant. What is refused is not done."""
+    """An action of a person or of hardware at an instant. A refused action has no effect."""
 
     at: datetime
     do: Callable[[datetime], object]
@@ -55,7 +55,7 @@ def history_simulate(
     until: datetime,
     intervals: Intervals = INTERVALS,
 ) -> None:
-    """Everything that happens after `since` and before `until`."""
+    """Simulates everything after `since` and before `until`."""
     waiting = sorted((act for act in acts if since < act.at < until), key=lambda act: act.at)
     now, kept, clock = since, since, since
     while (now := min(_next_due(now, clock, waiting, fleet), default=until)) < until:
@@ -76,14 +76,14 @@ def history_simulate(
 def _next_due(
     after: datetime, clock: datetime, acts: list[Act], fleet: DemoFleet
 ) -> Iterator[datetime]:
-    """When something is due next."""
+    """Yields the instants at which something is due next."""
     if acts:
         yield acts[0].at
     yield from (at for at in (clock, *fleet.due()) if at > after)
 
 
 def _acts(waiting: list[Act], now: datetime) -> bool:
-    """Does what is due; whether anything was."""
+    """Runs the actions that are due; returns whether there were any."""
     due = [act for act in waiting if act.at <= now]
     del waiting[: len(due)]
     for act in due:
@@ -93,8 +93,8 @@ def _acts(waiting: list[Act], now: datetime) -> bool:
 
 
 def _clock_due(after: datetime, turn: timedelta) -> Iterator[datetime]:
-    """When a turn is due by the clock alone: starts and ends, changes of a mode ahead of a start,
-    ends of grace."""
+    """Yields the instants at which the clock alone requires a cycle: starts, ends, changes of a
+    GPU's mode before a start, and ends of grace."""
     begins = Q(state__in=(State.SCHEDULED, State.PAUSED), planned_starts__gt=after)
     ends = Q(state__in=(State.SCHEDULED, State.STARTING, State.ACTIVE), planned_ends__gt=after)
     bookings = Booking.objects.aggregate(
@@ -114,7 +114,7 @@ def _clock_due(after: datetime, turn: timedelta) -> Iterator[datetime]:
 
 
 def _housekeeping(now: datetime) -> None:
-    """What beat asks for besides turns."""
+    """Runs the other periodic tasks."""
     outbox_relay(now)
     mails_send(now)
     usage_roll_up(now)

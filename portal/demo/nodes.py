@@ -1,7 +1,7 @@
-"""The demo's nodes in its past: enrolled as every node is, and answering as their agents would.
+"""The demo's nodes in the simulated past: they enrol, and report as their agents would.
 
-They read the documents that the portal publishes, and what they say goes in where the reader puts
-what it reads. The agents of the running demo enrol anew and take over.
+They read the documents that the portal publishes, and their messages go where the reports reader
+puts the ones it reads. The agents of the running demo enrol again and take over.
 """
 
 import json
@@ -24,15 +24,15 @@ from allocation.services.nodes.redis_accounts import agents_redis
 from portal.local import AGENTS
 
 MINUTE = timedelta(minutes=1)
-# A program is seen on the devices of those who come so long after they were handed over.
+# The first program is seen on a device this long after the device was handed over.
 PROGRAM_STARTS_AFTER = timedelta(seconds=95)
 Label = tuple[str, str]
-"""A booking as nodes know it: the tenant's short name and the booking's number."""
+"""A booking as nodes know it: the tenant's slug and the booking's label."""
 
 
 @dataclass
 class _NodeAllocation:
-    """An allocation on the node: when its state is over, and when its device is measured next."""
+    """An allocation on the node, with the end of its state and its next measurement."""
 
     gpu: str
     desired: wire.DesiredAllocation
@@ -47,10 +47,10 @@ class _NodeAllocation:
 
 
 class DemoNode:
-    """One node in the demo's past. In bookings that are `no_shows` nobody ever starts a program."""
+    """One node in the simulated past. Nobody ever starts a program in bookings of `no_shows`."""
 
     def __init__(self, row: Node, epoch: int, no_shows: set[Label]) -> None:
-        """Of a node that is enrolled."""
+        """Takes over the state of an enrolled node."""
         self.name, self._epoch, self._no_shows = row.name, epoch, no_shows
         self._version, self._key = row.key_version, node_key(row)
         self._seq = row.report_seq
@@ -66,20 +66,20 @@ class DemoNode:
         self._freed = False
 
     def due(self) -> Iterator[datetime]:
-        """The instants at which the node has something to say."""
+        """Yields the instants at which the node has something to report."""
         yield from (at for at, _ in self._changing.values())
         for place in self._places.values():
             yield from (at for at in (place.due, place.measured) if at is not None)
 
     def gpu_error(self, index: int, code: int, now: datetime) -> StreamMessage:
-        """Its driver tells of an error of the GPU."""
+        """A report with an error of the GPU from the driver."""
         gpu, at = self._uuids[index], int(now.timestamp())
         error = wire.HardwareError(gpu=gpu, kind="xid", code=code, instance=None, at=at)
         self._errors = (*self._errors, error)[-4:]
         return self._report(now)
 
     def document_read(self, now: datetime) -> None:
-        """Takes up what the newest document says."""
+        """Reads the newest document and applies it."""
         raw = agents_redis().get(wire.desired_key(self.name))
         if not isinstance(raw, bytes):
             return
@@ -95,16 +95,16 @@ class DemoNode:
             self._place_read(key, gpu, item, sizes[item.booking], now)
 
     def reports(self, now: datetime) -> list[StreamMessage]:
-        """A report of all, if anything has happened by now."""
+        """A full report if anything has changed by now, else nothing."""
         return [self._report(now)] if self._settle(now) else []
 
     def freed(self) -> bool:
-        """Whether a device was proven empty, or has changed its mode, since the last answer."""
+        """Whether a device was proven empty, or changed its mode, since the last call."""
         before, self._freed = self._freed, False
         return before
 
     def measurements(self, now: datetime) -> list[StreamMessage]:
-        """Readings of the devices that are measured by now."""
+        """Readings of the devices whose measurement is due."""
         samples = tuple(self._samples(now))
         if not samples:
             return []
@@ -113,7 +113,7 @@ class DemoNode:
         return [self._signed(wire.Telemetry(sent_at=at, samples=samples, seq=self._readings))]
 
     def last_heartbeat(self, now: datetime) -> StreamMessage:
-        """The last sign of life: from then on its silence counts."""
+        """A last heartbeat; afterwards the node counts as unreachable."""
         return self._signed(
             wire.Heartbeat(
                 seq=1,
@@ -135,7 +135,7 @@ class DemoNode:
     def _place_read(
         self, key: str, gpu: str, desired: wire.DesiredAllocation, size: int, now: datetime
     ) -> None:
-        """Handing over and clearing take longer for more GPUs."""
+        """Handing over and clearing take longer for larger bookings."""
         place = self._places.get(key)
         if place is None:
             place = _NodeAllocation(gpu, desired, "preparing", None, now)
@@ -206,7 +206,7 @@ class DemoNode:
             slot=place.desired.slot if profile else None,
             size=place.desired.size if profile else None,
             allocation=key,
-            # One look says that a program is there, not how busy it is.
+            # A single measurement shows that a program runs, not its utilisation.
             utilisation=None if processes or profile else 0,
             memory_used_mb=None,
             memory_total_mb=None,
@@ -222,10 +222,10 @@ class DemoNode:
 
 
 class DemoFleet:
-    """All nodes of the demo's past."""
+    """All nodes of the simulated past."""
 
     def __init__(self, no_shows: set[Label]) -> None:
-        """Of the nodes that are enrolled."""
+        """Takes over all enrolled nodes."""
         rows = Node.objects.filter(name__in=AGENTS).order_by("name")
         epoch = SolverState.objects.get(id=1).epoch
         self.nodes: Mapping[str, DemoNode] = {
@@ -233,31 +233,31 @@ class DemoFleet:
         }
 
     def due(self) -> Iterator[datetime]:
-        """The instants at which any of them has something to say."""
+        """Yields the instants at which any node has something to report."""
         for node in self.nodes.values():
             yield from node.due()
 
     def document_read(self, now: datetime) -> None:
-        """Each reads its document."""
+        """Makes each node read its document."""
         for node in self.nodes.values():
             node.document_read(now)
 
     def reports(self, now: datetime) -> bool:
-        """The portal hears what has happened on nodes; whether a place became free by it."""
+        """Applies the nodes' reports; returns whether a place became free."""
         self._say(now, DemoNode.reports)
         freed = [node.freed() for node in self.nodes.values()]
         return any(freed)
 
     def measurements(self, now: datetime) -> bool:
-        """The portal hears what nodes have measured; whether anything was."""
+        """Applies the nodes' readings; returns whether there were any."""
         return self._say(now, DemoNode.measurements)
 
     def gpu_error(self, node: str, index: int, code: int, now: datetime) -> None:
-        """The portal hears of an error of a GPU."""
+        """Applies a report with an error of a GPU."""
         messages_apply([self.nodes[node].gpu_error(index, code, now)], now)
 
     def finish(self, now: datetime) -> None:
-        """The portal hears the last of them."""
+        """Applies the last heartbeats."""
         self._say(now, lambda node, at: [node.last_heartbeat(at)])
 
     def _say(
@@ -269,7 +269,7 @@ class DemoFleet:
 
 
 def nodes_enrol(now: datetime) -> None:
-    """Lets every node in that is not, with the hardware that its agent will find."""
+    """Enrols every missing node, with the hardware that its agent will find."""
     for name, hardware in AGENTS.items():
         if Node.objects.filter(name=name, link_digest__isnull=False).exists():
             continue
@@ -280,7 +280,7 @@ def nodes_enrol(now: datetime) -> None:
 
 
 def inventory_of(name: str, hardware: str) -> wire.Inventory:
-    """What an agent that simulates this hardware finds on the node."""
+    """The inventory that an agent with this simulated hardware reports."""
     models = fleet_parse(hardware)
     simulated = Hardware(name, models, state=None, clock=lambda: 0.0)
     with installed(simulated):

@@ -1,4 +1,4 @@
-"""The demo site's tenants, people, quotas, budgets, and the keys to try it with."""
+"""The demo site's tenants, people, quotas, budgets, passwords and tokens."""
 
 import json
 import os
@@ -61,14 +61,14 @@ PEOPLE: dict[str, tuple[str, list[tuple[str, str | None, Role]]]] = {
     ),
     "lea": ("Lea Brandt", [("helix", "protein-folding", Role.VIEWER)]),
     "ada": ("Ada Krol", [("helix", None, Role.TENANT_ADMIN)]),
-    # A token works inside a tenant, so that the operator's needs a place to belong to.
+    # A token belongs to a tenant, so the operator needs a membership.
     "olaf": ("Olaf Brekke", [("helix", "cryo-em", Role.VIEWER)]),
     "nils": ("Nils Aune", [("northlab", "climate", Role.RESEARCHER)]),
     "freya": ("Freya Dahl", [("northlab", "climate", Role.LEAD)]),
     "sigrid": ("Sigrid Holm", [("northlab", None, Role.TENANT_ADMIN)]),
 }
 OPERATOR = "olaf"
-# The part somebody plays in the demo -> who, and the tenant that the token is for.
+# Role in the demo -> sign-in name, and the tenant of the token.
 DEMO_ROLES = {
     "researcher": ("mara", "helix"),
     "lead": ("jonas", "helix"),
@@ -77,8 +77,8 @@ DEMO_ROLES = {
     "operator": ("olaf", "helix"),
     "other_tenant_researcher": ("nils", "northlab"),
 }
-# Class -> whole GPUs as (guaranteed, limit), of a tenant (None) or a project. What a tenant has not
-# split is there for all its projects; standard and assured need it, because they never borrow.
+# Class -> whole GPUs as (guaranteed, limit), of a tenant (None) or a project. All projects of a
+# tenant share what it has not split; standard and assured need that, because they never borrow.
 QUOTAS: dict[tuple[str, str | None], dict[str, tuple[int, int | None]]] = {
     ("helix", None): {"h100": (6, 8), "a100": (6, 8), "a100-40": (6, 8), "l40s": (3, 4)},
     ("helix", "protein-folding"): {"h100": (2, 6), "a100": (0, 6), "l40s": (1, None)},
@@ -91,10 +91,10 @@ QUOTAS: dict[tuple[str, str | None], dict[str, tuple[int, int | None]]] = {
 
 @transaction.atomic
 def people_seed(today: date, now: datetime) -> None:
-    """Makes what is missing: people, tenants, projects, quotas, and the budgets around `today`.
+    """Creates missing people, tenants, projects, quotas, and the budgets around `today`.
 
-    All of it is done by those who may: the operator makes accounts and tenants, admins make
-    projects and invite people, who accept.
+    Each step is done by a person with the right to do it: the operator creates accounts and
+    tenants, admins create projects and invite people, who accept.
     """
     for username in sorted(PEOPLE, key=lambda name: name != OPERATOR):
         _account_seed(username, now)
@@ -125,9 +125,9 @@ def _quotas_and_budgets_seed(today: date, now: datetime) -> None:
 
 
 def credentials_write(path: Path, url: str, now: datetime) -> None:
-    """Writes passwords and tokens of the parts to `path`, readable by its owner only.
+    """Writes passwords and tokens to `path`, readable by its owner only.
 
-    What the file holds and still works is kept.
+    Passwords and tokens in the file that still work are kept.
     """
     stored = _stored(path)
     document = {
@@ -180,7 +180,7 @@ def _admin(tenant: str) -> Actor:
 def _quota_seed(
     project: Project | None, tenant: str, gpu_class: str, share: Share, now: datetime
 ) -> None:
-    """An operator gives a tenant its share, and the tenant's admin a project its own."""
+    """Sets a tenant's quota as the operator, or a project's as the tenant's admin."""
     where = Tenant.objects.get(slug=tenant)
     if Quota.objects.filter(tenant=where, project=project, gpu_class=gpu_class).exists():
         return
@@ -205,7 +205,7 @@ def _budget_seed(project: Project, period: Period, amount: str, now: datetime) -
 
 
 def _months(today: date) -> Iterable[Period]:
-    """The month of last week, this one, and the next."""
+    """The month of eight days ago, the current one and the next."""
     current = month_of(today)
     return sorted(
         {month_of(today - timedelta(days=8)), current, month_of(current.ends)},
@@ -248,7 +248,7 @@ def _write(path: Path, document: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
-    # Born with its mode: there is no moment at which others can open it.
+    # Created with its mode, so that others can never open it.
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)

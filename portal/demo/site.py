@@ -1,7 +1,7 @@
 """The demo site: hardware, people, money, and two weeks of bookings around today.
 
-Everything that is booked, runs, is paused, ends and is charged comes out of the portal's own
-services: on the first start the past week is lived through at the clock of then (`seed_past`).
+The portal's own services create all bookings, runs, pauses and charges: on the first start the
+past week is simulated with their clock.
 """
 
 from collections.abc import Iterator
@@ -37,11 +37,11 @@ MINUTE = timedelta(minutes=1)
 
 
 def seed(*, now: datetime, path: Path, url: str) -> int:
-    """Makes what is missing and returns how many bookings are new.
+    """Creates what is missing; returns the number of new bookings.
 
-    On the first start the past week is lived through; a start that was broken off goes on where it
-    was. The first start of a later day asks for what begins then and on the days that have come
-    since. Must run as the database's owner, who sees every tenant, outside a transaction.
+    The first start simulates the past week; after an interrupted start the next one continues. The
+    first start of a later day requests the bookings of that day and of newly reached days. Must
+    run as the database's owner, who sees every tenant, outside a transaction.
     """
     now = now.replace(microsecond=0)
     today = now.astimezone(UTC).date()
@@ -61,7 +61,7 @@ def seed(*, now: datetime, path: Path, url: str) -> int:
 
 
 def _past(begin: datetime, edge: datetime, today: date) -> None:
-    """Goes on after the last event, where a start was broken off."""
+    """Simulates the past, from the last event on if an earlier start was interrupted."""
     last = BookingEvent.objects.aggregate(at=Max("at"))["at"]
     people = People(set())
     fleet = DemoFleet(people.no_shows)
@@ -77,7 +77,7 @@ def _past(begin: datetime, edge: datetime, today: date) -> None:
 
 
 def _today(now: datetime, today: date) -> None:
-    """What is asked for now; the portal decides as soon as it runs."""
+    """Requests the bookings of the day; the portal decides on them when it runs."""
     people = People(set())
     soon = now.replace(second=0) + MINUTE
     lines = [plan.line for plan in opening_plans(soon)]

@@ -1,4 +1,4 @@
-"""What the demo's people do: the same on every site for the same day and the same instant."""
+"""The bookings of the demo's people, deterministic for a day and an instant."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ CLIMATE = ("northlab", "climate")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A kind of job that somebody books again and again; `hours` is from and to."""
+    """A kind of job that somebody books repeatedly; `hours` is the shortest and longest."""
 
     name: str
     owner: str
@@ -67,13 +67,13 @@ WORKS = (
     Work("reanalysis", "freya", CLIMATE, "assured", "2 a100 nvlink", (4, 8)),
     Work("emulator", "nils", CLIMATE, "standard", "2 1g.20gb h100", (3, 8)),
 )
-# By place in WORKS: what begins when the demo does.
+# Indexes in WORKS of the jobs that start with the demo.
 STARTING = (0, 3, 5, 6, 8, 12, 13, 14, 17, 19)
 
 
 @dataclass(frozen=True, slots=True)
 class BookingText:
-    """A booking as somebody asks for it in one line."""
+    """A booking as the text that its owner types."""
 
     id: UUID
     name: str
@@ -85,12 +85,12 @@ class BookingText:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """What people do, by the services; `no_shows` collects the bookings that they forget."""
+    """Books through the services; `no_shows` collects the bookings that nobody uses."""
 
     no_shows: set[Label]
 
     def book(self, line: BookingText, now: datetime, *, starts_program: bool = True) -> None:
-        """Somebody types the line and presses *Book*; whoever has done it does it once."""
+        """Books the text as its owner would; a second call does nothing."""
         if Booking.objects.filter(id=line.id).exists():
             return
         tenant, project = line.project
@@ -103,18 +103,18 @@ class People:
 
 
 def person(username: str, tenant: str) -> Actor:
-    """Who acts, as a member of the tenant."""
+    """The person as a member of the tenant."""
     return actor_by_id(User.objects.only("pk").get(username=username).pk, tenant)
 
 
 def text_parsed(text: str, now: datetime) -> Parsed:
-    """What the line means to the portal."""
+    """The parsed text."""
     return parse_ask(text, catalogue=ask_catalogue(), now=now, zone=ZoneInfo(ZONE))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A line, when it is asked, its window, and what becomes of it besides being used."""
+    """A booking with its request time, its window, and its fate if it is not simply used."""
 
     line: BookingText
     asked: datetime
@@ -124,7 +124,7 @@ class Plan:
 
 
 def day_plans(day: date, edge: datetime) -> Iterator[Plan]:
-    """What people want for the UTC day; nothing that would run at `edge`."""
+    """Yields the bookings of a UTC day, without those that would run at `edge`."""
     dice = random.Random(f"demo {day}")  # noqa: S311 (not for secrets)
     for number in range(PER_PAST_DAY if midnight(day) < edge else PER_COMING_DAY):
         work = dice.choice(WORKS)
@@ -140,7 +140,7 @@ def day_plans(day: date, edge: datetime) -> Iterator[Plan]:
 
 
 def opening_plans(edge: datetime) -> Iterator[Plan]:
-    """What starts at `edge`, and was asked in the hours before."""
+    """Yields bookings that start at `edge` and were requested in the hours before."""
     day = edge.astimezone(UTC).date()
     for number in STARTING:
         work = WORKS[number]
@@ -152,7 +152,7 @@ def opening_plans(edge: datetime) -> Iterator[Plan]:
 
 
 def booking_actions(people: People, plans: Iterable[Plan]) -> Iterator[Act]:
-    """Each is asked for, and given back, taken back or forgotten."""
+    """Yields the actions of each booking: its request, and its release or cancellation."""
     for plan in plans:
         key = plan.line.id
         yield Act(plan.asked, partial(people.book, plan.line, starts_program=plan.fate != "absent"))
@@ -170,7 +170,7 @@ def _line(work: Work, key: UUID, name: str, starts: datetime, hours: int) -> Boo
 
 
 def owner_does(service: Callable[..., object], key: UUID) -> Callable[[datetime], object]:
-    """The booking's owner does it, if the booking is there."""
+    """Returns an action that calls the service as the booking's owner, if the booking exists."""
 
     def do(now: datetime) -> None:
         booking = Booking.objects.select_related("owner", "tenant").filter(id=key).first()

@@ -1,1 +1,1 @@
-"""Where committed messages leave the portal: one folder per kind, with everything inside."""
+"""Channels for committed messages: one package per channel."""

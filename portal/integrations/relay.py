@@ -1,4 +1,4 @@
-"""Empties the outbox: every committed message reaches every integration at least once."""
+"""Sends the outbox: every committed message reaches every channel at least once."""
 
 import logging
 from datetime import datetime, timedelta
@@ -18,9 +18,10 @@ SENT_RETENTION = timedelta(days=7)
 
 
 def outbox_relay(now: datetime) -> int:
-    """Sends what waits, in order; returns how many. Any number of relays may run.
+    """Sends unsent messages in order; returns how many. Any number of relays may run.
 
-    Sent first, marked after: a crash between the two sends again, and receivers compare versions.
+    Messages are marked after they are sent: after a crash in between they are sent again, and
+    receivers compare versions.
     """
     sent = 0
     while batch := _relay_batch(now):
@@ -45,9 +46,9 @@ def _relay_batch(now: datetime) -> int:
         try:
             push(waiting)
         except RedisError as error:
-            logger.warning("Live pages are not told, to be tried again: %s", error)
+            logger.warning("Live pages were not notified; will retry: %s", error)
             return 0
-        # A mail is owed with the mark, in one transaction: never lost, never owed twice.
+        # Mails are queued in the transaction of the mark: none is lost, none is queued twice.
         if mails_queue(waiting, now):
             task_request("mail.send")
         OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)

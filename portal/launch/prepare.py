@@ -1,4 +1,4 @@
-"""Everything a start needs from Django, in one process: migrations, the demo, enrolment tokens.
+"""Prepares a start in one Django process: migrations, demo data, enrolment tokens.
 
 `python -m portal.launch.prepare FOLDER NODE…` writes a one-time token for each node to FOLDER/NODE.
 """
@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 
 
 def main(folder: Path, nodes: list[str]) -> None:
-    """Migrate, seed (both change nothing the second time) and make tokens for new nodes."""
+    """Migrates, seeds (both are idempotent) and creates tokens for new nodes."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
     call_command("migrate", interactive=False, verbosity=0)

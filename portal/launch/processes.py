@@ -1,4 +1,4 @@
-"""Programs that live and die with the process that started them."""
+"""Child processes that end when the process that started them ends."""
 
 import ctypes
 import json
@@ -17,15 +17,15 @@ PR_SET_PDEATHSIG = 1
 
 
 class StartFailed(Exception):
-    """A program ended, or gave no sign of life, before it was ready; the message names it."""
+    """A program ended or did not become ready in time; the message names it."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """What to start, as whom, how to see that it is ready and how to stop it.
+    """A program: its command, its user, its readiness check and its stop signal.
 
-    `user` is a number used for both user and group; None keeps the own one.
-    `stop_signal` is also what the program gets when its parent dies without a word.
+    `user` is an id used for both user and group; None keeps our own. The program also gets
+    `stop_signal` when its parent dies.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Program:
 
 
 def spawn_options(program: Program) -> dict[str, Any]:
-    """Keyword arguments that `subprocess.Popen` and asyncio's equivalent both take.
+    """Keyword arguments for `subprocess.Popen` and asyncio's equivalent.
 
-    Every program leads its own process group, so that a Ctrl-C reaches only the launcher, which
-    then stops the programs in order.
+    Every program leads its own process group, so that Ctrl-C reaches only the launcher, which then
+    stops the programs in order.
     """
     parent = os.getpid()
     return {
@@ -57,7 +57,7 @@ def spawn_options(program: Program) -> dict[str, Any]:
 
 
 def identity_options(user: int | None) -> dict[str, Any]:
-    """Keyword arguments for subprocess that drop to `user`, or none of them."""
+    """Keyword arguments for subprocess that switch to `user`; none for our own user."""
     return {} if user is None else {"user": user, "group": user, "extra_groups": []}
 
 
@@ -80,7 +80,7 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes], program: Program) -> None:
-    """Ask the program to end; after its time, end its whole process group."""
+    """Sends the stop signal; kills the whole process group after `stop_seconds`."""
     if process.poll() is None:
         process.send_signal(program.stop_signal)
         try:
@@ -91,7 +91,7 @@ def stop(process: subprocess.Popen[bytes], program: Program) -> None:
 
 
 def group_kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Signal the process group that `pid` leads, if it is still there."""
+    """Signals the process group that `pid` leads, if it still exists."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -99,16 +99,16 @@ def group_kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def pid_write(folder: Path, name: str, pid: int) -> None:
-    """Remember a started program, together with its birth, as numbers of the dead are reused."""
+    """Stores the process id of a program with its start time, because ids are reused."""
     folder.mkdir(parents=True, exist_ok=True)
     record = {"pid": pid, "born": process_birth(pid)}
     (folder / f"{name}.pid").write_text(json.dumps(record), encoding="utf-8")
 
 
 def leftovers_end(folder: Path) -> list[str]:
-    """End what an earlier, killed launcher left behind; returns the names.
+    """Ends the programs that an earlier, killed launcher left running; returns their names.
 
-    A process whose birth differs from the remembered one is somebody else's and stays.
+    A process whose start time differs from the stored one is another program and is not ended.
     """
     found = {path: _pid_read(path) for path in sorted(folder.glob("*.pid"))}
     alive = {
@@ -128,7 +128,7 @@ def leftovers_end(folder: Path) -> list[str]:
 
 
 def process_birth(pid: int) -> int | None:
-    """Clock ticks from boot to the start of process `pid`; None if it is gone or a zombie."""
+    """Clock ticks from boot to the start of process `pid`; None if it has ended or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -139,7 +139,7 @@ def process_birth(pid: int) -> int | None:
 
 
 def _pid_read(path: Path) -> tuple[int, int]:
-    """Number and birth; zeros from a file that can't be read."""
+    """The process id and start time; zeros if the file can't be read."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         return int(record["pid"]), int(record["born"])
@@ -157,7 +157,7 @@ def _wait_until_gone(pid: int, born: int, *, seconds: float) -> bool:
 
 
 def _end_with_parent(parent: int, number: signal.Signals) -> None:
-    """Between fork and exec: let the kernel signal us when `parent` dies, even by SIGKILL."""
+    """Between fork and exec: makes the kernel signal us when `parent` dies, even by SIGKILL."""
     if sys.platform != "linux":
         return
     _LIBC.prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
@@ -165,5 +165,5 @@ def _end_with_parent(parent: int, number: signal.Signals) -> None:
         os._exit(1)
 
 
-# Loaded here and not after the fork, where taking the loader's lock could hang.
+# Loaded before the fork, after which taking the loader's lock could deadlock.
 _LIBC = ctypes.CDLL(None)

@@ -1,13 +1,13 @@
-"""The programs of a portal: what each is started with, and as which role of the database.
+"""The programs of a portal: arguments, database role and settings of each.
 
-The launcher starts these. `docker-compose.yml` and the units in `deploy/systemd` say the same in
+The launcher starts these. `docker-compose.yml` and the units in `deploy/systemd` repeat them in
 their own formats, and tests compare them with this table.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# The name of the one program that decides; the launcher starts it last.
+# The launcher starts this program last.
 SOLVER_PROGRAM = "solver"
 _SERVER = ("-m", "portal.web.server")
 _CELERY = ("-m", "celery", "--quiet", "-A", "portal")
@@ -16,10 +16,10 @@ _WORKER = (*_CELERY, "worker", "--without-gossip", "--without-mingle", "--withou
 
 @dataclass(frozen=True)
 class PortalProgram:
-    """A program: the words after the Python interpreter, its role, and settings of its own.
+    """A program: arguments of the Python interpreter, database role, and environment variables.
 
-    A program that `listens` is told `--host` and `--port` besides. `needs` names settings whose
-    value the installation knows.
+    A program that `listens` also gets `--host` and `--port`. `needs` names variables whose value
+    depends on the installation.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Runs programs in phases, shows their output line by line, brings the dead back, stops in order.
+"""Runs programs in phases, shows their output, restarts them when they end, stops them in order.
 
-One thread, no event loop: forking from several threads is not safe, and there is little to do.
+It uses one thread and no event loop: forking from several threads is not safe.
 """
 
 import os
@@ -23,7 +23,7 @@ from portal.launch.processes import (
 )
 
 BACKOFF_FIRST_SECONDS = 0.5
-# A program may end several times because another one is away; nobody waits long for it then.
+# A program may fail repeatedly while another one is down; then it should come back soon.
 BACKOFF_MAX_SECONDS = 5.0
 HEALTHY_AFTER_SECONDS = 10.0
 START_ATTEMPTS = 4
@@ -39,7 +39,7 @@ class StopRequested(Exception):
 
 @dataclass
 class Child:
-    """A program and its present process."""
+    """A program and its current process."""
 
     program: Program
     process: subprocess.Popen[bytes] | None = None
@@ -52,9 +52,9 @@ class Child:
 
 
 class ProgramOutput:
-    """Prints lines with the name of who said them; colours only on a terminal.
+    """Prints output lines with the name of their program, in colours on a terminal.
 
-    With `is_quiet` only the launcher's own are printed; the others are in files in `folder`.
+    With `is_quiet` only the launcher's lines are printed; the others go to files in `folder`.
     """
 
     def __init__(self, folder: Path, *, is_quiet: bool) -> None:
@@ -65,7 +65,7 @@ class ProgramOutput:
         folder.mkdir(parents=True, exist_ok=True)
 
     def say(self, name: str, line: str) -> None:
-        """One line of `name`, to the terminal or to its file."""
+        """Writes one line of program `name` to the terminal or to its file."""
         if self.is_quiet and name != LAUNCHER:
             with (self.folder / f"{name}.log").open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
@@ -74,14 +74,14 @@ class ProgramOutput:
         if self.is_coloured:
             colour = self.colour_of.setdefault(name, COLOURS[len(self.colour_of) % len(COLOURS)])
             prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
-        # Whoever read our output may be gone (`make demo | head`); stopping in order matters more.
+        # The reader of our output may have ended (`make demo | head`); stop in order nevertheless.
         with suppress(BrokenPipeError):
             sys.stdout.write(f"{prefix}{line}\n")
             sys.stdout.flush()
 
 
 class Supervisor:
-    """The programs of one launcher. Signals only set a mark; the loop acts on it."""
+    """The programs of one launcher. Signal handlers only count; the loop reacts."""
 
     def __init__(self, pids: Path, lines: ProgramOutput) -> None:
         self.pids = pids
@@ -91,12 +91,12 @@ class Supervisor:
         self.stop_requests = 0
 
     def listen(self) -> None:
-        """Take Ctrl-C and the usual ways to be told to stop."""
+        """Handles Ctrl-C, SIGTERM and SIGHUP."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: self._stop_requested())
 
     def start(self, programs: Sequence[Program]) -> None:
-        """Start programs side by side, as one phase, and wait until all are ready.
+        """Starts programs together, as one phase, and waits until all are ready.
 
         Raises DidNotStart, or StopAsked; what runs then is ended by `stop`.
         """
@@ -111,7 +111,7 @@ class Supervisor:
                 self._check_start(child, time.monotonic() - began)
 
     def run(self) -> None:
-        """Look after all programs until told to stop."""
+        """Supervises all programs until a signal asks to stop."""
         while True:
             try:
                 self.turn()
@@ -119,7 +119,7 @@ class Supervisor:
                 return
 
     def turn(self) -> None:
-        """Pass on output, note deaths, start again what is due. Raises StopAsked."""
+        """Copies output, notices ended programs, restarts due ones. Raises StopRequested."""
         self._read(PUMP_SECONDS)
         for child in self._children():
             self._check(child)
@@ -127,7 +127,7 @@ class Supervisor:
             raise StopRequested
 
     def stop(self) -> None:
-        """Stop the phases, last first; a second Ctrl-C ends everything at once."""
+        """Stops the phases, last first; a second Ctrl-C kills everything at once."""
         self.stop_requests = 0
         for phase in reversed(self.phases):
             self._stop_phase(phase)
@@ -162,7 +162,7 @@ class Supervisor:
                 self.selector.unregister(key.fileobj)
 
     def _read_some(self, child: Child, descriptor: int) -> bool:
-        """Pass on what is there; False at the end of the output."""
+        """Copies the available output; returns False at its end."""
         data = os.read(descriptor, READ_BYTES)
         *whole, child.partial_line = (child.partial_line + data).split(b"\n")
         for line in whole:
@@ -198,7 +198,7 @@ class Supervisor:
         )
 
     def _release(self, child: Child) -> None:
-        """Forget an ended process; nothing of its group may outlive it."""
+        """Releases an ended process, and kills what is left of its group."""
         assert child.process is not None  # noqa: S101 (the caller looked)
         group_kill(child.process.pid)
         output = child.process.stdout

@@ -1,13 +1,13 @@
-"""Old rows move out of the database into files that can still be verified.
+"""Moves old rows out of the database into files that can still be verified.
 
-Decisions keep their row: only the bytes of what the solver saw and said go, and the row keeps
-their SHA-256. Lines of the log go by whole seals: the seals stay, and `audit_verify --archive`
-reads the files where the rows are gone. Histories and occupancies of bookings that ended go by
-booking. A file is complete on disk before any row is removed. A run that is killed in between
-leaves the rows in both places, and the next run writes the file again.
+Decisions keep their row: only the bytes of the solver's input and plan move, and the row keeps
+their SHA-256. Log entries move by whole seals: the seals stay, and `audit_verify --archive` reads
+the files instead of the rows. Histories and occupancies of ended bookings move by booking. A file
+is complete on disk before any row is removed. A run that is killed in between leaves the rows in
+both places, and the next run writes the file again.
 
-Runs as the owner of the tables. The triggers that keep rows from being changed let the owner
-remove exactly this, while `portal.archiving` is on, and nobody else.
+It runs as the owner of the tables. The triggers that protect rows let only the owner remove these,
+and only while `portal.archiving` is on.
 """
 
 import base64
@@ -29,7 +29,7 @@ from allocation.models import Decision
 from tenants.models import ArchiveFile
 from tenants.services.audit_chain import ENTRIES, Archived, row_sha256
 
-# Rows of one file, and of one transaction.
+# Rows per file and transaction.
 DECISIONS_AT_ONCE = 50
 BOOKINGS_AT_ONCE = 2_000
 SEALS_AT_ONCE = 1_000
@@ -37,7 +37,7 @@ SEALS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Up to when each kind is archived; None leaves it in the database."""
+    """The time before which each kind is archived; None keeps it in the database."""
 
     decisions: datetime | None
     histories: datetime | None
@@ -45,7 +45,7 @@ class Limits:
 
 
 def archive_write(folder: Path, limits: Limits, now: datetime) -> Iterator[ArchiveFile]:
-    """Moves all that is older than its limit into files in `folder`; yields each file."""
+    """Moves all rows that are older than their limit into files in `folder`; yields each file."""
     folder.mkdir(parents=True, exist_ok=True)
     kinds = (
         (_decisions, limits.decisions),
@@ -58,7 +58,7 @@ def archive_write(folder: Path, limits: Limits, now: datetime) -> Iterator[Archi
 
 
 def archive_read(folder: Path, file: ArchiveFile) -> Iterator[dict[str, Any]]:
-    """The rows of a file. Raises ArchiveBroken where it is not the one that was written."""
+    """Yields the rows of a file. Raises ArchiveBroken if the file is missing or was changed."""
     path = folder / file.name
     if not path.exists():
         raise ArchiveBroken(f"{file.name} is not in {folder}")
@@ -70,7 +70,7 @@ def archive_read(folder: Path, file: ArchiveFile) -> Iterator[dict[str, Any]]:
 
 
 def log_archived(folder: Path | None) -> dict[UUID | None, Archived]:
-    """What of each chain of the log is archived, read from its files if the `folder` is given.
+    """The archived part of each chain of the log, with its rows if the `folder` is given.
 
     Raises ArchiveBroken.
     """
@@ -84,7 +84,7 @@ def log_archived(folder: Path | None) -> dict[UUID | None, Archived]:
 
 
 def decision_archived(folder: Path, decision: Decision) -> Decision:
-    """The decision with its bytes as the archive has them. Raises ArchiveBroken."""
+    """The decision with its bytes from the archive. Raises ArchiveBroken."""
     file = ArchiveFile.objects.get(name=decision.archived_in)
     for row in archive_read(folder, file):
         if row["id"] == decision.id:
@@ -95,7 +95,7 @@ def decision_archived(folder: Path, decision: Decision) -> Decision:
 
 
 class ArchiveBroken(Exception):
-    """A file of the archive is missing or not the one that was written."""
+    """A file of the archive is missing or was changed."""
 
 
 def _decisions(folder: Path, before: datetime, now: datetime) -> ArchiveFile | None:
@@ -159,7 +159,7 @@ def _histories(folder: Path, before: datetime, now: datetime) -> ArchiveFile | N
 
 
 def _log(folder: Path, before: datetime, now: datetime) -> ArchiveFile | None:
-    """The oldest seals of one chain, with their rows as they were sealed."""
+    """Archives the oldest seals of one chain, with their rows as they were sealed."""
     with _moving() as ready:
         seals = _rows(
             "SELECT seal.tenant_id, seal.number, seal.entries FROM tenants_auditseal seal"
@@ -189,7 +189,7 @@ def _log(folder: Path, before: datetime, now: datetime) -> ArchiveFile | None:
 
 @contextmanager
 def _moving() -> Iterator[bool]:
-    """A transaction in which the triggers let the owner remove rows; whether nobody else moves."""
+    """A transaction in which the owner may remove rows; yields False if another one archives."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL portal.archiving = 'on'")
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtext('archive'))")
@@ -211,11 +211,11 @@ def _file(
     now: datetime,
     **fields: Any,  # noqa: ANN401 (of ArchiveFile)
 ) -> ArchiveFile:
-    """Writes a file that is complete or not there, and its entry in the list of files."""
+    """Writes a file atomically, and its entry in the list of files."""
     path = folder / f"{kind}-{span}.jsonl.gz"
     unfinished = path.with_suffix(".unfinished")
     with unfinished.open("wb") as raw:
-        # Without a time in it, the same rows make the same bytes.
+        # Without a timestamp, the same rows give the same bytes.
         with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
             for row in rows:
                 packed.write(json.dumps(row, default=_plain).encode() + b"\n")

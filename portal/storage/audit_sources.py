@@ -1,4 +1,4 @@
-"""All that is chained: the log of what was done, decisions, and versions of the policy."""
+"""The tables with a hash chain: log entries, decisions and versions of the policy."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ DECISIONS = Source(
     " coalesce(nullif(plan_archived, ''), encode(sha256(plan), 'hex')), software,"
     " solve_ms)::text",
 )
-# That a version goes out of use is in the log.
+# The log records when a version goes out of use.
 POLICIES = Source(
     name="policies",
     table="allocation_policyversion",
@@ -23,12 +23,12 @@ POLICIES = Source(
     row="jsonb_build_array(number, document, " + TIME.format("created") + ", created_by_id)::text",
 )
 SOURCES = (ENTRIES, DECISIONS, POLICIES)
-# One turn seals no more than this many batches of a source; the next one goes on.
+# One run seals at most this many batches of a source; the next run continues.
 MAX_BATCHES = 20
 
 
 def audit_seal_all(now: datetime) -> int:
-    """Seals what waits in all sources; returns how many rows."""
+    """Seals the unsealed rows of all sources; returns how many."""
     sealed = 0
     for source in SOURCES:
         for _ in range(MAX_BATCHES):

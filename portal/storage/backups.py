@@ -1,7 +1,7 @@
-"""Backups of the database by PostgreSQL's own tools, each with a manifest of what it holds.
+"""Backups of the database by PostgreSQL's own tools, each with a manifest of its contents.
 
-The addresses need the rights of a superuser, or of `portal_owner` for a backup: nobody else reads
-past row-level security. Passwords travel in the environment, never in arguments.
+The addresses need the rights of a superuser, or for a backup of `portal_owner`: no other role
+bypasses row-level security. Passwords are passed in the environment, never in arguments.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ SECRETS = (
     "PORTAL_WEB_PASSWORD", "PORTAL_OPERATORS_PASSWORD", "PORTAL_SYSTEM_PASSWORD",
     "DATABASE_ADMIN_URL", "REDIS_URL", "AGENTS_REDIS_URL", "MAIL_URL", "METRICS_TOKEN",
 )  # fmt: skip
-# Without the same value of these a restored database is of little use; others may be new.
+# A restored database needs the same values of these; the others may be new.
 KEPT = ("AGENTS_MASTER_KEY", "SECRET_KEY")
-# What a check compares: by table the newest key, and how many rows.
+# Tables whose newest key and row count a check compares.
 COUNTED = {
     "allocation_booking": "number",
     "allocation_bookingevent": "id",
@@ -45,16 +45,18 @@ COUNTED = {
 
 
 class BackupError(Exception):
-    """Why there is no backup, or none was restored."""
+    """A backup or a restore failed; the message says why."""
 
 
 def backup_make(dsn: str, folder: Path, now: datetime) -> dict[str, Any]:
-    """Writes a dump and its manifest into the new folder, both of one instant; returns the
-    manifest. A folder that is not whole has no manifest. Raises BackupError."""
+    """Writes a dump and its manifest, both of one instant, into a new folder; returns the manifest.
+
+    The manifest is written last, so an incomplete folder has none. Raises BackupError.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError as error:
-        raise BackupError(f"{folder} is there already.") from error
+        raise BackupError(f"{folder} already exists.") from error
     with _connected(dsn) as link, link.transaction():
         link.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         manifest = _manifest(link, now)
@@ -69,21 +71,23 @@ def backup_make(dsn: str, folder: Path, now: datetime) -> dict[str, Any]:
 
 
 def backup_read(folder: Path) -> dict[str, Any]:
-    """The manifest of a backup whose dump is as it was written. Raises BackupError."""
+    """The manifest of a backup, after a check of its dump's SHA-256. Raises BackupError."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise BackupError(f"{folder / MANIFEST} is not a manifest that this version knows.")
+            raise BackupError(f"{folder / MANIFEST} has a format that this version does not know.")
         if _digest(folder / DUMP) != manifest["sha256"]:
-            raise BackupError(f"{folder / DUMP} is not the file that was written: it is damaged.")
+            raise BackupError(f"{folder / DUMP} is damaged: its SHA-256 differs from the manifest.")
     except (OSError, ValueError, KeyError) as error:
-        raise BackupError(f"{folder} holds no whole backup: {error}") from error
+        raise BackupError(f"{folder} contains no complete backup: {error}") from error
     return manifest
 
 
 def backup_check(admin: str, folder: Path) -> dict[str, Any]:
-    """Restores the backup into a database of its own, compares that with the manifest, and drops
-    it; returns the manifest. Raises BackupError."""
+    """Restores the backup into a scratch database, compares that with the manifest, and drops it.
+
+    Returns the manifest. Raises BackupError.
+    """
     manifest = backup_read(folder)
     scratch = f"portal_check_{os.urandom(6).hex()}"
     dsn = database_dsn(admin, scratch)
@@ -97,22 +101,25 @@ def backup_check(admin: str, folder: Path) -> dict[str, Any]:
             link.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(scratch)))
     wrong = [name for name, value in found.items() if manifest["state"].get(name) != value]
     if wrong:
-        raise BackupError(f"What was restored differs from the manifest in {', '.join(wrong)}.")
+        raise BackupError(f"The restored database differs from the manifest: {', '.join(wrong)}.")
     return manifest
 
 
 def backup_restore(
     admin: str, database: str, folder: Path, *, replace: bool, now: datetime
 ) -> str | None:
-    """Restores into `database`; returns the name under which the one before is kept, None when it
-    was empty. Raises BackupError: for one that is not, unless told to `replace` it."""
+    """Restores into `database`; returns the name under which the previous database is kept.
+
+    Returns None if the database was empty. Raises BackupError, also if the database is not empty
+    and `replace` is False.
+    """
     backup_read(folder)
     kept = None
     if _tables(admin, database):
         if not replace:
             raise BackupError(
-                f"The database {database} is not empty. Stop all programs of the portal, then say "
-                "--replace: it is renamed and kept."
+                f"The database {database} is not empty. Stop all programs of the portal, then add "
+                "--replace: the database is renamed and kept."
             )
         kept = f"{database}_before_{now:%Y%m%d_%H%M%S}"
         _rename(admin, database, kept)
@@ -122,13 +129,13 @@ def backup_restore(
 
 
 def secrets_differ(manifest: Mapping[str, Any]) -> list[str]:
-    """Which secrets that a restored database needs are others than when it was made."""
+    """The secrets that a restored database needs and that differ from those of the backup."""
     marks = _marks()
     return [name for name in KEPT if manifest["marks"].get(name) != marks[name]]
 
 
 def lost_bookings(admin: str, kept: str, database: str) -> list[dict[str, str]]:
-    """The bookings of the database that was kept and that the restored one does not have."""
+    """The bookings of the kept database that are missing in the restored one."""
     asked = (
         "SELECT b.id::text, b.number, t.slug, u.username, b.state, b.submitted"
         " FROM allocation_booking b JOIN tenants_tenant t ON t.id = b.tenant_id"
@@ -166,7 +173,7 @@ def _manifest(link: psycopg.Connection, now: datetime) -> dict[str, Any]:
 
 
 def _state(link: psycopg.Connection) -> dict[str, Any]:
-    """What a check compares: epoch, newest keys and rows of tables, the heads of audit chains."""
+    """The data that a check compares: epoch, newest keys and row counts, heads of audit chains."""
     found: dict[str, Any] = {}
     epoch = link.execute("SELECT epoch FROM allocation_solverstate").fetchone()
     found["epoch"] = epoch[0] if epoch else None
@@ -183,7 +190,7 @@ def _state(link: psycopg.Connection) -> dict[str, Any]:
 
 
 def _marks() -> dict[str, str]:
-    """Short marks of secrets, which tell whether they are the same and nothing else."""
+    """Short keyed hashes of secrets, which show only whether two secrets are equal."""
     return {
         name: hmac.new(
             env_str(name, "").encode(), b"gpu-portal backup", hashlib.sha256
@@ -231,7 +238,7 @@ def _load(dsn: str, folder: Path) -> None:
 
 
 def _tool(name: str, dsn: str, *options: str) -> None:
-    """Runs one of PostgreSQL's programs on a database. Raises BackupError with what it said."""
+    """Runs one of PostgreSQL's programs on a database. Raises BackupError with its output."""
     parts = urlsplit(dsn)
     user, _, server = parts.netloc.rpartition("@")
     user, _, password = user.partition(":")
@@ -249,8 +256,10 @@ def _tool(name: str, dsn: str, *options: str) -> None:
 
 
 def _found(name: str, dsn: str) -> str:
-    """The program of the server's own major version, as another one's dumps may not be restored:
-    of PG_BIN, of the machine, or of the embedded server."""
+    """The path of a program of the server's own major version.
+
+    Looks in PG_BIN, on the machine, and in the embedded server.
+    """
     with _connected(dsn) as link:
         major = int(_one(link, "SHOW server_version_num")[0]) // 10_000
     folder, on_path = env_str("PG_BIN", ""), shutil.which(name)
@@ -286,7 +295,7 @@ def _connected(dsn: str) -> Iterator[psycopg.Connection]:
 def _one(link: psycopg.Connection, query: str) -> tuple[Any, ...]:
     row = link.execute(query).fetchone()
     if row is None:
-        raise BackupError(f"PostgreSQL gave no answer to {query}.")
+        raise BackupError(f"PostgreSQL returned no row for {query}.")
     return row
 
 

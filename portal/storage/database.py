@@ -1,7 +1,7 @@
-"""The database and its roles: who may connect, and who sees past row-level security.
+"""Creates the database and its roles, with their rights and time-outs.
 
-`python -m portal.storage.database` makes both from the environment; the launcher and the tests call
-`roles_ensure`. What a role may do with a table is said by the migration that makes the table.
+`python -m portal.storage.database` reads the environment; the launcher and the tests call
+`roles_ensure`. The migration that creates a table grants the rights to it.
 """
 
 import sys
@@ -19,10 +19,10 @@ EXTENSIONS = ("btree_gist",)
 
 @dataclass(frozen=True)
 class RoleTimeouts:
-    """How long PostgreSQL lets a login role's session go on, in seconds; 0 is without end.
+    """Time limits of a login role's sessions in seconds; 0 means no limit.
 
-    `statement` bounds one statement, `lock` its wait for a lock, and `idle` a transaction in which
-    nothing is asked, and which holds what it has locked.
+    `statement` limits one statement, `lock` its wait for a lock, and `idle` the time without a
+    statement in an open transaction, which keeps its locks.
     """
 
     statement: int
@@ -30,7 +30,7 @@ class RoleTimeouts:
     idle: int
 
 
-# What they are for is in docs/configuration.md. Each value has a variable of the environment.
+# docs/configuration.md explains the values. Each has an environment variable.
 ROLE_TIMEOUTS = {
     "portal_web": RoleTimeouts(statement=10, lock=5, idle=60),
     "portal_operators": RoleTimeouts(statement=30, lock=5, idle=120),
@@ -38,21 +38,21 @@ ROLE_TIMEOUTS = {
     "portal_owner": RoleTimeouts(statement=0, lock=60, idle=0),
 }
 MAX_TIMEOUT_SECONDS = 24 * 3600
-# The settings of a role that carry its patience.
+# The PostgreSQL settings of these limits.
 TIMEOUT_SETTINGS = {
     "statement": "statement_timeout",
     "lock": "lock_timeout",
     "idle": "idle_in_transaction_session_timeout",
 }
-# A machine that lost its power is noticed after 25 s and its locks fall: a standby solver waits for
-# one of them. Linux alone takes two hours. Sockets of the own machine ignore these.
+# The server notices after 25 s that a client's machine lost power and releases its locks, which a
+# standby solver waits for. Linux's defaults take two hours. Local sockets ignore these settings.
 KEEPALIVES = {
     "tcp_keepalives_idle": "10s",
     "tcp_keepalives_interval": "5s",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "25s",
 }
-# Which roles there are, and which of them pass row-level security.
+# All roles, and whether they bypass row-level security.
 BYPASSES_ROW_SECURITY = {
     "portal_owner": True,
     "portal_web": False,
@@ -60,9 +60,9 @@ BYPASSES_ROW_SECURITY = {
     "portal_system": True,
     "portal_ops": True,
 }
-# Who can become whom: the operators' process begins as the web does and steps up for one
-# transaction at a time. A web process can become nobody else. Who owns all tables enrols the
-# demo's nodes, too.
+# Which role may switch to which: the operators' process starts with the web's role and switches to
+# portal_ops for one transaction at a time. A web process cannot switch. The owner needs portal_ops
+# to enrol the demo's nodes.
 MEMBERSHIPS = (
     ("portal_operators", "portal_web"),
     ("portal_operators", "portal_ops"),
@@ -82,7 +82,7 @@ class Passwords:
 
 @dataclass(frozen=True)
 class Role:
-    """A database role; `bypass` is BYPASSRLS, without a password it can't log in."""
+    """A database role; `bypass` is BYPASSRLS. A role without a password cannot log in."""
 
     name: str
     bypass: bool
@@ -96,10 +96,10 @@ def roles_ensure(
     database: str = "portal",
     timeouts: Mapping[str, RoleTimeouts] = ROLE_TIMEOUTS,
 ) -> None:
-    """Make roles, database and extensions, or bring existing ones to what is said here.
+    """Creates roles, database and extensions, or updates existing ones.
 
-    `admin_dsn` is a superuser's address in a database that exists (usually `postgres`).
-    Safe to run again. Raises psycopg.Error.
+    `admin_dsn` is a superuser's address of an existing database (usually `postgres`). Idempotent.
+    Raises psycopg.Error.
     """
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         for role in _roles(passwords):
@@ -176,7 +176,7 @@ def _timeouts_set(connection: psycopg.Connection, role: str, limits: RoleTimeout
 
 
 def role_timeouts_read() -> dict[str, RoleTimeouts]:
-    """The limits from the environment, as PORTAL_WEB_STATEMENT_SECONDS. Raises BadSetting."""
+    """The limits from variables such as PORTAL_WEB_STATEMENT_SECONDS. Raises BadSetting."""
     return {
         role: RoleTimeouts(
             **{
@@ -200,7 +200,7 @@ def _database_ensure(connection: psycopg.Connection, database: str) -> None:
 
 
 def database_rights(connection: psycopg.Connection, database: str) -> None:
-    """Let the portal's roles in and nobody else; no web process makes temporary tables."""
+    """Lets only the portal's roles connect, and no web process create temporary tables."""
     name = sql.Identifier(database)
     connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
     connection.execute(
@@ -211,7 +211,7 @@ def database_rights(connection: psycopg.Connection, database: str) -> None:
 
 
 def main() -> int:
-    """Make roles and database from DATABASE_ADMIN_URL and the four passwords; exit status."""
+    """Creates roles and database from the environment; returns the exit status."""
     try:
         passwords = Passwords(
             owner=env_secret("PORTAL_OWNER_PASSWORD"),
@@ -223,7 +223,7 @@ def main() -> int:
         database = env_str("PORTAL_DATABASE", "portal")
         roles_ensure(admin, passwords, database=database, timeouts=role_timeouts_read())
     except (BadSetting, psycopg.Error) as error:
-        sys.stderr.write(f"The database was not made: {error}\n")
+        sys.stderr.write(f"The database could not be created: {error}\n")
         return 1
     return 0
 

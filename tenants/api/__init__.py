@@ -1,1 +1,1 @@
-"""REST resources of people and rules, and the frame every REST view of the portal stands on."""
+"""REST resources of people and rules, and the base of every REST view of the portal."""

@@ -1,4 +1,4 @@
-"""Who calls: a bearer token, looked up in the database on every request."""
+"""Authentication with a bearer token, which is looked up on every request."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -20,7 +20,7 @@ SENTENCE = "Send a valid token, as in `Authorization: Bearer gpup_pat_…`."
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The person behind a token, inside the token's tenant."""
+    """The person of a token, in the token's tenant."""
 
     actor: Actor
     token_id: UUID
@@ -28,13 +28,13 @@ class Caller:
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Takes `Authorization: Bearer …` and nothing else; cookies never count."""
+    """Accepts `Authorization: Bearer …` only, never cookies."""
 
     def authenticate(self, request: Request) -> tuple[User, Caller] | None:
         """The user and the caller, or None without a token.
 
         Raises:
-            AuthenticationFailed: equally for every token that does not work.
+            AuthenticationFailed: for every invalid token alike.
         """
         header = get_authorization_header(request).split()
         if not header:
@@ -47,14 +47,14 @@ class TokenAuthentication(BaseAuthentication):
         if holder is None or user is None:
             raise AuthenticationFailed(SENTENCE, code="bad_token")
         if user.is_staff:
-            # Before anything of the request is read or claimed: it is passed on as it came.
+            # Before anything of the request is read, because it may be passed on unchanged.
             require_operators_process()
         elif settings.SERVES_OPERATORS:
             raise AuthenticationFailed(SENTENCE, code="bad_token")
         return user, Caller(_actor(holder, user), holder.token_id, user.is_staff)
 
     def authenticate_header(self, request: Request) -> str:
-        """Makes refusals 401 instead of 403."""
+        """The header of 401; without it Django REST framework would answer 403."""
         return 'Bearer realm="portal"'
 
 
@@ -67,7 +67,7 @@ def _actor(holder: TokenHolder, user: User) -> Actor:
 
 
 def _operator_of_no_tenant(holder: TokenHolder, user: User) -> Actor:
-    """An operator who is no member of the token's tenant: without any role there."""
+    """The actor of an operator who is not a member of the token's tenant: without roles."""
     with operator_tx():
         tenant = Tenant.objects.get(slug=holder.tenant_slug)
     return Actor(
@@ -82,11 +82,11 @@ def _operator_of_no_tenant(holder: TokenHolder, user: User) -> Actor:
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call] # registers itself
-    """How the OpenAPI document names it."""
+    """Describes the authentication in the OpenAPI document."""
 
     target_class = TokenAuthentication
     name = "token"
 
     def get_security_definition(self, auto_schema: object) -> dict[str, str]:
-        """An HTTP bearer token."""
+        """Returns the scheme of an HTTP bearer token."""
         return {"type": "http", "scheme": "bearer", "bearerFormat": "gpup_pat_…"}

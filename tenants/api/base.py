@@ -1,4 +1,4 @@
-"""The frame of every REST view: who calls, strict parameters, one clock, one answer per key."""
+"""The base of every REST view: authentication, strict parameters, one clock, idempotency."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -37,10 +37,10 @@ from tenants.services.rate_limits import call_limit_check
 
 
 class ApiView(APIView):
-    """A view whose caller has a token. `queries` are the parameters that its methods take; a
-    parameter that is not there is refused.
+    """A view that needs a token. `queries` declares the query parameters of each method; an unknown
+    parameter is refused.
 
-    Transactions are the handlers' own (`self.tx`): none spans a whole request.
+    Handlers open their own transactions (`self.tx`); none spans a whole request.
     """
 
     authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication,)
@@ -53,9 +53,9 @@ class ApiView(APIView):
     query: dict[str, Any]
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        """Authenticates, reads the clock once, counts the call, checks the parameters."""
+        """Authenticates, reads the clock once, counts the call, validates the parameters."""
         self.now = timezone.now().replace(microsecond=0)
-        # What a web process passes on to the operators' process was counted there.
+        # A web process has counted the calls that it passes on to the operators' process.
         if not settings.SERVES_OPERATORS:
             call_limit_check("address", client_address(request.META), self.now)
         super().initial(request, *args, **kwargs)
@@ -70,7 +70,7 @@ class ApiView(APIView):
     def finalize_response(
         self, request: Request, response: Response, *args: object, **kwargs: object
     ) -> Response:
-        """Answers belong to one caller: nobody in between may keep them."""
+        """Forbids caches to store answers, because each belongs to one caller."""
         response["Cache-Control"] = "no-store"
         final = super().finalize_response(request, response, *args, **kwargs)
         if isinstance(final, DeferredResponse):
@@ -79,12 +79,12 @@ class ApiView(APIView):
 
     @property
     def caller(self) -> Caller:
-        """Who calls."""
+        """The authenticated caller."""
         return cast(Caller, self.request.auth)
 
     @property
     def user(self) -> User:
-        """The caller's own row."""
+        """The caller's account."""
         return cast(User, self.request.user)
 
     @property
@@ -94,7 +94,7 @@ class ApiView(APIView):
 
     @cached_property
     def body(self) -> Body:
-        """The JSON object sent. Raises Refused."""
+        """The JSON object of the body. Raises Refused."""
         return body_of(self.request)
 
     @cached_property
@@ -103,15 +103,15 @@ class ApiView(APIView):
         return keyed_request_of(self.request, self.body.raw)
 
     def sent(self, form: type[Strict]) -> Any:  # noqa: ANN401 (a form's values have many shapes)
-        """The body's values, checked. Raises Refused."""
+        """The validated values of the body. Raises Refused."""
         return validated(form, self.body.data)
 
     def tx(self) -> AbstractContextManager[None]:
-        """A short transaction in the caller's tenant."""
+        """Opens a short transaction in the caller's tenant."""
         return tenant_tx(self.actor.tenant_id)
 
     def require_operator(self) -> None:
-        """Raises Refused `not_allowed` unless the caller runs the platform."""
+        """Raises Refused `not_allowed` unless the caller is an operator."""
         if not self.caller.is_operator:
             raise denied("Only the platform's operators may do this.")
 
@@ -122,10 +122,10 @@ class ApiView(APIView):
         wait: Callable[[Response], Wait] | None = None,
         secret: Iterable[str] = (),
     ) -> HttpResponseBase:
-        """Does `work` in one transaction, at most once per idempotency key.
+        """Runs `work` in one transaction, at most once per idempotency key.
 
-        `wait` says what a better answer waits for. Fields named in `secret` are answered once and
-        not stored: a replay has null there.
+        `wait` makes the answer deferred: it says which decision the final answer waits for. Fields
+        named in `secret` are sent once and not stored: a replay has null there.
         """
         query = self.idempotency
         if query is None:
@@ -151,7 +151,7 @@ class ApiView(APIView):
     def deferred(
         self, response: Response, wait: Wait, query: KeyedRequest | None = None
     ) -> DeferredResponse:
-        """The answer as it is now, with the promise of a better one."""
+        """Returns the present answer, with a callback that makes the final one."""
 
         def conclude(found: object, applied: bool) -> HttpResponseBase:  # noqa: FBT001 (one call)
             return self._final_answer(wait, query, found, applied)
@@ -163,7 +163,7 @@ class ApiView(APIView):
         return answer
 
     def _refused(self, query: KeyedRequest, refusal: Refused) -> HttpResponseBase:
-        """The refusal, kept under its key where it would be the same again."""
+        """Answers with the refusal; stores it under its key if a repetition would get the same."""
         response = self.handle_exception(refusal)
         if response.status_code in NOT_STORED or refusal.code == "idempotency_key_reused":
             return response
@@ -180,7 +180,7 @@ class ApiView(APIView):
         found: object,
         applied: bool,  # noqa: FBT001 (one call)
     ) -> HttpResponseBase:
-        """The better answer, complete; inside a transaction of the tenant."""
+        """Renders the final answer, in a transaction of the tenant."""
         try:
             response = wait.render(found, applied)
         except Refused as refusal:
@@ -192,7 +192,7 @@ class ApiView(APIView):
 
 
 def list_response(items: Iterable[Any], next_cursor: str | None = None) -> Response:
-    """A page of a list: `items`, and the cursor of the `next` page."""
+    """Answers with a page of a list: `items`, and the cursor of the `next` page."""
     return Response({"items": list(items), "next": next_cursor})
 
 

@@ -1,7 +1,7 @@
-"""Idempotency keys: the same POST sent twice works once and answers the same.
+"""Idempotency keys: the same POST sent twice takes effect once and gets the same answer.
 
-Key, work and answer are one transaction. Whoever sends the key meanwhile waits for it on the unique
-index; a request that dies leaves no key, so the next one works at once.
+Key, work and answer are one transaction. A second request with the key meanwhile waits on the
+unique index; a request that fails leaves no key, so the next one works at once.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from tenants.models import IdempotencyKey
 from tenants.platform.errors import invalid
 
 KEY_MAX = 255
-# These say nothing about the work: the same request may well succeed later.
+# With these answers no work was done: the same request may succeed later.
 NOT_STORED = frozenset({400, 401, 403, 429, 500, 503})
 STORED_HEADERS = ("Location", "Preference-Applied")
 REPLAYED = {"Idempotency-Replayed": "true"}
@@ -32,7 +32,7 @@ _BOOKINGS = UUID("8d4f6c1e-5c0b-4a5b-9d3f-6f2f0c1b7a55")
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequest:
-    """A key and the request it was sent with."""
+    """An idempotency key and the request it was sent with."""
 
     key: str
     method: str
@@ -42,7 +42,7 @@ class KeyedRequest:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """The answer that was given before. It is not final while a better one is awaited."""
+    """The stored answer. It is not final while the final one waits for a decision."""
 
     status: int
     text: str
@@ -51,21 +51,21 @@ class StoredAnswer:
     is_final: bool
 
     def replay(self) -> HttpResponse:
-        """The same bytes again, marked as a replay."""
+        """Returns the same bytes again, marked as a replay."""
         answer = HttpResponse(self.text, content_type=self.content_type, status=self.status)
         for name, value in {**self.headers, **REPLAYED}.items():
             answer[name] = value
         return answer
 
     def response(self) -> Response:
-        """The same answer with its data, for a replay that also waits for the better one."""
+        """Returns the answer with its data, for a replay that also waits for the final one."""
         return Response(
             json.loads(self.text), status=self.status, headers={**self.headers, **REPLAYED}
         )
 
 
 def keyed_request_of(request: Request, raw: bytes) -> KeyedRequest | None:
-    """The request's key with what it stands for, or None without one.
+    """The request's key and identity, or None without a key.
 
     Raises:
         Refused: `bad_idempotency_key`, when it is empty, too long or not plain ASCII.
@@ -79,29 +79,29 @@ def keyed_request_of(request: Request, raw: bytes) -> KeyedRequest | None:
             f"An Idempotency-Key has 1 to {KEY_MAX} printable ASCII characters.",
             "Idempotency-Key",
         )
-    # How long a client is ready to wait is not part of what it asks for.
+    # The Prefer header (how long a client waits) is not part of the request's identity.
     digest = hashlib.sha256(request.get_full_path().encode() + b"\0" + raw).digest()
     return KeyedRequest(key, request.method or "", request.path[:400], digest)
 
 
 def booking_id(actor: Actor, keyed: KeyedRequest | None) -> UUID | None:
-    """The id a booking has under this key, whoever makes it; None without a key."""
+    """The id of the booking that is made with this key; None without a key."""
     if keyed is None:
         return None
     return uuid5(_BOOKINGS, f"{actor.tenant_id}:{actor.user_id}:{keyed.key}")
 
 
 def key_take(actor: Actor, keyed: KeyedRequest, now: datetime) -> StoredAnswer | None:
-    """Takes the key for the rest of this transaction, or finds the answer that it has.
+    """Takes the key for this transaction, or returns its stored answer.
 
-    Waits for another request that works with the key at this moment.
+    Waits for a concurrent request with the same key.
 
     Raises:
         Refused: `idempotency_key_reused`, when the key was sent with another request.
     """
     mine = uuid4()
     with connection.cursor() as cursor:
-        # The update changes nothing: it locks the row that is there and returns it.
+        # The update changes nothing: it locks the existing row and returns it.
         cursor.execute(
             "INSERT INTO tenants_idempotencykey AS taken (id, tenant_id, user_id, key, method,"
             " path, body_sha256, status, answer, is_final, created)"
@@ -133,15 +133,15 @@ def key_take(actor: Actor, keyed: KeyedRequest, now: datetime) -> StoredAnswer |
 
 
 def answer_store(actor: Actor, keyed: KeyedRequest, response: Response, *, is_final: bool) -> None:
-    """Stores the answer with its key, in the transaction that took it.
+    """Stores the answer with its key, in the transaction that took the key.
 
-    An answer that is not final is replaced by `answer_replace`.
+    `answer_replace` replaces an answer that is not final.
     """
     _store(_rows(actor, keyed), response, is_final=is_final)
 
 
 def answer_replace(actor: Actor, keyed: KeyedRequest, response: Response) -> None:
-    """Replaces an answer that was not final by the one it waited for."""
+    """Replaces an answer that was not final by the final one."""
     _store(_rows(actor, keyed).filter(is_final=False), response, is_final=True)
 
 
@@ -156,7 +156,7 @@ def _store(rows: QuerySet[IdempotencyKey], response: Response, *, is_final: bool
         status=response.status_code,
         is_final=is_final,
         answer={
-            # As text: a JSON column would bring the fields back in another order.
+            # As text, because a JSON column would change the order of fields.
             "text": JSONRenderer().render(response.data).decode(),
             "type": response.content_type or "application/json",
             "headers": {name: response[name] for name in STORED_HEADERS if name in response},

@@ -1,4 +1,4 @@
-"""Invitations: made and taken back by leads and tenant admins, answered by the invited person."""
+"""Invitations: leads and tenant admins create and revoke them, the invited person answers."""
 
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ from tenants.services import (
 
 
 class InvitationOut(serializers.Serializer[Any]):
-    """An invitation, as those see it who may give its role."""
+    """An invitation, as people who can give its role see it."""
 
     id = serializers.UUIDField()
     to = serializers.CharField(source="invitee")
@@ -36,7 +36,7 @@ class InvitationOut(serializers.Serializer[Any]):
 
 
 class InvitationNew(Strict):
-    """Who is invited. `tenant_admin` holds in the whole tenant, so it takes no project."""
+    """The invited person and the role; `tenant_admin` takes no project."""
 
     to = Text(max_length=254, help_text="An e-mail address or a sign-in name.")
     role = Text(max_length=16)
@@ -54,18 +54,18 @@ class ReceivedInvitationOut(serializers.Serializer[Any]):
 
 
 class Invitations(ApiView):
-    """Invitations into the caller's tenant and projects."""
+    """Invitations to the caller's tenant and projects."""
 
     queries = {"GET": PageQuery}
 
     @described(
         "list_invitations",
-        "Invitations that wait or were declined (leads and tenant admins)",
+        "Open and declined invitations (leads and tenant admins)",
         answer=page(InvitationOut),
         query=PageQuery,
     )
     def get(self, request: Request) -> Response:
-        """A page, the latest first; those of projects that the caller leads."""
+        """Lists invitations, the latest first; of projects that the caller leads."""
         with self.tx():
             rows = invitations_of(self.actor.tenant_id, self.now)
             if not self.actor.is_tenant_admin:
@@ -87,7 +87,7 @@ class Invitations(ApiView):
         request=InvitationNew,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The invitation, in the same words whether or not there is such an account."""
+        """Invites a person; the answer is the same whether or not the account exists."""
         sent = self.sent(InvitationNew)
 
         def work() -> Response:
@@ -106,20 +106,20 @@ class Invitations(ApiView):
 class InvitationOne(ApiView):
     """One invitation."""
 
-    @described("revoke_invitation", "Take an invitation back", answer=None, status=204)
+    @described("revoke_invitation", "Revoke an invitation", answer=None, status=204)
     def delete(self, request: Request, invitation_id: UUID) -> Response:
-        """Nothing, when it is done."""
+        """Revokes the invitation."""
         with self.tx():
             invitation_revoke(actor=self.actor, invitation_id=invitation_id, now=self.now)
         return Response(status=204)
 
 
 class MyInvitations(ApiView):
-    """What the caller is invited to in the token's tenant; others are answered on the page."""
+    """Invitations to the caller in the token's tenant; others are answered on the page."""
 
-    @described("list_my_invitations", "What you are invited to", answer=page(ReceivedInvitationOut))
+    @described("list_my_invitations", "Invitations to you", answer=page(ReceivedInvitationOut))
     def get(self, request: Request) -> Response:
-        """All of them, the oldest first."""
+        """Lists all invitations, the oldest first."""
         with self.tx():
             offers = received_invitations(self.user.credential, self.now)
         mine = [offer for offer in offers if offer.tenant_id == self.actor.tenant_id]
@@ -131,7 +131,7 @@ class MyInvitationAccept(ApiView):
 
     @described("act_accept_invitation", "Accept an invitation", answer=ReceivedInvitationOut)
     def post(self, request: Request, invitation_id: UUID) -> HttpResponseBase:
-        """What the caller now is."""
+        """Accepts the invitation."""
 
         def work() -> Response:
             _in_tenant(self, invitation_id)
@@ -146,7 +146,7 @@ class MyInvitationDecline(ApiView):
 
     @described("act_decline_invitation", "Decline an invitation", answer=ReceivedInvitationOut)
     def post(self, request: Request, invitation_id: UUID) -> HttpResponseBase:
-        """What the caller was invited to."""
+        """Declines the invitation."""
 
         def work() -> Response:
             _in_tenant(self, invitation_id)
@@ -157,7 +157,7 @@ class MyInvitationDecline(ApiView):
 
 
 def _in_tenant(view: ApiView, invitation_id: UUID) -> None:
-    """Raises Refused `not_found` for other tenants': a token says and learns nothing there."""
+    """Raises Refused `not_found` for an invitation to another tenant than the token's."""
     offers = received_invitations(view.user.credential, view.now)
     if (invitation_id, view.actor.tenant_id) not in {(each.id, each.tenant_id) for each in offers}:
         raise missing("invitation")

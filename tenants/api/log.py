@@ -1,4 +1,4 @@
-"""The logs over REST: a tenant's for its admins, the platform's for operators."""
+"""The audit logs over REST: a tenant's for its admins, the platform's for operators."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tenants.services.audit_log import LogFilter, log_entries, log_names
 
 
 class LogQuery(PageQuery):
-    """Which log, and a filter."""
+    """The log, and a filter."""
 
     log = serializers.ChoiceField(
         choices=["tenant", "platform"],
@@ -34,7 +34,7 @@ class LogQuery(PageQuery):
 
 
 class LogEntryOut(serializers.Serializer[Any]):
-    """Who did what to what."""
+    """An entry of the log."""
 
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
@@ -61,7 +61,7 @@ class Log(ApiView):
         query=LogQuery,
     )
     def get(self, request: Request) -> Response:
-        """A page of entries, the newest first."""
+        """Lists entries, the newest first."""
         with self.tx():
             if self.query["log"] == "tenant":
                 require_tenant_admin(self.actor)

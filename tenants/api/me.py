@@ -1,4 +1,4 @@
-"""The caller: who they are here, and their tokens."""
+"""The caller: account, settings, tokens and sessions."""
 
 from typing import Any
 from uuid import UUID
@@ -40,7 +40,7 @@ class TenantOut(serializers.Serializer[Any]):
 
 
 class MeOut(serializers.Serializer[Any]):
-    """The person behind the token, inside the token's tenant."""
+    """The person of the token, in the token's tenant."""
 
     username = serializers.CharField()
     name = serializers.CharField()
@@ -54,7 +54,7 @@ class MeOut(serializers.Serializer[Any]):
 
 
 class MeChange(Strict):
-    """What a person sets for themselves."""
+    """The caller's settings."""
 
     time_zone = Text(max_length=64, required=False)
     mails = serializers.ChoiceField(choices=User.Mails.choices, required=False)
@@ -63,19 +63,19 @@ class MeChange(Strict):
 class Me(ApiView):
     """The caller."""
 
-    @described("get_me", "Who calls, and with which roles", answer=MeOut)
+    @described("get_me", "Your account and roles", answer=MeOut)
     def get(self, request: Request) -> Response:
-        """The caller in the token's tenant."""
+        """Describes the caller in the token's tenant."""
         return Response(self._shown())
 
     @described(
         "set_me",
-        "Set the caller's time zone, and which mails they get",
+        "Set your time zone, and which mails you get",
         answer=MeOut,
         request=MeChange,
     )
     def put(self, request: Request) -> Response:
-        """The caller after the change."""
+        """Changes settings; describes the caller."""
         sent = self.sent(MeChange)
         with self.tx():
             if "time_zone" in sent:
@@ -120,7 +120,7 @@ class TokenOut(serializers.Serializer[Any]):
 
 
 class TokenMade(TokenOut):
-    """A new token: the only answer that holds its secret."""
+    """A new token: the only answer that contains its secret."""
 
     token = serializers.CharField(
         allow_null=True, help_text="Shown once; null when an Idempotency-Key is replayed."
@@ -128,13 +128,13 @@ class TokenMade(TokenOut):
 
 
 class EndedOut(serializers.Serializer[Any]):
-    """What ended at once."""
+    """The number of ended tokens or sessions."""
 
     ended = serializers.IntegerField(help_text="How many.")
 
 
 class TokenNew(Strict):
-    """A token to make."""
+    """A new token."""
 
     name = Text(max_length=80)
     days = Whole(required=False, default=90, min_value=1, max_value=365)
@@ -147,7 +147,7 @@ class Tokens(ApiView):
 
     @described("list_tokens", "Your tokens", answer=page(TokenOut), query=PageQuery)
     def get(self, request: Request) -> Response:
-        """A page, the latest first."""
+        """Lists tokens, the latest first."""
         with self.tx():
             tokens, next_cursor = page_of(
                 ApiToken.objects.filter(tenant_id=self.actor.tenant_id, user_id=self.actor.user_id),
@@ -159,13 +159,13 @@ class Tokens(ApiView):
 
     @described(
         "create_token",
-        "Make a token of your own; it ends with the token that makes it at the latest",
+        "Create a token; it ends at the latest with the token that creates it",
         answer=TokenMade,
         status=201,
         request=TokenNew,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The token with its secret, which is shown this once."""
+        """Creates a token; the answer shows its secret once."""
         sent = self.sent(TokenNew)
 
         def work() -> Response:
@@ -194,7 +194,7 @@ class TokenOne(ApiView):
 
     @described("revoke_token", "Revoke a token, and those made with it", answer=TokenOut)
     def delete(self, request: Request, token_id: UUID) -> Response:
-        """The token, revoked; twice is once."""
+        """Revokes the token; idempotent."""
         with self.tx():
             token = token_revoke(actor=self.actor, token_id=token_id, now=self.now)
             return Response(TokenOut(token).data)
@@ -212,13 +212,13 @@ class SessionOut(serializers.Serializer[Any]):
 
 
 class Sessions(ApiView):
-    """Browsers in which the caller is signed in, in whichever tenant."""
+    """Browsers in which the caller is signed in, in any tenant."""
 
     queries = {"GET": PageQuery}
 
     @described("list_sessions", "Where you are signed in", answer=page(SessionOut), query=PageQuery)
     def get(self, request: Request) -> Response:
-        """A page, the latest sign-in first."""
+        """Lists sessions, the latest sign-in first."""
         with self.tx():
             rows, next_cursor = page_of_rows(
                 sessions_of(self.user.credential, self.now),
@@ -241,7 +241,7 @@ class SessionOne(ApiView):
 
     @described("end_session", "Sign out in one browser", answer=None, status=204)
     def delete(self, request: Request, session_id: UUID) -> Response:
-        """Nothing, when it is done."""
+        """Ends the session."""
         with self.tx():
             own_session_end(user=self.user, session_id=session_id, now=self.now)
         return Response(status=204)

@@ -1,4 +1,4 @@
-"""Projects and the people in them."""
+"""Projects and their members."""
 
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ from tenants.services import (
 
 
 class ProjectOut(serializers.Serializer[Any]):
-    """A team of the tenant, and the caller's role in it."""
+    """A project of the tenant, and the caller's role in it."""
 
     slug = serializers.CharField()
     name = serializers.CharField()
@@ -32,14 +32,14 @@ class ProjectOut(serializers.Serializer[Any]):
 
 
 class ProjectNew(Strict):
-    """A project to make."""
+    """A new project."""
 
     slug = Text(max_length=40)
     name = Text(max_length=120)
 
 
 class ProjectChange(Strict):
-    """Open or closed for new bookings."""
+    """A project that is open or closed for new bookings."""
 
     is_open = Flag()
 
@@ -60,13 +60,13 @@ class MemberChange(Strict):
 
 
 class Projects(ApiView):
-    """The projects the caller may see."""
+    """The projects that the caller can see."""
 
     queries = {"GET": PageQuery}
 
-    @described("list_projects", "Projects you may see", answer=page(ProjectOut), query=PageQuery)
+    @described("list_projects", "Projects you can see", answer=page(ProjectOut), query=PageQuery)
     def get(self, request: Request) -> Response:
-        """A page by slug."""
+        """Lists projects by slug."""
         with self.tx():
             rows = Project.objects.filter(tenant_id=self.actor.tenant_id)
             if not self.actor.is_tenant_admin:
@@ -78,13 +78,13 @@ class Projects(ApiView):
 
     @described(
         "create_project",
-        "Make a project (tenant admins)",
+        "Create a project (tenant admins)",
         answer=ProjectOut,
         status=201,
         request=ProjectNew,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The new project."""
+        """Creates the project."""
         sent = self.sent(ProjectNew)
 
         def work() -> Response:
@@ -99,7 +99,7 @@ class ProjectOne(ApiView):
 
     @described("get_project", "One project", answer=ProjectOut)
     def get(self, request: Request, slug: str) -> Response:
-        """The project."""
+        """Describes the project."""
         with self.tx():
             return Response(_shown(self.actor, access_project(self.actor, slug)))
 
@@ -110,7 +110,7 @@ class ProjectOne(ApiView):
         request=ProjectChange,
     )
     def put(self, request: Request, slug: str) -> Response:
-        """The project after the change."""
+        """Opens or closes the project."""
         sent = self.sent(ProjectChange)
         with self.tx():
             access_project(self.actor, slug)
@@ -121,13 +121,13 @@ class ProjectOne(ApiView):
 
 
 class ProjectMembers(ApiView):
-    """Who is in a project."""
+    """The members of a project."""
 
     queries = {"GET": PageQuery}
 
-    @described("list_members", "People of a project", answer=page(MemberOut), query=PageQuery)
+    @described("list_members", "Members of a project", answer=page(MemberOut), query=PageQuery)
     def get(self, request: Request, slug: str) -> Response:
-        """A page of roles."""
+        """Lists members and roles."""
         with self.tx():
             project = access_project(self.actor, slug)
             members, next_cursor = page_of(
@@ -142,11 +142,11 @@ class ProjectMembers(ApiView):
 
 
 class MemberOne(ApiView):
-    """One role of one person. New members are invited: `POST /invitations`."""
+    """A membership. New members are invited with `POST /invitations`."""
 
     @described("set_member", "Change a member's role", answer=MemberOut, request=MemberChange)
     def put(self, request: Request, member_id: UUID) -> Response:
-        """The member with the new role."""
+        """Changes the role."""
         sent = self.sent(MemberChange)
         with self.tx():
             membership = membership_role_set(
@@ -154,9 +154,9 @@ class MemberOne(ApiView):
             )
             return Response(MemberOut(membership).data)
 
-    @described("remove_member", "End a person's role", answer=None, status=204)
+    @described("remove_member", "Remove a member", answer=None, status=204)
     def delete(self, request: Request, member_id: UUID) -> Response:
-        """Nothing, when it is done."""
+        """Removes the member."""
         with self.tx():
             membership_remove(actor=self.actor, membership_id=member_id, now=self.now)
         return Response(status=204)

@@ -1,4 +1,4 @@
-"""What may be asked for: tiers, and quotas of tenant and projects."""
+"""Tiers, and quotas of tenants and projects."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ from tenants.services import Share, ShareMore, TierTerms, quota_set, tenant_quot
 
 
 class TierTermsIn(Strict):
-    """All that a tier says; times in seconds."""
+    """The settings of a tier; times in seconds."""
 
     name = Text(max_length=80)
-    priority = Whole(min_value=-1000, max_value=1000, help_text="Higher goes first.")
+    priority = Whole(min_value=-1000, max_value=1000, help_text="A higher number is served first.")
     pausable = Flag()
     grace_seconds = Whole()
     protected_seconds = Whole()
@@ -70,11 +70,11 @@ class TierOut(serializers.Serializer[Any]):
 
 
 class Tiers(ApiView):
-    """All tiers."""
+    """The tiers."""
 
     @described("list_tiers", "Tiers, the first served first", answer=page(TierOut))
     def get(self, request: Request) -> Response:
-        """All of them."""
+        """Lists all tiers."""
         with self.tx():
             return list_response(TierOut(Tier.objects.all(), many=True).data)
 
@@ -84,16 +84,18 @@ class TierOne(ApiView):
 
     @described("get_tier", "One tier", answer=TierOut)
     def get(self, request: Request, slug: str) -> Response:
-        """What it says."""
+        """Describes the tier."""
         with self.tx():
             tier = Tier.objects.filter(slug=slug).first()
             if tier is None:
                 raise missing("tier")
             return Response(TierOut(tier).data)
 
-    @described("set_tier", "Make or change a tier (operators)", answer=TierOut, request=TierTermsIn)
+    @described(
+        "set_tier", "Create or change a tier (operators)", answer=TierOut, request=TierTermsIn
+    )
     def put(self, request: Request, slug: str) -> Response:
-        """The tier after the change."""
+        """Creates or changes the tier."""
         self.require_operator()
         terms = TierTerms(**self.sent(TierTermsIn))
         with operator_tx():
@@ -126,7 +128,7 @@ class QuotaOut(serializers.Serializer[Any]):
 
 
 class QuotaIn(Strict):
-    """A share: of a project (tenant admins), or of a `tenant` (operators)."""
+    """The quota of a project (tenant admins), or of a `tenant` (operators)."""
 
     project = Text(required=False, max_length=40)
     tenant = Text(required=False, max_length=40)
@@ -159,11 +161,11 @@ class QuotaIn(Strict):
 
 
 class Quotas(ApiView):
-    """Shares of the tenant and of the caller's projects."""
+    """Quotas of the tenant and of the caller's projects."""
 
     @described("list_quotas", "Quotas of the tenant and of your projects", answer=page(QuotaOut))
     def get(self, request: Request) -> Response:
-        """By project and class; the tenant's own first."""
+        """Lists quotas by project and class, the tenant's own first."""
         actor = self.actor
         with self.tx():
             rows = Quota.objects.filter(tenant_id=actor.tenant_id).select_related("project")
@@ -178,7 +180,7 @@ class Quotas(ApiView):
         request=QuotaIn,
     )
     def put(self, request: Request) -> Response:
-        """The quota after the change."""
+        """Sets the quota."""
         sent = self.sent(QuotaIn)
         share = _share(sent)
         if "tenant" in sent:
@@ -214,7 +216,7 @@ class Quotas(ApiView):
 def _share(sent: dict[str, Any]) -> Share:
     guaranteed, limit = sent["guaranteed_units"], sent.get("limit_units")
     if limit is not None and limit < guaranteed:
-        raise invalid("bad_share", "The limit is less than what is guaranteed.", "limit_units")
+        raise invalid("bad_share", "The limit is less than the guarantee.", "limit_units")
     more = {field: sent[field] for field in ("weight", "cap_gpu_hours", "cap_days", "cap_carries")}
     return Share(
         guaranteed,

@@ -17,7 +17,7 @@ from tenants.services import NewAdmin, tenant_create_with_admin
 
 
 class TenantIn(Strict):
-    """A new tenant and its first admin: an account that is there, or one that is made."""
+    """A new tenant and its first admin: an existing account, or a new one."""
 
     slug = Text(max_length=40)
     name = Text(max_length=120)
@@ -49,20 +49,20 @@ class Tenants(ApiView):
 
     @described("list_tenants", "Tenants (operators)", answer=page(TenantRow))
     def get(self, request: Request) -> Response:
-        """By name."""
+        """Lists tenants by name."""
         self.require_operator()
         with operator_tx():
             return list_response(TenantRow(tenants_all(), many=True).data)
 
     @described(
         "create_tenant",
-        "Make a tenant and its first admin (operators)",
+        "Create a tenant and its first admin (operators)",
         answer=TenantMade,
         status=201,
         request=TenantIn,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """The tenant, and once the password of a new admin."""
+        """Creates the tenant; shows the password of a new admin once."""
         sent = self.sent(TenantIn)
 
         def work() -> Response:

@@ -1,4 +1,4 @@
-"""Addresses of people and rules under /api/v1."""
+"""Routes of people and rules under /api/v1."""
 
 from django.urls import path
 

@@ -1,1 +1,1 @@
-"""What every app of the portal stands on: errors, the wall, and the frame of REST answers."""
+"""The base of every app: errors, tenant isolation, forms, and strict REST fields."""

@@ -1,4 +1,4 @@
-"""Request bodies: strict JSON of bounded size, depth and text, with exact decimals."""
+"""Request bodies: strict JSON of limited size and depth, with exact decimals."""
 
 import json
 import re
@@ -19,7 +19,7 @@ FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What was sent: the exact bytes, and the object they say."""
+    """The exact bytes of a body, and the parsed object."""
 
     raw: bytes
     data: dict[str, Any]
@@ -47,7 +47,7 @@ def body_of(request: Request) -> Body:
 
 
 def _read(request: Request) -> bytes:
-    # The length is only a claim; reading one byte more shows what is really there.
+    # The length may be wrong; reading one more byte shows whether the body is too large.
     claimed = request.META.get("CONTENT_LENGTH") or "0"
     if claimed.isascii() and claimed.isdigit() and int(claimed) > MAX_BYTES:
         raise _too_large()
@@ -87,12 +87,12 @@ def _no_constant(name: str) -> NoReturn:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _bad("repeated_field", "A field of a JSON object stands there twice.")
+        raise _bad("repeated_field", "A JSON object has the same field twice.")
     return found
 
 
 def _walk(root: object) -> Iterator[tuple[int, object]]:
-    """Every key and value with its depth, without recursion."""
+    """Yields every key and value with its depth, without recursion."""
     waiting = [(1, root)]
     while waiting:
         depth, value = waiting.pop()

@@ -1,4 +1,4 @@
-"""The question before something that nobody can undo: a page of its own, or a dialog's part."""
+"""Confirmation of an action that cannot be undone, as a page or in a dialog."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ CONFIRMED_FIELD = "sure"
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What is asked, what will be lost, and the button whose POST to this address does it."""
+    """A question, the losses, and the button whose POST to the same address carries it out."""
 
     title: str
     lost: tuple[str, ...]
@@ -21,9 +21,9 @@ class Confirmation:
 
 
 def confirm_page(request: HttpRequest, question: Confirmation) -> HttpResponse:
-    """The question as a page; with `part=1` without its frame, for a dialog over the page.
+    """Renders the confirmation as a page, or with `part=1` as the content of a dialog.
 
-    Asked in answer to a POST, its button sends the same fields again, with `sure`.
+    In answer to a POST, its button sends the same fields again, with `sure`.
     """
     name = "confirm" if request.GET.get("part") else "confirm_page"
     fields = [(each, value) for each, value in request.POST.items() if each != CSRF_FIELD]

@@ -1,4 +1,4 @@
-"""Values in CSV files, which spreadsheets open."""
+"""Values in CSV files that are safe in spreadsheets."""
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet reads as the beginning of a formula."""

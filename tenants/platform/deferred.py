@@ -1,4 +1,4 @@
-"""Answers that improve: what a request waits for may happen after its thread is free again."""
+"""Deferred answers: the final answer waits for a decision, without occupying a thread."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a better answer waits for: the decision on `subject`, for at most `seconds`.
+    """The decision that a final answer waits for: on `subject`, for at most `seconds`.
 
-    `render(found, applied)` makes that answer, inside a transaction of the tenant. `found` is what
-    the subject has become; `applied` is False when the request was not made to wait. It may raise
+    `render(found, applied)` makes that answer in a transaction of the tenant. `found` is the
+    present state of the subject; `applied` is False if the request did not wait. It may raise
     Refused.
     """
 
@@ -26,17 +26,17 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A wait, and how its end becomes a complete response."""
+    """A wait, and the callback that makes the complete response."""
 
     wait: Wait
     conclude: Callable[[Any, bool], HttpResponseBase]
 
 
 class DeferredResponse(Response):
-    """The answer as it is now. Whoever serves requests may wait and send a better one instead.
+    """The present answer. The server may wait and send the final answer instead.
 
-    `view_headers` are the names that the view has set: all others came from the middlewares and
-    belong to the better answer, too.
+    `view_headers` are the headers that the view has set: all others came from middlewares and
+    belong to the final answer, too.
     """
 
     deferred: Deferred

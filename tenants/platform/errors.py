@@ -1,4 +1,4 @@
-"""Every refusal a person or a program may read. No Django: the solver's callers raise it too."""
+"""Refusals that people and programs read. No Django: the solver's callers raise them, too."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 Kind = Literal["invalid", "denied", "missing", "conflict", "quota", "budget"]
-"""What sort of no: bad input, no right, not there (or not yours), state, quota, money."""
+"""Bad input, missing right, missing or foreign object, conflict of state, quota, budget."""
 
-# Owners by part; any other is the name of whom a limit is for.
+# Texts of known owners; any other owner is the name of a person, project or tenant.
 _OWNER_TEXTS = {
     "operator": "set by the operator",
     "tenant_admin": "set by the tenant's admin",
@@ -21,11 +21,11 @@ _OWNER_TEXTS = {
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """A refusal with everything its reader needs to go on.
+    """A refusal, with everything that its reader needs to continue.
 
     `code` is stable for programs, `sentence` is for people. `rule` names the entry of the rule
-    catalogue, `owner` whose rule it is, `param` the field at fault. `frees_at` is when the rule
-    stops being in the way; `alternatives` are asks that would have worked.
+    catalogue, `owner` who set the rule, `param` the invalid field. `frees_at` is when the rule
+    stops blocking; `alternatives` are requests that would have worked.
     """
 
     code: str
@@ -43,22 +43,22 @@ class Refused(Exception):
 
     @property
     def owner_text(self) -> str:
-        """Where the rule comes from, in words for people; empty when nobody is named."""
+        """Who set the rule, as text for people; empty without an owner."""
         return "" if self.owner is None else _OWNER_TEXTS.get(self.owner, f"set for {self.owner}")
 
 
 def missing(noun: str, param: str | None = None) -> Refused:
-    """The same answer for what is not there and for what belongs to somebody else."""
+    """The refusal for an object that is missing or belongs to another tenant."""
     return Refused(
         "not_found", f"There is no such {noun}, or it is not open to you.", "missing", param
     )
 
 
 def denied(sentence: str) -> Refused:
-    """The reader may see the thing, but may not do this to it."""
+    """The refusal for a visible object on which the caller may not do this."""
     return Refused("not_allowed", sentence, "denied")
 
 
 def invalid(code: str, sentence: str, param: str) -> Refused:
-    """The request itself is wrong, at `param`."""
+    """The refusal for invalid input in the field `param`."""
     return Refused(code, sentence, "invalid", param)

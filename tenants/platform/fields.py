@@ -1,4 +1,4 @@
-"""Fields that take exactly what they say: no coercion, no unknown names, no unclear times."""
+"""Strict serializer fields: no coercion, no unknown names, no ambiguous times."""
 
 import re
 import unicodedata
@@ -27,7 +27,7 @@ _DURATION = re.compile(
     r"(?:T(?=\d)(?:(?P<hours>\d{1,5})H)?(?:(?P<minutes>\d{1,7})M)?(?:(?P<seconds>\d{1,9})S)?)?",
     re.ASCII,
 )
-# What Django REST framework calls an error, and what we do.
+# Error codes of Django REST framework, and ours.
 _CODES = {
     "required": "missing_field",
     "null": "wrong_type",
@@ -45,10 +45,10 @@ _CODES = {
 
 
 class Strict(serializers.Serializer[Any]):
-    """An object that refuses names it does not know."""
+    """A serializer that refuses unknown names."""
 
     def to_internal_value(self, data: Any) -> Any:  # noqa: ANN401 (the framework's signature)
-        """The checked values. Raises ValidationError."""
+        """The validated values. Raises ValidationError."""
         if isinstance(data, Mapping):
             known = {name for name, field in self.fields.items() if not field.read_only}
             unknown = sorted(set(data) - known)
@@ -66,24 +66,24 @@ class Whole(serializers.IntegerField):
         super().__init__(**{"max_value": WHOLE_NUMBER_MAX, "min_value": 0, **options})
 
     def to_internal_value(self, data: Any) -> int:  # noqa: ANN401 (the framework's signature)
-        """The number itself. Raises ValidationError."""
+        """The number. Raises ValidationError."""
         if type(data) is not int:
             self.fail("invalid")
         return data
 
 
 class Flag(serializers.BooleanField):
-    """true or false."""
+    """A JSON boolean."""
 
     def to_internal_value(self, data: Any) -> bool:  # noqa: ANN401 (the framework's signature)
-        """The flag itself. Raises ValidationError."""
+        """The boolean. Raises ValidationError."""
         if not isinstance(data, bool):
             self.fail("invalid", input=data)
         return data
 
 
 class Text(serializers.CharField):
-    """One line of text, in Unicode's composed form, without characters that can't be seen."""
+    """One line of text, in Unicode's composed form, without invisible characters."""
 
     def to_internal_value(self, data: Any) -> str:  # noqa: ANN401 (the framework's signature)
         """The text in form NFC, trimmed. Raises ValidationError."""
@@ -126,7 +126,7 @@ class Instant(serializers.DateTimeField):
     """A moment in RFC 3339, with its offset from UTC."""
 
     def to_internal_value(self, value: Any) -> datetime:  # noqa: ANN401 (the framework's signature)
-        """Aware, in UTC, whole seconds. Raises ValidationError."""
+        """The time in UTC, in whole seconds. Raises ValidationError."""
         found = _INSTANT.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             raise _refused_time("Write the time as in 2026-11-21T14:00:00Z.", "bad_time")
@@ -135,9 +135,9 @@ class Instant(serializers.DateTimeField):
         try:
             moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise _refused_time("There is no such time.", "bad_time") from None
+            raise _refused_time("This time does not exist.", "bad_time") from None
         if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
-            raise _refused_time("This time is out of our calendar.", "out_of_range")
+            raise _refused_time("This time is out of range.", "out_of_range")
         return moment.replace(microsecond=0)
 
 
@@ -151,31 +151,31 @@ class Day(serializers.DateField):
         except (ValueError, TypeError):
             raise _refused_time("Write the day as in 2026-11-21.", "bad_time") from None
         if not EARLIEST_YEAR <= day.year <= LATEST_YEAR:
-            raise _refused_time("This day is out of our calendar.", "out_of_range")
+            raise _refused_time("This day is out of range.", "out_of_range")
         return day
 
 
 @extend_schema_field({"type": "string", "format": "duration"})
 class Duration(serializers.Field[timedelta, str, str, Any]):
-    """A length of time in ISO 8601 up to weeks, such as PT6H or P1DT12H."""
+    """A duration in ISO 8601 up to weeks, such as PT6H or P1DT12H."""
 
     def to_internal_value(self, data: Any) -> timedelta:  # noqa: ANN401 (the framework's signature)
-        """The length, more than zero. Raises ValidationError."""
+        """The duration, more than zero. Raises ValidationError."""
         found = _DURATION.fullmatch(data) if isinstance(data, str) else None
         if found is None:
-            raise _refused_time("Write the length as in PT6H or P1DT12H.", "bad_duration")
+            raise _refused_time("Write the duration as in PT6H or P1DT12H.", "bad_duration")
         length = timedelta(**{unit: int(n) for unit, n in found.groupdict().items() if n})
         if not length:
-            raise _refused_time("The length must be more than zero.", "out_of_range")
+            raise _refused_time("The duration must be more than zero.", "out_of_range")
         return length
 
     def to_representation(self, value: timedelta) -> str:
-        """As in PT6H."""
+        """The duration in ISO 8601, such as PT6H."""
         return iso_duration(int(value.total_seconds()))
 
 
 def iso_duration(seconds: int) -> str:
-    """`PT6H30M` for 23400 seconds; hours are never folded into days."""
+    """`PT6H30M` for 23400 seconds; hours are never converted to days."""
     hours, rest = divmod(seconds, 3600)
     minutes, left = divmod(rest, 60)
     parts = [f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M"), (left, "S")) if n]
@@ -186,7 +186,7 @@ def validated(serializer: type[serializers.Serializer[Any]], data: Mapping[str, 
     """The validated values of `data`.
 
     Raises:
-        Refused: for the first field at fault, with its path as `param`.
+        Refused: for the first invalid field, with its path as `param`.
     """
     form = serializer(data=data)
     if form.is_valid():
@@ -196,7 +196,7 @@ def validated(serializer: type[serializers.Serializer[Any]], data: Mapping[str, 
 
 
 def single_values(parameters: QueryDict) -> dict[str, str]:
-    """Query parameters, each given once.
+    """The query parameters, each of which may be given once.
 
     Raises:
         Refused: `repeated_param`, `bad_text`.

@@ -1,4 +1,4 @@
-"""What a page's forms do: one act, then back to the page; or the page again with the reason."""
+"""Actions of a page's forms: each runs and redirects, or shows the page with the error."""
 
 from collections.abc import Callable, Mapping
 from uuid import UUID
@@ -10,23 +10,23 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.form_text import form_text_error
 
 FormAction = Callable[[QueryDict], str]
-"""Does what a form asks and returns the sentence that says so."""
+"""Carries out a posted form and returns the sentence that reports success."""
 
 SHOWN_ON_PAGE = frozenset({"invalid", "conflict", "quota", "budget"})
 
 
 def form_action_run(request: HttpRequest, acts: Mapping[str, FormAction]) -> Refused | None:
-    """Runs the act that the posted form names, and leaves its sentence for the next page.
+    """Runs the action that the posted form names, and stores its sentence for the next page.
 
-    Returns the refusal that belongs beside the form. Rights and missing objects raise `Refused`:
-    they get a page of their own.
+    Returns a refusal that is shown next to the form. Missing rights and missing objects raise
+    `Refused`, which is shown as a separate page.
     """
     fault = form_text_error(request)
     if fault is not None:
         return fault
     act = acts.get(request.POST.get("act", ""))
     if act is None:
-        sentence = "This form is not known here. Load the page again."
+        sentence = "This page does not know the form. Reload the page."
         known = tuple({"act": name} for name in acts)
         return Refused("unknown_act", sentence, "invalid", "act", alternatives=known)
     try:
@@ -40,7 +40,7 @@ def form_action_run(request: HttpRequest, acts: Mapping[str, FormAction]) -> Ref
 
 
 def id_read(form: QueryDict, key: str, noun: str) -> UUID:
-    """The id under `key`. Raises Refused `not_found`: a mangled id is nobody's."""
+    """The id under `key`. Raises Refused `not_found`, also for a malformed id."""
     try:
         return UUID(form.get(key, ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Text of addresses and forms, before any page reads it: no character that can't be seen."""
+"""Removes or refuses invisible characters in addresses and forms before a page reads them."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -16,9 +16,9 @@ _API = "/api/"
 
 
 class TextMiddleware:
-    """Takes unseen characters out of pages' parameters; REST refuses them itself.
+    """Removes invisible characters from parameters of pages; REST refuses them itself.
 
-    An address keeps what is left of it. A form is refused: `form_text_error` says at which field.
+    Query parameters are used without them. A form is refused: `form_text_error` names the field.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -39,7 +39,7 @@ class TextMiddleware:
 
 
 def form_text_error(request: HttpRequest) -> Refused | None:
-    """The refusal of what was typed, told once."""
+    """Returns the refusal of the posted text once, then None."""
     fault: Refused | None = request.META.pop(_ERROR, None)
     return fault
 

@@ -1,4 +1,4 @@
-"""Long lists by cursor: each page begins after the last row of the one before."""
+"""Cursor pagination: each page begins after the last row of the previous page."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -32,10 +32,10 @@ class PageQuery(Strict):
 def page_of(
     rows: QuerySet[Row], *, keys: Sequence[str], query: dict[str, Any], scope: str
 ) -> tuple[list[Row], str | None]:
-    """One page of `rows` and the cursor of the next, None at the end.
+    """One page of `rows`, and the cursor of the next page or None.
 
-    `keys` order the rows totally, as in order_by, all in one direction; `scope` names the list
-    and its reader, so that a cursor fits nowhere else.
+    `keys` define a total order, as in order_by, all in one direction. `scope` names the list and
+    its reader, so that a cursor is valid nowhere else.
 
     Raises:
         Refused: `bad_cursor`.
@@ -49,7 +49,7 @@ def page_of(
 def page_of_rows(
     rows: Sequence[Item], *, keys: Sequence[str], query: dict[str, Any], scope: str
 ) -> tuple[list[Item], str | None]:
-    """As `page_of` for few rows that were read as a whole, in the order of `keys`, all falling.
+    """Like `page_of`, for a short list in memory that is sorted by `keys`, all descending.
 
     Raises:
         Refused: `bad_cursor`.
@@ -81,7 +81,7 @@ def _cursor_values(cursor: str, scope: str, length: int) -> list[Any]:
 
 
 def _after(keys: Sequence[str], values: Sequence[Any]) -> Q:
-    """Rows behind `values` in the order of `keys`: (a > x) or (a = x and b > y) …"""
+    """The condition for rows after `values` in the order of `keys`: a > x or (a = x and b > y) …"""
     condition, same = Q(), Q()
     for key, value in zip(keys, values, strict=True):
         name = key.removeprefix("-")

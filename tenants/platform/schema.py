@@ -1,4 +1,4 @@
-"""How operations stand in the OpenAPI document."""
+"""Declares operations for the OpenAPI document."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,22 +16,20 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class Problem(serializers.Serializer[Any]):
-    """A refusal or a fault, as RFC 9457 describes them."""
+    """An error, as described by RFC 9457."""
 
     type = serializers.CharField()
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="One sentence for people.")
     code = serializers.CharField(help_text="Stable, for programs.")
-    param = serializers.CharField(allow_null=True, help_text="The field at fault, as a path.")
+    param = serializers.CharField(allow_null=True, help_text="The invalid field, as a path.")
     rule = serializers.CharField(allow_null=True, help_text="The rule of the catalogue.")
-    owner = serializers.CharField(allow_null=True, help_text="Whose rule it is.")
+    owner = serializers.CharField(allow_null=True, help_text="Who set the rule.")
     numbers = serializers.DictField()
-    frees_at = serializers.DateTimeField(
-        allow_null=True, help_text="When the rule stops being in the way."
-    )
+    frees_at = serializers.DateTimeField(allow_null=True, help_text="When the rule stops blocking.")
     alternatives = serializers.ListField(
-        child=serializers.DictField(), help_text="Asks that would have worked."
+        child=serializers.DictField(), help_text="Requests that would have worked."
     )
     decision_id = serializers.IntegerField(allow_null=True)
     docs = serializers.CharField()
@@ -41,8 +39,8 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="1 to 255 printable ASCII characters. The same request with the same key works "
-    "once; later ones get the stored answer with `Idempotency-Replayed: true`, for 7 days.",
+    description="1 to 255 printable ASCII characters. A repeated request with the same key does "
+    "nothing and gets the stored answer with `Idempotency-Replayed: true`, for 7 days.",
 )
 PROBLEM = OpenApiResponse(Problem, description="Refused: see `code`.")
 
@@ -58,9 +56,9 @@ def described(  # noqa: PLR0913 (named parts of one description)
     headers: tuple[OpenApiParameter, ...] = (),
     public: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Describes a handler; every operation may also answer with a problem.
+    """Declares a handler's operation; every operation may also answer with a problem.
 
-    `create_…` and `act_…` operations take an idempotency key.
+    `create_…` and `act_…` operations accept an idempotency key.
     """
     parameters: list[Any] = [*([query] if query else []), *headers]
     if operation.startswith(("create", "act")) and not public:

@@ -1,30 +1,30 @@
-"""Which characters text may hold: one rule for pages, REST and names."""
+"""Invisible characters: one rule for pages, REST and names."""
 
 import unicodedata
 
-# Controls, halves of a pair, private and line-breaking characters, and those that change direction
-# or can't be seen: text that holds one is not what it looks like, or can't be stored.
+# Control, format (including direction), surrogate, private-use and line-breaking characters: text
+# with one of them differs from what people see, or cannot be stored.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-# They join letters of some scripts, and the parts of an emoji.
+# Joiners are needed in some scripts and between the parts of an emoji.
 _JOINERS = "\u200c\u200d"
 
 
 def first_invisible(text: str) -> str:
-    """The first character that can't be seen as itself; "" when there is none."""
+    """The first invisible character; "" when there is none."""
     if text.isascii() and text.isprintable():
         return ""
     return next((one for at, one in enumerate(text) if _is_invisible(text, at)), "")
 
 
 def without_invisible(text: str) -> str:
-    """The text without what can't be seen; a line break or a tab becomes a space."""
+    """The text without invisible characters; a line break or a tab becomes a space."""
     spaced = " ".join(text.splitlines()).replace("\t", " ")
     return "".join(one for at, one in enumerate(spaced) if not _is_invisible(spaced, at))
 
 
 def invisible_sentence(character: str) -> str:
-    """Why text with this character is refused."""
-    return f"The character U+{ord(character):04X} can't be seen and is not allowed. Type it again."
+    """The sentence that refuses text with this character."""
+    return f"The text has the invisible character U+{ord(character):04X}. Type it again without it."
 
 
 def _is_invisible(text: str, at: int) -> bool:

@@ -1,7 +1,7 @@
-"""The tenant wall: the only ways into tenant data, and the SQL that makes PostgreSQL enforce it.
+"""Tenant isolation ("the wall"): the transactions that open tenant data, and the SQL behind them.
 
-Every table with a `tenant_id` has row-level security forced. The policy calls `portal_tenant()`,
-which raises when no tenant was said, so a forgotten context is an error and never an empty page.
+Every table with a `tenant_id` has forced row-level security. The policy calls `portal_tenant()`,
+which raises if no tenant is set, so a forgotten context is an error and never an empty page.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from django.db import connection, transaction
 
 
 class ServedElsewhere(Exception):
-    """Only the operators' process can do this; `portal.web.operators` passes the request on."""
+    """Only the operators' process can do this; `portal.web.operators` forwards the request."""
 
 
 @contextmanager
 def tenant_tx(tenant_id: UUID) -> Iterator[None]:
-    """A transaction that sees and writes one tenant's rows.
+    """Opens a transaction that reads and writes one tenant's rows.
 
-    The tenant is said as the first statement and dies with the transaction; inside an outer
-    transaction it is set back, so that two tenants can't be mixed by nesting.
+    The first statement sets the tenant for this transaction. Inside an outer transaction the
+    previous tenant is restored at the end, so nesting cannot mix two tenants.
     """
     is_nested = connection.in_atomic_block
     with transaction.atomic(), connection.cursor() as cursor:
@@ -43,16 +43,16 @@ def _tenant_setting_write(cursor: Any, tenant: str) -> None:  # noqa: ANN401
 
 
 def require_operators_process() -> None:
-    """Raises ServedElsewhere in a process that has no credentials for operators' work."""
+    """Raises ServedElsewhere in a process without the database role for operators' work."""
     if settings.OPERATORS_URL:
         raise ServedElsewhere
 
 
 @contextmanager
 def operator_tx() -> Iterator[None]:
-    """A transaction of the platform's operator: sees every tenant. The caller writes the audit.
+    """Opens a transaction of an operator, who sees every tenant. The caller writes the audit entry.
 
-    Works only in the operators' process, whose login role may become `portal_ops`.
+    Works only in the operators' process, whose login role may switch to `portal_ops`.
     """
     require_operators_process()
     with transaction.atomic(), connection.cursor() as cursor:
@@ -66,7 +66,7 @@ def operator_tx() -> Iterator[None]:
 def protect(
     table: str, column: str = "tenant_id", grants: str = "SELECT, INSERT, UPDATE, DELETE"
 ) -> str:
-    """SQL that puts `table` behind the wall and says what the web may do with its own rows."""
+    """SQL that enables tenant isolation on `table`; `grants` are the web's rights to its rows."""
     return f"""
 ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
@@ -78,7 +78,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO portal_system, portal_ops;
 
 
 def open_table(table: str, web: str = "SELECT") -> str:
-    """SQL for a table without tenant data: what the web may do with it."""
+    """SQL for a table without tenant data; `web` are the web's rights."""
     return f"""
 GRANT {web} ON {table} TO portal_web;
 GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO portal_system, portal_ops;
@@ -91,7 +91,7 @@ def system_table(table: str) -> str:
 
 
 def tenant_key(table: str, column: str, target: str) -> str:
-    """SQL for a foreign key that can't leave the tenant: row security does not cover plain ones."""
+    """SQL for a foreign key within the tenant, because row security does not cover plain ones."""
     return f"""
 ALTER TABLE {table} ADD CONSTRAINT {table}_{column}_in_tenant
   FOREIGN KEY (tenant_id, {column}) REFERENCES {target} (tenant_id, id);
@@ -99,7 +99,7 @@ ALTER TABLE {table} ADD CONSTRAINT {table}_{column}_in_tenant
 
 
 def append_only(table: str) -> str:
-    """SQL that refuses to change or remove rows of `table`, whoever asks."""
+    """SQL of triggers that refuse to change or remove rows of `table`, for every role."""
     return f"""
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON {table}
   FOR EACH ROW EXECUTE FUNCTION portal_append_only();

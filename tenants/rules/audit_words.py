@@ -1,4 +1,4 @@
-"""An entry of a log in words: what was done to what, and which values changed. Pure."""
+"""Texts of log entries: the action, its object, and the changed values. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ FIELDS = {
     "key_version": "key version",
     "open_places": "places that count as taken",
 }
-# The part of `detail` that names an object whose id says nothing to people, by kind.
+# By kind, the part of `detail` that names an object whose id means nothing to people.
 NAMED_BY = {
     "booking": ("label",),
     "compaction_order": ("for",),
@@ -99,14 +99,14 @@ NAMELESS = {
     "project": "a project",
     "quota": "the tenant",
 }
-# Written with an entry for other readers than the change itself.
+# Parts of an entry that are not changed values.
 NO_CHANGE = {"before", "after", "address", "label", "project", "user", "order", "invitation"}
 _DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that an act changed; `before` is empty where there was none."""
+    """A changed value; `before` is empty if there was none."""
 
     name: str
     before: str
@@ -114,7 +114,7 @@ class Change:
 
 
 def object_name(kind: str, identifier: str, detail: Mapping[str, Any]) -> str:
-    """What people call the object of an entry: `gpu-a1-01`, `BK-2041`, `helix h100`."""
+    """The name of an entry's object for people: `gpu-a1-01`, `BK-2041`, `helix h100`."""
     parts = (detail, _part(detail, "after"), _part(detail, "before"))
     found = []
     for name in NAMED_BY.get(kind, ()):
@@ -124,7 +124,7 @@ def object_name(kind: str, identifier: str, detail: Mapping[str, Any]) -> str:
 
 
 def changes_of(detail: Mapping[str, Any]) -> Iterator[Change]:
-    """The values that differ before and after, and what else the entry says."""
+    """The changed values, and the other details of the entry."""
     before, after = _part(detail, "before"), _part(detail, "after")
     for name in dict.fromkeys((*before, *after)):
         if isinstance(before.get(name, after.get(name)), dict):
@@ -163,7 +163,7 @@ def _value(name: str, value: object) -> str:
 
 
 def _moment(text: str) -> str:
-    """A time of the log in UTC as people write it; any other text as it is."""
+    """A time in UTC as text for people; any other text unchanged."""
     try:
         found = datetime.fromisoformat(text) if len(text) > len("2026-11-22") else None
     except ValueError:

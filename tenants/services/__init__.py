@@ -1,4 +1,4 @@
-"""The only writers of people, projects, shares, tiers and tokens. Each is audited."""
+"""The only writers of people, projects, quotas, tiers and tokens. Each writes audit entries."""
 
 from tenants.services.account import own_password_set, own_session_end, own_sessions_end
 from tenants.services.input_values import (

@@ -1,6 +1,6 @@
-"""What a person does with their own account: end sessions, change the password.
+"""Changes of a person's own account: end sessions, set the password.
 
-A person belongs to no tenant or to several, so what they do stands in the log of each of theirs.
+A person belongs to any number of tenants, so an entry is written to the log of each of them.
 """
 
 import json
@@ -22,7 +22,7 @@ from tenants.services.sessions import sessions_end
 @transaction.atomic
 def own_session_end(*, user: User, session_id: UUID, now: datetime) -> None:
     """Ends one of the person's sessions. Raises Refused `not_found`."""
-    # Written before: it may be the session that asks.
+    # Written first, because the session may be the caller's own.
     _note(user, "session.ended", now, {"session": str(session_id)})
     if not sessions_end(user.credential, now=now, one=session_id):
         raise missing("session")
@@ -30,7 +30,7 @@ def own_session_end(*, user: User, session_id: UUID, now: datetime) -> None:
 
 @transaction.atomic
 def own_sessions_end(*, user: User, now: datetime) -> int:
-    """Ends all sessions of the person but the one that asks; returns how many."""
+    """Ends all sessions of the person except the caller's; returns how many."""
     ended = sessions_end(user.credential, now=now)
     if ended:
         _note(user, "session.all_ended", now, {"sessions": ended})
@@ -39,12 +39,13 @@ def own_sessions_end(*, user: User, now: datetime) -> int:
 
 @transaction.atomic
 def own_password_set(*, user: User, current: Proof, password: str, now: datetime) -> Proof:
-    """Changes the person's password; with it all their sessions end, by the database's trigger.
+    """Changes the person's password; a trigger of the database then ends all their sessions.
 
-    Returns what this browser signs in with anew. Raises Refused `bad_password`, `wrong_password`.
+    Returns the proof with which this browser signs in again. Raises Refused `bad_password`,
+    `wrong_password`.
     """
     password_check(password, user)
-    # Before the sessions end, that of the credential too.
+    # Written before all sessions end, including the one with the credential.
     _note(user, "user.password_set", now, {})
     new = password_replace(current, password)
     if new is None:
@@ -53,7 +54,7 @@ def own_password_set(*, user: User, current: Proof, password: str, now: datetime
 
 
 def password_check(password: str, user: User) -> None:
-    """Raises Refused `bad_password` when others could guess it."""
+    """Raises Refused `bad_password` for a weak password."""
     try:
         validate_password(password, user)
     except ValidationError as error:
@@ -61,7 +62,7 @@ def password_check(password: str, user: User) -> None:
 
 
 def _note(user: User, action: str, now: datetime, detail: Mapping[str, Any]) -> None:
-    """Writes what happened to a person's account into the log of each of their tenants."""
+    """Writes an entry about a person's account to the log of each of their tenants."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT portal_account_note(%s, %s, %s::jsonb, %s)",

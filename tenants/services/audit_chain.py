@@ -1,10 +1,10 @@
-"""Seals over what was written: nobody changes, removes, reorders or slips in a row unseen.
+"""Hash chains of seals, which show if a row was changed, removed, reordered or inserted later.
 
-Rows are written with the work and locked by nobody; a task seals them in batches, one chain for
-each tenant and one for the platform. A seal names its rows and holds the SHA-256 over the seal
-before and over each row as it was, so that a later archive of the rows can still be checked.
-Whoever owns the database could build a whole chain anew: the head of each stands in the log of the
-process that seals, and `manage.py audit_verify --heads FILE` keeps it outside.
+Rows are written with the work, without a lock. A task seals them in batches, in one chain per
+tenant and one for the platform. A seal lists its rows and contains a SHA-256 over the previous seal
+and over each row, so that archived rows can still be verified. The owner of the database could
+rebuild a whole chain. Therefore the sealing process logs the head of each chain, and
+`manage.py audit_verify --heads FILE` stores it outside.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from tenants.models import AuditSeal
 
 logger = logging.getLogger(__name__)
 
-# A row takes its number when it is written and is seen when its transaction ends; none is as long
-# as this (docs/configuration.md). What turns up later was slipped in.
+# A row gets its number when it is written and becomes visible when its transaction commits, which
+# takes less than this (docs/configuration.md). A row that appears later was inserted later.
 LATE_ROW_SECONDS = 15 * 60
 SEAL_BATCH = 10_000
-# A row can be slipped in with any number.
+# An inserted row can have any number.
 MIN_KEY = -(2**63)
 MARK_BYTES = 8
 GENESIS = bytes(32)
@@ -36,7 +36,7 @@ TIME = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table whose rows are chained. `tenant` and `row` are SQL; `row` has all that must stay."""
+    """A table with a hash chain. `tenant` and `row` are SQL; `row` has all protected columns."""
 
     name: str
     table: str
@@ -65,7 +65,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What is known of a chain after it was read: its head, and what is wrong with it."""
+    """The result of reading a chain: its head and its faults."""
 
     source: str
     tenant_id: UUID | None
@@ -75,7 +75,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What left a chain: the rows of all seals up to `last_seal`, as SHA-256 by key if known."""
+    """The archived part of a chain: the rows up to seal `last_seal`, as SHA-256 by key if known."""
 
     last_seal: int
     rows: Mapping[int, bytes] | None
@@ -86,7 +86,7 @@ Row = tuple[UUID | None, int, str]
 
 
 def chain_seal(source: Source, *, now: datetime) -> int:
-    """Seals what was written since the last time, the oldest first; returns how many rows."""
+    """Seals unsealed rows, the oldest first; returns how many."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext('audit_seal'))")
         rows = _unsealed(source, SEAL_BATCH)
@@ -98,10 +98,9 @@ def chain_seal(source: Source, *, now: datetime) -> int:
 def chain_verify(
     source: Source, archived: Mapping[UUID | None, Archived] = MappingProxyType({})
 ) -> Iterator[Chain]:
-    """Reads every chain of the source and tells what does not fit.
+    """Reads every chain of the source and yields it with its faults.
 
-    Rows that are `archived` are compared as they are in their files, or not at all where the files
-    are not at hand.
+    Rows that are `archived` are compared with their files, or not at all without the files.
     """
     floor = _settled_key(source)
     inserted: dict[UUID | None, list[int]] = {}
@@ -117,21 +116,21 @@ def chain_verify(
 
 
 def heads_compare(before: Mapping[str, str], chains: Sequence[Chain]) -> list[str]:
-    """What is wrong by heads that were kept outside; `before` is `heads_text` of then."""
+    """The faults by comparison with heads that were kept outside; `before` is from `heads_text`."""
     now = {chain_name(chain): chain for chain in chains}
     wrong = []
     for name, text in before.items():
         number, _, digest = text.partition(":")
         chain = now.get(name)
         if chain is None or chain.head.number < int(number):
-            wrong.append(f"{name}: its end is gone, seal {number} was there")
+            wrong.append(f"{name}: its end is gone, there was a seal {number}")
         elif _digest_of(chain, int(number)) != digest:
-            wrong.append(f"{name}: seal {number} is not the one that was there")
+            wrong.append(f"{name}: seal {number} differs from the one before")
     return wrong
 
 
 def heads_text(chains: Sequence[Chain]) -> dict[str, str]:
-    """The heads, to be kept where the database's owner can't reach."""
+    """The heads as text, to be kept where the database's owner cannot change them."""
     return {chain_name(chain): f"{chain.head.number}:{chain.head.digest.hex()}" for chain in chains}
 
 
@@ -147,7 +146,7 @@ def _digest_of(chain: Chain, number: int) -> str:
 
 
 def _settled_key(source: Source) -> int:
-    """The last number below which nothing can turn up any more."""
+    """The highest number up to which no new row can appear."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT coalesce(max(through), 0) FROM tenants_auditseal WHERE source = %s AND sealed"
@@ -159,11 +158,11 @@ def _settled_key(source: Source) -> int:
 
 
 def _unsealed(source: Source, most: int | None) -> list[Row]:
-    """Rows without a seal: of all, or the first ones above the floor."""
+    """Rows without a seal: all of them, or the first `most` above the settled key."""
     floor = _settled_key(source) if most is not None else MIN_KEY
     with connection.cursor() as cursor:
         cursor.execute(
-            # All parts are constants of this program.
+            # All parts are constants of this module.
             f"SELECT * FROM (SELECT {source.tenant} AS tenant, {source.key} AS key,"  # noqa: S608
             f" {source.row} AS text FROM {source.table} WHERE {source.key} > %s AND {source.key}"
             " NOT IN (SELECT unnest(entries) FROM tenants_auditseal"
@@ -230,7 +229,7 @@ def _chain(
         if seal.number != head.number + 1:
             faults.append(f"seals {head.number + 1} to {seal.number - 1} are gone")
         elif bytes(seal.previous) != head.digest:
-            faults.append(f"seal {seal.number} does not follow the one before")
+            faults.append(f"seal {seal.number} does not follow the previous one")
         if seal.number > away.last_seal:
             faults += _seal_faults(seal, _rows_here(source, seal), source)
         elif away.rows is not None:
@@ -267,9 +266,9 @@ def _seal_faults(seal: AuditSeal, found: Mapping[int, bytes], source: Source) ->
 
 
 def _inserted_text(key: int) -> str:
-    return f"row {key} was slipped in"
+    return f"row {key} was inserted later"
 
 
 def row_sha256(text: str) -> bytes:
-    """What a seal is over, of one row."""
+    """The SHA-256 of a row as a seal contains it."""
     return hashlib.sha256(text.encode()).digest()

@@ -1,4 +1,4 @@
-"""The log as people read it: filtered, by page, with the names of those who acted."""
+"""Reads the log for people: filtered, by page, with the names of actors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ SYSTEM = "The portal"
 
 @dataclass(frozen=True, slots=True)
 class LogFilter:
-    """A filter: the sign-in name of who acted, the kind of the object, words in its id or in the
-    names that the entry keeps, and times in [since, until). Empty: all."""
+    """A filter: the actor's sign-in name, the kind of the object, its id or a name in the entry,
+    and times in [since, until). Empty: all."""
 
     actor: str = ""
     kind: str = ""
@@ -29,7 +29,7 @@ class LogFilter:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Entries, the newest first, and what the next page begins after; empty at the end."""
+    """Entries, the newest first, and the cursor of the next page; empty at the end."""
 
     entries: Sequence[AuditEntry]
     next_cursor: str
@@ -37,7 +37,7 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True)
 class SealState:
-    """How far a log is sealed: up to the entries of `sealed`, `waiting` came after them."""
+    """The state of a log's chain: its last seal, and the number of unsealed entries."""
 
     number: int
     sealed: datetime | None
@@ -46,7 +46,7 @@ class SealState:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """When all chains were read last, by whom, and how much did not fit."""
+    """The last verification of all chains, and the number of faults."""
 
     at: datetime
     faults: int
@@ -54,7 +54,7 @@ class Verified:
 
 
 def log_entries(tenant_id: UUID | None, wanted: LogFilter) -> QuerySet[AuditEntry]:
-    """The entries of a tenant, or with None the platform's, that the filter lets through."""
+    """The matching entries of a tenant's log, or with None of the platform's."""
     rows = AuditEntry.objects.filter(tenant=tenant_id)
     if wanted.actor:
         people = User.objects.filter(username__iexact=wanted.actor)
@@ -71,20 +71,20 @@ def log_entries(tenant_id: UUID | None, wanted: LogFilter) -> QuerySet[AuditEntr
 
 
 def log_page(rows: QuerySet[AuditEntry], after: str = "") -> LogPage:
-    """A page behind `after`, which is `next_cursor` of the page before; the first for any other."""
+    """The page after the cursor `after`; the first page for an empty or invalid cursor."""
     found = list(rows.filter(_after_cursor(after))[: PAGE + 1])
     shown = found[:PAGE]
     return LogPage(shown, _cursor(shown[-1]) if len(found) > PAGE else "")
 
 
 def log_kinds(tenant_id: UUID | None) -> list[str]:
-    """The kinds of objects that the log has entries about."""
+    """The kinds of objects in the log."""
     rows = AuditEntry.objects.filter(tenant=tenant_id).order_by("object_kind")
     return list(rows.values_list("object_kind", flat=True).distinct())
 
 
 def log_names(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
-    """The names of those who acted and of people who were acted on, by the id of the account."""
+    """The sign-in names of actors and of affected people, by the id of the account."""
     wanted = {entry.actor_id for entry in entries if entry.actor_id is not None}
     wanted |= {
         int(entry.object_id)
@@ -95,7 +95,7 @@ def log_names(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
 
 
 def seal_state(tenant_id: UUID | None) -> SealState:
-    """How far the log of a tenant, or of the platform, is sealed."""
+    """The state of the chain of a tenant's log, or of the platform's."""
     seals = AuditSeal.objects.filter(source=ENTRIES.name, tenant=tenant_id)
     last = seals.order_by("-number").first()
     through = seals.aggregate(through=Max("through"))["through"] or 0
@@ -106,7 +106,7 @@ def seal_state(tenant_id: UUID | None) -> SealState:
 
 
 def verified_last() -> Verified | None:
-    """What the last `manage.py audit_verify` found; None before the first. For operators."""
+    """The result of the last `manage.py audit_verify`; None before the first. For operators."""
     found = AuditEntry.objects.filter(tenant=None, action=VERIFIED).order_by("-at", "-id").first()
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The tenant's own numbers, without gaps."""
+"""Numbers of bookings, per tenant and without gaps."""
 
 from uuid import UUID
 
@@ -6,8 +6,7 @@ from django.db import connection
 
 
 def booking_numbers_take(tenant_id: UUID, more: int = 1) -> int:
-    """Counts so many bookings more; the number of the first. The counter stays locked until the
-    commit."""
+    """Takes `more` numbers; returns the first. The counter stays locked until the commit."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE tenants_tenant SET bookings_counted = bookings_counted + %s WHERE id = %s"

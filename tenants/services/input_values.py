@@ -1,4 +1,4 @@
-"""What people type, made fit to keep: names without tricks, GPU numbers as exact units."""
+"""Parses typed values: names, slugs, numbers of GPUs as exact units, durations."""
 
 import re
 import unicodedata
@@ -15,10 +15,10 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
-    """The name in normal form, inner space single.
+    """The name in Unicode normal form, with single spaces.
 
     Raises:
-        Refused: `bad_name`, when nothing is left, it is too long or holds unseen characters.
+        Refused: `bad_name`, if it is empty, too long or contains invisible characters.
     """
     name = " ".join(unicodedata.normalize("NFC", text).split(" ")).strip()
     name = re.sub(" +", " ", name)
@@ -30,7 +30,7 @@ def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
 
 
 def slug_read(text: str, *, param: str = "slug") -> str:
-    """A short name for addresses. Raises Refused `bad_slug`."""
+    """A short name for URLs. Raises Refused `bad_slug`."""
     if not _SLUG.fullmatch(text) or len(text) > 40:
         raise invalid(
             "bad_slug",
@@ -41,10 +41,10 @@ def slug_read(text: str, *, param: str = "slug") -> str:
 
 
 def units_read(text: str, *, param: str) -> int:
-    """Units of a number of GPUs such as "2" or "2.5".
+    """The units of a number of GPUs such as "2" or "2.5".
 
     Raises:
-        Refused: `bad_number`, also for what is no whole number of units.
+        Refused: `bad_number`, also if it is not a whole number of units.
     """
     text = text.strip()
     if not _GPUS.fullmatch(text):
@@ -58,7 +58,7 @@ def units_read(text: str, *, param: str) -> int:
 
 
 def gpus_text(units: int) -> str:
-    """A number of GPUs for people, up to three places: 140,000 units are "2.5"."""
+    """The number of GPUs as text with up to three decimals: 140,000 units are "2.5"."""
     text = f"{Decimal(units) / UNITS_PER_GPU:.3f}"
     return text.rstrip("0").rstrip(".")
 
@@ -68,7 +68,7 @@ _DURATION = re.compile(r"(?:[0-9]{1,8}[dhms])+")
 
 
 def seconds_read(text: str, *, param: str) -> int:
-    """Seconds of a duration such as "30m", "7d" or "1h 30m". Raises Refused `bad_duration`."""
+    """The seconds of a duration such as "30m", "7d" or "1h 30m". Raises Refused `bad_duration`."""
     joined = "".join(text.split())
     if joined == "0":
         return 0
@@ -80,7 +80,7 @@ def seconds_read(text: str, *, param: str) -> int:
 
 
 def seconds_text(seconds: int) -> str:
-    """A duration that `seconds_read` reads back: 5,400 is "1h 30m"."""
+    """The duration as text that `seconds_read` accepts: 5,400 is "1h 30m"."""
     parts = []
     for unit, size in _SECONDS.items():
         many, seconds = divmod(seconds, size)

@@ -1,8 +1,7 @@
-"""Invitations into a tenant: made by its admins and leads, answered by the invited person.
+"""Invitations to a tenant: its admins and leads create them, the invited person answers.
 
-What an inviter types is never looked up: the answer is the same whether or not there is such an
-account. Whose it is, is found out only from the other side, when a person asks what they are
-invited to.
+The address that an inviter types is never looked up: the answer is the same whether or not the
+account exists. An invitation is matched with an account only when that person lists theirs.
 """
 
 import re
@@ -25,7 +24,7 @@ from tenants.queries import ReceivedInvitation, received_invitations
 from tenants.services.people import role_project
 
 LIFETIME = timedelta(days=14)
-# Answers go to people who did not ask for them.
+# Limits unwanted mail to invited people.
 MAX_PER_DAY = 200
 MAX_ADDRESS_LENGTH = 254
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,149}")
@@ -33,7 +32,7 @@ _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,149}")
 
 @dataclass(frozen=True, slots=True)
 class InvitationRequest:
-    """Who is asked to become what: a sign-in name or an e-mail address, and the role."""
+    """A sign-in name or an e-mail address, and the role offered."""
 
     invitee: str
     role: str
@@ -43,9 +42,9 @@ class InvitationRequest:
 def invitation_create(
     *, actor: Actor, to: str, role: str, project: str | None, now: datetime
 ) -> Invitation:
-    """Invites whoever signs in under the name `to`, or has that e-mail address, for 14 days.
+    """Invites the person with the sign-in name or e-mail address `to`, for 14 days.
 
-    An open invitation of the same person to the same place is renewed.
+    An open invitation of the same person to the same project or tenant is renewed.
 
     Raises:
         Refused: `not_found` (project), `not_allowed`, `bad_role`, `bad_invitee`,
@@ -56,7 +55,7 @@ def invitation_create(
 
 
 def admin_invite(*, operator: User, tenant: Tenant, to: str, now: datetime) -> Invitation:
-    """Invites somebody, as the platform's operator, to become an admin of the tenant.
+    """Invites a person, as an operator, to become an admin of the tenant.
 
     Raises:
         Refused: `bad_invitee` or `too_many_invitations`.
@@ -75,7 +74,7 @@ def admin_invite(*, operator: User, tenant: Tenant, to: str, now: datetime) -> I
 
 @transaction.atomic
 def invitation_revoke(*, actor: Actor, invitation_id: UUID, now: datetime) -> None:
-    """Takes an invitation back that nobody has answered yet. Raises Refused `not_found`."""
+    """Revokes an open invitation. Raises Refused `not_found`."""
     found = (
         Invitation.objects.select_for_update()
         .filter(tenant_id=actor.tenant_id, id=invitation_id, state=Invitation.State.OPEN)
@@ -87,17 +86,17 @@ def invitation_revoke(*, actor: Actor, invitation_id: UUID, now: datetime) -> No
 
 
 def may_see(actor: Actor, invitation: Invitation) -> bool:
-    """Whether the actor may give the role of the invitation, and so see and revoke it."""
+    """Whether the actor may see and revoke the invitation, because they may give its role."""
     if invitation.project_id is None:
         return actor.is_tenant_admin
     return actor.may_lead(invitation.project_id)
 
 
 def invitation_accept(*, user: User, invitation_id: UUID, now: datetime) -> ReceivedInvitation:
-    """Makes the person what they were invited to be; a role that they have there is replaced.
+    """Makes the person a member with the offered role, which replaces an earlier one.
 
     Raises:
-        Refused: `not_found`, when the person is not invited, or not any more.
+        Refused: `not_found`, without an open invitation.
     """
     offer = _received(user, invitation_id, now)
     with tenant_tx(offer.tenant_id):
@@ -123,7 +122,7 @@ def invitation_accept(*, user: User, invitation_id: UUID, now: datetime) -> Rece
 
 
 def invitation_decline(*, user: User, invitation_id: UUID, now: datetime) -> ReceivedInvitation:
-    """Says no. Raises Refused `not_found`, when the person is not invited, or not any more."""
+    """Declines the invitation. Raises Refused `not_found`, without an open invitation."""
     offer = _received(user, invitation_id, now)
     with tenant_tx(offer.tenant_id):
         _decide(_open_locked(invitation_id), Invitation.State.DECLINED, user.pk, now)
@@ -131,7 +130,7 @@ def invitation_decline(*, user: User, invitation_id: UUID, now: datetime) -> Rec
 
 
 def _invitee_read(text: str) -> str:
-    """A name or an address that somebody could have. Nothing is looked up."""
+    """Returns a well-formed name or address in lower case; looks nothing up."""
     wanted = unicodedata.normalize("NFC", text).strip().lower()
     if not (_USERNAME.fullmatch(wanted) or _is_address(wanted)):
         raise invalid(
@@ -156,7 +155,7 @@ def _invite(
     if today.count() >= MAX_PER_DAY:
         raise Refused(
             "too_many_invitations",
-            f"At most {MAX_PER_DAY} people are invited in 24 hours. Invite the others tomorrow.",
+            f"At most {MAX_PER_DAY} invitations in 24 hours. Invite the others tomorrow.",
             owner="the platform",
         )
     invitation, _ = Invitation.objects.update_or_create(
@@ -199,9 +198,9 @@ def _received(user: User, invitation_id: UUID, now: datetime) -> ReceivedInvitat
 
 
 def _join(user: User, invitation_id: UUID, now: datetime) -> tuple[UUID, str | None]:
-    """Makes the invited person a member; the membership, and the role before.
+    """Makes the invited person a member; returns the membership and the previous role.
 
-    The database does it: it believes an open invitation and the person's own credential.
+    A database function does it, after checking the open invitation and the person's credential.
     """
     with connection.cursor() as cursor:
         cursor.execute(

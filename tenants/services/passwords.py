@@ -1,7 +1,7 @@
-"""Passwords: checked and changed without ever being read.
+"""Checks and changes passwords without reading stored hashes.
 
-A web process has no access to `tenants_password`. It asks for an account's salt, makes the hash
-that the right password would have, and the database compares.
+A web process has no access to `tenants_password`. It asks for an account's salt and computes the
+hash, and the database compares.
 """
 
 import secrets
@@ -15,12 +15,12 @@ COST_PARAMETERS = ("time_cost", "memory_cost", "parallelism")
 
 
 def password_prove(username: str, password: str) -> Proof:
-    """What the database compares. Takes the same time whether the account exists or not."""
+    """The proof that the database compares; takes the same time without an account."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT portal_password_form(%s)", [username])
         form = cursor.fetchone()[0]
     if not form:
-        # Nobody's: the hash of it is as much work as anybody's.
+        # Without an account, hash with a random salt: it takes the same time.
         return Proof(username, make_password(password, secrets.token_hex(11)))
     hasher = type(identify_hasher(form))()
     known = hasher.decode(form)
@@ -31,7 +31,7 @@ def password_prove(username: str, password: str) -> Proof:
 
 
 def password_holder(proof: Proof) -> User | None:
-    """The active person whose password it was."""
+    """The active person with this password, or None."""
     found = User.objects.raw(
         "SELECT * FROM portal_account_by_password(%s, %s)", [proof.username, proof.presented]
     )
@@ -39,9 +39,9 @@ def password_holder(proof: Proof) -> User | None:
 
 
 def password_replace(current: Proof, chosen: str) -> Proof | None:
-    """Changes a password and ends all sessions of its person; what signs in from now on.
+    """Changes a password, which ends all sessions of its person; returns the new proof.
 
-    None when `current` is not the password now.
+    Returns None if `current` is not the present password.
     """
     new = Proof(current.username, make_password(chosen))
     with connection.cursor() as cursor:
@@ -54,12 +54,12 @@ def password_replace(current: Proof, chosen: str) -> Proof | None:
 
 
 def sign_in_failed(username: str) -> None:
-    """Writes a wrong password or name into the platform's log; an unknown name is not kept."""
+    """Writes a failed sign-in to the platform's log, without the name if it is unknown."""
     _note(username, "sign_in.failed")
 
 
 def sign_in_locked_out(username: str) -> None:
-    """Writes that a try was not even made, at most once in five minutes for a person."""
+    """Logs an attempt during a lock-out, at most once in five minutes per person."""
     _note(username, "sign_in.locked_out")
 
 

@@ -1,4 +1,4 @@
-"""Projects, the people in them, and what a person sets for themselves."""
+"""Writes projects, memberships and a person's settings."""
 
 import zoneinfo
 from datetime import datetime
@@ -16,10 +16,10 @@ PROJECT_ROLES = (Role.VIEWER, Role.RESEARCHER, Role.LEAD)
 
 
 def project_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Project:
-    """A new, open project.
+    """Creates an open project.
 
     Raises:
-        Refused: `not_allowed`, `bad_slug`, `bad_name`, `slug_taken` (for closed ones too).
+        Refused: `not_allowed`, `bad_slug`, `bad_name`, `slug_taken` (also by a closed project).
     """
     require_tenant_admin(actor)
     project, is_new = Project.objects.get_or_create(
@@ -41,7 +41,7 @@ def project_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Proj
 
 
 def project_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -> Project:
-    """Opens or closes a project for new bookings; what is booked stays booked.
+    """Opens or closes a project for new bookings; existing bookings stay.
 
     Raises:
         Refused: `not_allowed` or `not_found`.
@@ -65,7 +65,7 @@ def project_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -
 def membership_role_set(
     *, actor: Actor, membership_id: UUID, role: str, now: datetime
 ) -> Membership:
-    """Gives a member of a project another role there. New members are invited.
+    """Changes the role of a member of a project. New members are invited.
 
     Raises:
         Refused: `not_found`, `not_allowed` or `bad_role`.
@@ -97,7 +97,7 @@ def membership_role_set(
 
 @transaction.atomic
 def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> None:
-    """Ends a membership; its rights are gone with the next request.
+    """Ends a membership; its rights end with the next request.
 
     Raises:
         Refused: `not_found`, `not_allowed` or `last_admin`.
@@ -117,7 +117,7 @@ def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> No
 
 
 def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
-    """The zone in which the actor reads and enters times. Raises Refused `bad_zone`."""
+    """Sets the zone in which the actor reads and enters times. Raises Refused `bad_zone`."""
     if zone not in zoneinfo.available_timezones():
         raise invalid("bad_zone", "Choose a zone from the list, like Europe/Berlin.", "zone")
     User.objects.filter(id=actor.user_id).update(time_zone=zone)
@@ -132,7 +132,7 @@ def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
 
 
 def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
-    """Which mails the actor gets, in all tenants. Raises Refused `bad_mails`."""
+    """Sets which mails the actor gets, in all tenants. Raises Refused `bad_mails`."""
     if mails not in User.Mails.values:
         raise invalid("bad_mails", f"Choose one of {', '.join(User.Mails.values)}.", "mails")
     User.objects.filter(id=actor.user_id).update(mails=mails)
@@ -147,7 +147,7 @@ def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
 
 
 def role_project(actor: Actor, role: str, project: str | None) -> Project | None:
-    """The project the role is for, None for the tenant; only if the actor may give it.
+    """The project of the offered role, None for the tenant; only if the actor may give it.
 
     Raises:
         Refused: `not_found`, `not_allowed` or `bad_role`.
@@ -187,8 +187,8 @@ def _may_change(actor: Actor, project_id: UUID | None) -> bool:
 
 
 def _require_another_admin(leaving: Membership) -> None:
-    # All admins' rows are locked, in one order: of two that remove each other, one must wait and
-    # then finds itself the last.
+    # Locks all admins' rows in one order: if two remove each other, the second waits and then finds
+    # that it is the last.
     admins = list(
         Membership.objects.select_for_update(of=("self",))
         .filter(tenant_id=leaving.tenant_id, role=Role.TENANT_ADMIN)

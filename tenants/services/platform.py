@@ -1,4 +1,4 @@
-"""What only the platform's operators change: tiers, tenants, accounts. Always in `operator_tx`."""
+"""Writes of the platform's operators: tiers, tenants, accounts. Always in `operator_tx`."""
 
 import re
 import secrets
@@ -24,7 +24,7 @@ _USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{1,149}")
 
 @dataclass(frozen=True, slots=True)
 class TierTerms:
-    """All that a tier says; times in whole seconds."""
+    """The settings of a tier; times in whole seconds."""
 
     name: str
     priority: int
@@ -45,7 +45,7 @@ class TierTerms:
 
 @dataclass(frozen=True, slots=True)
 class NewAdmin:
-    """Who is to administer a tenant: an account that is there, or is made by this name."""
+    """The first admin of a tenant: an existing account, or a new one with this name."""
 
     username: str
     name: str = ""
@@ -55,20 +55,19 @@ class NewAdmin:
 LIMITS = {
     "priority": (-1000, 1000, "A priority is a whole number from -1000 to 1000."),
     "grace_seconds": (0, DAY, "The grace before a pause is at most 24 hours."),
-    "protected_seconds": (0, 90 * DAY, "The time safe from pauses is at most 90 days."),
+    "protected_seconds": (0, 90 * DAY, "The time without pauses is at most 90 days."),
     "max_duration_seconds": (60, 90 * DAY, "A booking may last from a minute to 90 days."),
     "advance_seconds": (HOUR, 365 * DAY, "Booking ahead is possible for 1 hour to 365 days."),
     "max_pauses": (1, 1000, "A booking may be paused 1 to 1,000 times, or as often as needed."),
-    "credit_cap_seconds": (0, 90 * DAY, "The credit for work done again is at most 90 days."),
-    "more_times": (0, 10, "A pause can be put off at most 10 times."),
-    "more_time_seconds": (0, HOUR, "A pause is put off by at most an hour at a time."),
+    "credit_cap_seconds": (0, 90 * DAY, "The credit for repeated work is at most 90 days."),
+    "more_times": (0, 10, "A pause can be postponed at most 10 times."),
+    "more_time_seconds": (0, HOUR, "A pause can be postponed by at most an hour at a time."),
 }
 
 
 @transaction.atomic
 def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> Tier:
-    """Makes the tier or changes it; running bookings keep their place. The platform's log and every
-    tenant's say so.
+    """Creates or changes the tier; running bookings are not affected. Writes to all logs.
 
     Raises:
         Refused: `bad_slug`, `bad_name` or `bad_tier`, with the field.
@@ -89,9 +88,9 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
 
 
 def tier_changes(slug: str, terms: TierTerms) -> dict[str, tuple[object, object]]:
-    """What setting the terms would change of a tier, by field: as it is, and as it would be.
+    """The fields of a tier that these terms would change, with present and new value.
 
-    Empty for a tier that is not there yet. Raises Refused as `tier_set`.
+    Empty for a new tier. Raises Refused as `tier_set`.
     """
     values = _tier_values(slug, terms)
     tier = Tier.objects.filter(slug=slug).first()
@@ -114,19 +113,21 @@ def _tier_values(slug: str, terms: TierTerms) -> dict[str, Any]:
         if values[field] is not None and not low <= values[field] <= high:
             raise invalid("bad_tier", sentence, field)
     if terms.pause_method not in Tier.PauseMethod.values:
-        raise invalid("bad_tier", "A pause is made by stop, signal or suspend.", "pause_method")
+        raise invalid(
+            "bad_tier", "Choose stop, signal or suspend as the pause method.", "pause_method"
+        )
     if bool(terms.more_times) != bool(terms.more_time_seconds):
-        sentence = "Say both how often and for how long a pause can be put off, or neither."
+        sentence = "Enter both how often and for how long a pause can be postponed, or neither."
         raise invalid("bad_tier", sentence, "more_time_seconds")
     if not (terms.pausable or terms.counts_against_guarantee):
-        sentence = "What is never paused counts against the guarantee."
+        sentence = "A tier that is never paused must count against the guarantee."
         raise invalid("bad_tier", sentence, "counts_against_guarantee")
     return values
 
 
 @transaction.atomic
 def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: datetime) -> Tenant:
-    """A tenant with its first admin, who signs in under the name `admin`. All others are invited.
+    """Creates a tenant with its first admin, whose sign-in name is `admin`. Others are invited.
 
     Raises:
         Refused: `bad_slug`, `slug_taken`, `bad_name`, `no_such_person`.
@@ -155,10 +156,10 @@ def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: date
 def tenant_create_with_admin(
     *, operator: User, slug: str, name: str, admin: NewAdmin, now: datetime
 ) -> tuple[Tenant, str]:
-    """A tenant and, if nobody signs in as its admin yet, that account.
+    """Creates a tenant, and its admin's account if it does not exist.
 
-    Returns the tenant and the new account's password, which is kept nowhere; empty for an account
-    that was there.
+    Returns the tenant and the new account's password, which is not stored; empty for an existing
+    account.
 
     Raises:
         Refused: as `tenant_create` and `account_create`, whose `name` is `admin_name` here.
@@ -170,7 +171,7 @@ def tenant_create_with_admin(
         try:
             account_create(operator=operator, account=account, now=now)
         except Refused as refusal:
-            # The tenant has a name, too.
+            # The tenant has a field `name` too.
             refusal.param = "admin_name" if refusal.param == "name" else refusal.param
             raise
     tenant = tenant_create(operator=operator, slug=slug, name=name, admin=admin.username, now=now)
@@ -178,7 +179,7 @@ def tenant_create_with_admin(
 
 
 def tenant_open_set(*, operator: User, tenant: Tenant, is_open: bool, now: datetime) -> None:
-    """Opens or closes a tenant: nobody gets into a closed one, its data stays."""
+    """Opens or closes a tenant: nobody can access a closed one; its data stays."""
     if Tenant.objects.filter(id=tenant.id).exclude(is_open=is_open).update(is_open=is_open):
         action = "tenant.opened" if is_open else "tenant.closed"
         before, after = {"is_open": not is_open}, {"is_open": is_open}
@@ -187,7 +188,7 @@ def tenant_open_set(*, operator: User, tenant: Tenant, is_open: bool, now: datet
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewAccount:
-    """A person who is to sign in."""
+    """A new person with a password."""
 
     username: str
     name: str
@@ -197,7 +198,7 @@ class NewAccount:
 
 @transaction.atomic
 def account_create(*, operator: User, account: NewAccount, now: datetime) -> User:
-    """An account that belongs nowhere yet. The platform's log says who made it.
+    """Creates an account without memberships. Writes to the platform's log.
 
     Raises:
         Refused: `bad_username`, `username_taken`, `bad_name`, `bad_email`, `bad_password`.
@@ -207,7 +208,7 @@ def account_create(*, operator: User, account: NewAccount, now: datetime) -> Use
 
 @transaction.atomic
 def operator_create(*, account: NewAccount, now: datetime) -> User:
-    """An account that runs the platform. Only the database's owner may write it.
+    """Creates an operator's account. Only the database's owner has the right to.
 
     Raises:
         Refused: as `account_create`.
@@ -223,7 +224,7 @@ def _account_make(
             "bad_username", "A sign-in name has letters, digits and . _ @ + - only.", "username"
         )
     if User.objects.filter(username__iexact=account.username).exists():
-        raise invalid("username_taken", "Somebody signs in under this name already.", "username")
+        raise invalid("username_taken", "This sign-in name is taken.", "username")
     user = User(
         username=account.username,
         first_name=name_read(account.name, longest=150),
@@ -234,7 +235,7 @@ def _account_make(
         if user.email:
             validate_email(user.email)
     except ValidationError as error:
-        raise invalid("bad_email", "This is no e-mail address.", "email") from error
+        raise invalid("bad_email", "This is not an e-mail address.", "email") from error
     password_check(account.password, user)
     user.set_password(account.password)
     user.save()
@@ -250,19 +251,19 @@ def _account_make(
 
 def _person_found(username: str) -> User | None:
     wanted = username.strip()
-    # PostgreSQL can't even be asked about a NUL.
+    # PostgreSQL refuses a query with a NUL.
     if not wanted or "\x00" in wanted or len(wanted) > 150:
         return None
     return User.objects.filter(username=wanted, is_active=True).first()
 
 
 def _person_read(username: str) -> User:
-    """The active person who signs in under exactly this name. Raises Refused `no_such_person`."""
+    """The active person with exactly this sign-in name. Raises Refused `no_such_person`."""
     user = _person_found(username)
     if user is None:
         raise invalid(
             "no_such_person",
-            "Nobody signs in under this name. The platform's operator makes accounts.",
+            "There is no account with this sign-in name. An operator can create one.",
             "username",
         )
     return user
@@ -277,7 +278,7 @@ def _note(
     before: Mapping[str, object] | None = None,
     after: Mapping[str, object] | None = None,
 ) -> None:
-    """Writes into the tenant's log and into the platform's."""
+    """Writes to the tenant's log and to the platform's."""
     platform_record(
         operator_id=operator.id,
         action=action,

@@ -1,5 +1,4 @@
-"""Who may use how many GPUs of a class: the tenant's share by the operator, its split by the
-tenant's admins."""
+"""Writes quotas: an operator sets a tenant's share, and the tenant's admins split it."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -42,7 +41,7 @@ class ShareMore:
 def quota_set(
     *, actor: Actor, project: Project, gpu_class: str, share: Share, now: datetime
 ) -> Quota:
-    """Sets a project's share; all projects' guarantees together stay inside the tenant's.
+    """Sets a project's share; the projects' guarantees together never exceed the tenant's.
 
     Raises:
         Refused: `not_allowed`, `not_found` (class), `bad_share`, `guarantees_exceeded` with the
@@ -82,8 +81,8 @@ def tenant_quota_set(
         raise Refused(
             "guarantees_promised",
             f"The projects of {tenant.name} are guaranteed {gpus_text(promised)} {model.label}."
-            f" {gpus_text(share.guaranteed_units)} is {gpus_text(missing_units)} too few: first"
-            " the tenant's admin has to lower a project's guarantee.",
+            f" {gpus_text(share.guaranteed_units)} is {gpus_text(missing_units)} too few: the"
+            " tenant's admin has to lower a project's guarantee first.",
             "quota",
             param="guaranteed",
             owner=tenant.name,
@@ -134,9 +133,9 @@ def _check(share: Share) -> None:
     if share.guaranteed_units < 0:
         raise invalid("bad_share", "A share is never negative.", "guaranteed")
     if (share.borrow_limit_units or 0) < 0:
-        raise invalid("bad_share", "What may be borrowed is never negative.", "borrow")
+        raise invalid("bad_share", "The borrow limit is never negative.", "borrow")
     if (share.lend_limit_units or 0) < 0:
-        raise invalid("bad_share", "What may be lent is never negative.", "lend")
+        raise invalid("bad_share", "The lend limit is never negative.", "lend")
     if share.more is not None:
         _check_more(share.more)
 
@@ -146,14 +145,14 @@ def _check_more(more: ShareMore) -> None:
         raise invalid("bad_share", "A weight is a whole number from 0 to 1000.", "weight")
     if more.cap_gpu_hours is None:
         if more.cap_days is not None or more.cap_carries:
-            raise invalid("bad_share", "Say how many GPU-hours the cap has.", "cap_gpu_hours")
+            raise invalid("bad_share", "Enter the GPU-hours of the cap.", "cap_gpu_hours")
         return
     if more.cap_gpu_hours <= 0:
         raise invalid("bad_share", "A cap has at least one GPU-hour.", "cap_gpu_hours")
     if more.cap_days is not None and (not 1 <= more.cap_days <= 31 or more.cap_carries):
         raise invalid(
             "bad_share",
-            "A cap holds in 1 to 31 days in a row, or by month; only a month carries over.",
+            "A cap applies to 1 to 31 consecutive days, or to a month; only a month carries over.",
             "cap_days",
         )
 
@@ -166,7 +165,7 @@ def _class(slug: str) -> GpuClass:
 
 
 def _tenant_quota(tenant_id: UUID, gpu_class: GpuClass) -> Quota | None:
-    """The tenant's own row, locked: whoever splits it or changes it waits for the other."""
+    """The tenant's own row, locked, so that splitting and changing it wait for each other."""
     return (
         Quota.objects.select_for_update()
         .filter(tenant_id=tenant_id, project=None, gpu_class=gpu_class)
@@ -214,7 +213,7 @@ def _write(row: Quota, share: Share, user_id: int, now: datetime) -> Quota:
         setattr(quota, name, value)
     quota.save(update_fields=list(values))
     if quota.project_id is None:
-        # Only operators set what a whole tenant has.
+        # Only operators set the quota of a tenant.
         where = {"tenant": quota.tenant.slug, "gpu_class": quota.gpu_class_id}
         platform_record(
             operator_id=user_id,

@@ -1,4 +1,4 @@
-"""How often one token, person or address may call: counted in windows of ten seconds."""
+"""Rate limits per token, person or address, counted in windows of ten seconds."""
 
 import logging
 from collections import Counter
@@ -16,15 +16,15 @@ logger = logging.getLogger(__name__)
 WINDOW_SECONDS = 10
 Kind = Literal["token", "address", "quotes", "enrol"]
 
-# Without Redis each process counts for itself: a weaker limit, but never none.
+# Without Redis each process counts on its own: the limit is weaker, but never absent.
 _local_counts: Counter[str] = Counter()
 
 
 def call_limit_check(kind: Kind, who: str, now: datetime) -> None:
-    """Counts a call of somebody.
+    """Counts a call of `who`.
 
     Raises:
-        Refused: `too_many_requests`, once the share of these ten seconds is used up.
+        Refused: `too_many_requests` above the limit of the window.
     """
     window, passed = divmod(int(now.timestamp()), WINDOW_SECONDS)
     most = settings.CALL_LIMITS[kind]
@@ -33,7 +33,7 @@ def call_limit_check(kind: Kind, who: str, now: datetime) -> None:
     wait = WINDOW_SECONDS - passed
     raise Refused(
         "too_many_requests",
-        f"More than {most:,} such calls in {WINDOW_SECONDS} seconds. Ask again in {wait} s.",
+        f"More than {most:,} such calls in {WINDOW_SECONDS} seconds. Retry in {wait} s.",
         "conflict",
         owner="operator",
         numbers={"most": most, "in_seconds": WINDOW_SECONDS, "retry_after_seconds": wait},
@@ -41,14 +41,14 @@ def call_limit_check(kind: Kind, who: str, now: datetime) -> None:
 
 
 def _counted(key: str) -> int:
-    """How often it was counted, this time included."""
+    """Increments the counter and returns it."""
     try:
         with _store().pipeline(transaction=False) as pipe:
             pipe.incr(key)
             pipe.expire(key, 2 * WINDOW_SECONDS)
             return int(pipe.execute()[0])
     except redis.RedisError as error:
-        logger.warning("Calls are counted in this process, as Redis does not answer: %s", error)
+        logger.warning("Redis does not answer; calls are counted per process: %s", error)
     window = key.rpartition(":")[2]
     for old in [one for one in _local_counts if not one.endswith(f":{window}")]:
         del _local_counts[old]

@@ -1,7 +1,7 @@
-"""Signed-in browsers: found by the key in their cookie, listed and ended by their person.
+"""Sessions of browsers: found by the key in their cookie, listed and ended by their owner.
 
-A web process has no right to the table: it asks functions of the database, each for one key. Those
-and the trigger that ends a person's sessions with their password or account are the only writers.
+A web process has no right to the table: it calls database functions, each for one key. Those, and
+the trigger that ends a person's sessions with their password or account, are the only writers.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ MAX_DEVICE_LENGTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What a session's person may read in one tenant. Equal as long as nothing changed."""
+    """The roles of a session's person in one tenant. Compares equal as long as nothing changed."""
 
     tenant_id: UUID
     roles: frozenset[tuple[UUID | None, str]]
@@ -31,7 +31,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class SessionContent:
-    """What a session holds, and its end."""
+    """The stored data of a session, and its expiry."""
 
     data: str
     expires: datetime
@@ -39,7 +39,7 @@ class SessionContent:
 
 @dataclass(frozen=True, slots=True)
 class SessionOrigin:
-    """From where a session is used."""
+    """The device and address from which a session is used."""
 
     device: str
     address: str | None
@@ -47,7 +47,7 @@ class SessionOrigin:
 
 @dataclass(frozen=True, slots=True)
 class LiveSession:
-    """A live session: whose, what it holds, and its last use as noted."""
+    """A live session: its person, its data, and its last recorded use."""
 
     user_id: int | None
     data: str
@@ -57,7 +57,7 @@ class LiveSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session as its person sees it in a list."""
+    """A session in the list of its person."""
 
     id: UUID
     created: datetime
@@ -69,18 +69,18 @@ class SessionRow:
 
 
 def session_digest(key: str) -> bytes:
-    """What the database knows a session by. A plain hash: the key has 165 random bits."""
+    """The stored identifier of a session. A plain hash suffices: the key has 165 random bits."""
     return hashlib.sha256(key.encode()).digest()
 
 
 def session_find(key: str, *, now: datetime) -> LiveSession | None:
-    """The live session of the key."""
+    """The live session with this key, or None."""
     row = _row("SELECT * FROM portal_session(%s, %s)", session_digest(key), now)
     return None if row is None else LiveSession(*row)
 
 
 def session_start(key: str, held: SessionContent, *, now: datetime) -> bool:
-    """Writes a new session, of nobody yet. False when there is one of this key."""
+    """Creates a session without a person. Returns False if the key is in use."""
     return bool(
         _value(
             "SELECT portal_session_start(%s, %s, %s, %s)",
@@ -90,9 +90,9 @@ def session_start(key: str, held: SessionContent, *, now: datetime) -> bool:
 
 
 def session_sign_in(key: str, proof: Proof) -> int | None:
-    """Makes the session the person's who gave the right password; None when it was not right.
+    """Signs the session in if the password is right; returns the person's id, or None.
 
-    The only way in which a session becomes somebody's: a web process may not write whose it is.
+    A session gets its person in no other way: a web process cannot write that column.
     """
     found: int | None = _value(
         "SELECT portal_session_sign_in(%s, %s, %s)",
@@ -102,7 +102,7 @@ def session_sign_in(key: str, proof: Proof) -> int | None:
 
 
 def session_update(key: str, held: SessionContent) -> bool:
-    """Writes what a session holds. False when it has ended: it is never brought back."""
+    """Writes the session's data. Returns False if it has ended; it is never revived."""
     return bool(
         _value(
             "SELECT portal_session_update(%s, %s, %s)",
@@ -112,7 +112,7 @@ def session_update(key: str, held: SessionContent) -> bool:
 
 
 def session_use_note(key: str, seen: SessionOrigin, *, now: datetime) -> None:
-    """Notes that a session is used, and from where."""
+    """Records the use of a session, with device and address."""
     _value(
         "SELECT portal_session_seen(%s, %s, %s, %s::inet)",
         *(session_digest(key), now, seen.device[:MAX_DEVICE_LENGTH], seen.address),
@@ -120,9 +120,9 @@ def session_use_note(key: str, seen: SessionOrigin, *, now: datetime) -> None:
 
 
 def readers_of(digests: Collection[bytes], *, now: datetime) -> dict[tuple[bytes, str], Reader]:
-    """Who may read what, by session (its digest) and tenant (its slug), in one query.
+    """The readers by session digest and tenant slug, in one query.
 
-    A session that has ended, a closed account, a closed tenant and a lost membership have no entry.
+    Ended sessions, closed accounts, closed tenants and lost memberships have no entry.
     """
     if not digests:
         return {}
@@ -140,9 +140,9 @@ def readers_of(digests: Collection[bytes], *, now: datetime) -> dict[tuple[bytes
 
 @contextmanager
 def temporary_session(user: User, *, now: datetime) -> Iterator[None]:
-    """Gives the person a credential for a moment: for programs of the system that act for people.
+    """Gives the user a short-lived credential, for system programs that act for people.
 
-    A web process has no right to do this.
+    A web process has no right to this.
     """
     user.credential = secrets.token_bytes(32)
     held = Session.objects.create(
@@ -157,19 +157,19 @@ def temporary_session(user: User, *, now: datetime) -> Iterator[None]:
 
 
 def session_drop(key: str) -> None:
-    """Ends the session of the key."""
+    """Ends the session with this key."""
     _value("SELECT portal_session_drop(%s)", session_digest(key))
 
 
 def sessions_of(credential: bytes, now: datetime) -> list[SessionRow]:
-    """The live sessions of the person whose credential it is, the latest sign-in first."""
+    """The live sessions of the person behind the credential, the latest sign-in first."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM portal_sessions_of(%s, %s)", [credential, now])
         return [SessionRow(*row) for row in cursor.fetchall()]
 
 
 def sessions_end(credential: bytes, *, now: datetime, one: UUID | None = None) -> int:
-    """Ends sessions of the person whose credential it is: `one`, or all but the one that asks.
+    """Ends sessions of the person behind the credential: `one`, or all except the caller's.
 
     Returns how many.
     """
@@ -178,12 +178,12 @@ def sessions_end(credential: bytes, *, now: datetime, one: UUID | None = None) -
 
 
 def sessions_sweep(now: datetime) -> None:
-    """Removes sessions that have run out."""
+    """Removes expired sessions."""
     Session.objects.filter(expires__lte=now).delete()
 
 
 def _value(statement: str, *given: Any) -> Any:  # noqa: ANN401 (as the function has it)
-    """What a function of the database returns."""
+    """The value that a database function returns."""
     row = _row(statement, *given)
     return None if row is None else row[0]
 

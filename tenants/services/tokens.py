@@ -1,4 +1,4 @@
-"""Keys for programs: made, taken back, and read from a request."""
+"""API tokens: create, revoke, verify."""
 
 import hashlib
 import secrets
@@ -27,7 +27,7 @@ SHOWN_LENGTH = len(BRAND) + 4
 MAX_DAYS = 365
 MAX_TOKENS = 50
 LAST_USED_INTERVAL = timedelta(minutes=1)
-# The token with its holder's memberships in its tenant, if there are any.
+# The token, with its holder's memberships in its tenant if any.
 _HOLDER = """
 SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.expires, k.revoked, k.last_used,
        m.tenant_id, m.project_id, m.role, m.person, m.time_zone
@@ -38,7 +38,7 @@ LEFT JOIN portal_memberships_of(%s, %s) m ON m.tenant_slug = k.tenant_slug
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """Whose valid token it was, and that person in its tenant; None for who is no member of it."""
+    """The holder of a valid token; `actor` is None if they are not a member of its tenant."""
 
     credential: bytes
     user_id: int
@@ -51,27 +51,27 @@ class TokenHolder:
 def token_create(
     *, actor: Actor, name: str, days: int, now: datetime, made_with: UUID | None = None
 ) -> tuple[ApiToken, str]:
-    """A token of the actor in this tenant, and its clear text, which is kept nowhere.
+    """Creates a token of the actor in this tenant; returns it with its text, which is not stored.
 
-    A token that is made with another one ends with it at the latest, also when that is revoked:
-    else a leaked token could go on under another name.
+    A token that is created with another token expires with it at the latest and is revoked with
+    it; otherwise a leaked token could create a permanent successor.
 
     Raises:
         Refused: `bad_name`, `bad_days`, `too_many_tokens` or `not_allowed`.
     """
     if User.objects.filter(id=actor.user_id, is_staff=True).exists():
-        # What an operator's token can do, no web process may hand out.
+        # A web process must not issue tokens with operators' rights.
         require_operators_process()
     name = name_read(name)
     if not 1 <= days <= MAX_DAYS:
-        raise invalid("bad_days", f"A token lives 1 to {MAX_DAYS} days.", "days")
+        raise invalid("bad_days", f"Choose a lifetime of 1 to {MAX_DAYS} days.", "days")
     expires = now + timedelta(days=days)
     if made_with is not None:
         expires = min(expires, _parent_expires(actor, made_with, now))
     live = _live_tokens(actor, now)
     if live.count() >= MAX_TOKENS:
         raise Refused(
-            "too_many_tokens", f"You have {MAX_TOKENS} live tokens. Revoke one that is not used."
+            "too_many_tokens", f"You have {MAX_TOKENS} valid tokens. Revoke one that is not used."
         )
     clear = _new_token()
     token = ApiToken.objects.create(
@@ -100,10 +100,9 @@ def token_create(
 
 @transaction.atomic
 def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> ApiToken:
-    """Ends a token of the actor's own, or of anybody in a tenant that they administer, and all
-    that were made with it.
+    """Revokes a token of the actor, or of anybody in a tenant that they administer.
 
-    Revoking twice changes nothing.
+    Also revokes all tokens that were created with it. Idempotent.
 
     Raises:
         Refused: `not_found`.
@@ -119,15 +118,15 @@ def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> ApiToken:
 
 @transaction.atomic
 def tokens_revoke(*, actor: Actor, now: datetime) -> int:
-    """Ends all live tokens of the actor's own in this tenant; returns how many."""
+    """Revokes all valid tokens of the actor in this tenant; returns how many."""
     found = list(_live_tokens(actor, now).order_by("id").values_list("id", flat=True))
     return _revoke(actor, found, now)
 
 
 def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
-    """Who holds the token, or None when it is mistyped, unknown, expired or revoked.
+    """The holder of the token, or None if it is malformed, unknown, expired or revoked.
 
-    Works before any tenant is known. Notes its use at most once a minute.
+    Works before a tenant is known. Records its use at most once a minute.
     """
     if not _is_well_formed(clear):
         return None
@@ -149,22 +148,22 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
 
 
 def _live_tokens(actor: Actor, now: datetime) -> QuerySet[ApiToken]:
-    """The actor's own tokens in this tenant that work."""
+    """The actor's valid tokens in this tenant."""
     return ApiToken.objects.filter(
         tenant_id=actor.tenant_id, user_id=actor.user_id, revoked=None, expires__gt=now
     )
 
 
 def _parent_expires(actor: Actor, made_with: UUID, now: datetime) -> datetime:
-    """When the token ends that makes another. Locked: who revokes it meanwhile finds both."""
+    """When the creating token expires. Locks it, so that a concurrent revocation finds both."""
     maker = _live_tokens(actor, now).select_for_update().filter(id=made_with).first()
     if maker is None:
-        raise denied("This token has ended meanwhile, so it makes no other.")
+        raise denied("This token has expired or was revoked, so it cannot create another one.")
     return maker.expires
 
 
 def _revoke(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
-    """Ends tokens, then those that were made with them, and so on; returns how many ended."""
+    """Revokes tokens, then those that were created with them, and so on; returns how many."""
     ended = 0
     while token_ids:
         for token_id in token_ids:
@@ -191,7 +190,7 @@ def _new_token() -> str:
 
 
 def _check(random: str) -> str:
-    """CRC32 in base 62: scanners tell a leaked token from noise, and typos cost no query."""
+    """CRC32 in base 62: scanners recognise leaked tokens, and typing errors need no query."""
     rest = zlib.crc32(random.encode())
     digits = []
     for _ in range(CHECK_LENGTH):
@@ -209,5 +208,5 @@ def _is_well_formed(clear: str) -> bool:
 
 
 def _digest(clear: str) -> bytes:
-    # A plain hash is enough: 190 random bits can't be guessed, however fast the guessing is.
+    # A plain hash suffices, because 190 random bits cannot be guessed.
     return hashlib.sha256(clear.encode()).digest()

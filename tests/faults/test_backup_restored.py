@@ -168,8 +168,8 @@ def _kept_dropped(servers: Servers) -> None:
 
 def test_a_damaged_backup_is_refused(tmp_path: Path) -> None:
     for contents, why in (
-        ({}, "no whole backup"),
-        ({"manifest.json": "[]", "portal.dump": ""}, "not a manifest"),
+        ({}, "no complete backup"),
+        ({"manifest.json": "[]", "portal.dump": ""}, "does not know"),
         ({"manifest.json": '{"format": 1, "sha256": "x"}', "portal.dump": "y"}, "damaged"),
     ):
         folder = tmp_path / why

@@ -101,7 +101,7 @@ def test_old_decisions_leave_their_bytes_in_a_file_and_their_chain_holds(tmp_pat
         assert bytes(young.snapshot) != b""
         found = decision_archived(tmp_path, old)
         assert (bytes(found.snapshot), bytes(found.plan)) == (before, b"plan")
-        with pytest.raises(CommandError, match=r"in the archive.*--archive"):
+        with pytest.raises(CommandError, match=r"is archived in.*--archive"):
             call_command("decision_replay", old.id)
     assert faults() == ""
     assert archived(tmp_path) == [], "what moved is not moved again"

@@ -1,8 +1,8 @@
-"""From the outbox to open pages, by the channel layer.
+"""Notifies open pages about changes, through the channel layer.
 
-The layer may lose a message. So each group's messages are numbered, and a beat says every few
-seconds which number was the last: a page that finds a gap fetches its parts anew, and one that
-hears no beat says since when.
+The layer may lose a message. So each group's messages are numbered, and a heartbeat repeats the
+last number every few seconds: a page that finds a gap reloads its parts, and a page without
+heartbeats shows since when it is disconnected.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ GroupMessage = tuple[str, dict[str, Any]]
 
 
 def push(messages: Iterable[OutboxMessage]) -> None:
-    """Tells the tenants' pages what changed, and everyone's that the fleet did. Of messages about
-    the same booking only the last is told: a page asks what it is now.
+    """Notifies the tenants' pages of changed bookings, and all pages that the fleet changed.
 
+    Of several messages about one booking only the last is sent, because pages fetch its state.
     Raises redis.RedisError when the server is down; the messages then stay in the outbox.
     """
     last = {
@@ -44,7 +44,7 @@ def push(messages: Iterable[OutboxMessage]) -> None:
     ]
     if not outgoing:
         return
-    # Of other people's bookings a page learns only that some time became busy or free.
+    # About other tenants' bookings a page learns only that some time became busy or free.
     outgoing.append((FLEET_GROUP, {"kind": "fleet.changed"}))
     numbers = numbers_next([group for group, _ in outgoing])
     _send(
@@ -56,7 +56,7 @@ def push(messages: Iterable[OutboxMessage]) -> None:
 
 
 def beat() -> None:
-    """Tells every page the numbers of the last messages. Raises redis.RedisError."""
+    """Sends every page the numbers of the last messages. Raises redis.RedisError."""
     tenants: list[UUID] = list(Tenant.objects.order_by("id").values_list("id", flat=True))
     groups = [tenant_group(tenant) for tenant in tenants]
     fleet, *own = numbers_last([FLEET_GROUP, *groups])
@@ -79,5 +79,5 @@ def _send(outgoing: Iterable[GroupMessage]) -> None:
 
 @cache
 def _runner() -> "asyncio.Runner":
-    """Kept, as the layer keeps a connection for each loop."""
+    """Cached, because the layer keeps a connection per event loop."""
     return asyncio.Runner()

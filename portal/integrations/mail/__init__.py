@@ -1,1 +1,1 @@
-"""Mail to the owners of bookings: owed in the database, sent by SMTP, tried again until it is."""
+"""Mail to the owners of bookings: queued in the database, sent by SMTP, with retries."""

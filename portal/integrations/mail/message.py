@@ -1,4 +1,4 @@
-"""What a mail says: the answer in the subject, the rest in a few sentences, and a link."""
+"""Builds mails: the outcome in the subject, a few sentences, and a link."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
 OUTCOMES = {
-    "booking.pause_withdrawn": "runs on, its pause is taken back",
+    "booking.pause_withdrawn": "continues, its pause was withdrawn",
     "booking.paused": "is paused",
     "booking.resumed": "runs again",
     "booking.broken_off": "lost its place and gets another",
@@ -37,8 +37,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What one mail row comes to: a headline, sentences, and the booking's page; and its entry for
-    a calendar, where its time may be another now."""
+    """A part of a mail: a headline, sentences, the booking's page, and its calendar entry."""
 
     headline: str
     sentences: tuple[str, ...]
@@ -47,7 +46,7 @@ class Section:
 
 
 def section_of(mail: Mail, now: datetime) -> Section | None:
-    """The note as things stand `now`; None when it is no longer true, as a pause that is over."""
+    """The section as of `now`; None when it is no longer true, such as a pause that is over."""
     if mail.booking is None:
         return _invitation(mail, now)
     booking = Booking.objects.select_related("tenant", "tier").filter(id=mail.booking).first()
@@ -75,7 +74,7 @@ def _invitation(mail: Mail, now: datetime) -> Section | None:
             said = (
                 f"{offer.inviter} invites you to become {offer.role_name} in {offer.place}.",
                 "Members there see your name once you accept, not before.",
-                f"It holds until {_moment(offer.expires, zone_of(mail.user.time_zone))}.",
+                f"It expires on {_moment(offer.expires, zone_of(mail.user.time_zone))}.",
             )
             return Section(
                 f"You are invited to {offer.place}", said, f"{settings.PUBLIC_URL}/account"
@@ -84,12 +83,12 @@ def _invitation(mail: Mail, now: datetime) -> Section | None:
 
 
 def email_of(mails: Sequence[Mail], notes: Sequence[Section]) -> EmailMultiAlternatives:
-    """One mail of all the notes, to the one person that they are for.
+    """One mail with all the sections, to the person of the first of `mails`.
 
-    Raises ValueError without a note; of `mails` the first says who and for which message.
+    Raises ValueError without a section.
     """
     if not notes:
-        raise ValueError("a mail without anything to say")
+        raise ValueError("a mail needs at least one section")
     more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
     context = {"notes": notes, "settings": _settings_page(mails[0])}
     letter = EmailMultiAlternatives(
@@ -97,7 +96,7 @@ def email_of(mails: Sequence[Mail], notes: Sequence[Section]) -> EmailMultiAlter
         body=render_to_string("mail/letter.txt", context),
         from_email=settings.DEFAULT_FROM_EMAIL,
         to=[mails[0].user.email],
-        # No holiday replies; and the same letter sent twice can be told by its name.
+        # Suppresses automatic replies, and lets mail programs detect a repeated mail.
         headers={
             "Auto-Submitted": "auto-generated",
             "Message-ID": f"<{mails[0].id}.{mails[0].message}@{settings.PUBLIC_HOST}>",
@@ -124,13 +123,13 @@ def _notice(booking: Booking, title: str, href: str, scene: PageContext) -> Sect
 
 
 def _moment(moment: datetime, zone: tzinfo) -> str:
-    """`Sat 21 Nov 10:32 +0100`: a mail is read on another day, and in another zone."""
+    """`Sat 21 Nov 10:32 +0100`, because a mail may be read on another day, in another zone."""
     local = moment.astimezone(zone)
     return f"{local:%a} {local.day} {local:%b %H:%M %z}"
 
 
 def _settings_page(mail: Mail) -> str:
     if mail.invitation is not None:
-        # Who is not in the tenant yet has no settings there.
+        # An invited person is no member yet, so has no settings in the tenant.
         return f"{settings.PUBLIC_URL}/account"
     return f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/settings"

@@ -1,4 +1,4 @@
-"""Which committed messages people are owed a mail for."""
+"""Queues a mail for each committed message that a person wants one for."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -24,25 +24,24 @@ KINDS = URGENT | {
     "booking.no_show",
 }
 INVITATION = "invitation.created"
-# What is not urgent waits this long, so that what happens together comes in one mail.
+# Mails that are not urgent wait this long, so that related ones are sent as one.
 BUNDLING_DELAY = timedelta(minutes=2)
 
 
 def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
-    """Writes a mail for each message whose booking's owner, or who is invited, wants one; whether
-    one is urgent.
+    """Queues mails to owners of bookings and to invited people; returns whether one is urgent.
 
-    For the transaction that marks the messages as sent. Told twice, it is written once.
+    Call it in the transaction that marks the messages as sent. A repeated message is queued once.
     """
     if not settings.MAIL_ON:
         return False
     messages = list(messages)
     invitations = [message for message in messages if message.kind == INVITATION]
     Mail.objects.bulk_create(_invitation_mails(invitations, now), ignore_conflicts=True)
-    told = [message for message in messages if message.kind in KINDS]
-    if not told:
+    about_bookings = [message for message in messages if message.kind in KINDS]
+    if not about_bookings:
         return False
-    owners = _owners(told)
+    owners = _owners(about_bookings)
     owed = [
         Mail(
             tenant_id=message.tenant_id,
@@ -53,7 +52,7 @@ def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
             at=message.created,
             due=now if message.kind in URGENT else now + BUNDLING_DELAY,
         )
-        for message in told
+        for message in about_bookings
         if message.id in owners
     ]
     Mail.objects.bulk_create(owed, ignore_conflicts=True)
@@ -61,8 +60,10 @@ def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
 
 
 def _invitation_mails(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
-    """A mail for each account that an invitation is for. Who has none gets none: an address that
-    somebody typed is no leave to write to it."""
+    """Yields a mail for each account that an invitation is for.
+
+    An address without an account gets none, because its owner did not agree to mail from us.
+    """
     for message in messages:
         invitation = UUID(message.payload["invitation"])
         typed = Invitation.objects.filter(id=invitation).values_list("invitee", flat=True)
@@ -81,7 +82,7 @@ def _invitation_mails(messages: Iterable[OutboxMessage], now: datetime) -> Itera
 
 
 def _owners(messages: Iterable[OutboxMessage]) -> Mapping[int, int]:
-    """By message, who owns the booking, is still in its tenant and wants this mail."""
+    """The owner of each message's booking, if still a member of the tenant and wanting the mail."""
     bookings = {message.id: _booking_id(message) for message in messages}
     rows = Booking.objects.filter(id__in=bookings.values())
     owner = dict(rows.values_list("id", "owner_id"))
@@ -97,8 +98,8 @@ def _owners(messages: Iterable[OutboxMessage]) -> Mapping[int, int]:
     }
 
 
-def _is_wanted(kind: str, wish: str) -> bool:
-    return wish == User.Mails.ALL or (wish == User.Mails.URGENT and kind in URGENT)
+def _is_wanted(kind: str, setting: str) -> bool:
+    return setting == User.Mails.ALL or (setting == User.Mails.URGENT and kind in URGENT)
 
 
 def _booking_id(message: OutboxMessage) -> UUID:

@@ -1,4 +1,4 @@
-"""Sends what people are owed: claimed first, so that two senders never send the same."""
+"""Sends queued mails: each is claimed first, so that two senders never send the same."""
 
 import logging
 import smtplib
@@ -18,27 +18,27 @@ from tenants.models import Mail
 logger = logging.getLogger(__name__)
 
 WAITING = Q(sent=None, dropped="")
-# Twelve tries, a minute, two, four ... up to an hour apart: about six hours.
+# Twelve tries with delays of 1, 2, 4 … minutes, up to an hour: about six hours in all.
 MAX_TRIES = 12
 MAX_RETRY_DELAY = timedelta(hours=1)
-# The server is there and does not want this one, or it can't even be written down: a bad address.
+# Errors of a single mail, such as a bad address; the server itself works.
 _MESSAGE_ERRORS = (
     smtplib.SMTPRecipientsRefused,
     smtplib.SMTPDataError,
     smtplib.SMTPSenderRefused,
     ValueError,
 )
-# A run is a task with an end; what is left is for the next.
+# Bounds the time of one task; the next one sends the rest.
 EMAILS_PER_RUN = 100
-# Kept for questions, then removed.
+# Settled mails are kept this long for questions.
 RETENTION = timedelta(days=30)
 
 
 def mails_send(now: datetime) -> int:
-    """Sends what is due; returns how many letters. Any number of senders may run.
+    """Sends the mails that are due; returns how many. Any number of senders may run.
 
-    Each mail is tried again later, counted before it is tried, so that one that ends its sender
-    can't do so for ever. While no server answers nothing is counted.
+    A try is counted before it is made, so a mail that crashes its sender is given up in the end.
+    Tries are not counted while the mail server does not answer.
     """
     worn_out = Mail.objects.filter(WAITING, due__lte=now, tries__gte=MAX_TRIES)
     worn_out.update(dropped="Tried too often.")
@@ -53,12 +53,12 @@ def mails_send(now: datetime) -> int:
 
 
 def mails_sweep(now: datetime) -> int:
-    """Removes what was settled long ago; returns how many."""
+    """Removes mails that were settled long ago; returns how many."""
     return Mail.objects.filter(~WAITING, at__lt=now - RETENTION).delete()[0]
 
 
 def _claim(now: datetime) -> list[Mail]:
-    """The next person's due mails of one tenant, or one that is urgent; put off before tried."""
+    """Claims one urgent mail, or all due mails of one person in one tenant, and counts the try."""
     with transaction.atomic():
         due = Mail.objects.select_for_update(skip_locked=True, of=("self",)).filter(
             WAITING, due__lte=now
@@ -78,7 +78,7 @@ def _claim(now: datetime) -> list[Mail]:
 
 
 def _send_all(server: BaseEmailBackend, now: datetime) -> int:
-    """Raises smtplib.SMTPException or OSError when the server went away."""
+    """Raises smtplib.SMTPException or OSError when the server stops answering."""
     letters = 0
     while letters < EMAILS_PER_RUN and (mails := _claim(now)):
         try:
@@ -92,23 +92,23 @@ def _send(server: BaseEmailBackend, mails: Sequence[Mail], now: datetime) -> int
     notes = {mail.id: section_of(mail, now) for mail in mails}
     over = [mail.id for mail in mails if notes[mail.id] is None]
     Mail.objects.filter(id__in=over).update(dropped="No longer true when it was due.")
-    told = [mail for mail in mails if mail.id not in over]
-    if not told:
+    current = [mail for mail in mails if mail.id not in over]
+    if not current:
         return 0
-    letter: EmailMessage = email_of(told, [note for note in notes.values() if note is not None])
+    letter: EmailMessage = email_of(current, [note for note in notes.values() if note is not None])
     server.send_messages([letter])
-    Mail.objects.filter(id__in=[mail.id for mail in told]).update(sent=now)
+    Mail.objects.filter(id__in=[mail.id for mail in current]).update(sent=now)
     return 1
 
 
 def _refused(mails: Sequence[Mail], error: Exception) -> None:
-    """Drops what will never be taken; the rest is tried again. No address is logged."""
+    """Drops mails that the server rejects for good; others are retried. Logs no address."""
     code = _code(error)
     words = f"{type(error).__name__} {code or ''}".strip()
     if code is None or code >= 500:
         ids = [mail.id for mail in mails]
-        Mail.objects.filter(id__in=ids).update(dropped=f"Not taken: {words}.")
-    logger.warning("A mail was not taken: %s", words)
+        Mail.objects.filter(id__in=ids).update(dropped=f"Rejected: {words}.")
+    logger.warning("A mail was rejected: %s", words)
 
 
 def _code(error: Exception) -> int | None:

@@ -1,4 +1,4 @@
-"""Moves what is old out of the database into files that can still be checked and replayed."""
+"""Moves old rows out of the database into files that can still be verified and replayed."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import timedelta
@@ -26,26 +26,26 @@ def _days(text: str) -> int | None:
 
 
 class Command(BaseCommand):
-    """`manage.py archive --to FOLDER`, with a `DATABASE_URL` of portal_owner; from a timer."""
+    """`manage.py archive --to FOLDER`, as portal_owner; run it from a timer."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where to, and how long each kind stays."""
+        """Adds the target folder, and the days that each kind stays."""
         parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
         for name, days, what in (
-            ("decisions", DECISIONS_DAYS, "what the solver saw and said"),
+            ("decisions", DECISIONS_DAYS, "the solver's input and plan"),
             ("histories", HISTORIES_DAYS, "histories and occupancies of bookings that ended"),
-            ("log", LOG_DAYS, "lines of the log"),
+            ("log", LOG_DAYS, "entries of the log"),
         ):
             parser.add_argument(
                 f"--{name}-days", type=_days, default=days, metavar="DAYS",
-                help=f"keep {what} in the database for so long (default: {days}; at least"
-                f" {LEAST_DAYS}; `never` to leave them there)",
+                help=f"how long to keep {what} in the database (default: {days}; at least"
+                f" {LEAST_DAYS}; `never`: do not archive)",
             )  # fmt: skip
 
     def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (Django's)
-        """Says each file that was written."""
+        """Prints each file that was written."""
         now = timezone.now()
 
         limits = Limits(

@@ -1,4 +1,4 @@
-"""Checks that nothing was changed in the log, the decisions and the versions of the policy."""
+"""Verifies that no row of the log, the decisions or the versions of the policy was changed."""
 
 import json
 from argparse import ArgumentParser
@@ -22,23 +22,23 @@ from tenants.services.audit_log import VERIFIED
 
 
 class Command(BaseCommand):
-    """`manage.py audit_verify [--heads FILE] [--archive FOLDER]`, in the system's role."""
+    """`manage.py audit_verify [--heads FILE] [--archive FOLDER]`, as portal_system."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where the heads of the last time are kept."""
+        """Adds the file of earlier heads, and the folder of the archive."""
         parser.add_argument(
             "--heads",
             type=Path,
-            help="compare with the heads in this file, then keep those of now in it; what was cut"
-            " off the end of a chain is found by this alone",
+            help="compare with the heads in this file, then write the new heads to it; only this"
+            " finds rows that were cut off the end of a chain",
         )
 
         parser.add_argument(
             "--archive",
             type=Path,
-            help="the folder of `manage.py archive`; without it what is there is not checked",
+            help="the folder of `manage.py archive`; without it archived rows are not checked",
         )
 
     def handle(
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         archive: Path | None,
         **__: Any,  # noqa: ANN401 (Django's)
     ) -> None:
-        """Says how many chains fit, or what does not."""
+        """Prints the number of chains, or every fault."""
         now = timezone.now()
         try:
             archived = {ENTRIES.name: log_archived(archive)}
@@ -73,4 +73,4 @@ class Command(BaseCommand):
             raise CommandError("\n".join(faults))
         if heads is not None:
             heads.write_text(json.dumps(heads_text(chains), indent=1), encoding="utf-8")
-        self.stdout.write(f"{len(chains)} chains, nothing was changed.")
+        self.stdout.write(f"{len(chains)} chains, no changes found.")

@@ -1,4 +1,4 @@
-"""Makes a backup of the database with a manifest, or checks one by restoring it elsewhere."""
+"""Backs up the database with a manifest, or checks a backup by restoring it elsewhere."""
 
 from argparse import ArgumentParser
 from datetime import datetime
@@ -17,25 +17,25 @@ from portal.storage.database import database_dsn
 
 
 class Command(BaseCommand):
-    """`manage.py backup --to DIR` or `--check DIR`; needs DATABASE_ADMIN_URL, as superuser."""
+    """`manage.py backup --to DIR` or `--check DIR`; needs a superuser's DATABASE_ADMIN_URL."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where to, or which one to look at."""
+        """Adds the new folder, or the folder to check."""
         which = parser.add_mutually_exclusive_group(required=True)
-        which.add_argument("--to", type=Path, help="a folder that is not there yet")
+        which.add_argument("--to", type=Path, help="a folder that does not exist yet")
         which.add_argument("--check", type=Path, help="restore it into a scratch database")
 
     def handle(self, *_: object, to: Path | None, check: Path | None, **__: Any) -> None:  # noqa: ANN401 (Django's)
-        """Says what the backup holds, and what it does not."""
+        """Prints the size of the backup and the secrets that it does not contain."""
         now = timezone.now()
         try:
             admin = env_str("DATABASE_ADMIN_URL")
             if check is not None:
                 manifest = backup_check(admin, check)
                 Backup.objects.filter(sha256=manifest["sha256"]).update(checked_at=now)
-                self.stdout.write(f"{check} was restored and holds what its manifest says.")
+                self.stdout.write(f"{check} was restored and matches its manifest.")
             elif to is not None:
                 name = str(settings.DATABASES["default"]["NAME"])
                 self._said(to, backup_make(database_dsn(admin, name), to, now), now)
@@ -48,4 +48,4 @@ class Command(BaseCommand):
         )
         self.stdout.write(f"{folder}: {manifest['size']} bytes at {manifest['lsn']}.")
         secrets = ", ".join(manifest["secrets_not_included"])
-        self.stdout.write(f"Secrets are not in it. Keep them elsewhere: {secrets}.")
+        self.stdout.write(f"The backup contains no secrets. Keep them elsewhere: {secrets}.")

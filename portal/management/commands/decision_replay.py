@@ -12,8 +12,8 @@ from portal.storage.archive import ArchiveBroken, decision_archived
 
 _SAME = {
     "bytes": "Same bytes.",
-    "meaning": "Same meaning. The plan has format 1, with sentences that are not written any more: "
-    "codes, rules, facts, times and places were compared.",
+    "meaning": "Same meaning. The plan has format 1, which contained sentences: codes, rules, "
+    "facts, times and places were compared.",
 }
 
 
@@ -23,14 +23,14 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The decision's number."""
+        """Adds the decision's number, and the folder of the archive."""
         parser.add_argument("decision", type=int)
         parser.add_argument(
             "--archive", type=Path, help="the folder of `manage.py archive`, for an old decision"
         )
 
     def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (Django's)
-        """Says the digests; exits with an error when they differ."""
+        """Prints the digests; exits with an error when they differ."""
         decision = Decision.objects.select_related("policy").filter(id=options["decision"]).first()
         if decision is None:
             raise CommandError(f"There is no decision {options['decision']}.")
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         self.stdout.write(f"replayed {replay.plan_sha256}")
         if not replay.is_equal:
             raise CommandError(
-                f"Not the same {replay.comparison}. It was decided by {decision.software}; "
+                f"Not the same {replay.comparison}. The decision was made by {decision.software}; "
                 f"this is {replay.software}."
             )
         self.stdout.write(_SAME[replay.comparison])
@@ -51,8 +51,8 @@ class Command(BaseCommand):
 def _from_archive(decision: Decision, folder: Path | None) -> Decision:
     if folder is None:
         raise CommandError(
-            f"Decision {decision.id} is in the archive, in {decision.archived_in}: name its folder"
-            " with --archive."
+            f"Decision {decision.id} is archived in {decision.archived_in}: add its folder with"
+            " --archive."
         )
     try:
         return decision_archived(folder, decision)

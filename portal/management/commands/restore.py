@@ -1,4 +1,4 @@
-"""Restores a backup, lists what was accepted after it, and makes the nodes follow it."""
+"""Restores a backup, lists bookings accepted after it, and makes the nodes follow it."""
 
 import json
 from argparse import ArgumentParser
@@ -31,13 +31,15 @@ LIST = "accepted-after.json"
 
 
 class Command(BaseCommand):
-    """`manage.py restore --from DIR [--replace]` or `--recovered`, with all programs of the portal
-    stopped; needs DATABASE_ADMIN_URL, as superuser, and DATABASE_URL of `portal_system`."""
+    """`manage.py restore --from DIR [--replace]` or `--recovered`; stop all programs first.
+
+    Needs a superuser's DATABASE_ADMIN_URL, and DATABASE_URL of `portal_system`.
+    """
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which backup, and whether a database that is not empty may give way to it."""
+        """Adds the backup, and whether it may replace a database that is not empty."""
         which = parser.add_mutually_exclusive_group(required=True)
         which.add_argument("--from", dest="folder", type=Path)
         which.add_argument(
@@ -45,7 +47,7 @@ class Command(BaseCommand):
             help="PostgreSQL itself has recovered the database to a point in time",
         )  # fmt: skip
         parser.add_argument(
-            "--replace", action="store_true", help="rename and keep the database that is there"
+            "--replace", action="store_true", help="rename and keep the existing database"
         )
         operator_argument(parser)
 
@@ -57,19 +59,19 @@ class Command(BaseCommand):
         operator: str,
         **__: Any,  # noqa: ANN401 (Django's)
     ) -> None:
-        """Exit status 1 and nothing changed, or the restored database with its list."""
+        """Restores the database and prints the list; exits with 1 if nothing was changed."""
         now = timezone.now()
         lost = [] if folder is None else self._restored(folder, now, replace=replace)
         self._list(folder, lost)
-        # Only now: nodes that are told anew end what the database does not know.
+        # After the list: with the new epoch, nodes end bookings that the database does not know.
         epoch = epoch_raise(now, operator_by_name(operator))
         self.stdout.write(
-            f"The epoch is {epoch} now: nodes follow this database as soon as the programs run. "
+            f"The epoch is {epoch} now: nodes follow this database when the programs run. "
             "Run `manage.py migrate` if this version is newer, then `manage.py invariants`."
         )
 
     def _restored(self, folder: Path, now: datetime, *, replace: bool) -> list[dict[str, str]]:
-        """Restores, and returns the bookings of the database before that are lost."""
+        """Restores; returns the bookings of the previous database that are lost."""
         database = str(settings.DATABASES["default"]["NAME"])
         try:
             admin = env_str("DATABASE_ADMIN_URL")
@@ -81,9 +83,9 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         self.stdout.write(f"Restored the state of {manifest['made']}, {manifest['lsn']}.")
         if kept:
-            self.stdout.write(f"The database that was there is kept as {kept}.")
+            self.stdout.write(f"The previous database is kept as {kept}.")
         for name in secrets_differ(manifest):
-            self.stdout.write(f"{name} is another one than when the backup was made.")
+            self.stdout.write(f"{name} differs from its value when the backup was made.")
         return lost
 
     def _list(self, folder: Path | None, lost: list[dict[str, str]]) -> None:
@@ -91,13 +93,13 @@ class Command(BaseCommand):
             running = [asdict(each) for each in bookings_lost()]
         except redis.RedisError as error:
             running = []
-            self.stderr.write(f"The agents' server did not answer, so nodes are not asked: {error}")
+            self.stderr.write(f"The agents' server did not answer; nodes are not listed: {error}")
         if folder is not None:
             found = {"known_to_nodes": running, "in_the_database_before": lost}
             text = json.dumps(found, indent=1, default=str, ensure_ascii=False)
             (folder / LIST).write_text(text, encoding="utf-8")
         self.stdout.write(
-            f"Accepted after that: known to nodes {len(running)}, in the database before "
+            f"Accepted after that: known to nodes {len(running)}, in the previous database "
             f"{len(lost)}."
         )
         for each in running:
@@ -109,6 +111,6 @@ class Command(BaseCommand):
         for row in lost:
             if (row["tenant"], row["booking"]) not in names:
                 over = State(row["state"]) in TERMINAL
-                fate = "it was over" if over else "no node was told; book it again"
+                fate = "it was over" if over else "no node received it; book it again"
                 who = f"{row['tenant']}, {row['owner']}, {row['state']}"
                 self.stdout.write(f"  {row['booking']} of {who}: {fate}.")

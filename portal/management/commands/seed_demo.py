@@ -1,4 +1,4 @@
-"""`manage.py seed_demo`: a believable site to try the portal with. Safe to run again."""
+"""`manage.py seed_demo` creates a demo site. Idempotent."""
 
 from pathlib import Path
 
@@ -12,18 +12,18 @@ from tenants.platform.errors import Refused
 
 
 class Command(BaseCommand):
-    """Fills an empty site with demo data and tops up the coming week on later days."""
+    """Fills an empty site with demo data, and adds bookings of the coming week on later days."""
 
-    help = "Demo tenants, people, hardware and bookings; keys go to the file named by DEMO_FILE."
+    help = "Creates demo data; DEMO_FILE names the file for passwords and tokens."
 
     def handle(self, *args: object, **options: object) -> None:
-        """Runs as the database's owner."""
+        """Seeds the site; must run as the database's owner."""
         path = Path(env_str("DEMO_FILE", str(settings.BASE_DIR / "var" / "demo.json")))
         try:
             made = seed(now=timezone.now(), path=path, url=settings.PUBLIC_URL)
         except Refused as refused:
             raise CommandError(
-                f"The demo data can't be continued: {refused} It was begun on another day or by"
+                f"The demo data cannot be continued: {refused} It was created on another day or by"
                 " another version. `make clean-demo` removes it; then start again."
             ) from refused
-        self.stdout.write(f"The demo is ready: {made} new bookings. Keys are in {path}.")
+        self.stdout.write(f"The demo is ready: {made} new bookings. Passwords are in {path}.")

@@ -1,4 +1,4 @@
-"""Makes the account of a platform operator; a password that nobody gave is printed once."""
+"""Creates the account of a platform operator; prints a generated password once."""
 
 import secrets
 from argparse import ArgumentParser
@@ -17,12 +17,12 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Who it is. The password is never an argument: those show in `ps`."""
+        """Adds name and address. The password is no argument, because `ps` would show it."""
         parser.add_argument("--username", required=True)
         parser.add_argument("--name", required=True)
         parser.add_argument("--email", default="")
         parser.add_argument(
-            "--password-file", type=Path, help="reads the password there; else one is made"
+            "--password-file", type=Path, help="file with the password; without it one is generated"
         )
 
     def handle(
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         password_file: Path | None,
         **__: object,
     ) -> None:
-        """Prints where to sign in."""
+        """Creates the account and prints where to sign in."""
         given = _read(password_file) if password_file else ""
         password = given or secrets.token_urlsafe(12)
         account = NewAccount(username, name, email, password)

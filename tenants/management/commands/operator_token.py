@@ -1,4 +1,4 @@
-"""Prints an operator's API token, in a tenant that they need not belong to."""
+"""Prints an API token of an operator for a tenant, without a membership there."""
 
 from argparse import ArgumentParser
 
@@ -18,13 +18,13 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Whose it is, and how long it works."""
+        """Adds the operator, the tenant, and the lifetime."""
         parser.add_argument("--username", required=True)
         parser.add_argument("--tenant", required=True)
         parser.add_argument("--days", type=int, default=90)
 
     def handle(self, *_: object, username: str, tenant: str, days: int, **__: object) -> None:
-        """Prints the token and nothing else."""
+        """Creates the token and prints it."""
         user = User.objects.filter(username=username, is_staff=True, is_active=True).first()
         found = Tenant.objects.filter(slug=tenant).first()
         if user is None or found is None:

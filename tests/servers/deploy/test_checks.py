@@ -161,8 +161,8 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     "a key": (setting(SECRET_KEY="ab" * 32), "E003", "SECRET_KEY has only 2"),
     "a wide proxy": (setting(TRUSTED_PROXIES=WEB), "E004", "10.0.0.0/8"),
     "an unnamed proxy": (setting(TRUSTED_PROXIES=[]), "E005", "share its address"),
-    "a proxy without TLS": (setting(SECURE_PROXY_SSL_HEADER=None), "E006", "again and again"),
-    "metrics to a proxy": (setting(METRICS_ALLOW=WEB), "E007", "where a proxy is"),
+    "a proxy without TLS": (setting(SECURE_PROXY_SSL_HEADER=None), "E006", "in a loop"),
+    "metrics to a proxy": (setting(METRICS_ALLOW=WEB), "E007", "contains a proxy"),
     "agents without TLS": (
         setting(AGENTS_REDIS_PUBLIC_URL="redis://valkey.example.org:6379/0"),
         "W008",
@@ -176,12 +176,12 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     "a strong role": (
         sql("ALTER ROLE portal_web BYPASSRLS", "ALTER ROLE portal_web NOBYPASSRLS"),
         "E107",
-        "portal_web has other rights",
+        "portal_web has wrong attributes",
     ),
     "a role with power": (
         sql("ALTER ROLE portal_system CREATEDB", "ALTER ROLE portal_system NOCREATEDB"),
         "E107",
-        "portal_system has other rights",
+        "portal_system has wrong attributes",
     ),
     "a way up": (
         sql("GRANT portal_ops TO portal_web", "REVOKE portal_ops FROM portal_web"),
@@ -210,7 +210,7 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
             "ALTER ROLE portal_system SET tcp_keepalives_idle = '10s'",
         ),
         "W112",
-        "Sessions of portal_system outlive a machine",
+        "Sessions of portal_system stay open for hours",
     ),
     "a migration": (
         in_database(
@@ -230,20 +230,20 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     "eviction": (
         config("portal", "maxmemory-policy", "allkeys-lru"),
         "E204",
-        "REDIS_URL throws data away when it is full (allkeys-lru)",
+        "REDIS_URL evicts data when it is full (allkeys-lru)",
     ),
     "agents' eviction": (
         config("agents", "maxmemory-policy", "volatile-ttl"),
         "E204",
         "(volatile-ttl)",
     ),
-    "forgetting": (config("portal", "appendonly", "no"), "W205", "forgets everything"),
+    "forgetting": (config("portal", "appendonly", "no"), "W205", "loses everything"),
     "an open server": (
         acl("agents", "SETUSER default on >x", "SETUSER default off resetpass"),
         "E206",
         "default user",
     ),
-    "unbounded connections": (config("agents", "maxmemory-clients", "0"), "W208", "no limit"),
+    "unbounded connections": (config("agents", "maxmemory-clients", "0"), "W208", "does not limit"),
     "an account that selects": (
         acl("agents", "SETUSER agent-gpu-a1-01 +select", "SETUSER agent-gpu-a1-01 on"),
         "E209",
@@ -267,7 +267,7 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     "a server that is away": (
         setting(BROKER_REDIS_URL="redis://portal:x@127.0.0.1:1/0"),
         "E201",
-        "REDIS_URL could not be asked",
+        "REDIS_URL did not answer",
     ),
 }
 
@@ -283,7 +283,7 @@ def test_one_server_by_two_names_is_seen_through(site: Site) -> None:
     site.settings.AGENTS_REDIS_URL = site.settings.BROKER_REDIS_URL.replace(
         "127.0.0.1", "localhost"
     )
-    assert "the same server by two names" in found()["portal.E202"]
+    assert "name the same server" in found()["portal.E202"]
 
 
 def test_a_bare_database_of_another_encoding_is_not_the_portals(site: Site) -> None:
@@ -351,5 +351,5 @@ def test_the_command_finds_nothing_else_in_a_web_process(site: Site) -> None:
     assert set(re.findall(r"\((\w+\.\w+)\)", done.stderr)) == {"portal.E105"}, done.stderr
     environment["AGENTS_MASTER_KEY"] = secrets.token_hex(32)
     other = checked({**environment, "DATABASE_URL": site.servers.dsn("portal_system")}, "--deploy")
-    assert "This process connects as portal_system, and should as portal_web." in other.stderr
-    assert "This web process is given AGENTS_MASTER_KEY" in other.stderr
+    assert "This process connects as portal_system instead of portal_web." in other.stderr
+    assert "This web process has AGENTS_MASTER_KEY" in other.stderr

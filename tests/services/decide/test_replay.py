@@ -109,7 +109,9 @@ def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
         told = StringIO()
         call_command("decision_replay", decisions[1].id, stdout=told)
         assert "Same meaning. The plan has format 1" in told.getvalue()
-        with pytest.raises(CommandError, match=r"Not the same meaning\. It was decided by commit"):
+        with pytest.raises(
+            CommandError, match=r"Not the same meaning\. The decision was made by commit"
+        ):
             call_command("decision_replay", decisions[2].id)
         decision = decisions[0]
         assert decision_replay(decision).comparison == "bytes"

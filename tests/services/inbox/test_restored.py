@@ -179,5 +179,5 @@ def test_after_a_recovery_bookings_that_only_nodes_know_are_named_by_their_last_
         before = epoch_now()
         call_command("restore", recovered=True, stdout=said)
         assert epoch_now() > before
-    assert "known to nodes 1, in the database before 0." in said.getvalue()
+    assert "known to nodes 1, in the previous database 0." in said.getvalue()
     assert "BK-77 of helix, mara, on gpu-z9-01 until" in said.getvalue()

@@ -118,7 +118,7 @@ def test_that_a_notice_is_taken_back_is_sent_as_soon_as_the_notice_was(
     told(booking, "pause_withdrawn", "Not paused after all.")
     assert sent(NOW) == 1
     (letter,) = sink.letters
-    assert letter["Subject"] == f"{booking.label} runs on, its pause is taken back"
+    assert letter["Subject"] == f"{booking.label} continues, its pause was withdrawn"
 
 
 def test_what_happens_together_comes_in_one_mail(plant: Plant, lab: Lab, sink: Sink) -> None:
@@ -184,7 +184,7 @@ def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(
     assert the_mail().tries == 1
     sink.answers["mara@example.org"] = "550 nobody of that name"
     assert sent(NOW + BUNDLING_DELAY + MINUTE) == 0
-    assert the_mail().dropped == "Not taken: SMTPRecipientsRefused 550."
+    assert the_mail().dropped == "Rejected: SMTPRecipientsRefused 550."
 
 
 def test_an_address_that_is_none_does_not_stop_the_others(
@@ -198,7 +198,7 @@ def test_an_address_that_is_none_does_not_stop_the_others(
     assert sent() == 1
     assert [letter["To"] for letter in sink.letters] == ["rita@example.org"]
     with as_system():
-        assert Mail.objects.get(tenant=lab.tenant_id).dropped == "Not taken: ValueError."
+        assert Mail.objects.get(tenant=lab.tenant_id).dropped == "Rejected: ValueError."
 
 
 def test_a_mail_that_ends_its_sender_does_so_only_so_often(
