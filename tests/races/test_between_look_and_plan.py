@@ -200,7 +200,7 @@ def test_of_a_backlog_every_tenant_gets_its_part_of_a_turn(
 ) -> None:
     many = [requested(lab) for _ in range(7)]
     theirs = requested(neighbour)
-    monkeypatch.setattr(cycle, "MOST_NEW", 3)
+    monkeypatch.setattr(cycle, "MAX_NEW", 3)
     with as_system():
         cycle_run(NOW)
     assert state_of(theirs) == "starting"

@@ -129,7 +129,7 @@ def test_without_a_fresh_answer_nothing_is_delivered(
     real_db: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A database that does not say who may read closes sockets instead of leaving them open."""
-    monkeypatch.setattr(consumers, "CHECK_SECONDS", 3600)
+    monkeypatch.setattr(consumers, "CHECK_INTERVAL_SECONDS", 3600)
     helix = a_lab("helix")
     name, _, key = signed_in(helix.actor.user_id).partition("=")
 
@@ -145,7 +145,7 @@ def test_without_a_fresh_answer_nothing_is_delivered(
         assert (await page.receive_output())["type"] == "websocket.accept"
         found = [await page.receive_output()]
         for age in (consumers.CHECK_MAX_AGE_SECONDS, 0):
-            monkeypatch.setattr(consumers, "CHECKED_SECONDS", age)
+            monkeypatch.setattr(consumers, "CHECK_MAX_AGE_SECONDS", age)
             layer: Any = get_channel_layer()
             news = {"type": "live.changed", "message": {"kind": "fleet.changed", "number": 1}}
             await layer.group_send(FLEET_GROUP, news)
