@@ -1,7 +1,14 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
 from allocation.web.bookings import booking_pages, list_page, panel, series
-from allocation.web.fleet import compaction, fleet_pages, gpu_page, maintenance, unbooked_processes
+from allocation.web.fleet import (
+    compaction,
+    fleet_pages,
+    gpu_page,
+    install,
+    maintenance,
+    unbooked_processes,
+)
 from allocation.web.home import calendars, projects, search, start_page
 from allocation.web.site import catalogue, corrections, policy, portal_modes, site_setup, speeds
 from allocation.web.timeline import timeline_page
@@ -19,6 +26,7 @@ urlpatterns = [
     *corrections.urlpatterns,
     *unbooked_processes.urlpatterns,
     *projects.urlpatterns,
+    *install.urlpatterns,
     *fleet_pages.urlpatterns,
     *catalogue.urlpatterns,
     *site_setup.urlpatterns,

@@ -1,5 +1,6 @@
 """Template tags of the parts that every page is made of: symbols, pills, fields, empty lists."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.utils.safestring import SafeString
 from tenants.platform.errors import Refused
 
 register = template.Library()
+INDENTATION = re.compile(r"\n\s*")
 
 
 @register.simple_tag
@@ -36,6 +38,12 @@ def pill(kind: str, icon_name: str, word: str) -> SafeString:
 def nothing(content: str, icon_name: str, title: str) -> SafeString:
     """Returns what stands in place of an empty list; the block says what to do next."""
     return format_html('<div class="empty">{}<b>{}</b>{}</div>', icon(icon_name), title, content)
+
+
+@register.simple_block_tag
+def unindented(content: str) -> SafeString:
+    """Returns the block without indentation, which a page of thousands of elements would repeat."""
+    return SafeString(INDENTATION.sub("\n", content))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The page of a booking and the actions on it."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from allocation.access import access_booking, access_booking_to_change, may_change
 from allocation.models import Booking
-from allocation.queries.bookings.bookings import history_of, node_places_of
+from allocation.queries.bookings.bookings import NodePlace, Slots, history_of, node_places_of
 from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
@@ -29,8 +29,8 @@ from allocation.services.bookings.bookings import (
 )
 from allocation.services.quotes.extensions import later_ends
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
-from allocation.web.bookings.cards import place_cards, titles_of, where_words
 from allocation.web.bookings.confirmations import cancel_question, release_question
+from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.earlier_options import booking_replace, outlook_of
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pauses import pause_context
@@ -38,7 +38,6 @@ from allocation.web.bookings.summary import (
     ExtendChoice,
     booking_summary,
     commands_of,
-    spent_so_far,
     state_words,
     what_words,
 )
@@ -225,6 +224,78 @@ def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpR
         return _booking_answer(request, actor, access_booking(actor, label), refusal)
     messages.success(request, f"Booked {made} instead of {booking.label}.")
     return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made}")
+
+
+WAITS_FOR_PLACE = (State.REQUESTED, State.QUEUED)
+PLANNED = (*WAITS_FOR_PLACE, State.PAUSED)
+HELD_UP = (State.PAUSING, State.PAUSED)
+TURNED_DOWN = (State.REFUSED, State.EXPIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The headings that depend on the state, and the text shown without a place."""
+
+    why: str
+    sooner: str
+    place: str
+    no_place: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceCard:
+    """A node of the booking.
+
+    `words` describes its drawing; `host_resources` names the requested host cores and memory, and
+    is empty when none were requested.
+    """
+
+    place: NodePlace
+    words: str
+    beside: str
+
+
+def titles_of(state: State) -> Titles:
+    """Returns the headings for a booking in this state."""
+    no_place = "It was never placed."
+    if state == State.REQUESTED:
+        no_place = "Being planned."
+    elif state in PLANNED:
+        no_place = "None yet."
+    return Titles(
+        why="Why it was refused" if state in TURNED_DOWN else "Why it is waiting",
+        sooner="Earlier options" if state in WAITS_FOR_PLACE else "Alternatives",
+        place="Planned GPUs" if state in PLANNED else "GPUs",
+        no_place=no_place,
+        time="Resumes" if state in HELD_UP else "When",
+    )
+
+
+def place_cards(places: Iterable[NodePlace], ask: Mapping[str, Any]) -> list[PlaceCard]:
+    """Returns a card for each node; `ask` is the booking's request."""
+    return [
+        PlaceCard(
+            place,
+            f"On {place.name}: {'; '.join(_gpu_words(gpu) for gpu in place.gpus)}",
+            _host_resources(ask.get("cores", 0), ask.get("memory", 0), place.limits),
+        )
+        for place in places
+    ]
+
+
+def where_words(places: Sequence[NodePlace]) -> str:
+    """Returns `on n1, n2`, or nothing without a place."""
+    return f"on {', '.join(place.name for place in places)}" if places else ""
+
+
+def _gpu_words(gpu: Slots) -> str:
+    return f"GPU {gpu.index}" if gpu.whole else f"GPU {gpu.index}, slice {gpu.profile}"
+
+
+def _host_resources(cores: int, memory: int, limits: str) -> str:
+    parts = [f"{cores} host cores"] * bool(cores) + [f"{memory} GiB of memory"] * bool(memory)
+    return f"{' and '.join(parts)} per GPU: {limits}." if parts else ""
 
 
 BOOKING = "t/<slug:tenant>/bookings/<str:label>"

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask import AskDocument
+from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.summary import spent_so_far, what_words
+from allocation.web.bookings.summary import what_words
 from allocation.web.parts.times import length_words, moment_words
 from billing.rules import money_text
 from tenants.platform.confirm import Confirmation

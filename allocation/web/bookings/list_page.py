@@ -24,9 +24,10 @@ from allocation.queries.bookings.booking_list import (
 )
 from allocation.rules.ask import AskDocument
 from allocation.web.bookings.booking_pages import booking_row, page_context
+from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pauses import notices_context
-from allocation.web.bookings.summary import spent_so_far, what_words
+from allocation.web.bookings.summary import what_words
 from tenants.access import Actor
 from tenants.platform.csv_text import plain
 from tenants.web.frame import tenant_page

@@ -22,12 +22,3 @@ class PageContext:
     ends: tuple[datetime, ...] = ()
     no_later: str = ""
     frozen: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CostLine:
-    """One line of the bill."""
-
-    name: str
-    amount: str
-    strong: bool = False

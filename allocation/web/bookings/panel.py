@@ -4,10 +4,9 @@ The same view serves a page (`/book?q=`), a fragment next to the timeline, and a
 JavaScript.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from decimal import Decimal
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import UUID, uuid4, uuid5
@@ -22,17 +21,14 @@ from django.views.decorators.http import require_http_methods
 from allocation.access import LABEL
 from allocation.errors import AskError
 from allocation.models import Booking, Series
-from allocation.queries.bookings.bookings import quota_at
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
 from allocation.services.bookings.bookings import BookingRequest, booking_request
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.series import Repeat, series_request
-from allocation.services.quotes.quote_options import QuoteOption
-from allocation.services.quotes.quotes import Quote, cheapest_class, quote_make
-from allocation.web.bookings.ask_words import understood_words
-from allocation.web.bookings.earlier_options import percent_words
+from allocation.services.quotes.quotes import cheapest_class, quote_make
+from allocation.web.bookings.panel_options import options_context
 from allocation.web.bookings.request_form import (
     SHARE,
     SHARES,
@@ -41,6 +37,7 @@ from allocation.web.bookings.request_form import (
     fields_of,
     highlights_of,
     text_as_chosen,
+    understood_words,
 )
 from allocation.web.bookings.series_form import (
     repeat_of_fields,
@@ -50,26 +47,15 @@ from allocation.web.bookings.series_form import (
     series_preview,
     series_text,
 )
-from allocation.web.bookings.summary import shape_words
-from allocation.web.parts.times import length_words, moment_words, window_words
-from billing.rules import money_text
-from billing.web.budget_bar import Meter
+from allocation.web.parts.times import length_words
 from tenants.access import Actor, access_project
-from tenants.models import GpuClass, Project, Tier
+from tenants.models import Project, Tier
 from tenants.platform.errors import Refused, invalid
 from tenants.services.rate_limits import call_limit_check
 from tenants.web.frame import STATUS, tenant_page, zone_of
 
 EXAMPLES = ("2 h100 6h", "1g.10gb 2h now", "1 h100 tomorrow 9:00 for 8h")
 Named = TypeVar("Named", Project, Tier)
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Tiers by slug, and the labels of classes."""
-
-    tiers: Mapping[str, Tier]
-    classes: Mapping[str, str]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -163,7 +149,7 @@ def _priced(
     quote = quote_make(actor=actor, wish=wish, now=now)
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
-    found |= _quoted(actor, project, tiers, quote, now, dates)
+    found |= options_context(actor, project, tiers, quote, now, dates)
     if rule is not None:
         found["options"] = series_options(found["options"], wish, context | found)
     return found
@@ -256,77 +242,6 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
 
 def _size(said: AskDocument | Parsed) -> str:
     return said.profile or "" if said.share is None else f"{SHARE}{said.share}"
-
-
-def _quoted(
-    actor: Actor, project: Project, tiers: list[Tier], quote: Quote, now: datetime, dates: int
-) -> dict[str, Any]:
-    labels = dict(GpuClass.objects.values_list("slug", "label"))
-    names = Names({tier.slug: tier for tier in tiers}, labels)
-    options = [_option(option, actor, names, now) for option in quote.options]
-    found: dict[str, Any] = {
-        "options": options,
-        "blocking": quote.blocking,
-        "waits": quote.waits,
-        "price_until": quote.expires,
-        "price_lock": quote.lock,
-        "effect": _effect(quote, dates),
-    }
-    if quote.options:
-        best = quote.options[0]
-        found["quota"] = quota_at(
-            project=project, gpu_class=best.gpu_class, at=max(best.starts, now)
-        )
-    return found
-
-
-def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> dict[str, Any]:
-    zone = zone_of(actor.time_zone)
-    tier = names.tiers.get(option.tier)
-    label = names.classes.get(option.gpu_class, option.gpu_class)
-    price = money_text(option.price, option.currency)
-    window = window_words(option.starts, option.ends, zone, now)
-    when = moment_words(option.starts, zone, now)
-    return {
-        "option": option,
-        "when": when[0].upper() + when[1:],
-        "tier": tier.name if tier else option.tier,
-        "never_paused": bool(tier and not tier.pausable),
-        "risk": percent_words(option.pause_risk) if option.pause_basis else "",
-        "basis": option.pause_basis,
-        "what": shape_words(option.count, label, option.profile, option.share),
-        "nodes": ", ".join(option.nodes),
-        "price": price,
-        "window": window,
-        "button": f"Book {window.removeprefix('today ')} for {price}",
-        "value": f"{option.tier} {option.request}",
-        # The tier's pill already shows its description.
-        "notes": [note for note in option.notes if tier is None or note != tier.description],
-    }
-
-
-def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:
-    effect = quote.effect
-    if effect is None or not quote.options:
-        return None
-    price, whole = quote.options[0].price * dates, effect.amount or 1
-    spent, held, added = (
-        money_text(each, effect.currency) for each in (effect.spent, effect.held, price)
-    )
-    return {
-        "meter": Meter(
-            effect.spent * 100 / whole,
-            effect.held * 100 / whole,
-            f"Budget: spent {spent}, held {held}, this booking {added}",
-            min(price * 100 / whole, Decimal(100)),
-        ),
-        "spent_text": spent,
-        "held_text": held,
-        "price_text": added,
-        "left_text": money_text(effect.left - price, effect.currency),
-        "too_much": effect.left < price,
-        "until": effect.ends - timedelta(days=1),
-    }
 
 
 def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:

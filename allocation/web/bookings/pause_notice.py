@@ -10,7 +10,8 @@ from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import duration_text, shape_text
 from allocation.rules.states import State
-from allocation.web.bookings.page_context import CostLine, PageContext
+from allocation.web.bookings.costs import CostLine
+from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import clock, length_words, moment_words
 from billing.rules import money_text
 from tenants.models import Tier
@@ -254,24 +255,6 @@ def _book(ask: AskDocument, tier: Tier, ctx: PageContext, seconds: int = 0) -> s
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile)
     text = f"{shape} {duration_text(seconds or ask.duration)}"
     return f"{ctx.base}book?q={quote(text)}&tier={quote(tier.slug)}"
-
-
-def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> list[CostLine]:
-    """Returns a cost line for each run that a pause ended, and its credit."""
-    found = []
-    for pause in pauses:
-        if pause.emptied_at is None:
-            continue
-        until = pause.noticed_at
-        if pause.own:
-            until = pause.acknowledged_at or pause.deadline
-        began, told = clock(pause.ready_at, ctx.zone), clock(until, ctx.zone)
-        name = f"Run {pause.number}, {began} – {told}"
-        found.append(CostLine(name, money_text(pause.charged + pause.credit, booking.currency)))
-        if pause.credit:
-            credit = money_text(-pause.credit, booking.currency)
-            found.append(CostLine("Credit for redone work", credit))
-    return found
 
 
 def paused_words(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -20,11 +19,12 @@ from allocation.rules.ask.line.text import (
     shape_text,
 )
 from allocation.rules.states import OPEN, State
-from allocation.services.record.costs import booking_cost, booking_spent, cancellation_cost
+from allocation.services.record.costs import booking_cost
 from allocation.services.runs.no_shows import no_show_limit, presence_policy
 from allocation.solver import UNITS_PER_GPU
-from allocation.web.bookings.page_context import CostLine, PageContext
-from allocation.web.bookings.pause_notice import paused_words, run_costs
+from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.pause_notice import paused_words
 from allocation.web.parts.times import clock, length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
 from billing.rules import money_text
@@ -117,14 +117,14 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         window=_window(booking, ask, ctx),
         checks=_checks(booking, ctx) if has_reasons else (),
         sooner=_sooner(booking, ctx) if waits else (),
-        costs=_costs(booking, ctx),
+        costs=booking_costs(booking, ctx),
         price=(
             f"{money_text(booking.price_per_hour, booking.currency)} per hour, fixed at "
             f"booking (price book version {booking.price_version})"
         ),
         again=f"{ctx.base}book?q={quote(_again(ask))}",
         give_back=_give_back(state) if may_change else "",
-        returns=_returns(booking, ctx.now),
+        returns=returned_text(booking, ctx.now),
         extend=_extensions(booking, ctx) if may_change else (),
         no_later=ctx.no_later if may_change and not ctx.ends else "",
         can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
@@ -360,53 +360,6 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
             )
         )
     return tuple(cards)
-
-
-def spent_so_far(booking: Booking, now: datetime) -> Decimal:
-    """Returns the cost of the time used so far, or the final charge."""
-    if booking.charged is not None:
-        return booking.charged
-    return booking_spent(booking, booking.released_at or min(now, booking.planned_ends or now))
-
-
-def _costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
-    def money(amount: Decimal) -> str:
-        return money_text(amount, booking.currency)
-
-    so_far = spent_so_far(booking, ctx.now)
-    runs = run_costs(booking, ctx.pauses, ctx)
-    if booking.charged is not None:
-        fee = money(booking_cost(booking, booking.fee_seconds))
-        fees = (CostLine("No-show fee", fee),) if booking.fee_seconds else ()
-        return (
-            *runs,
-            *fees,
-            CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
-            CostLine("Returned", money(booking.held - booking.charged)),
-            CostLine("Charged", money(booking.charged), strong=not booking.corrected),
-            *_corrections(booking),
-        )
-    return (
-        *runs,
-        CostLine("Used so far", money(so_far)),
-        CostLine("Remaining", money(booking.held - so_far)),
-        CostLine("Held (maximum)", money(booking.held), strong=True),
-    )
-
-
-def _corrections(booking: Booking) -> tuple[CostLine, ...]:
-    if not booking.corrected or booking.charged is None:
-        return ()
-    name = "Refunded by the operator" if booking.corrected < 0 else "Charged by the operator"
-    paid = booking.charged + booking.corrected
-    return (
-        CostLine(name, money_text(abs(booking.corrected), booking.currency)),
-        CostLine("Total paid", money_text(paid, booking.currency), strong=True),
-    )
-
-
-def _returns(booking: Booking, now: datetime) -> str:
-    return money_text(booking.held - cancellation_cost(booking, now), booking.currency)
 
 
 def _give_back(state: State) -> str:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Decision, Maintenance, Node
 from allocation.queries.fleet.examinations import examination_of
@@ -28,13 +28,11 @@ from allocation.queries.fleet.fleet import (
     utilisation_traces,
 )
 from allocation.queries.fleet.maintenance import maintenance_of_node, node_events
-from allocation.queries.fleet.node_links import agent_status_of, enrolment_progress
+from allocation.queries.fleet.node_links import agent_status_of
 from allocation.queries.fleet.topology import gpu_links_of
 from allocation.services.decide.self_check import self_check_read
 from allocation.services.nodes.clock import clock_accept
 from allocation.services.nodes.fleet import (
-    TOKEN_LIFETIME,
-    enrolment_token_create,
     node_approve,
     node_key_rotate,
     node_revoke,
@@ -67,7 +65,6 @@ from tenants.web.frame import operator_page, tenant_page
 TRACE_SPAN = timedelta(hours=1)
 TRACE_STEP = timedelta(minutes=1)
 DECISIONS_SHOWN = 50
-SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +130,6 @@ class DecisionRow:
 
     decision: Decision
     outcome: str
-
-
-class EnrolForm(forms.Form):
-    """The node and rack of a new agent."""
-
-    node_name = forms.RegexField(SLUG, max_length=40, label="Node name")
-    rack_name = forms.RegexField(SLUG, max_length=40, label="Rack")
 
 
 class DrainForm(forms.Form):
@@ -240,38 +230,6 @@ def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpRespo
     return redirect("ops-node", name=name)
 
 
-@require_http_methods(["GET", "POST"])
-@operator_page
-def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
-    """Shows the command that installs an agent, with a single-use token shown once."""
-    form = EnrolForm(request.POST or None)
-    context: dict[str, Any] = {"form": form}
-    status = 200
-    if request.method == "POST":
-        if form.is_valid():
-            name, now = form.cleaned_data["node_name"], timezone.now()
-            token = enrolment_token_create(**form.cleaned_data, now=now, operator=operator)
-            context |= {
-                "node": name,
-                "command": _command(request, name, token),
-                "arrival": enrolment_progress(name, now),
-                "seconds": int(TOKEN_LIFETIME.total_seconds()),
-            }
-        else:
-            status = 422
-    return render(request, "allocation/ops_enrol.html", context, status=status)
-
-
-@require_GET
-@operator_page
-def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse:
-    """Shows the part of the install page that says whether the agent has connected."""
-    arrival = enrolment_progress(name, timezone.now())
-    if arrival is None:
-        raise missing("node")
-    return render(request, "allocation/fleet/arrival.html", {"arrival": arrival})
-
-
 @require_POST
 @operator_page
 def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
@@ -366,15 +324,6 @@ def _node(
     return render(request, "allocation/node.html", context)
 
 
-def _command(request: HttpRequest, name: str, token: str) -> str:
-    """Returns the shell command. The token is in the environment because arguments show in `ps`."""
-    portal = request.build_absolute_uri("/").rstrip("/")
-    return (
-        "pip install gpu_portal-*.whl\n"
-        f"GPU_AGENT_TOKEN={token} gpu-agent --portal {portal} --name {name}"
-    )
-
-
 def _outcome(decision: Decision) -> str:
     if decision.archived_in:
         return f"archived in {decision.archived_in}"
@@ -414,8 +363,6 @@ urlpatterns = [
     path("t/<slug:tenant>/fleet", fleet, name="fleet"),
     path("t/<slug:tenant>/fleet/<slug:name>", node, name="node"),
     path("ops/fleet", ops_fleet, name="ops-fleet"),
-    path("ops/install", ops_enrol, name="ops-enrol"),
-    path("ops/install/<slug:name>", ops_arrival, name="ops-arrival"),
     path("ops/fleet/<slug:name>", ops_node, name="ops-node"),
     path("ops/fleet/<slug:name>/drain", ops_drain, name="ops-drain"),
     path("ops/fleet/<slug:name>/ready", ops_ready, name="ops-ready"),

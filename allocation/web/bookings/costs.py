@@ -1,0 +1,89 @@
+"""The cost lines of a booking."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from allocation.models import Booking, Pause
+from allocation.services.record.costs import booking_cost, booking_spent, cancellation_cost
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.parts.times import clock
+from billing.rules import money_text
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One line of the bill."""
+
+    name: str
+    amount: str
+    strong: bool = False
+
+
+def spent_so_far(booking: Booking, now: datetime) -> Decimal:
+    """Returns the cost of the time used so far, or the final charge."""
+    if booking.charged is not None:
+        return booking.charged
+    return booking_spent(booking, booking.released_at or min(now, booking.planned_ends or now))
+
+
+def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
+    """Returns the cost lines of a booking."""
+
+    def money(amount: Decimal) -> str:
+        return money_text(amount, booking.currency)
+
+    so_far = spent_so_far(booking, ctx.now)
+    runs = run_costs(booking, ctx.pauses, ctx)
+    if booking.charged is not None:
+        fee = money(booking_cost(booking, booking.fee_seconds))
+        fees = (CostLine("No-show fee", fee),) if booking.fee_seconds else ()
+        return (
+            *runs,
+            *fees,
+            CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
+            CostLine("Returned", money(booking.held - booking.charged)),
+            CostLine("Charged", money(booking.charged), strong=not booking.corrected),
+            *_corrections(booking),
+        )
+    return (
+        *runs,
+        CostLine("Used so far", money(so_far)),
+        CostLine("Remaining", money(booking.held - so_far)),
+        CostLine("Held (maximum)", money(booking.held), strong=True),
+    )
+
+
+def _corrections(booking: Booking) -> tuple[CostLine, ...]:
+    if not booking.corrected or booking.charged is None:
+        return ()
+    name = "Refunded by the operator" if booking.corrected < 0 else "Charged by the operator"
+    paid = booking.charged + booking.corrected
+    return (
+        CostLine(name, money_text(abs(booking.corrected), booking.currency)),
+        CostLine("Total paid", money_text(paid, booking.currency), strong=True),
+    )
+
+
+def returned_text(booking: Booking, now: datetime) -> str:
+    """Returns the money that a release or cancellation returns."""
+    return money_text(booking.held - cancellation_cost(booking, now), booking.currency)
+
+
+def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> list[CostLine]:
+    """Returns a cost line for each run that a pause ended, and its credit."""
+    found = []
+    for pause in pauses:
+        if pause.emptied_at is None:
+            continue
+        until = pause.noticed_at
+        if pause.own:
+            until = pause.acknowledged_at or pause.deadline
+        began, told = clock(pause.ready_at, ctx.zone), clock(until, ctx.zone)
+        name = f"Run {pause.number}, {began} – {told}"
+        found.append(CostLine(name, money_text(pause.charged + pause.credit, booking.currency)))
+        if pause.credit:
+            credit = money_text(-pause.credit, booking.currency)
+            found.append(CostLine("Credit for redone work", credit))
+    return found
