@@ -20,7 +20,7 @@ django.setup(set_prefix=False)
 from channels.sessions import CookieMiddleware
 from django.conf import settings
 
-from portal.routing import websocket_urlpatterns
+from allocation.consumers import websocket_urlpatterns
 from portal.web.operators import OperatorsHandler
 from portal.web.origin import SameOrigin
 from portal.web.threads import ThreadedHandler

@@ -115,17 +115,17 @@ def _roles() -> Iterator[CheckMessage]:
 
 
 def _timeouts(role: str, config: list[str]) -> Iterator[CheckMessage]:
-    told = dict(line.split("=", 1) for line in config)
+    settings_set = dict(line.split("=", 1) for line in config)
     wanted = asdict(ROLE_TIMEOUTS[role]) if role in ROLE_TIMEOUTS else {}
     for kind, seconds in wanted.items():
         name = TIMEOUT_SETTINGS[kind]
-        if seconds and told.get(name, "0").strip("0 s") == "":
+        if seconds and settings_set.get(name, "0").strip("0 s") == "":
             yield Warning(
                 f"Sessions of {role} have no {name}: a hanging one blocks others without limit.",
                 hint=RECREATE_HINT,
                 id="portal.W109",
             )
-    if role in ROLE_TIMEOUTS and not KEEPALIVES.keys() <= told.keys():
+    if role in ROLE_TIMEOUTS and not KEEPALIVES.keys() <= settings_set.keys():
         yield Warning(
             f"Sessions of {role} stay open for hours after their machine lost power: a standby"
             " solver waits for them.",

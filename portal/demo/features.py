@@ -12,7 +12,7 @@ from allocation.services.operate.drain import gpu_return
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.runs.pause_choices import booking_saved
 from billing.rules import midnight
-from portal.demo.history import Act
+from portal.demo.history import TimedAction
 from portal.demo.nodes import DemoFleet
 from portal.demo.week import (
     CLIMATE,
@@ -53,7 +53,7 @@ def current_requests(day: date) -> Iterator[BookingText]:
         yield BookingText(uuid5(NAMESPACE, f"{day}/{number}"), name, owner, project, tier, text)
 
 
-def feature_actions(people: People, fleet: DemoFleet, today: date) -> Iterator[Act]:
+def feature_actions(people: People, fleet: DemoFleet, today: date) -> Iterator[TimedAction]:
     """Yields the actions of the week before `today`."""
 
     def at(days: int, hour: float) -> datetime:
@@ -69,46 +69,48 @@ def feature_actions(people: People, fleet: DemoFleet, today: date) -> Iterator[A
     # A whole node at the lowest price, until North Lab claims its guarantee.
     sweep = line("scaling-sweep", "mara", WORDS, "spot", "8 h100 4h")
     urgent = line("storm-front", "nils", CLIMATE, "standard", "2 h100 2h")
-    yield Act(at(-7, 0.5), partial(people.book, sweep))
-    yield Act(at(-7, 1.25), partial(people.book, urgent))
-    yield Act(at(-7, 1.27), owner_does(booking_saved, sweep.id))
-    yield Act(at(-7, 8.2), series_asked)
+    yield TimedAction(at(-7, 0.5), partial(people.book, sweep))
+    yield TimedAction(at(-7, 1.25), partial(people.book, urgent))
+    yield TimedAction(at(-7, 1.27), owner_does(booking_saved, sweep.id))
+    yield TimedAction(at(-7, 8.2), series_asked)
     # A GPU fails during a booking, and is returned to service a day later.
     screen = line("screening", "jonas", FOLDING, "standard", f"1 h100 5h at 10:00 {on(-3)}")
-    yield Act(at(-6, 9), partial(people.book, screen))
-    yield Act(at(-3, 11.3), partial(_gpu_breaks, fleet, screen.id))
-    yield Act(at(-2, 7.5), _gpus_return)
+    yield TimedAction(at(-6, 9), partial(people.book, screen))
+    yield TimedAction(at(-3, 11.3), partial(_gpu_breaks, fleet, screen.id))
+    yield TimedAction(at(-2, 7.5), _gpus_return)
     # An extension, a no-show, and a share of a GPU.
     longer = line("finetune-long", "mara", WORDS, "standard", f"1 a100 4h at 13:00 {on(-2)}")
-    yield Act(at(-4, 15), partial(people.book, longer))
-    yield Act(at(-2, 15.4), owner_does(_booking_extends, longer.id))
+    yield TimedAction(at(-4, 15), partial(people.book, longer))
+    yield TimedAction(at(-2, 15.4), owner_does(_booking_extends, longer.id))
     nobody = line("poster-figures", "ines", CRYO, "standard", f"1 a100-40 4h at 9:00 {on(-1)}")
-    yield Act(at(-2, 16.1), partial(people.book, nobody, starts_program=False))
+    yield TimedAction(at(-2, 16.1), partial(people.book, nobody, starts_program=False))
     share = line("label-check", "mara", FOLDING, "standard", f"0.25 l40s 3h at 14:00 {on(-1)}")
-    yield Act(at(-1, 8.7), partial(people.book, share))
-    yield Act(at(-6, 7.6), partial(maintenance_planned, today - timedelta(days=4)))
+    yield TimedAction(at(-1, 8.7), partial(people.book, share))
+    yield TimedAction(at(-6, 7.6), partial(maintenance_planned, today - timedelta(days=4)))
 
 
 def series_asked(now: datetime) -> None:
     """Books, once a month, a course that needs a GPU on two days of the week."""
     series_id = uuid5(NAMESPACE, f"{now:%Y-%m}/series")
     text = "1 l40s every mon,wed 9-11 4 times"
-    heard = text_parsed(text, now)
-    if heard.repeat is None or Series.objects.filter(id=series_id).exists():
+    parsed = text_parsed(text, now)
+    if parsed.repeat is None or Series.objects.filter(id=series_id).exists():
         return
     tenant, project = FOLDING
-    wish = BookingRequest(project, "standard", heard.document(first=True), "lab-course", ZONE, text)
-    repeat = Repeat(heard.repeat, is_partial=True)
+    request = BookingRequest(
+        project, "standard", parsed.document(first=True), "lab-course", ZONE, text
+    )
+    repeat = Repeat(parsed.repeat, is_partial=True)
     actor = person("mara", tenant)
-    series_request(actor=actor, wish=wish, repeat=repeat, now=now, series_id=series_id)
+    series_request(actor=actor, wish=request, repeat=repeat, now=now, series_id=series_id)
 
 
 def maintenance_planned(day: date, now: datetime) -> None:
     """Plans maintenance in a night without bookings on the node."""
     begins = midnight(day) + 3 * HOUR
     if not Maintenance.objects.filter(ends__gt=now).exists():
-        wish = MaintenanceTerms(begins, begins + 2 * HOUR, "New fans", node=FANS)
-        maintenance_plan(operator=_operator(), terms=wish, now=now)
+        terms = MaintenanceTerms(begins, begins + 2 * HOUR, "New fans", node=FANS)
+        maintenance_plan(operator=_operator(), terms=terms, now=now)
 
 
 def _gpu_breaks(fleet: DemoFleet, key: UUID, now: datetime) -> None:

@@ -40,7 +40,7 @@ INTERVALS = Intervals()
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class TimedAction:
     """An action of a person or of hardware at an instant. A refused action has no effect."""
 
     at: datetime
@@ -48,7 +48,7 @@ class Act:
 
 
 def history_simulate(
-    acts: Iterable[Act],
+    acts: Iterable[TimedAction],
     fleet: DemoFleet,
     *,
     since: datetime,
@@ -74,7 +74,7 @@ def history_simulate(
 
 
 def _next_due(
-    after: datetime, clock: datetime, acts: list[Act], fleet: DemoFleet
+    after: datetime, clock: datetime, acts: list[TimedAction], fleet: DemoFleet
 ) -> Iterator[datetime]:
     """Yields the instants at which something is due next."""
     if acts:
@@ -82,7 +82,7 @@ def _next_due(
     yield from (at for at in (clock, *fleet.due()) if at > after)
 
 
-def _acts(waiting: list[Act], now: datetime) -> bool:
+def _acts(waiting: list[TimedAction], now: datetime) -> bool:
     """Runs the actions that are due; returns whether there were any."""
     due = [act for act in waiting if act.at <= now]
     del waiting[: len(due)]

@@ -21,7 +21,7 @@ from allocation.models import Node, SolverState
 from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key
 from allocation.services.nodes.redis_accounts import agents_redis
-from portal.local import AGENTS
+from portal.launch.programs import AGENTS
 
 MINUTE = timedelta(minutes=1)
 # The first program is seen on a device this long after the device was handed over.
@@ -244,13 +244,13 @@ class DemoFleet:
 
     def reports(self, now: datetime) -> bool:
         """Applies the nodes' reports; returns whether a place became free."""
-        self._say(now, DemoNode.reports)
+        self._send(now, DemoNode.reports)
         freed = [node.freed() for node in self.nodes.values()]
         return any(freed)
 
     def measurements(self, now: datetime) -> bool:
         """Applies the nodes' readings; returns whether there were any."""
-        return self._say(now, DemoNode.measurements)
+        return self._send(now, DemoNode.measurements)
 
     def gpu_error(self, node: str, index: int, code: int, now: datetime) -> None:
         """Applies a report with an error of a GPU."""
@@ -258,14 +258,14 @@ class DemoFleet:
 
     def finish(self, now: datetime) -> None:
         """Applies the last heartbeats."""
-        self._say(now, lambda node, at: [node.last_heartbeat(at)])
+        self._send(now, lambda node, at: [node.last_heartbeat(at)])
 
-    def _say(
-        self, now: datetime, words: Callable[[DemoNode, datetime], list[StreamMessage]]
+    def _send(
+        self, now: datetime, messages_of: Callable[[DemoNode, datetime], list[StreamMessage]]
     ) -> bool:
-        said = [each for node in self.nodes.values() for each in words(node, now)]
-        messages_apply(said, now)
-        return bool(said)
+        messages = [each for node in self.nodes.values() for each in messages_of(node, now)]
+        messages_apply(messages, now)
+        return bool(messages)
 
 
 def nodes_enrol(now: datetime) -> None:

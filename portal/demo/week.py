@@ -18,7 +18,7 @@ from allocation.services.bookings.bookings import (
     booking_request,
 )
 from billing.rules import midnight
-from portal.demo.history import Act
+from portal.demo.history import TimedAction
 from portal.demo.nodes import Label
 from tenants.access import Actor, actor_by_id
 from tenants.models import User
@@ -34,7 +34,7 @@ CLIMATE = ("northlab", "climate")
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class JobKind:
     """A kind of job that somebody books repeatedly; `hours` is the shortest and longest."""
 
     name: str
@@ -45,29 +45,29 @@ class Work:
     hours: tuple[int, int]
 
 
-WORKS = (
-    Work("protein-fold", "mara", FOLDING, "standard", "4 h100 nvlink", (4, 9)),
-    Work("ablation", "mara", FOLDING, "spot", "2 h100 nvlink", (2, 6)),
-    Work("folding-eval", "jonas", FOLDING, "standard", "1 h100", (2, 6)),
-    Work("msa-build", "mara", FOLDING, "standard", "1 3g.40gb h100", (3, 8)),
-    Work("relax", "jonas", FOLDING, "spot", "2 a100 nvlink", (2, 8)),
-    Work("notebook", "mara", FOLDING, "standard", "1 1g.10gb h100", (4, 9)),
-    Work("refinement", "ines", CRYO, "assured", "2 a100 nvlink", (3, 8)),
-    Work("particle-picking", "ines", CRYO, "standard", "1 3g.20gb a100-40", (2, 6)),
-    Work("3d-classes", "tomas", CRYO, "spot", "2 a100-40 nvlink", (3, 9)),
-    Work("ctf-check", "ines", CRYO, "standard", "2 1g.5gb a100-40", (1, 4)),
-    Work("motion-correction", "tomas", CRYO, "standard", "1 2g.20gb a100", (2, 6)),
-    Work("pretrain-7b", "tomas", WORDS, "assured", "2 h100 nvlink", (6, 12)),
-    Work("finetune-lora", "mara", WORDS, "standard", "1 a100", (3, 8)),
-    Work("eval-suite", "tomas", WORDS, "spot", "1 l40s", (2, 6)),
-    Work("serve-test", "mara", WORDS, "standard", "1 2g.20gb h100", (2, 5)),
-    Work("distil", "tomas", WORDS, "standard", "3 a100 nvlink", (4, 8)),
-    Work("rain-ensemble", "nils", CLIMATE, "standard", "2 h100 nvlink", (3, 8)),
-    Work("downscaling", "nils", CLIMATE, "spot", "1 a100", (3, 9)),
-    Work("reanalysis", "freya", CLIMATE, "assured", "2 a100 nvlink", (4, 8)),
-    Work("emulator", "nils", CLIMATE, "standard", "2 1g.20gb h100", (3, 8)),
+JOB_KINDS = (
+    JobKind("protein-fold", "mara", FOLDING, "standard", "4 h100 nvlink", (4, 9)),
+    JobKind("ablation", "mara", FOLDING, "spot", "2 h100 nvlink", (2, 6)),
+    JobKind("folding-eval", "jonas", FOLDING, "standard", "1 h100", (2, 6)),
+    JobKind("msa-build", "mara", FOLDING, "standard", "1 3g.40gb h100", (3, 8)),
+    JobKind("relax", "jonas", FOLDING, "spot", "2 a100 nvlink", (2, 8)),
+    JobKind("notebook", "mara", FOLDING, "standard", "1 1g.10gb h100", (4, 9)),
+    JobKind("refinement", "ines", CRYO, "assured", "2 a100 nvlink", (3, 8)),
+    JobKind("particle-picking", "ines", CRYO, "standard", "1 3g.20gb a100-40", (2, 6)),
+    JobKind("3d-classes", "tomas", CRYO, "spot", "2 a100-40 nvlink", (3, 9)),
+    JobKind("ctf-check", "ines", CRYO, "standard", "2 1g.5gb a100-40", (1, 4)),
+    JobKind("motion-correction", "tomas", CRYO, "standard", "1 2g.20gb a100", (2, 6)),
+    JobKind("pretrain-7b", "tomas", WORDS, "assured", "2 h100 nvlink", (6, 12)),
+    JobKind("finetune-lora", "mara", WORDS, "standard", "1 a100", (3, 8)),
+    JobKind("eval-suite", "tomas", WORDS, "spot", "1 l40s", (2, 6)),
+    JobKind("serve-test", "mara", WORDS, "standard", "1 2g.20gb h100", (2, 5)),
+    JobKind("distil", "tomas", WORDS, "standard", "3 a100 nvlink", (4, 8)),
+    JobKind("rain-ensemble", "nils", CLIMATE, "standard", "2 h100 nvlink", (3, 8)),
+    JobKind("downscaling", "nils", CLIMATE, "spot", "1 a100", (3, 9)),
+    JobKind("reanalysis", "freya", CLIMATE, "assured", "2 a100 nvlink", (4, 8)),
+    JobKind("emulator", "nils", CLIMATE, "standard", "2 1g.20gb h100", (3, 8)),
 )
-# Indexes in WORKS of the jobs that start with the demo.
+# Indexes in JOB_KINDS of the jobs that start with the demo.
 STARTING = (0, 3, 5, 6, 8, 12, 13, 14, 17, 19)
 
 
@@ -95,9 +95,9 @@ class People:
             return
         tenant, project = line.project
         document = text_parsed(line.text, now).document()
-        wish = BookingRequest(project, line.tier, document, line.name, ZONE, line.text)
+        request = BookingRequest(project, line.tier, document, line.name, ZONE, line.text)
         actor = person(line.owner, tenant)
-        booking = booking_request(actor=actor, wish=wish, now=now, booking_id=line.id)
+        booking = booking_request(actor=actor, wish=request, now=now, booking_id=line.id)
         if not starts_program:
             self.no_shows.add((tenant, booking.label))
 
@@ -127,15 +127,15 @@ def day_plans(day: date, edge: datetime) -> Iterator[Plan]:
     """Yields the bookings of a UTC day, without those that would run at `edge`."""
     dice = random.Random(f"demo {day}")  # noqa: S311 (not for secrets)
     for number in range(PER_PAST_DAY if midnight(day) < edge else PER_COMING_DAY):
-        work = dice.choice(WORKS)
+        job = dice.choice(JOB_KINDS)
         starts = midnight(day) + timedelta(minutes=30 * dice.randrange(5 * 2, 21 * 2))
-        hours = dice.randint(*work.hours)
+        hours = dice.randint(*job.hours)
         ends = starts + timedelta(hours=hours)
         asked = min(starts, edge) - timedelta(minutes=30 * dice.randrange(1, 30 * 2))
         (fate,) = dice.choices(("", "released", "cancelled", "absent"), (79, 11, 8, 2))
-        name = f"{work.name}-{dice.randrange(1, 60)}"
+        name = f"{job.name}-{dice.randrange(1, 60)}"
         if ends <= edge - timedelta(minutes=10) or starts >= edge + timedelta(minutes=45):
-            line = _line(work, uuid5(NAMESPACE, f"{day}/{number}"), name, starts, hours)
+            line = _line(job, uuid5(NAMESPACE, f"{day}/{number}"), name, starts, hours)
             yield Plan(line, asked, starts, ends, fate)
 
 
@@ -143,30 +143,34 @@ def opening_plans(edge: datetime) -> Iterator[Plan]:
     """Yields bookings that start at `edge` and were requested in the hours before."""
     day = edge.astimezone(UTC).date()
     for number in STARTING:
-        work = WORKS[number]
-        hours = work.hours[0] + number % 3
+        job = JOB_KINDS[number]
+        hours = job.hours[0] + number % 3
         key = uuid5(NAMESPACE, f"{day}/now/{number}")
-        line = _line(work, key, f"{work.name}-{day:%d%m}", edge, hours)
+        line = _line(job, key, f"{job.name}-{day:%d%m}", edge, hours)
         asked = edge - timedelta(minutes=7 * number + 5)
         yield Plan(line, asked, edge, edge + timedelta(hours=hours))
 
 
-def booking_actions(people: People, plans: Iterable[Plan]) -> Iterator[Act]:
+def booking_actions(people: People, plans: Iterable[Plan]) -> Iterator[TimedAction]:
     """Yields the actions of each booking: its request, and its release or cancellation."""
     for plan in plans:
         key = plan.line.id
-        yield Act(plan.asked, partial(people.book, plan.line, starts_program=plan.fate != "absent"))
+        yield TimedAction(
+            plan.asked, partial(people.book, plan.line, starts_program=plan.fate != "absent")
+        )
         if plan.fate == "released":
             used = (plan.ends - plan.starts) * 3 // 5
-            yield Act(plan.starts + used, owner_does(booking_release, key))
+            yield TimedAction(plan.starts + used, owner_does(booking_release, key))
         if plan.fate == "cancelled":
-            yield Act(plan.asked + (plan.starts - plan.asked) // 2, owner_does(booking_cancel, key))
+            yield TimedAction(
+                plan.asked + (plan.starts - plan.asked) // 2, owner_does(booking_cancel, key)
+            )
 
 
-def _line(work: Work, key: UUID, name: str, starts: datetime, hours: int) -> BookingText:
+def _line(job: JobKind, key: UUID, name: str, starts: datetime, hours: int) -> BookingText:
     local = starts.astimezone(ZoneInfo(ZONE))
-    text = f"{work.what} {hours}h at {local:%H:%M} on {local:%Y-%m-%d}"
-    return BookingText(key, name, work.owner, work.project, work.tier, text)
+    text = f"{job.what} {hours}h at {local:%H:%M} on {local:%Y-%m-%d}"
+    return BookingText(key, name, job.owner, job.project, job.tier, text)
 
 
 def owner_does(service: Callable[..., object], key: UUID) -> Callable[[datetime], object]:

@@ -127,34 +127,34 @@ class ApiView(APIView):
         `wait` makes the answer deferred: it says which decision the final answer waits for. Fields
         named in `secret` are sent once and not stored: a replay has null there.
         """
-        query = self.idempotency
-        if query is None:
+        keyed = self.idempotency
+        if keyed is None:
             with self.tx():
                 response = work()
             return self.deferred(response, wait(response)) if wait else response
         kept = None
         try:
             with self.tx():
-                kept = key_take(self.actor, query, self.now)
+                kept = key_take(self.actor, keyed, self.now)
                 if kept is None:
                     response = work()
                     shown = _without(response, secret)
-                    answer_store(self.actor, query, shown, is_final=wait is None)
+                    answer_store(self.actor, keyed, shown, is_final=wait is None)
         except Refused as refusal:
-            return self._refused(query, refusal)
+            return self._refused(keyed, refusal)
         if kept is None:
-            return self.deferred(response, wait(response), query) if wait else response
+            return self.deferred(response, wait(response), keyed) if wait else response
         if wait and not kept.is_final:
-            return self.deferred(kept.response(), wait(kept.response()), query)
+            return self.deferred(kept.response(), wait(kept.response()), keyed)
         return kept.replay()
 
     def deferred(
-        self, response: Response, wait: Wait, query: KeyedRequest | None = None
+        self, response: Response, wait: Wait, keyed: KeyedRequest | None = None
     ) -> DeferredResponse:
         """Returns the present answer, with a callback that makes the final one."""
 
         def conclude(found: object, applied: bool) -> HttpResponseBase:  # noqa: FBT001 (one call)
-            return self._final_answer(wait, query, found, applied)
+            return self._final_answer(wait, keyed, found, applied)
 
         answer = DeferredResponse(
             response.data, status=response.status_code, headers=dict(response.items())
@@ -162,21 +162,21 @@ class ApiView(APIView):
         answer.deferred = Deferred(wait, conclude)
         return answer
 
-    def _refused(self, query: KeyedRequest, refusal: Refused) -> HttpResponseBase:
+    def _refused(self, keyed: KeyedRequest, refusal: Refused) -> HttpResponseBase:
         """Answers with the refusal; stores it under its key if a repetition would get the same."""
         response = self.handle_exception(refusal)
         if response.status_code in NOT_STORED or refusal.code == "idempotency_key_reused":
             return response
         with self.tx():
-            kept = key_take(self.actor, query, self.now)
+            kept = key_take(self.actor, keyed, self.now)
             if kept is None:
-                answer_store(self.actor, query, response, is_final=True)
+                answer_store(self.actor, keyed, response, is_final=True)
         return response if kept is None else kept.replay()
 
     def _final_answer(
         self,
         wait: Wait,
-        query: KeyedRequest | None,
+        keyed: KeyedRequest | None,
         found: object,
         applied: bool,  # noqa: FBT001 (one call)
     ) -> HttpResponseBase:
@@ -185,8 +185,8 @@ class ApiView(APIView):
             response = wait.render(found, applied)
         except Refused as refusal:
             response = self.handle_exception(refusal)
-        if query is not None:
-            answer_replace(self.actor, query, response)
+        if keyed is not None:
+            answer_replace(self.actor, keyed, response)
         complete: HttpResponseBase = self.finalize_response(self.request, response).render()
         return complete
 

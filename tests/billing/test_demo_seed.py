@@ -34,7 +34,7 @@ from portal.demo import history as seed_past
 from portal.demo.nodes import inventory_of
 from portal.demo.people import credentials_write
 from portal.demo.site import seed
-from portal.local import AGENTS
+from portal.launch.programs import AGENTS
 from portal.storage.audit_sources import SOURCES
 from tenants.models import ApiToken, AuditEntry, User
 from tenants.services import token_verify
@@ -73,7 +73,7 @@ def keys(
     django_db_blocker: DjangoDbBlocker,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Path]:
-    """The file of a demo whose first start was broken off half-way, and went on; made once."""
+    """The file of a demo whose first start was interrupted half-way, and continued; made once."""
     from django.db import connections  # noqa: PLC0415 (settings are not there on import)
 
     path = tmp_path_factory.mktemp("demo") / "demo.json"
@@ -170,14 +170,14 @@ def test_there_is_one_of_each_rarer_thing() -> None:
 
 def test_every_run_has_what_the_services_write() -> None:
     for booking in Booking.objects.filter(state=State.ENDED).select_related("decision"):
-        told = story(booking)
-        assert told[0] == "requested"
-        assert told[-1] == "ended"
-        order = [told.index(each) for each in ("scheduled", "starting", "started", "ending")
-                 if each in told]  # fmt: skip
+        kinds = story(booking)
+        assert kinds[0] == "requested"
+        assert kinds[-1] == "ended"
+        order = [kinds.index(each) for each in ("scheduled", "starting", "started", "ending")
+                 if each in kinds]  # fmt: skip
         assert order == sorted(order)
-        assert "started" in told
-        assert ("checked_in" in told) == (booking.outcome != "no_show")
+        assert "started" in kinds
+        assert ("checked_in" in kinds) == (booking.outcome != "no_show")
         assert booking.decision is not None
         assert booking.charged is not None
         assert booking.charged > 0

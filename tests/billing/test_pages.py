@@ -145,10 +145,10 @@ def test_any_month_in_the_address_shows_a_page(folding: Project, month: str) -> 
 
 
 def test_other_tenants_get_the_answer_of_a_missing_page(folding: Project) -> None:
-    stranger = signed_in(a_project(), Role.TENANT_ADMIN)
+    outsider = signed_in(a_project(), Role.TENANT_ADMIN)
     for path in ("/t/helix/budgets", "/t/helix/prices", "/t/nowhere/budgets"):
-        assert stranger.get(path).status_code == 404
-    assert stranger.post("/t/helix/budgets", a_form(folding, "1")).status_code == 404
+        assert outsider.get(path).status_code == 404
+    assert outsider.post("/t/helix/budgets", a_form(folding, "1")).status_code == 404
 
 
 def test_an_admin_can_not_set_a_foreign_project(folding: Project) -> None:

@@ -27,7 +27,7 @@ def test_a_clone_is_its_commit_and_says_when_files_were_changed(tmp_path: Path) 
     assert code_commit(tmp_path, "") == commit
     (tmp_path / "solver.py").write_text("2")
     assert code_commit(tmp_path, "") == f"{commit}+changes"
-    # A folder of code that lies in somebody else's repository is not that repository's commit.
+    # A folder of code inside another repository does not have that repository's commit.
     unpacked = tmp_path / "unpacked"
     unpacked.mkdir()
     assert code_commit(unpacked, "") == "unknown"

@@ -103,11 +103,11 @@ def test_the_database_has_the_extension_and_belongs_to_its_owner(owner_dsn: str)
     with psycopg.connect(owner_dsn) as owner:
         found = owner.execute("SELECT extname FROM pg_extension WHERE extname = 'btree_gist'")
         assert found.fetchone() == ("btree_gist",)
-        strangers = owner.execute(
+        other_roles = owner.execute(
             "SELECT tablename FROM pg_tables"
             " WHERE schemaname = 'public' AND tableowner <> 'portal_owner'"
         )
-        assert strangers.fetchall() == []
+        assert other_roles.fetchall() == []
 
 
 def test_valkey_lets_nobody_in_without_a_name(valkey_url: str) -> None:

@@ -49,7 +49,7 @@ def faults() -> list[str]:
 
 @pytest.fixture
 def sealed(db: None) -> Iterator[tuple[Tenant, list[int]]]:
-    """A tenant with two sealed batches, beside the platform's own; as the system."""
+    """A tenant with two sealed batches, next to the platform's own; as the system."""
     tenant = a_tenant()
     with as_system():
         first = written(tenant)

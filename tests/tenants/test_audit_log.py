@@ -147,10 +147,10 @@ def test_the_page_says_how_far_the_chain_is_sealed_and_when_it_was_verified(
 
 def test_a_tenants_admin_reads_the_tenants_log_alone(page: Client, operator: User) -> None:
     own, other = a_tenant("own"), a_tenant("other")
-    admin, stranger = a_tenant_admin(own).user, a_tenant_admin(other).user
+    admin, outsider = a_tenant_admin(own).user, a_tenant_admin(other).user
     drained(operator, "gpu-a1-01")
     cancelled(own, admin)
-    cancelled(other, stranger)
+    cancelled(other, outsider)
     client = Client()
     client.force_login(admin)
     answer = client.get("/t/own/log")

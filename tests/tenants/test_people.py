@@ -215,7 +215,7 @@ def test_only_a_tenant_admin_makes_and_closes_projects(role: str) -> None:
 
 @pytest.mark.django_db
 def test_two_tenants_may_have_projects_of_one_short_name() -> None:
-    """A refusal would tell one tenant what the other calls its projects."""
+    """A refusal would reveal to one tenant the names of the other's projects."""
     for tenant in (a_tenant(), a_tenant()):
         actor = an_actor(a_tenant_admin(tenant))
         with tenant_tx(tenant.id):

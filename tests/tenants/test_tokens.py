@@ -1,4 +1,4 @@
-"""Keys for programs: whom they let in, and when no more."""
+"""API tokens: what they open, and when they end."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -87,9 +87,9 @@ def test_only_the_owner_or_a_tenant_admin_revokes_a_token() -> None:
     project = a_project()
     owner, colleague = an_actor(a_member(project)), an_actor(a_member(project, "lead"))
     admin = an_actor(a_tenant_admin(project.tenant))
-    stranger = an_actor(a_tenant_admin(a_project().tenant))
+    outsider = an_actor(a_tenant_admin(a_project().tenant))
     token, clear = _made(owner)
-    for actor in (colleague, stranger):
+    for actor in (colleague, outsider):
         with tenant_tx(actor.tenant_id), pytest.raises(Refused, match="not_found"):
             token_revoke(actor=actor, token_id=token.id, now=NOW)
     assert token_verify(clear, now=NOW) is not None

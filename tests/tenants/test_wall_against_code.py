@@ -298,25 +298,25 @@ def test_what_belongs_to_no_tenant_is_answered_to_its_own_key_only(
     session = bytes(a_session(member).digest)
     token = hashlib.sha256(clear.encode()).digest()
 
-    def told(function: str, key: bytes) -> list[Any]:
+    def rows(function: str, key: bytes) -> list[Any]:
         return code.execute(f"SELECT * FROM {function}(%s, now())", [key]).fetchall()  # noqa: S608
 
-    assert told("portal_account", session) == told("portal_account", token)
+    assert rows("portal_account", session) == rows("portal_account", token)
     both = {str(own.tenant_id), str(elsewhere.tenant_id)}
-    assert {str(row[0]) for row in told("portal_memberships_of", session)} == both
+    assert {str(row[0]) for row in rows("portal_memberships_of", session)} == both
     # A token is its person's in one tenant.
-    (only,) = told("portal_memberships_of", token)
+    (only,) = rows("portal_memberships_of", token)
     assert only[0] == own.tenant_id
-    assert len(told("portal_sessions_of", token)) == 1
+    assert len(rows("portal_sessions_of", token)) == 1
     for function in (
         "portal_account", "portal_memberships_of", "portal_sessions_of", "portal_invitations_to",
         "portal_session",
     ):  # fmt: skip
         for key in (b"", b"guessed", str(member.id).encode(), member.username.encode()):
-            assert told(function, key) == []
+            assert rows(function, key) == []
     with as_system():
         ApiToken.objects.filter(id=made.id).update(revoked=NOW)
-    assert told("portal_account", token) == []
+    assert rows("portal_account", token) == []
 
 
 @pytest.mark.django_db

@@ -9,7 +9,7 @@ import pytest
 from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 
-from portal.api.root import urlpatterns
+from portal.api.urls import api_urlpatterns
 from tenants.models import Membership
 from tenants.services import invitation_create
 from tests.api.builders import Api, Site, a_token, row_counts, said
@@ -48,7 +48,7 @@ BODIES: dict[str, Any] = {
 
 def routes() -> list[str]:
     """Every address of the API, as it is declared."""
-    found: list[URLPattern | URLResolver] = list(urlpatterns)
+    found: list[URLPattern | URLResolver] = list(api_urlpatterns)
     return [str(route.pattern) for route in found]
 
 
@@ -103,7 +103,7 @@ def filled(route: str, names: dict[str, str]) -> str:
 
 def calls(route: str) -> Iterator[tuple[str, Any]]:
     """Each method that the route takes, with a body that is fine in itself."""
-    view: Any = next(r for r in urlpatterns if str(r.pattern) == route).callback
+    view: Any = next(r for r in api_urlpatterns if str(r.pattern) == route).callback
     body: Any = next((body for word, body in BODIES.items() if word in route), {})
     for method in ("get", "post", "put", "delete"):
         if hasattr(view.view_class, method):

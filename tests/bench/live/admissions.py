@@ -7,7 +7,7 @@ report that the device is handed over. `--burst 1000` puts so many bookings of o
 once, and counts from the start of the first cycle that decides them. Some more GPUs than that are
 needed: what waits at the site already is given the first of them.
 
-Either way the history tells what each booking waited for: `starting` bears the time at which its
+In both cases the history shows what each booking waited for: `starting` has the time at which its
 cycle began, `started` the time at which the report was taken.
 """
 
@@ -50,12 +50,12 @@ def served(members: list[Member], url: str) -> Iterator[int]:
     the block."""
     with tempfile.TemporaryDirectory(prefix="bench-nodes-") as folder:
         path = Path(folder) / "members.json"
-        told = {
+        site_keys = {
             "redis": url,
             "gpus": GPUS,
             "members": {member.name: member.key.hex() for member in members},
         }
-        path.write_text(json.dumps(told), encoding="utf-8")
+        path.write_text(json.dumps(site_keys), encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.bench.live.nodes", str(path)],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -106,10 +106,10 @@ async def people(site: Site, options: argparse.Namespace) -> tuple[dict[str, flo
     due_at: dict[str, float] = {}
     statuses: Counter[int] = Counter()
     lines = Lines(site, PART)
-    wish = json.dumps({"project": PROJECT, "tier": "standard", "ask": ASK}).encode()
+    body = json.dumps({"project": PROJECT, "tier": "standard", "ask": ASK}).encode()
 
     async def ask(due: float) -> None:
-        status, answer = await lines.post("/bookings", wish, str(uuid4()))
+        status, answer = await lines.post("/bookings", body, str(uuid4()))
         statuses[status] += 1
         if status == HTTPStatus.CREATED:
             due_at[json.loads(answer)["number"]] = due
@@ -137,10 +137,10 @@ def burst(count: int) -> list[str]:
 
     admin = Membership.objects.get(tenant__slug=TENANT, role="tenant_admin")
     actor = actor_by_id(admin.user_id, TENANT)
-    wish = BookingRequest(PROJECT, "standard", AskDocument.from_json({**ASK, "profile": None}))
+    request = BookingRequest(PROJECT, "standard", AskDocument.from_json({**ASK, "profile": None}))
     with transaction.atomic():
         now = timezone.now()
-        return [booking_request(actor=actor, wish=wish, now=now).label for _ in range(count)]
+        return [booking_request(actor=actor, wish=request, now=now).label for _ in range(count)]
 
 
 def capacity_check(members: list[Member], count: int) -> None:

@@ -158,10 +158,10 @@ def notices(site: Site, count: int) -> dict[str, Any]:
         gpu, (booked,) = list(wanted.items())[n]
         far = int(time.time()) + HOUR
         at = site.publish({**wanted, gpu: [_paused(booked, f"p{number}", far)]})
-        told, _ = site.allocation(booked.id, noticed=None)
+        reported, _ = site.allocation(booked.id, noticed=None)
         path = site.state / "bookings" / f"biology.BK-{n}" / "notice.json"
         files.append(path.stat().st_mtime - at)
-        reports.append(told - at)
+        reports.append(reported - at)
         site.publish(wanted)
         wait_until(functools.partial(_gone, path), seconds=PATIENCE_S)
     return {"published_to_file": spread(files), "published_to_report": spread(reports)}
@@ -186,11 +186,11 @@ def grace(site: Site, rounds: int) -> dict[str, Any]:
         }
         site.publish(paused)
         for n in range(GPUS):
-            told, _ = site.allocation(f"r{number}-{n}", state="empty")
+            reported, _ = site.allocation(f"r{number}-{n}", state="empty")
             # The simulated hardware's file is written when a program ends.
             ended = (site.state / "simulated.json").stat().st_mtime
             asked.append(ended - (first + n))
-            proven.append(told - (first + n))
+            proven.append(reported - (first + n))
     return {
         "deadline_to_ended": spread(asked),
         "deadline_to_proof_reported": spread(proven),

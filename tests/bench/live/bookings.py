@@ -31,7 +31,7 @@ HOT_SLOTS = 10
 # Everything the demo's seed has booked is nearer than this.
 FREE_FROM = timedelta(days=9)
 DECIDED_SECONDS = 120
-Wish = dict[str, Any]
+Body = dict[str, Any]
 
 
 class WrongResult(Exception):
@@ -47,11 +47,11 @@ class Answers:
     seconds: list[float] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
 
-    async def ask(self, rest: httpx.AsyncClient, wish: Wish, prefer: str) -> None:
+    async def ask(self, rest: httpx.AsyncClient, body: Body, prefer: str) -> None:
         """Sends one request under a key of its own, and notes the answer."""
         headers = {"Idempotency-Key": str(uuid4()), **({"Prefer": prefer} if prefer else {})}
         began = time.monotonic()
-        answer = await rest.post("/bookings", json=wish, headers=headers)
+        answer = await rest.post("/bookings", json=body, headers=headers)
         self.seconds.append(time.monotonic() - began)
         self.statuses[answer.status_code] += 1
         if answer.status_code == httpx.codes.CREATED:
@@ -65,13 +65,13 @@ class Answers:
         return sum(n for status, n in self.statuses.items() if status >= 500)
 
 
-def request_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> Wish:
+def request_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> Body:
     """A request for a fixed window."""
     window = {"starts": starts.strftime("%Y-%m-%dT%H:%M:%SZ"), **ask}
     return {"project": project, "tier": "standard", "ask": window}
 
 
-def spread_request(chance: random.Random, first: datetime) -> Wish:
+def spread_request(chance: random.Random, first: datetime) -> Body:
     """A slice for a quarter of an hour somewhere in four days."""
     starts = first + timedelta(minutes=15 * chance.randrange(4 * 96))
     ask = {"count": 1, "classes": ["h100"], "profile": "1g.10gb", "duration": 900}
@@ -80,7 +80,7 @@ def spread_request(chance: random.Random, first: datetime) -> Wish:
 
 async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     """Throughput: as many as the portal takes."""
-    chance = random.Random(8)  # noqa: S311  the same wishes each time
+    chance = random.Random(8)  # noqa: S311  the same requests each time
     first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + FREE_FROM
     async with site.client(PART) as rest:
         await _clients(rest, options.clients, 2, Answers(), lambda: spread_request(chance, first))
@@ -156,13 +156,13 @@ async def hot_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _clients(
-    rest: httpx.AsyncClient, count: int, seconds: float, answers: Answers, wish: Callable[[], Wish]
+    rest: httpx.AsyncClient, count: int, seconds: float, answers: Answers, body: Callable[[], Body]
 ) -> None:
     until = time.monotonic() + seconds
 
     async def client() -> None:
         while time.monotonic() < until:
-            await answers.ask(rest, wish(), "")
+            await answers.ask(rest, body(), "")
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(count):

@@ -84,9 +84,9 @@ async def _person(
     rest: httpx.AsyncClient, number: int, chance: random.Random, book: Record
 ) -> None:
     name = f"chaos-{number}"
-    wish = {"project": PROJECT, "name": name, "request": "1 1g.10gb h100 10m"}
+    body = {"project": PROJECT, "name": name, "request": "1 1g.10gb h100 10m"}
     book.sent[name] = time.time()
-    answer = await _response(rest, "/bookings", wish, book)
+    answer = await _response(rest, "/bookings", body, book)
     if answer.status_code != httpx.codes.CREATED:
         book.refused.append(f"{answer.status_code}: {answer.text[:200]}")
         return
@@ -152,7 +152,7 @@ async def _look(book: Record) -> None:
 
 
 def _answered(ids: list[str]) -> list[tuple[str, bool]]:
-    """Those who no longer wait, and whether a decision was made about them."""
+    """Bookings that are no longer queued, and whether a decision was made about them."""
     from django.db import DatabaseError, connection  # noqa: PLC0415 (Django is there only now)
 
     from allocation.models import Booking  # noqa: PLC0415

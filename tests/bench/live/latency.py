@@ -1,7 +1,7 @@
 """From asking to using: `python -m tests.bench.live.latency --rate 5 --seconds 30`.
 
 People ask for something that starts now, at a steady rate whatever the portal does, and watch the
-live channel as an open page does: told that a booking changed, the page asks what it is now. What
+live channel as an open page does: when a booking changed, the page fetches its state. What
 is seen as active is given back at once, so that there is room for the next. Times count from the
 moment at which the request was meant to be sent.
 """
@@ -52,7 +52,7 @@ class Page:
     def __init__(self, rest: httpx.AsyncClient) -> None:
         self._rest = rest
         self._shown: dict[str, Trip] = {}
-        # The channel may tell of a booking before its maker has read the answer.
+        # The channel may report a booking before its maker has read the answer.
         self._early: set[str] = set()
         self.messages = 0
 
@@ -108,12 +108,12 @@ class Load:
 
     async def _trip(self, trip: Trip, number: int) -> None:
         asks = self._options.ask
-        wish = {
+        body = {
             "project": self._options.project,
             "tier": "standard",
             "request": asks[number % len(asks)],
         }
-        answer = await self._rest.post("/bookings", json=wish)
+        answer = await self._rest.post("/bookings", json=body)
         trip.answered = time.monotonic() - trip.due
         self.statuses[answer.status_code] += 1
         if answer.status_code != httpx.codes.CREATED:

@@ -106,7 +106,7 @@ class Loop:
             self._serve(self._woken())
 
     def _woken(self) -> dict[str, bool]:
-        """Nodes by name that were told something or are due; whether to read their documents."""
+        """The nodes by name that got a message or are due, and whether to read their documents."""
         found: dict[str, bool] = {}
         patience = max(0.0, min(IDLE_S, self._due[0][0] - time.monotonic()))
         message = self._ear.get_message(timeout=patience)
@@ -153,14 +153,14 @@ class Loop:
 
 def main(path: Path) -> None:
     """Serves the members of the file, and says so once all of them are."""
-    told = json.loads(path.read_text(encoding="utf-8"))
+    site = json.loads(path.read_text(encoding="utf-8"))
     nodes = [
-        node_serve(name, bytes.fromhex(key), told["gpus"], path.parent / name)
-        for name, key in told["members"].items()
+        node_serve(name, bytes.fromhex(key), site["gpus"], path.parent / name)
+        for name, key in site["members"].items()
     ]
     sys.stdout.write("serving\n")
     sys.stdout.flush()
-    Loop(told["redis"], nodes).run()
+    Loop(site["redis"], nodes).run()
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def members_make(count: int) -> "list[Actor]":
 
 
 def neighbour_load(actor: "Actor", every: float, seen: Watched) -> None:
-    """Acts until it is told to stop."""
+    """Acts until it is stopped."""
     from django.db import connection  # noqa: PLC0415
 
     chance = random.Random(actor.user_id)  # noqa: S311  the same acts each time
@@ -135,8 +135,10 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
     if is_pinned:
         gpus = Gpu.objects.filter(gpu_class="h100").select_related("node").order_by("number")
         ask["pin"] = [chance.choice(list(gpus)).node.name]
-    wish = BookingRequest(PROJECT, chance.choice(("standard", "spot")), AskDocument.from_json(ask))
-    booking_request(actor=actor, wish=wish, now=timezone.now())
+    request = BookingRequest(
+        PROJECT, chance.choice(("standard", "spot")), AskDocument.from_json(ask)
+    )
+    booking_request(actor=actor, wish=request, now=timezone.now())
 
 
 def watch(seen: Watched) -> None:

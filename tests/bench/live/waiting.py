@@ -1,7 +1,7 @@
 """Many who wait for one decision: `python -m tests.bench.live.waiting --waiters 2000`.
 
 The solver is stopped, a booking is asked for, and so many requests wait for its decision at once.
-An ordinary page is read all the time, before and while they wait. Then the solver goes on, and
+An ordinary page is read all the time, before and while they wait. Then the solver continues, and
 every waiting request is answered.
 """
 

@@ -1,15 +1,15 @@
 """What a year of a busy site takes in the database: `python -m tests.bench.live.year --days 8`.
 
-A site of 28 GPUs is lived through at the clock of then, as the demo's past is (decision 0041):
-people ask, cancel, extend and give back by the services, the cycle decides, nodes answer. Busy is
-`--load` percent of what all GPUs could do, asked for at random moments by seven people of two
-tenants: half of the bookings are for slices, most begin as soon as they can, some the day after,
-one in four may be paused. In the last `--readings-hours` each node says all that it measures every
-ten seconds, as an agent does.
+The services simulate a site of 28 GPUs as they do for the demo (decision 0041): people request,
+cancel, extend and release bookings, the cycle decides, nodes report. The demand is `--load` percent
+of the GPU time, at random moments, by seven people of two tenants: half of the bookings are for
+slices, most start as early as possible, some the next day, one in four may be paused. In the last
+`--readings-hours` each node sends all readings every ten seconds, as an agent does.
 
-Then all sweeps run, the database is vacuumed, and each table is measured with its indexes. What is
-kept for good grows by what the second half of the days added; what is swept ends at its age. Told
-apart are decisions: their bytes leave the database after 90 days, by `manage.py archive`.
+Then all sweeps run, the database is vacuumed, and each table is measured with its indexes. Rows
+without a retention time grow by what the second half of the days added; others are counted for
+their retention time. Decisions are reported separately: `manage.py archive` moves their bytes after
+90 days.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from tests.servers.servers import DATABASE, Servers
 if TYPE_CHECKING:
     from allocation import wire
     from allocation.services.inbox.batch import StreamMessage
-    from portal.demo.history import Act
+    from portal.demo.history import TimedAction
     from portal.demo.nodes import DemoFleet, DemoNode
     from portal.demo.week import People
 
@@ -119,7 +119,9 @@ WORKS: Mapping[str, tuple[int, tuple[Work, ...]]] = {
 MONEY = Decimal(1_000_000)
 
 
-def acts(people: "People", load: float, since: datetime, until: datetime) -> "Iterator[Act]":
+def acts(
+    people: "People", load: float, since: datetime, until: datetime
+) -> "Iterator[TimedAction]":
     """Everything that people do, the same each time."""
     dice = random.Random("a busy site")  # noqa: S311 (not for secrets)
     number = 0
@@ -133,11 +135,11 @@ def acts(people: "People", load: float, since: datetime, until: datetime) -> "It
 
 def _life(
     people: "People", dice: random.Random, work: Work, number: int, at: datetime
-) -> "Iterator[Act]":
+) -> "Iterator[TimedAction]":
     """A booking is asked for, and mostly used to its end."""
     from allocation.services.bookings.bookings import booking_cancel, booking_release  # noqa: PLC0415
     from portal.demo.features import _booking_extends  # noqa: PLC0415
-    from portal.demo.history import Act  # noqa: PLC0415
+    from portal.demo.history import TimedAction  # noqa: PLC0415
     from portal.demo.week import NAMESPACE, ZONE, BookingText, owner_does  # noqa: PLC0415
 
     hours, starts, text = dice.randint(*work.hours), at, ""
@@ -148,15 +150,17 @@ def _life(
     line = BookingText(
         key, f"job-{number}", work.owner, work.project, work.tier, f"{work.what} {hours}h{text}"
     )
-    yield Act(at, partial(people.book, line))
+    yield TimedAction(at, partial(people.book, line))
     length = timedelta(hours=hours)
     (fate,) = dice.choices(("", "release", "cancel", "extend"), (72, 15, 8, 5))
     if fate == "release":
-        yield Act(starts + length * 3 / 5, owner_does(booking_release, key))
+        yield TimedAction(starts + length * 3 / 5, owner_does(booking_release, key))
     elif fate == "cancel":
-        yield Act(at + (starts - at) / 2 + timedelta(minutes=2), owner_does(booking_cancel, key))
+        yield TimedAction(
+            at + (starts - at) / 2 + timedelta(minutes=2), owner_does(booking_cancel, key)
+        )
     elif fate == "extend":
-        yield Act(starts + length * 3 / 5, owner_does(_booking_extends, key))
+        yield TimedAction(starts + length * 3 / 5, owner_does(_booking_extends, key))
 
 
 def readings(fleet: "DemoFleet", now: datetime) -> None:
@@ -245,7 +249,7 @@ def site_make(since: datetime) -> None:
 
 def live(options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
     """Lives through the days; sizes after the first half and at the end, and what happened."""
-    from portal.demo.history import Act, Intervals, history_simulate  # noqa: PLC0415
+    from portal.demo.history import Intervals, TimedAction, history_simulate  # noqa: PLC0415
     from portal.demo.nodes import DemoFleet  # noqa: PLC0415
     from portal.demo.week import People  # noqa: PLC0415
 
@@ -257,8 +261,8 @@ def live(options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
     todo = [*acts(people, options.load / 100, since, UNTIL)]
     at = UNTIL - timedelta(hours=options.readings_hours)
     while (at := at + BATCH) < UNTIL:
-        todo.append(Act(at, partial(readings, fleet)))
-    todo += [Act(since + SWEEP * n, sweeps) for n in range(1, options.days * 2)]
+        todo.append(TimedAction(at, partial(readings, fleet)))
+    todo += [TimedAction(since + SWEEP * n, sweeps) for n in range(1, options.days * 2)]
     intervals = Intervals(timedelta(minutes=options.turn_minutes), timedelta(minutes=1))
     history_simulate(todo, fleet, since=since, until=half, intervals=intervals)
     before = sizes(servers)

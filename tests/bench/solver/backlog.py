@@ -153,7 +153,7 @@ class Peer:
 
     @property
     def coming(self) -> int:
-        """GPUs of those who have been given notice."""
+        """The GPUs of bookings with a notice."""
         return sum(run.job.ask.count for run in self.running if run.leaves_at is not None)
 
     def use(self, tenant: str, *, own_only: bool) -> int:
@@ -344,7 +344,7 @@ def _was_inside(job: Job, jobs: list[Job], outcome: Outcome) -> bool:
 
 
 def plot(rows: list[dict[str, object]], path: Path) -> None:
-    """Mean waits by tier as bars beside each other, as SVG."""
+    """Mean waits by tier as adjacent bars, as SVG."""
     kinds = ["inside a guarantee", "prem", "std", "flex", "spot"]
     colours = ("#2563eb", "#9ca3af", "#d1a054")
     lines = [

@@ -109,27 +109,27 @@ def a_site(gpu_count: int, bookings: int) -> Snapshot:
         for tenant in range(12)
         for name, _ in CLASSES
     )
-    wishes = tuple(a_request_of(number, chance) for number in range(bookings))
-    return Snapshot(NOON, MODELS, fleet, held_of(fleet, chance), wishes, (), limits)
+    requests = tuple(a_request_of(number, chance) for number in range(bookings))
+    return Snapshot(NOON, MODELS, fleet, held_of(fleet, chance), requests, (), limits)
 
 
-def a_row(name: str, wish: Request, place: Place, given: Assign) -> Held:
+def a_row(name: str, request: Request, place: Place, given: Assign) -> Held:
     """A place that was given, as the next cycle finds it."""
-    people = (wish.booking, wish.tenant, wish.project)
-    level = demands_of(wish)[0].level
+    people = (request.booking, request.tenant, request.project)
+    level = demands_of(request)[0].level
     return Held(name, *people, place, given.starts, given.ends, started=False, level=level)
 
 
 def the_next(site: Snapshot, plan: Plan) -> Snapshot:
     """The site five seconds later: what was given is held, what waits has its promise."""
-    wishes = {request.booking: request for request in site.requests}
+    requests = {request.booking: request for request in site.requests}
     held = tuple(
-        a_row(f"{row.booking}/{place.gpu}/{place.start}", wishes[row.booking], place, row)
+        a_row(f"{row.booking}/{place.gpu}/{place.start}", requests[row.booking], place, row)
         for row in plan.assigns
         for place in row.places
     )
     promised = tuple(
-        replace(wishes[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
+        replace(requests[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
         for row in plan.waits
     )
     return replace(site, now=site.now + 5, held=site.held + held, requests=promised)
@@ -154,9 +154,15 @@ def quotes(site: Snapshot, policy: Policy, count: int) -> list[float]:
     chance = random.Random(11)  # noqa: S311  made-up questions
     found = []
     for number in range(count):
-        wish = a_request_of(number, chance)
+        request = a_request_of(number, chance)
         question = QuoteRequest(
-            wish.ask, wish.duration, wish.earliest, None, wish.fixed, wish.tenant, wish.project
+            request.ask,
+            request.duration,
+            request.earliest,
+            None,
+            request.fixed,
+            request.tenant,
+            request.project,
         )
         found.append(timed(lambda asked=question: availability.quote(asked))[1])  # type: ignore[misc]  # bound now
     return sorted(found)

@@ -201,7 +201,7 @@ class Bound:
 
 
 def oracle(bound: Bound, gpu_count: int, come: Stream) -> float:
-    """As `churned` if all could be laid anew at each arrival, whenever the bound allows it."""
+    """As `churned` if all could be placed again at each arrival, whenever the bound allows it."""
     live, asked, given = np.zeros(len(PROFILES), dtype=np.int64), 0, 0
     ends: list[tuple[float, int]] = []
     for number, profile in enumerate(come.asks.tolist()):

@@ -40,7 +40,7 @@ def requests(count: int, hours: int, chance: Random) -> list[Request]:
 
 @dataclass
 class Site:
-    """A fleet with its calendar; with `may_move` its rows may be laid anew."""
+    """A fleet with its calendar; with `may_move` its rows may be rebound."""
 
     calendar: Snapshot
     may_move: bool
@@ -49,14 +49,14 @@ class Site:
     moves: int = 0
     times: list[float] = field(default_factory=list)
 
-    def decide(self, wish: Request) -> None:
+    def decide(self, request: Request) -> None:
         """One cycle for one booking."""
         began = time.perf_counter()
-        plan = decided(replace(self.calendar, requests=(wish,)), POLICY)
+        plan = decided(replace(self.calendar, requests=(request,)), POLICY)
         self.times.append((time.perf_counter() - began) * 1_000)
-        rows = [row for given in plan.assigns for row in self._rows(wish, given)]
+        rows = [row for given in plan.assigns for row in self._rows(request, given)]
         self.let_in += len(plan.assigns)
-        self.slot_hours += sum(SLOTS[wish.ask.profile] * wish.duration // HOUR for _ in rows)
+        self.slot_hours += sum(SLOTS[request.ask.profile] * request.duration // HOUR for _ in rows)
         self.moves += len(plan.moves)
         self.calendar = replace(self.calendar, held=(*moved(self.calendar.held, plan), *rows))
 
@@ -65,12 +65,12 @@ class Site:
         held = tuple(row for row in self.calendar.held if row.booking != booking)
         self.calendar = replace(self.calendar, held=held)
 
-    def _rows(self, wish: Request, given: Assign) -> list[Held]:
-        people = (wish.booking, wish.tenant, wish.project)
-        level = level_of(wish) if self.may_move else None
+    def _rows(self, request: Request, given: Assign) -> list[Held]:
+        people = (request.booking, request.tenant, request.project)
+        level = level_of(request) if self.may_move else None
         return [
             Held(
-                f"{wish.booking}/{n}",
+                f"{request.booking}/{n}",
                 *people,
                 place,
                 given.starts,
@@ -87,8 +87,8 @@ def run(asked: argparse.Namespace, seed: int, *, may_move: bool) -> Site:
     chance = Random(seed)  # noqa: S311  made-up work, the same each time
     fleet = tuple(gpu for n in range(asked.gpus // 8) for gpu in gpus(8, node=f"n{n:03}"))
     site = Site(a_snapshot(fleet=fleet), may_move)
-    for number, wish in enumerate(requests(asked.bookings, asked.hours, chance)):
-        site.decide(wish)
+    for number, request in enumerate(requests(asked.bookings, asked.hours, chance)):
+        site.decide(request)
         if chance.random() < asked.cancelled:
             site.cancel(f"b{chance.randint(0, number):05}")
     return site

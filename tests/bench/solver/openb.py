@@ -9,9 +9,9 @@ class. JSON lines on stdout.
 
 With `--moves PERCENT` a task that fits nowhere has others moved for it, by the code with which the
 cycle moves what has not begun; here running tasks are moved. At no time have there been more moves
-than so many per cent of the tasks with GPUs that run then; who is moved twice counts twice.
+than so many per cent of the tasks with GPUs that run then; a task that is moved twice counts twice.
 With `--growth` each seed is run again on twice the nodes. With `--peers FILE` the policies of that
-simulator run beside the product on the same arrivals.
+simulator run on the same arrivals for comparison.
 """
 
 import argparse
@@ -217,8 +217,8 @@ def main() -> None:
     lists = {name: pods_of(asked.data, name) for name in asked.pods}
     peers = peers_of(asked.peers) if asked.peers else None
     for name, pods in lists.items():
-        beside = peer_rows(peers, pods, nodes, asked) if peers else ()
-        for row in chain(product_rows(pods, nodes, asked), beside):
+        others = peer_rows(peers, pods, nodes, asked) if peers else ()
+        for row in chain(product_rows(pods, nodes, asked), others):
             sys.stdout.write(json.dumps({**row, "pods": name}) + "\n")
             sys.stdout.flush()
 

@@ -52,7 +52,7 @@ def a_site(gpu_count: int, arrivals: int) -> Snapshot:
         )
         for gpu in fleet
     )
-    wishes = tuple(
+    requests = tuple(
         Request(
             booking=f"b{number:04}",
             tenant="lab",
@@ -70,7 +70,7 @@ def a_site(gpu_count: int, arrivals: int) -> Snapshot:
         for number in range(arrivals)
     )
     limits = (Limit("lab", None, "h100", gpu_count * 56_000, 0, None),)
-    return replace(Snapshot(NOON, MODELS, fleet, held, wishes, (), limits), tiers=TIERS)
+    return replace(Snapshot(NOON, MODELS, fleet, held, requests, (), limits), tiers=TIERS)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Simulators of other policies, given as files, to run beside the product."""
+"""Simulators of other policies, given as files, to compare with the product."""
 
 import importlib.util
 from pathlib import Path

@@ -1,7 +1,7 @@
 """What a quote takes: `python -m tests.bench.solver.quote --gpus 6212 --allocations 100000`.
 
 Every GPU is booked ahead for windows on the grid over four weeks, one after the other with gaps,
-and each of them may lie elsewhere at its time; the questions are the mix of
+and each of them may be rebound at its time; the questions are the mix of
 `tests.bench.solver.cycle`, half of them for a fixed window. In process, on an
 `Availability` that is kept. A JSON line on stdout, milliseconds.
 """
@@ -50,7 +50,7 @@ def booked(fleet: tuple[Gpu, ...], count: int, days: int, chance: random.Random)
 
 
 def first_question(count: int) -> QuoteRequest:
-    """A window for so many that others have to lie elsewhere."""
+    """A window for so many GPUs that other bookings have to move."""
     ask = Ask(count, ("h100",), None, "any", required=False)
     return QuoteRequest(ask, 6 * HOUR, NOON, None, fixed=True, tenant="t1", project="p1")
 
@@ -73,17 +73,17 @@ def main() -> None:
     policy = Policy(1, horizon=asked.days * DAY)
     availability, build = timed(lambda: Availability(site, policy))
     # The first search of a process loads OR-Tools, and the first that looks for moves reads what
-    # may move: told apart.
+    # may move: measured separately.
     _, first_ms = timed(lambda: availability.quote(first_question(asked.gpus // 5)))
     found: dict[bool, list[float]] = {True: [], False: []}
     cpu: list[float] = []
     options = 0
     for number in range(asked.quotes):
-        wish = a_request_of(number, chance)
+        request = a_request_of(number, chance)
         fixed = number % 2 == 0
         earliest = NOON + GRID * chance.randrange(asked.days * DAY // GRID) if fixed else NOON
         question = QuoteRequest(
-            wish.ask, wish.duration, earliest, None, fixed, wish.tenant, wish.project
+            request.ask, request.duration, earliest, None, fixed, request.tenant, request.project
         )
         began, began_cpu = time.perf_counter(), time.process_time()
         answer = availability.quote(question)

@@ -123,8 +123,8 @@ class TestMoves:
         site = openb.Site(nodes, [self.single, self.gang], percent)
         assert site.decide(self.single)
         assert site.decide(self.single)
-        beside = demands_of(openb.request_of(0, replace(self.single, count=2)))
-        other = site.state.first_at(beside, 0)
+        demands = demands_of(openb.request_of(0, replace(self.single, count=2)))
+        other = site.state.first_at(demands, 0)
         assert other is not None
         site.state.reserve(other)
         assert site.decide(self.single)

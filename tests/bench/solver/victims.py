@@ -1,8 +1,8 @@
 """What pauses cost over the least possible: `python -m tests.bench.solver.victims --cases 3000`.
 
 Small random rooms (7 GPUs, up to ten running bookings: whole GPUs, gangs, slices) in which a gang
-fits only when somebody leaves. Beside ours: Kueue's way (remove in order, latest first, until it
-fits, then put back in reverse whoever is not needed), and the exact least over all subsets. The
+fits only after a preemption. Compared with ours: Kueue's way (remove in order, latest first, until
+it fits, then put back in reverse what is not needed), and the exact minimum over all subsets. The
 rooms are those of tests/solver/preemption/test_victims.py. For the ratios a second is added on
 both sides, so that nothing is ever divided by nothing. JSON lines on stdout.
 """

@@ -1,4 +1,4 @@
-"""`make audit` tells a vulnerability, a clean list and no answer apart."""
+"""`make audit` distinguishes a vulnerability, a clean list and no answer."""
 
 import pytest
 

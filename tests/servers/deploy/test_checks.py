@@ -254,12 +254,12 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         "E209",
         "~*",
     ),
-    "an account that hears all": (
+    "an account that reads all channels": (
         acl("agents", "SETUSER agent-gpu-a1-01 allchannels", "SETUSER agent-gpu-a1-01 on"),
         "E209",
         "&*",
     ),
-    "a stranger": (
+    "an unknown user": (
         acl("agents", "SETUSER mallory on >x ~* +@all", "DELUSER mallory"),
         "W210",
         "mallory",

@@ -18,8 +18,7 @@ from portal.launch.embedded import (
     INITDB_OPTIONS,
     VALKEY_SETTINGS,
 )
-from portal.launch.programs import PROGRAMS, PortalProgram
-from portal.local import Demo, Secrets, Stores, portal_programs
+from portal.launch.programs import PROGRAMS, Demo, PortalProgram, Secrets, Stores, portal_programs
 from portal.storage.database import ROLE_TIMEOUTS
 from tests.servers.servers import ROOT
 
@@ -75,7 +74,7 @@ def test_the_image_can_read_the_settings_while_it_is_built() -> None:
 
 
 def launched() -> dict[str, Any]:
-    """What the launcher tells each program."""
+    """The programs as the launcher starts them."""
     own: Any = Secrets(**dict.fromkeys(Secrets.__dataclass_fields__, "x"))  # type: ignore[arg-type]
     demo = Demo(Path("/nowhere"), "127.0.0.1", 1)
     stores = Stores("postgresql:///x", "redis://x", "redis://y")
@@ -83,12 +82,14 @@ def launched() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_program_is_started_and_told_what_the_launcher_tells_it(program: PortalProgram) -> None:
+def test_a_program_is_started_with_the_launchers_environment(program: PortalProgram) -> None:
     service, local = SERVICES[program.name], launched()[program.name]
-    told = service["environment"]
-    assert told.keys() - COMPOSE_ONLY == local.environment.keys() - LAUNCHER_ONLY - COMPOSE_ONLY
-    assert f"//{program.role}:" in told["DATABASE_URL"]
-    assert {name: told[name] for name in program.settings} == program.settings
+    environment = service["environment"]
+    assert (
+        environment.keys() - COMPOSE_ONLY == local.environment.keys() - LAUNCHER_ONLY - COMPOSE_ONLY
+    )
+    assert f"//{program.role}:" in environment["DATABASE_URL"]
+    assert {name: environment[name] for name in program.settings} == program.settings
     words = shlex.split(service["command"])
     assert words[0] == "python"
     assert tuple(words[1 : 1 + len(program.arguments)]) == program.arguments
@@ -137,7 +138,9 @@ def test_all_that_the_file_names_is_in_it() -> None:
 
 
 def test_no_web_process_knows_what_nodes_keys_are_made_of() -> None:
-    knows = {name for name, told in launched().items() if "AGENTS_MASTER_KEY" in told.environment}
+    knows = {
+        name for name, program in launched().items() if "AGENTS_MASTER_KEY" in program.environment
+    }
     assert knows == launched().keys() - {"web"}
 
 

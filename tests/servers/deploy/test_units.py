@@ -48,26 +48,26 @@ def test_a_unit_starts_what_the_launcher_starts(program: PortalProgram) -> None:
     rest = words[1 + len(program.arguments) :]
     assert rest[::2] == (["--host", "--port"] if program.listens else [])
     assert not program.listens or rest[1] == "127.0.0.1"
-    told = dict(
+    environment = dict(
         word.split("=")
         for text in lines(unit(program.name), "Environment")
         for word in text.split()
     )
-    assert told == program.settings
+    assert environment == program.settings
     secrets = lines(unit(program.name), "EnvironmentFile")
     assert secrets == [f"/etc/gpu-portal/{FILES[program.role]}.env"]
 
 
 def test_the_files_of_secrets_are_those_that_the_docs_make() -> None:
-    told = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     for name in (*FILES.values(), "common"):
-        assert f"/etc/gpu-portal/{name}.env" in told
-    rows = {row.split("`")[1]: row for row in told.splitlines() if row.startswith("| `/etc/")}
+        assert f"/etc/gpu-portal/{name}.env" in page
+    rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `/etc/")}
     holders = {Path(path).stem for path, row in rows.items() if "AGENTS_MASTER_KEY" in row}
     assert holders == {"operators", "system", "owner"}, "a web process needs no key of nodes"
     for program in PROGRAMS:
         for need in (*program.needs, f"postgresql://{program.role}:"):
-            assert need in told
+            assert need in page
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")

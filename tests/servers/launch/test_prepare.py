@@ -1,4 +1,4 @@
-"""What a demo says that can't go on from the data that it finds."""
+"""The error of a demo that cannot continue from existing data."""
 
 from pathlib import Path
 

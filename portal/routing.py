@@ -1,5 +1,0 @@
-"""WebSocket routes."""
-
-from allocation.consumers import websocket_urlpatterns
-
-__all__ = ["websocket_urlpatterns"]
