@@ -50,30 +50,15 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         default=default("GPU_AGENT_NAME") or socket.gethostname(),
         help="name of this node (default: the host's)",
     )
-    _hand_over_options(parser, environment)
-    parser.add_argument(
-        "--simulate",
-        default=default("GPU_AGENT_SIMULATE"),
-        metavar="MODEL:COUNT[,…]",
-        help="simulated GPUs, as h100:8,l40s:4",
-    )
-    parser.add_argument(
-        "--simulate-driver",
-        default=default("GPU_AGENT_SIMULATE_DRIVER", DEFAULT),
-        metavar="BRANCH",
-        help=f"with --simulate: the driver's branch, one of {', '.join(DRIVERS)} ({DEFAULT})",
-    )
-    parser.add_argument(
-        "--metrics",
-        type=address_parse,
-        default=default("GPU_AGENT_METRICS"),
-        metavar="ADDRESS:PORT",
-        help="tell a Prometheus what is measured, as 127.0.0.1:9835 (default: off)",
-    )
+    _booking_options(parser, environment)
+    _isolation_options(parser, environment)
+    _share_options(parser, environment)
+    _protection_options(parser, environment)
+    _metrics_options(parser, environment)
     return parser.parse_args(arguments)
 
 
-def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     default = environment.get
     parser.add_argument(
         "--cdi",
@@ -98,6 +83,17 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         help="signal for programs that handle it when a pause is announced (default: USR1), or off",
     )
     parser.add_argument(
+        "--interface",
+        default=default("GPU_AGENT_INTERFACE"),
+        metavar="NAME",
+        help="network interface to the other nodes, for NCCL and Gloo (default: that of the"
+        " default route)",
+    )
+
+
+def _isolation_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    default = environment.get
+    parser.add_argument(
         "--device-permissions",
         choices=PERMISSIONS,
         default=default("GPU_AGENT_DEVICE_PERMISSIONS", "off"),
@@ -119,6 +115,10 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         help="keep bookings to their host cores and memory by cgroup v2: in the agent's own group"
         " (a unit with Delegate=yes), or below a folder that is the agent's (default: off)",
     )
+
+
+def _share_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    default = environment.get
     parser.add_argument(
         "--mps",
         type=Path,
@@ -132,14 +132,29 @@ def _hand_over_options(parser: argparse.ArgumentParser, environment: Mapping[str
         default=default("GPU_AGENT_MPS_UNITS") == "1",
         help="start and stop the MPS daemon of each shared GPU, as gpu-mps@UUID.service",
     )
+
+
+def _metrics_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    default = environment.get
     parser.add_argument(
-        "--interface",
-        default=default("GPU_AGENT_INTERFACE"),
-        metavar="NAME",
-        help="network interface to the other nodes, for NCCL and Gloo (default: that of the"
-        " default route)",
+        "--simulate",
+        default=default("GPU_AGENT_SIMULATE"),
+        metavar="MODEL:COUNT[,…]",
+        help="simulated GPUs, as h100:8,l40s:4",
     )
-    _protection_options(parser, environment)
+    parser.add_argument(
+        "--simulate-driver",
+        default=default("GPU_AGENT_SIMULATE_DRIVER", DEFAULT),
+        metavar="BRANCH",
+        help=f"with --simulate: the driver's branch, one of {', '.join(DRIVERS)} ({DEFAULT})",
+    )
+    parser.add_argument(
+        "--metrics",
+        type=address_parse,
+        default=default("GPU_AGENT_METRICS"),
+        metavar="ADDRESS:PORT",
+        help="tell a Prometheus what is measured, as 127.0.0.1:9835 (default: off)",
+    )
 
 
 def _protection_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Between the agent and the owners of bookings: files and signals to them, words from them."""
+"""The agent's channel to the owners of bookings: files, hooks and signals to them, reports back."""
 
 import logging
 from collections import defaultdict
@@ -37,22 +37,23 @@ class OwnerChannel:
 
     @property
     def listen_interval_s(self) -> float:
-        """Seconds until they are to be listened to again."""
+        """Seconds until the next `listen`."""
         return LISTEN_EVERY_S if has_open_notice(self._records.held) else _LISTEN_IN_QUIET_S
 
     def listen(self, now: float) -> bool:
-        """Hears who says that all is saved; returns whether one did. `now` in Unix seconds."""
+        """Records new reports that all is saved; returns whether there are any. `now`: Unix
+        seconds."""
         found = saved_updates(self._records.held, self._node.bookings.saved_times(), now)
         self._records.saved(found)
         return bool(found)
 
     def files_sync(self, now: float) -> str | None:
-        """Makes files and hooks follow; returns what went wrong."""
+        """Updates MPS daemons, files and hooks of active bookings; returns the problems."""
         parts, mps, bookings = self._parts(now), self._node.mps, self._node.bookings
         if mps is None:
             return bookings.sync(parts)
-        # A program that finds no daemon would use the GPU without a limit, so a new share waits
-        # for its own; the daemon's account needs the device before.
+        # Without a daemon a program would use the GPU without a limit, so a new share waits for its
+        # daemon, whose account needs the device first.
         new = {name for name, part in parts.items() if part.shares and not bookings.has_files(name)}
         if new:
             bookings.open(parts)
@@ -61,8 +62,8 @@ class OwnerChannel:
         return "; ".join(filter(None, (*problems, bookings.sync(parts, waiting)))) or None
 
     def _accounts(self) -> dict[str, int | None]:
-        """The number of the account that has each shared GPU, until its shares are proven empty;
-        root's where the site lets several accounts share one."""
+        """Returns the uid that uses each shared GPU, until its shares are proven empty; root's
+        where several accounts may share one GPU."""
         found: dict[str, set[int | None]] = defaultdict(set)
         for held in self._records.held.values():
             if held.allocation.share is not None and held.given and not held.emptied:
@@ -76,45 +77,46 @@ class OwnerChannel:
         return None if account is None else self._node.bookings.uid_of(account)
 
     def suspended_resume(self, now: float) -> None:
-        """Makes go on what was suspended, of bookings that are whole here again."""
+        """Resumes suspended programs of bookings that have all their devices again."""
         try:
             given = self._node.handover.devices()
             self._suspensions.resume(self._parts(now).values(), given)
         except (GpuError, StoreError) as error:
-            log.warning("what was suspended waits: %s", error)
+            log.warning("suspended programs are not resumed yet: %s", error)
 
     def _parts(self, now: float) -> dict[str, ActiveBooking]:
         handover = self._node.handover
         desired, given = self._node.store.desired, handover.devices()
         return active_bookings(desired, given, now, self._place, handover.cores())
 
-    def slices_sync(self, wishes: Iterable[GpuTarget]) -> str | None:
-        """Makes slices follow what is handed over; returns what went wrong."""
+    def slices_sync(self, targets: Iterable[GpuTarget]) -> str | None:
+        """Updates the systemd slices of bookings; returns the problems."""
         slices, handover = self._node.slices, self._node.handover
         if slices is None:
             return None
-        tasks = [task for target in wishes for task in target.tasks]
-        going_on = (task.allocation for task in tasks if not task.ending)
-        claims = claims_of(going_on, handover.devices(), handover.cores())
+        tasks = [task for target in targets for task in target.tasks]
+        running = (task.allocation for task in tasks if not task.ending)
+        claims = claims_of(running, handover.devices(), handover.cores())
         suspended = {each.booking for each in self._records.suspended.values()}
-        freezing = {
+        suspending = {
             booking_full_name(t.allocation)
             for t in tasks
             if t.ending and not t.emptied and _suspends(t)
         }
-        return "; ".join(slices.sync(claims, suspended | freezing)) or None
+        return "; ".join(slices.sync(claims, suspended | suspending)) or None
 
     def notices_signal(self, before: Mapping[str, Record]) -> None:
-        """Sends the signal to programs under a notice that is not in the records of `before`."""
+        """Signals the programs of bookings that have a new notice since `before`."""
         node, held = self._node, self._records.held
-        told = newly_notified(before, held)
-        if told and node.programs is not None and node.pause_signal is not None:
+        notified = newly_notified(before, held)
+        if notified and node.programs is not None and node.pause_signal is not None:
             programs_signal(
-                node.port, node.programs, node.pause_signal, told, held, self._place.account_of
+                node.port, node.programs, node.pause_signal, notified, held, self._place.account_of
             )
 
     def look(self, target: GpuTarget) -> ProgramsSeen:
-        """Whose the programs on a shared GPU are, and what can't be told now. Raises GpuError."""
+        """Returns the programs of each share, and those being suspended or resumed. Raises
+        GpuError."""
         live = (task.allocation for task in target.tasks if not task.emptied)
         shares = [allocation for allocation in live if allocation.share is not None]
         node, account_of = self._node, self._place.account_of

@@ -19,7 +19,7 @@ from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.report import reports
 from allocation.agent.report.examination import ExaminationDone
-from allocation.agent.report.sender import Outbox, ReportSender
+from allocation.agent.report.reports import Outbox, ReportSender
 from allocation.agent.report.watch import Watch
 from allocation.agent.state.documents import DocumentFollower
 from allocation.agent.state.records import Records

@@ -1,4 +1,6 @@
-"""`gpu-agent run BK-12 -- COMMAND …`: starts a program of a booking on its node.
+"""Commands for a booking's owner on its node.
+
+`gpu-agent run BK-12 -- COMMAND …` starts a program of the booking.
 
 The program takes our place, with the booking's environment on top of ours. Exit status: 2 for a
 wrong call, 4 when the booking has no devices on this node now, 126 or 127 when the command can't
@@ -17,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from allocation.agent.owner.shares import meeting_port, tf_config
+from allocation.agent.owner.shares import SAVED, meeting_port, tf_config
 from allocation.agent.ports.systemd import is_inside
 
 RUN = "GPU_BOOKING_RUN"
@@ -60,6 +62,28 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_START
+
+
+def saved(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="gpu-agent saved",
+        description="Say that everything is saved, so that a pause needs to wait no longer.",
+    )
+    state_option(parser, environment)
+    parser.add_argument("booking", help="BK-12, or helix.BK-12")
+    options = parser.parse_args(arguments)
+    root = options.state / "bookings"
+    try:
+        found = booking_find(root, options.booking, account_here(), time.time())
+        # Its time alone counts; a file that is not there is never made.
+        os.utime(root / f"{found['tenant']}.{found['booking']}" / SAVED)
+    except PermissionError:
+        sys.stderr.write(f"only {found['owner']} may say that of {options.booking}\n")
+        return NOT_ACTIVE
+    except (NotNow, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return NOT_ACTIVE
+    return 0
 
 
 def booking_find(root: Path, wanted: str, account: str, now: float) -> dict[str, Any]:

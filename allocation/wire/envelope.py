@@ -10,10 +10,13 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from allocation.wire.messages import VERSION, Desired, FromAgent, Inventory, Lease, Message
+from allocation.wire.desired import Desired, Lease
+from allocation.wire.fields import VERSION
+from allocation.wire.reports import FromAgent, Inventory
 from allocation.wire.strict import WireError, as_bytes, build, load
 
 MAX_BYTES = 1 << 20
+Message = Desired | Lease | FromAgent
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,3 +138,27 @@ def _mac(body: bytes, key: bytes) -> str:
 
 def _canonical(data: object) -> bytes:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def node_key(master: bytes, node: str, version: int) -> bytes:
+    """The 32-byte signing key of one node, so that the portal stores no node's secret."""
+    info = f"gpu-portal/node-key/{version}/{node}".encode()
+    return hmac.new(master, info, hashlib.sha256).digest()
+
+
+def key_wrap(*, old: bytes, new: bytes, node: str, version: int) -> str:
+    """`new`, the node's 32-byte key of `version`, as only a holder of `old` can read it; hex."""
+    return _padded(new, old, node, version).hex()
+
+
+def key_unwrap(*, old: bytes, hidden: str, node: str, version: int) -> bytes:
+    """What key_hide hid. Raises WireError: malformed."""
+    if not re.fullmatch(r"[0-9a-f]{64}", hidden):
+        raise WireError("malformed", "not a hidden key")
+    return _padded(bytes.fromhex(hidden), old, node, version)
+
+
+def _padded(text: bytes, old: bytes, node: str, version: int) -> bytes:
+    """The pad is a pseudo-random value that is used for one 32-byte key and never again."""
+    pad = hmac.new(old, f"gpu-portal/hidden-key/{version}/{node}".encode(), hashlib.sha256).digest()
+    return bytes(one ^ other for one, other in zip(text, pad, strict=True))

@@ -21,13 +21,16 @@ from allocation.agent.ports.handover import Handover, HandoverObserver
 from allocation.agent.ports.link import Delivered, DocumentRead, Outgoing
 from allocation.agent.ports.suspender import Suspender
 from allocation.agent.process import Agent
-from allocation.agent.simulated.checkpoint import SimulatedSuspender
 from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated.drivers import DEFAULT
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import fleet_parse
 from allocation.agent.simulated.nvml import SimulatedNvml, installed
-from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
+from allocation.agent.simulated.programs import (
+    SimulatedPrograms,
+    SimulatedSuspender,
+    simulated_port,
+)
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.enrol import Identity
 from allocation.agent.state.store import Store

@@ -10,7 +10,7 @@ import pytest
 from allocation import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.ports.link import Connected
-from allocation.agent.simulated.owners import SimulatedUsers
+from allocation.agent.simulated.programs import SimulatedUsers
 from tests.agent.builders import (
     HOUR,
     KEY,

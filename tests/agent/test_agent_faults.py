@@ -74,7 +74,7 @@ def test_without_a_writable_state_nothing_new_begins_and_what_runs_still_ends(
     assert rig.instances() == [("2g.20gb", 0)]
     rig.later(10)
     assert rig.instances() == []
-    # A proof that a restart would forget is not told.
+    # A proof that is not on disk is not reported.
     assert rig.sent.states() == {"a1": "ending"}
 
     (tmp_path / "state.json").rmdir()

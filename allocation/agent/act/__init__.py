@@ -1,1 +1,1 @@
-"""Carries plans out and ends, suspends and resumes programs."""
+"""Applies plans and ends, suspends and resumes programs."""

@@ -1,11 +1,10 @@
-"""Carries plans out: reads the truth, plans, does the steps, and says what became of them."""
+"""Applies plans: reads a GPU, plans, executes the steps and returns the outcome."""
 
 import dataclasses
 import logging
 from collections.abc import Callable
 
 from allocation.agent.act.endings import Endings
-from allocation.agent.act.mode_changes import ModeChanges, RetryLater
 from allocation.agent.plan import reconcile, steps
 from allocation.agent.plan.pauses import ProgramsSeen
 from allocation.agent.plan.reconcile import GpuTarget, Plan, Problem, State
@@ -14,17 +13,83 @@ from allocation.agent.ports.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.ports.handover import Handover
 from allocation.agent.state.records import Records
 from allocation.agent.state.store import StoreError
+from allocation.wire import Mode
 
 log = logging.getLogger(__name__)
 
-# End, kill, destroy, switch, make, hand over, look: each may need a round of its own.
+FIRST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 60.0
+STUCK_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed:
+    """A mode change that fails since `since`; the next try is at `next_try`."""
+
+    mode: Mode
+    text: str
+    since: float
+    next_try: float
+    pause: float
+
+
+class RetryLater(Exception):
+    """The last try failed, for the reason in the text, and the next one is not due yet."""
+
+
+class ModeChanges:
+    """Failed mode changes by GPU. Retries back off, because each failed reset disturbs the node,
+    and after `STUCK_S` the GPU is reported as stuck. `steady` never jumps."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        self._failed: dict[str, Failed] = {}
+
+    def make(self, gpu: str, mode: Mode, port: GpuPort) -> None:
+        """Change the mode. Raises GpuError, and Waits while it is not to be tried again."""
+        failed = self._failed.get(gpu)
+        if failed is not None and failed.mode == mode and self._steady() < failed.next_try:
+            raise RetryLater(failed.text)
+        try:
+            port.set_mode(gpu, mode)
+        except GpuError as error:
+            # A late call has not failed; a later turn sees its effect.
+            if error.fault != "hangs":
+                self._note(gpu, mode, error)
+            raise
+
+    def _note(self, gpu: str, mode: Mode, error: GpuError) -> None:
+        now, before = self._steady(), self._failed.get(gpu)
+        if before is None or before.mode != mode:
+            self._failed[gpu] = Failed(mode, str(error), now, now + FIRST_PAUSE_S, FIRST_PAUSE_S)
+            return
+        pause = min(2 * before.pause, LONGEST_PAUSE_S)
+        self._failed[gpu] = Failed(mode, str(error), before.since, now + pause, pause)
+
+    def blocked(self, gpu: str, mode: Mode, text: str) -> None:
+        """Records that something on the GPU prevents the change."""
+        now, before = self._steady(), self._failed.get(gpu)
+        since = now if before is None or before.mode != mode else before.since
+        self._failed[gpu] = Failed(mode, text, since, now, FIRST_PAUSE_S)
+
+    def done(self, gpu: str) -> None:
+        """Forgets failures: the GPU has its mode."""
+        self._failed.pop(gpu, None)
+
+    def stuck(self, gpu: str) -> bool:
+        """Returns whether the change has failed for long."""
+        failed = self._failed.get(gpu)
+        return failed is not None and self._steady() - failed.since >= STUCK_S
+
+
+# End, kill, destroy, switch, create, hand over, verify: each may need a round.
 _ROUNDS = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """One GPU after its turn. `truth` is None when the driver could not be asked. `stuck`: it has
-    been kept from its mode for long."""
+    """One GPU after its turn. `truth` is None if the driver did not answer. `stuck`: its mode
+    change has failed for long."""
 
     gpu: str
     truth: Truth | None
@@ -34,7 +99,7 @@ class Outcome:
 
 
 class Applier:
-    """Keeps what must be known between turns: who was asked to end, and what failed for good."""
+    """Keeps the pending endings and the permanent failures between turns."""
 
     def __init__(
         self,
@@ -46,7 +111,7 @@ class Applier:
         look: Callable[[GpuTarget], ProgramsSeen],
         clock: Clock,
     ) -> None:
-        """`look` tells of the programs that a wish's allocations have now; may raise GpuError."""
+        """`look` returns the programs of a target's allocations; it may raise GpuError."""
         self._port = port
         self._handover = handover
         self._records = records
@@ -57,15 +122,15 @@ class Applier:
         self._lasting: dict[str, Problem] = {}
 
     def retry_all(self) -> None:
-        """A new document gives everything that failed for good another chance."""
+        """Retries permanent failures, for a new document."""
         self._lasting.clear()
 
     def turn(self, target: GpuTarget) -> Outcome:
-        """Brings one GPU as near to its wish as it goes now."""
+        """Brings one GPU as close to its target as possible now."""
         problems = dict(self._lasting)
         try:
             for _ in range(_ROUNDS):
-                # Before the truth: what is being woken is not on the device yet.
+                # Before the truth: a program that is being resumed is not on the device yet.
                 seen = self._look(target)
                 truth = self._port.truth(target.gpu)
                 given = self._handover.devices()
@@ -91,14 +156,14 @@ class Applier:
             self._changes.blocked(target.gpu, reconcile.hardware_mode(target.mode), plan.error)
 
     def _nvlinks_unreported(self, target: GpuTarget, plan: Plan, problem: Problem) -> None:
-        """A proof that a restart would forget is not told."""
+        """Withdraws proofs of emptiness that are not on disk: a restart would lose them."""
         for task in target.tasks:
             state = plan.states.get(task.allocation.id)
             if state is not None and state.state == "empty" and not task.emptied:
                 plan.states[task.allocation.id] = State("ending", error=problem.text)
 
     def _note_emptied(self, target: GpuTarget, plan: Plan) -> GpuTarget:
-        """From now on the place is free for the next one, in this turn and after a crash."""
+        """Records the allocations that are proven empty: their places are free from now on."""
         states = plan.states
         gone = {
             task.allocation.id
@@ -116,7 +181,7 @@ class Applier:
         return dataclasses.replace(target, tasks=tuple(tasks))
 
     def _carry_out(self, target: GpuTarget, plan: Plan, problems: dict[str, Problem]) -> bool:
-        """Returns whether anything was done, so that it is worth looking again."""
+        """Executes the steps; returns whether anything was done and a new plan is needed."""
         moved = False
         handed = [s.allocation.id for s in plan.steps if isinstance(s, steps.HandOver)]
         if handed:
@@ -160,10 +225,10 @@ class Applier:
         return True
 
     def _unreachable(self, target: GpuTarget, error: GpuError) -> Outcome:
-        """Nothing is proven about a GPU that does not answer, above all not that it is empty.
+        """Returns the outcome of a GPU that does not answer: nothing on it is proven empty.
 
-        What was given stays given unless the GPU itself is gone: a driver may answer again. What
-        is over is over all the same: its programs are ended without the driver's help.
+        Devices stay handed over unless the GPU is lost. Programs of allocations that are over are
+        ended without the driver.
         """
         states: dict[str, State] = {}
         devices = self._handover.devices()

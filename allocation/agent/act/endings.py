@@ -1,32 +1,96 @@
-"""Ends the programs of allocations whose time is over, each in its way."""
+"""Ends the programs of allocations that are over."""
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
-from allocation.agent.act.process_registry import ProcessRegistry
 from allocation.agent.act.suspensions import Suspensions
-from allocation.agent.plan.pauses import pause_method
-from allocation.agent.plan.reconcile import Task
+from allocation.agent.plan.pauses import ProgramsSeen, pause_method
+from allocation.agent.plan.reconcile import GpuTarget, Record, Task
 from allocation.agent.plan.steps import EndProcesses
-from allocation.agent.ports.gpu import GpuPort
+from allocation.agent.ports.gpu import GpuPort, Truth
+from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
-from allocation.agent.ports.suspender import LIMIT_S
+from allocation.agent.ports.suspender import LIMIT_S, Program
 from allocation.agent.state.records import Records
 from allocation.agent.state.store import StoreError
-from allocation.wire import PauseMethod
+from allocation.wire import DesiredAllocation, PauseMethod
 
 log = logging.getLogger(__name__)
 
+
+class ProcessRegistry:
+    """The programs that were on each device when the driver last answered. Without `programs` there
+    are none."""
+
+    def __init__(self, port: GpuPort, programs: Programs | None) -> None:
+        self._port = port
+        self._programs = programs
+        self._seen: dict[str, frozenset[Program]] = {}
+
+    def look(self, target: GpuTarget, truth: Truth, seen: ProgramsSeen) -> None:
+        """Records the programs on handed devices. Raises GpuError."""
+        for task in target.tasks:
+            name = task.allocation.id
+            if task.emptied or not task.given:
+                self._seen.pop(name, None)
+            elif self._programs is not None:
+                self._seen[name] = self._born(self._on(task, truth, seen))
+
+    def _on(self, task: Task, truth: Truth, seen: ProgramsSeen) -> tuple[int, ...]:
+        if task.allocation.share is not None:
+            return seen.shares.get(task.allocation.id) or ()
+        if task.place is None:
+            return self._port.pids(truth.uuid, None) if truth.processes else ()
+        there = (i for i in truth.instances if i.place == task.place and i.processes)
+        return next((self._port.pids(truth.uuid, i.id) for i in there), ())
+
+    def there(self, allocation: str, held: Mapping[str, Record], now: float) -> frozenset[Program]:
+        """Returns the programs last seen on the allocation's device, and those that name it, or its
+        booking if no other run of the booking is here. `now` in Unix seconds."""
+        if self._programs is None:
+            return frozenset()
+        mine = held[allocation].allocation
+        names = {allocation}
+        if not any(_is_other_run(each, mine, now) for each in held.values()):
+            names.add(booking_full_name(mine))
+        said = self._born(self._programs.named(names))
+        return self._seen.get(allocation, frozenset()) | said
+
+    def end(self, programs: Collection[Program], *, force: bool) -> None:
+        """Asks them to end, or kills them. Raises PermissionError."""
+        if self._programs is None:
+            return
+        for pid, birth in sorted(programs):
+            if force:
+                self._programs.kill(pid, birth)
+            else:
+                self._programs.ask(pid, birth)
+
+    def _born(self, pids: Collection[int]) -> frozenset[Program]:
+        if self._programs is None:
+            return frozenset()
+        births = ((pid, self._programs.birth(pid)) for pid in pids)
+        return frozenset((pid, birth) for pid, birth in births if birth is not None)
+
+
+def _is_other_run(each: Record, mine: DesiredAllocation, now: float) -> bool:
+    """Whether it is another, running run of the same booking."""
+    other = each.allocation
+    if other.id == mine.id or booking_full_name(other) != booking_full_name(mine):
+        return False
+    return other.state == "run" and now < other.ends and not (each.emptied or each.fenced)
+
+
 KILL_AFTER_S = 10.0
-# Who was told of a pause had the time until then to save: the device is wanted now.
+# After a notice the owner had its grace period to save.
 KILL_AFTER_NOTICE_S = 3.0
 
 
 @dataclasses.dataclass(slots=True)
 class _Ending:
-    """`since` is on the steady clock. `undo` is set when what is frozen is woken first, to be ended
-    then: why it could not be suspended, empty if it never was to be."""
+    """`since` is on the steady clock. `undo` is set while suspended programs are resumed in order
+    to be ended: the reason why they could not be suspended, or empty."""
 
     since: float
     method: PauseMethod | None
@@ -35,17 +99,17 @@ class _Ending:
 
     @property
     def grace_s(self) -> float:
-        """Seconds from asking to killing."""
+        """Seconds from TERM to KILL."""
         return {None: KILL_AFTER_S, "stop": KILL_AFTER_NOTICE_S}.get(self.method, 0.0)
 
     @property
     def watched_s(self) -> float:
-        """Seconds for which it is looked at often."""
+        """Seconds during which it is checked often."""
         return 2 * (LIMIT_S if self.method == "suspend" else KILL_AFTER_S)
 
 
 class Endings:
-    """Remembers between turns who was asked to end, and when."""
+    """Remembers the endings between turns."""
 
     def __init__(
         self,
@@ -65,13 +129,13 @@ class Endings:
 
     @property
     def is_waiting(self) -> bool:
-        """True while something that was asked to end may do so at any moment."""
+        """Whether a program may end at any moment."""
         now = self._monotonic()
         recent = any(now - e.since < e.watched_s for e in self._endings.values())
         return recent or bool(self._suspensions.busy())
 
     def forget(self, allocations: Collection[str]) -> None:
-        """Nothing of them is left on their devices."""
+        """Forgets allocations whose devices are empty."""
         for name in allocations:
             ending = self._endings.pop(name, None)
             if ending is not None and ending.undo is not None:
@@ -79,11 +143,11 @@ class Endings:
         self._suspensions.emptied(allocations)
 
     def retain(self, ending: Collection[str]) -> None:
-        """Forgets those that are not to end any more: only `ending` are."""
+        """Forgets all endings but those of the allocations in `ending`."""
         self._endings = {n: each for n, each in self._endings.items() if n in ending}
 
     def end(self, gpu: str, step: EndProcesses) -> bool:
-        """Asks once; when the time for it is over, kills whatever is there in each turn.
+        """Sends TERM once; after the grace period sends KILL in each turn.
 
         Returns whether anything was done. Raises GpuError, StoreError.
         """
@@ -99,8 +163,8 @@ class Endings:
         return self._kill(gpu, step, ending)
 
     def end_without_driver(self, task: Task, now: float) -> str | None:
-        """As `end`, where the driver does not tell who is on the device: for those who were there
-        when it last told. What can't be told can't be frozen either. Returns what went wrong."""
+        """As `end`, for the programs that were on the device when the driver last answered. They
+        can't be suspended. Returns the problem."""
         name = task.allocation.id
         there = self.registry.there(name, self._records.held, now)
         method, _ = pause_method(task.allocation.notice, task.mode, gang=task.gang)
@@ -110,7 +174,7 @@ class Endings:
         if ending is None or first:
             ending = self._endings[name] = _Ending(self._monotonic(), method)
         force = self._monotonic() - ending.since >= ending.grace_s
-        # What may be locked can't end in order, and can't be unlocked without the driver.
+        # A program with locked CUDA calls can't end in order, nor be unlocked without the driver.
         ask = first and not self._suspensions.may_be_suspended(name)
         try:
             if ask or force:
@@ -141,7 +205,7 @@ class Endings:
         return first
 
     def _suspend(self, gpu: str, step: EndProcesses, ending: _Ending) -> bool:
-        """Here nothing is under way: what is on the device is new, or could not be frozen."""
+        """Suspends what is on the device; ends it if that failed or takes too long."""
         why = self._suspensions.failure(step.allocation)
         if why is None and self._monotonic() - ending.since >= LIMIT_S:
             why = f"it took longer than {LIMIT_S:g} s"
@@ -154,8 +218,8 @@ class Endings:
         return self._undo(gpu, step, ending)
 
     def _undo(self, gpu: str, step: EndProcesses, ending: _Ending) -> bool:
-        """Wakes what is frozen or half frozen, then ends it: a program whose CUDA calls are locked
-        hears TERM and can't save."""
+        """Resumes suspended programs, then ends them: with locked CUDA calls a program gets TERM
+        and can't save."""
         stuck = self._suspensions.undo(step.allocation)
         if stuck is None:
             return False
@@ -169,7 +233,7 @@ class Endings:
         return True
 
     def _stop(self, gpu: str, step: EndProcesses, why: str) -> bool:
-        """Ends what could not be suspended."""
+        """Ends programs that could not be suspended."""
         text = f"it was stopped, not suspended: {why}"
         log.warning("%s: %s", step.allocation, text)
         self._records.noted([step.allocation], text)

@@ -1,8 +1,8 @@
-"""How long the portal vouches for work that it may begin anew elsewhere.
+"""The lease of a node, which protects work that the portal may restart elsewhere.
 
-A lease is counted from the moment at which the heartbeat that it answers was made, on the clock
-that never jumps. The portal counts from when it heard that heartbeat, which is later, and waits
-longer: so what runs here has ended before it begins anywhere else.
+A lease starts when the heartbeat that it answers was made, on the steady clock. The portal counts
+from the receipt of that heartbeat, which is later, and waits longer. So work has ended here before
+it starts elsewhere.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ _REMEMBERED = 16
 
 
 class Leases:
-    """The node's lease. It is written down, so that an agent that was killed and started again
-    ends what it may no longer run; only for this boot, as no program outlives another one."""
+    """The node's lease. It is on disk, so that a restarted agent ends work without a valid lease.
+    It counts for one boot only, because programs do not survive a reboot."""
 
     def __init__(self, keys: Keys, store: Store, *, boot: str) -> None:
         self._keys = keys
@@ -35,13 +35,13 @@ class Leases:
         self._until = self._load()
 
     def sent(self, seq: int, steady_now: float) -> None:
-        """The heartbeat of this number is being sent."""
+        """Records the time of a heartbeat."""
         latest = sorted({**self._sent, seq: steady_now}.items())[-_REMEMBERED:]
         self._sent = dict(latest)
 
     def read(self, raw: bytes, steady_now: float) -> bool:
-        """Takes what the portal answered; what proves nothing is left alone. Returns whether there
-        is a lease now, and was none before."""
+        """Reads a lease; ignores one without proof. Returns whether the lease became valid by
+        it."""
         before = self.is_valid(steady_now)
         self._take(raw)
         return self.is_valid(steady_now) and not before
@@ -61,19 +61,19 @@ class Leases:
         self._save()
 
     def is_valid(self, steady_now: float) -> bool:
-        """Whether what has a lease may run now."""
+        """Returns whether leased work may run now."""
         return steady_now < self._until - MARGIN_S
 
     def remaining(self, steady_now: float) -> int:
-        """For how many seconds the portal still vouches; 0 without a lease."""
+        """Returns the remaining seconds of the lease; 0 without one."""
         return max(0, int(self._until - steady_now))
 
     def expires_at(self, held: Mapping[str, Record]) -> float | None:
-        """When, on the steady clock, something has to be ended unless the lease is renewed."""
+        """Returns when leased work has to end without a renewal, on the steady clock."""
         return self._until - MARGIN_S if any(map(_runs_on_lease, held.values())) else None
 
     def fence(self, held: Mapping[str, Record], steady_now: float) -> dict[str, Record]:
-        """The records, with what has outlived its lease marked as never to run again."""
+        """Returns the records, with work that outlived its lease marked as fenced."""
         if self.is_valid(steady_now):
             return dict(held)
         return {
@@ -82,7 +82,7 @@ class Leases:
         }
 
     def without_leased(self, targets: list[GpuTarget], steady_now: float) -> list[GpuTarget]:
-        """Without a lease nothing that needs one begins."""
+        """Returns the targets without leased work, unless the lease is valid."""
         if self.is_valid(steady_now):
             return targets
         return [
@@ -104,7 +104,7 @@ class Leases:
             return 0.0
 
     def _save(self) -> None:
-        # Not synced to disk: after a crash of the machine nothing runs that it could be about.
+        # Not synced: after a crash of the machine no program is left.
         fresh = self._path.with_suffix(".new")
         try:
             fresh.write_text(json.dumps({"boot": self._boot, "until": self._until}))
@@ -114,8 +114,8 @@ class Leases:
 
 
 def lapsed_mark_failed(outcomes: Iterable[Outcome], lapsed: set[str]) -> None:
-    """What is gone because its lease ran out, though the document wants it, is said to have failed:
-    the portal must know that it is over here."""
+    """Marks work that ended with its lease, and that the document still wants, as failed: the
+    portal must know that it ended here."""
     for outcome in outcomes:
         for name in lapsed & outcome.states.keys():
             if outcome.states[name].state == "empty":
@@ -123,7 +123,7 @@ def lapsed_mark_failed(outcomes: Iterable[Outcome], lapsed: set[str]) -> None:
 
 
 def lapsed_of(desired: wire.Desired | None, held: Mapping[str, Record], now: float) -> set[str]:
-    """What the document wants to run now (Unix seconds), and never will here."""
+    """Returns the fenced allocations that the document wants to run at `now` (Unix seconds)."""
     if desired is None:
         return set()
     wanted = (a for g in desired.gpus for a in g.allocations if a.state == "run" and now < a.ends)

@@ -1,8 +1,7 @@
-"""Programs on devices that were not given to them: found, and told to leave as the site wants it.
+"""Finds processes on devices that are not booked by their user, and enforces the site's policy.
 
-Step by step, never at once: they are told of from the first look; after a while their accounts'
-terminals are written to; after another they are asked to end, and killed when they do not. How
-long each takes is in the portal's document, and without a word of it nothing but telling is done.
+Enforcement escalates: a report at once, a warning on the terminals of the user after a while, then
+TERM, then KILL. The portal's document has the intervals; without them processes are only reported.
 """
 
 import dataclasses
@@ -23,7 +22,7 @@ from allocation.wire import DesiredAllocation
 log = logging.getLogger(__name__)
 
 Step = Literal["warned", "asked", "killed"]
-# Whoever is asked has read the warning for this long, and is killed this long afterwards.
+# Seconds from the warning to TERM, and from TERM to KILL.
 WARNED_BEFORE_S = 60.0
 KILL_AFTER_S = 30.0
 ENFORCEMENTS_REPORTED = 32
@@ -31,7 +30,7 @@ ENFORCEMENTS_REPORTED = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnbookedProcess:
-    """A program on a GPU (`slot` None) or slice; `booked`: beside the booking that has it."""
+    """A program on a GPU (`slot` None) or slice; `booked`: another user has booked the device."""
 
     gpu: str
     slot: int | None
@@ -42,7 +41,7 @@ class UnbookedProcess:
 
 @dataclasses.dataclass(slots=True)
 class _Seen:
-    """When it was first seen, and when each step was taken, on the steady clock."""
+    """The times of the first sight and of each action, on the steady clock."""
 
     since: float
     warned: float | None = None
@@ -51,8 +50,8 @@ class _Seen:
 
 
 class UnbookedProcesses:
-    """`account_of` gives the local account of a booking's owner, None where that is not known.
-    Where the node's own configuration says so, nobody is ended whatever the portal wants."""
+    """`account_of` returns the local account of a booking's owner, None when unknown. Unless
+    `may_end` returns true, no program is ended, whatever the portal orders."""
 
     def __init__(
         self,
@@ -72,8 +71,8 @@ class UnbookedProcesses:
         self._enforcements: deque[wire.Enforcement] = deque(maxlen=ENFORCEMENTS_REPORTED)
 
     @property
-    def deeds(self) -> tuple[wire.Enforcement, ...]:
-        """The latest, the oldest first."""
+    def actions(self) -> tuple[wire.Enforcement, ...]:
+        """Returns the latest actions, the oldest first."""
         return tuple(self._enforcements)
 
     def look(
@@ -83,7 +82,8 @@ class UnbookedProcesses:
         ladder: wire.Escalation | None,
         now: float,
     ) -> list[UnbookedProcess]:
-        """Finds them, and takes the steps that are due. `now` in Unix seconds."""
+        """Returns the unbooked processes, and takes the actions that are due. `now`: Unix
+        seconds."""
         found = [
             process
             for outcome in outcomes
@@ -127,7 +127,7 @@ class UnbookedProcesses:
         try:
             pids = self._port.pids(gpu, None if instance is None else instance.id)
         except GpuError as error:
-            log.warning("who is on %s is not known: %s", gpu, error)
+            log.warning("the processes on %s are not known: %s", gpu, error)
             return
         for pid in sorted(set(pids) - self._permitted(pids, given)):
             birth, owner_of = self._programs.birth(pid), self._programs.owner_of(pid)
@@ -137,8 +137,8 @@ class UnbookedProcesses:
                 yield UnbookedProcess(gpu, slot, (pid, birth), user, booked=bool(given))
 
     def _permitted(self, pids: Iterable[int], given: list[DesiredAllocation]) -> set[int]:
-        """Those that may be there: they name a booking of this place, or are its owner's account's.
-        Where an owner has no account here, nobody can be told from it."""
+        """Returns the processes that may be there: they name a booking of the device, or run as its
+        owner's account. All may if an owner's account is not known."""
         accounts = {self._account_of(each.owner) for each in given}
         if None in accounts:
             return set(pids)

@@ -26,7 +26,7 @@ from allocation.agent.simulated.drivers import DEFAULT, DRIVERS
 from allocation.agent.simulated.models import fleet_parse
 
 ALL_S = 18.0
-# What machines that are set up oddly make a look raise: it is told, and the others go on.
+# Errors that a check raises on an unusual machine. They are shown; the other checks continue.
 _REFUSED = (OSError, ValueError, LookupError, subprocess.SubprocessError)
 _WORDS: dict[State, str] = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "unknown": "unknown"}
 _ORDER: tuple[Literal["fail", "warn", "unknown", "ok"], ...] = ("fail", "warn", "unknown", "ok")
@@ -120,8 +120,8 @@ def _text(found: Sequence[CheckOutcome], seconds: float) -> str:
         if finding.do and finding.state != "ok":
             lines.append(f"{'':<8}  -> {finding.do}")
     count = Counter(each.finding.state for each in found)
-    told = ", ".join(f"{count[state]} {state}" for state in _ORDER)
-    return "\n".join([*lines, f"{len(found)} checks in {seconds:.1f} s: {told}", ""])
+    counts = ", ".join(f"{count[state]} {state}" for state in _ORDER)
+    return "\n".join([*lines, f"{len(found)} checks in {seconds:.1f} s: {counts}", ""])
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:

@@ -56,7 +56,7 @@ def driver_checks(
         ("NUMA nodes", examination.numa),
         ("persistence mode", examination.persistence),
         ("measurements", examination.measures),
-        ("errors that the driver tells", examination.events),
+        ("errors that the driver reports", examination.events),
         ("device files", examination.files),
     ]
     return [
@@ -131,7 +131,7 @@ class DriverExamination:
     def pids(self) -> Finding:
         text = self.port.driver()
         wrong = lists_scrambled(text)
-        seen = f"{text} tells wrong ones" if wrong else "can be believed"
+        seen = f"{text} reports wrong ones" if wrong else "can be believed"
         do = "update the driver: 535.43 to 535.98 are known for it; open files alone count"
         return found(good=not wrong, seen=seen, do=do)
 
@@ -141,9 +141,9 @@ class DriverExamination:
             return Finding("fail", "the driver knows no GPU", "see nvidia-smi -L and lspci")
         kinds = Counter(f"{gpu.name} {gpu.memory_mb} MiB" for gpu in self._gpus)
         seen = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
-        told = attempt(pynvml.nvmlDeviceGetCount)
-        do = f"the driver counts {told}: see the kernel's log about the others"
-        return found(good=told == len(self._gpus), seen=seen, do=do, otherwise="fail")
+        count = attempt(pynvml.nvmlDeviceGetCount)
+        do = f"the driver counts {count}: see the kernel's log about the others"
+        return found(good=count == len(self._gpus), seen=seen, do=do, otherwise="fail")
 
     def truths(self) -> Finding:
         problems = []
@@ -154,7 +154,7 @@ class DriverExamination:
             except GpuError as error:
                 problems.append(f"{gpu.uuid}: {error}")
             self._slowest = max(self._slowest, time.monotonic() - began)
-        seen = "; ".join(problems) or f"{len(self._truths)} told"
+        seen = "; ".join(problems) or f"{len(self._truths)} reported"
         return found(good=not problems, seen=seen, do="reset it, or drain it", otherwise="fail")
 
     def speed(self) -> Finding:
@@ -182,14 +182,14 @@ class DriverExamination:
                 f"{truth.mode}, {truth.pending} after a reset" if truth.pending else ""
             ),
             "stop what has the GPU open, then reset it",
-            ", ".join(sorted({truth.mode for truth in self._truths.values()})) or "none told",
+            ", ".join(sorted({truth.mode for truth in self._truths.values()})) or "none reported",
         )
 
     def profiles(self) -> Finding:
         able = [gpu for gpu in self._gpus if gpu.mig_capable]
         empty = [gpu.uuid for gpu in able if not gpu.placements]
         seen = ", ".join(empty) or f"{len(able)} of {len(self._gpus)} GPUs can be sliced"
-        do = "no profiles told while MIG is off: switch one GPU on by hand once and look again"
+        do = "no profiles reported while MIG is off: enable it on one GPU once and run this again"
         return found(good=not empty, seen=seen, do=do)
 
     def fabric(self) -> Finding:
@@ -202,7 +202,7 @@ class DriverExamination:
 
     def numa(self) -> Finding:
         return self._each(
-            lambda gpu, _: "not told" if self._numa(gpu) is None else "",
+            lambda gpu, _: "unknown" if self._numa(gpu) is None else "",
             "nothing on a machine with one node; else host cores near the GPU can't be chosen",
             ", ".join(sorted({str(self._numa(gpu)) for gpu in self._gpus})),
             "unknown",
@@ -211,7 +211,7 @@ class DriverExamination:
     def persistence(self) -> Finding:
         modes = [attempt(pynvml.nvmlDeviceGetPersistenceMode, handle) for handle in self._handles()]
         if None in modes or not modes:
-            return Finding("unknown", "not told", "see nvidia-smi -q -d PERFORMANCE")
+            return Finding("unknown", "not reported", "see nvidia-smi -q -d PERFORMANCE")
         return found(good=all(modes), seen=f"on for {sum(modes)} of {len(modes)}",
                      do="start nvidia-persistenced")  # fmt: skip
 
@@ -225,7 +225,7 @@ class DriverExamination:
             reading = self.port.readings(gpu.uuid)[0]
             names = ("utilisation", "memory_used_mb", "power_mw", "temperature_c")
             missing |= {name for name in names if getattr(reading, name) is None}
-        seen = f"not told: {', '.join(sorted(missing))}" if missing else "told"
+        seen = f"not reported: {', '.join(sorted(missing))}" if missing else "reported"
         return found(good=not missing, seen=seen, do="pages show gaps; nothing else depends on it")
 
     def events(self) -> Finding:
@@ -235,7 +235,7 @@ class DriverExamination:
         finally:
             watch.close()
         seen = ", ".join(f"{each.kind} {each.code} on {each.gpu}" for each in errors) or "none now"
-        return found(good=not errors, seen=seen, do="see agent.md, 'Errors that the driver tells'")
+        return found(good=not errors, seen=seen, do="see agent.md, 'Driver errors'")
 
     def files(self) -> Finding:
         if self._simulate:
@@ -253,7 +253,7 @@ class DriverExamination:
 
     def _each(
         self,
-        tell: Callable[[InventoryGpu, Truth], str],
+        text_of: Callable[[InventoryGpu, Truth], str],
         do: str,
         good: str,
         otherwise: State = "warn",
@@ -261,14 +261,14 @@ class DriverExamination:
         """Returns what is wrong with which GPU, else `good`."""
         known = [(gpu, self._truths[gpu.uuid]) for gpu in self._gpus if gpu.uuid in self._truths]
         if not known:
-            return Finding("unknown", "no GPU told")
-        told = [f"{gpu.uuid}: {text}" for gpu, truth in known if (text := tell(gpu, truth))]
-        return found(good=not told, seen="; ".join(told) or good, do=do, otherwise=otherwise)
+            return Finding("unknown", "no GPU reported")
+        found_ = [f"{gpu.uuid}: {text}" for gpu, truth in known if (text := text_of(gpu, truth))]
+        return found(good=not found_, seen="; ".join(found_) or good, do=do, otherwise=otherwise)
 
 
 def _count(truth: Truth) -> str:
     if truth.processes is None:
-        return "can't be told"
+        return "unknown"
     return f"{truth.processes} programs" if truth.processes else ""
 
 

@@ -114,8 +114,8 @@ def _ptrace(proc: Path) -> Finding:
 def _namespace(options: HostOptions) -> Finding:
     name = os.readlink(options.proc / "self" / "ns" / "pid")
     seen = "the host's" if name == _HOSTS_PIDS else f"a container's, {name}"
-    do = "run it outside containers, or with --pid=host: the driver tells the host's process ids"
-    # No driver tells the process ids of simulated programs.
+    do = "run it outside containers, or with --pid=host: the driver reports the host's process ids"
+    # Simulated programs have no process ids of a driver.
     otherwise: State = "warn" if options.simulated else "fail"
     return found(good=name == _HOSTS_PIDS, seen=seen, do=do, otherwise=otherwise)
 
@@ -164,7 +164,7 @@ def _clock() -> Finding:
         return Finding("unknown", "there is no timedatectl", "see that the clock is kept by NTP")
     said = _output_of("timedatectl", "show", "--property=NTPSynchronized", "--value")
     if said not in ("yes", "no"):
-        return Finding("unknown", said or "timedatectl does not tell", "see that NTP keeps it")
+        return Finding("unknown", said or "timedatectl gave no answer", "see that NTP keeps it")
     seen = "kept by NTP" if said == "yes" else "not kept by NTP"
     return found(good=said == "yes", seen=seen, do="bookings end by this clock: start chrony")
 
@@ -186,7 +186,7 @@ def _own_name() -> Finding:
 def _network(interface: str | None) -> Finding:
     network = network_find(interface)
     if network is None:
-        do = "start the agent with --interface NAME: gangs are told their network interface by it"
+        do = "start the agent with --interface NAME: gangs need it to find each other"
         return Finding("warn", "no interface with an IPv4 address and a default route", do)
     return Finding("ok", f"{network.interface}, {network.address}")
 
@@ -222,8 +222,8 @@ def _systemd(proc: Path) -> Finding:
 
 def _owners(proc: Path) -> Finding:
     there = running(proc, OTHER_SCHEDULERS)
-    do = "drain and remove it: operator.md, 'With Slurm or Kubernetes'; until then no"
-    do += " stranger is ended"
+    do = "drain and remove it: operator.md, 'With Slurm or Kubernetes'; until then"
+    do += " no unbooked process is ended"
     return found(good=not there, seen=", ".join(there) or "none runs", do=do)
 
 
@@ -244,7 +244,7 @@ def _module(driver: Path) -> Finding:
 def _parameters(driver: Path) -> Finding:
     path = driver / "params"
     if not path.exists():
-        return Finding("unknown", "the driver tells no parameters")
+        return Finding("unknown", "the driver reports no parameters")
     values = dict(line.partition(": ")[::2] for line in path.read_text().splitlines())
     mode, modify = int(values.get("DeviceFileMode", "438")), values.get("ModifyDeviceFiles", "1")
     seen = f"DeviceFileMode {mode:04o}, ModifyDeviceFiles {modify}"

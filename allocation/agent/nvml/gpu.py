@@ -12,13 +12,11 @@ from allocation.agent.host.device_nodes import DriverDeviceNodes
 from allocation.agent.host.open_files import OpenFiles
 from allocation.agent.nvml.calls import FAULT_TEXTS, REFUSALS, Handle, attempt, indexed, with_retry
 from allocation.agent.nvml.calls import refused as _refused
-from allocation.agent.nvml.compute import compute_create, compute_destroy
-from allocation.agent.nvml.fabric import fabric_unready
 from allocation.agent.nvml.measure import Measures
-from allocation.agent.nvml.places import driver_placements, slot_step
+from allocation.agent.nvml.mig import compute_create, compute_destroy, driver_placements, slot_step
 from allocation.agent.nvml.processes import DevicePrograms, Processes, lists_scrambled, residue_mb
 from allocation.agent.nvml.reset import gpu_reset
-from allocation.agent.nvml.topology import Topology
+from allocation.agent.nvml.topology import Topology, fabric_unready
 from allocation.agent.owner.cdi import DeviceNodes
 from allocation.agent.ports.gpu import FoundInstance, GpuError, Place, Reading, Truth, watched
 from allocation.wire import InventoryGpu, Mode, Peer, Placement
@@ -30,7 +28,7 @@ _MIG = {"sliced": pynvml.NVML_DEVICE_MIG_ENABLE, "whole": pynvml.NVML_DEVICE_MIG
 
 class NvmlGpu:
     """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node, `reset(uuid)`
-    resets a GPU. `files` looks at who has device files open; without it only NVML tells.
+    resets a GPU. `files` looks at who has device files open; without it only NVML's lists count.
     Within `unwatched(uuid)` services that watch a GPU have let go of it."""
 
     def __init__(
@@ -66,7 +64,7 @@ class NvmlGpu:
     # Inventory.
 
     def inventory(self) -> tuple[InventoryGpu, ...]:
-        """A GPU that does not tell what it is, is left out: the others are served."""
+        """Returns the GPUs that can be identified; the others are left out."""
         try:
             handles = dict(_answering())
         except REFUSALS as error:
@@ -79,7 +77,7 @@ class NvmlGpu:
         )
         gpus = tuple(gpu for gpu in found if gpu is not None)
         if len(gpus) < len(handles):
-            log.error("%d GPUs are left out: they don't tell what they are",
+            log.error("%d GPUs are left out: they can't be identified",
                       len(handles) - len(gpus))  # fmt: skip
         return gpus
 
@@ -97,7 +95,7 @@ class NvmlGpu:
             memory_mb=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
             mig_capable=mig is not None,
             mode="sliced" if mig is not None and mig[0] else "whole",
-            numa=None,  # the host tells: see host.inventory_take
+            numa=None,  # from the host: see inventory_take
             pci=pci.busId,
             nvlink_domain=domain,
             placements=tuple(self._placements(uuid)) if mig is not None else (),
@@ -121,10 +119,10 @@ class NvmlGpu:
     def _step(self, gpu: str) -> int:
         """How many of the driver's memory slots are one of ours."""
         if gpu not in self._steps:
-            told = list(driver_placements(self._handle(gpu), self._profiles_of(gpu)))
-            if not told:
+            placements = list(driver_placements(self._handle(gpu), self._profiles_of(gpu)))
+            if not placements:
                 return 1
-            self._steps[gpu] = slot_step(told)
+            self._steps[gpu] = slot_step(placements)
         return self._steps[gpu]
 
     def _profiles_of(self, uuid: str) -> tuple[Handle, ...]:

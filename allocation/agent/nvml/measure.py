@@ -1,7 +1,8 @@
 """How hard GPUs and slices work, through pynvml. What a device does not offer is None.
 
-Where the device has GPM, it tells bandwidth, tensor cores and links, and it alone tells anything
-of a slice. Nothing here waits: NVML's older way to ask for PCIe traffic blocks for 20 ms a call.
+Where the device has GPM, it reports bandwidth, tensor cores and links, and only GPM reports
+anything of a slice. Nothing here waits: NVML's older way to ask for PCIe traffic blocks for 20 ms a
+call.
 """
 
 import pynvml
@@ -28,7 +29,7 @@ class Measures:
         self._samplers: dict[tuple[str, int | None], _Sampler] = {}
 
     def whole(self, gpu: str, handle: Handle, *, mode: str, processes: int | None) -> Reading:
-        """A GPU as a whole. Cut into slices, it tells no utilisation. Raises NVMLError."""
+        """A GPU as a whole. A sliced GPU reports no utilisation. Raises NVMLError."""
         memory = reading(pynvml.nvmlDeviceGetMemoryInfo, handle)
         rates = None
         found: dict[str, int | None] = {}
@@ -128,7 +129,7 @@ def _value(name: str, metric: Handle) -> int | None:
     number = float(metric.value)
     if metric.nvmlReturn != pynvml.NVML_SUCCESS or not 0 <= number < 1e9:
         return None
-    # Links are told in MiB.
+    # Links are in MiB.
     return round(number * 1024) if name in _LINKS else min(100, round(number))
 
 

@@ -29,7 +29,7 @@ def lists_scrambled(version: str) -> bool:
 @dataclasses.dataclass(frozen=True, slots=True)
 class DevicePrograms:
     """The programs on one device. `pids` are those that may be signalled. `count` is of all, also
-    of those that have no process id here; None where it can't be told. `services` have the
+    of those that have no process id here; None where it is unknown. `services` have the
     device's file open and compute nothing."""
 
     pids: tuple[int, ...]
@@ -90,8 +90,8 @@ def _device_programs(
     services: tuple[Opener, ...],
     here: frozenset[Opener] = frozenset(),
 ) -> DevicePrograms:
-    """`known` have the GPU's file open, `here` the device's own. `hidden` are those who may; None
-    where all that are listed may."""
+    """`known` have the GPU's file open, `here` the device's own. `hidden` are programs
+    whose files can't be read; None: files are not known, so every listed one may be signalled."""
     unlisted = {each.pid for each in here if not each.service}
     if not listed and not unlisted:
         return DevicePrograms((), None if listed is None else 0, (), services)
@@ -114,8 +114,8 @@ def _listed(device: Handle) -> list[int] | None:
     graphics = indexed(pynvml.nvmlDeviceGetGraphicsRunningProcesses, device) or []
     shared = indexed(pynvml.nvmlDeviceGetMPSComputeRunningProcesses, device) or []
     found = [int(each.pid) for each in compute]
-    beside = (int(each.pid) for each in (*graphics, *shared))
-    return found + [pid for pid in beside if pid not in found]
+    others = (int(each.pid) for each in (*graphics, *shared))
+    return found + [pid for pid in others if pid not in found]
 
 
 def residue_mb(handle: Handle) -> int:

@@ -122,3 +122,17 @@ def _close(threads: WorkerThreads, close: Callable[[], None]) -> None:
         return
     with contextlib.suppress(GpuError):  # the process ends anyway
         threads.change(ALL_GPUS, close)
+
+
+def driver_open(
+    threads: WorkerThreads,
+    gpu: Callable[[], GpuPort],
+    watch: Callable[[], WatchPort],
+    stack: contextlib.ExitStack,
+) -> tuple[GpuPort, WatchPort]:
+    """Opens the driver on its threads; `stack` closes it. Raises GpuError, also when it hangs."""
+    port = TimeoutGpu(threads.change(ALL_GPUS, gpu, OPEN_LIMIT_S), threads)
+    stack.callback(port.close)
+    watching = TimeoutWatch(threads.change(ALL_GPUS, watch, OPEN_LIMIT_S), threads)
+    stack.callback(watching.close)
+    return port, watching

@@ -1,11 +1,12 @@
 """How the GPUs of a node are joined: NVLinks between each two, groups of them, and PCIe paths."""
 
+import ctypes
 from collections import Counter
 from collections.abc import Iterator
 
 import pynvml
 
-from allocation.agent.nvml.calls import Handle, field_value, indexed, optional, with_retry
+from allocation.agent.nvml.calls import Handle, field_value, indexed, optional, reading, with_retry
 from allocation.wire import PciePath, Peer
 
 _SWITCH = "switch"
@@ -20,7 +21,7 @@ _PATHS: dict[int, PciePath] = {
 
 
 class Topology:
-    """Reads all links once. What a driver does not tell is unknown; it never fails."""
+    """Reads all links once. What the driver does not report is unknown; it never raises."""
 
     def __init__(self, handles: dict[int, Handle]) -> None:
         self._handles = handles
@@ -74,9 +75,9 @@ def _link_ends(handle: Handle) -> Iterator[str]:
 
 def _link_count(handle: Handle) -> int:
     """As many links as this GPU has. The binding's own constant is that of the newest GPU."""
-    told = field_value(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+    count = field_value(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
     most = int(pynvml.NVML_NVLINK_MAX_LINKS)
-    return most if told is None else min(told, most)
+    return most if count is None else min(count, most)
 
 
 def _link_end(handle: Handle, link: int) -> str | None:
@@ -89,3 +90,24 @@ def _link_end(handle: Handle, link: int) -> str | None:
         return None
     remote = indexed(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
     return None if remote is None else str(remote.busId)
+
+
+_STATES = {
+    pynvml.NVML_GPU_FABRIC_STATE_NOT_STARTED: "has not been started: does the fabric manager run?",
+    pynvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS: "is being joined",
+}
+
+
+def fabric_unready(handle: Handle) -> str | None:
+    """Returns why the GPU can't be used yet; None where it can, or has no fabric."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    if reading(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
+        # Older drivers have the first form only.
+        info = pynvml.c_nvmlGpuFabricInfo_t()
+        if reading(pynvml.nvmlDeviceGetGpuFabricInfo, handle, ctypes.byref(info)) is None:
+            return None
+    if info.state in _STATES:
+        return f"the NVLink fabric {_STATES[info.state]}"
+    if info.state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED and info.status:
+        return f"the NVLink fabric refused the GPU with NVML code {info.status}"
+    return None

@@ -1,4 +1,4 @@
-"""Errors that the driver tells of, and whose processes are where, through pynvml.
+"""Errors that the driver reports, and the users of processes, through pynvml.
 
 NVML must be open already; `NvmlGpu` opens it.
 """
@@ -17,7 +17,7 @@ from allocation.wire import Recovery
 log = logging.getLogger(__name__)
 
 _XID = pynvml.nvmlEventTypeXidCriticalError
-# What an error of memory is told as: how many bits were wrong.
+# Memory errors by the number of wrong bits.
 _ECC_BITS = {
     pynvml.nvmlEventTypeDoubleBitEccError: 2,
     pynvml.nvmlEventTypeSingleBitEccErrorStorm: 1,
@@ -71,7 +71,7 @@ class NvmlWatch:
         return tuple(sorted({user for pid in pids if (user := self._process_user(pid))}))
 
     def hanging(self) -> tuple[str, ...]:
-        """Of a call that hangs nobody gets here to tell."""
+        """Returns nothing: a call that hangs does not return here. See TimeoutWatch."""
         return ()
 
     def _of(self, uuid: str) -> Iterator[FoundError]:
@@ -86,7 +86,7 @@ class NvmlWatch:
             yield _found(uuid, event)
 
     def _register(self) -> None:
-        """A GPU that can't tell of errors is left alone."""
+        """Subscribes to the errors of each GPU that supports it."""
         for index in range(attempt(pynvml.nvmlDeviceGetCount) or 0):
             events = None
             try:

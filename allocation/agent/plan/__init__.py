@@ -1,1 +1,1 @@
-"""What to do next on one GPU. Pure."""
+"""Plans the next steps on one GPU. Pure."""

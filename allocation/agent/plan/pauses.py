@@ -1,4 +1,4 @@
-"""What a notice of a pause means for a booking's programs. Pure."""
+"""The effect of a pause notice on a booking's programs. Pure."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from allocation.wire import Mode, Notice, PauseMethod
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProgramsSeen:
-    """What is known of programs: the ids of those of each share (None: can't be told), and the
-    allocations that are just being suspended or resumed."""
+    """The process ids of each share (None: unknown), and the allocations whose programs are being
+    suspended or resumed."""
 
     shares: Mapping[str, tuple[int, ...] | None] = dataclasses.field(default_factory=dict)
     busy: frozenset[str] = frozenset()
@@ -18,7 +18,7 @@ class ProgramsSeen:
 def pause_method(
     notice: Notice | None, mode: Mode, *, gang: bool
 ) -> tuple[PauseMethod | None, str | None]:
-    """How the programs end: by the notice's method where that can be, else why it can't be."""
+    """Returns how the programs end, and why this is not the notice's method."""
     if notice is None:
         return None, None
     if notice.method == "suspend" and gang:

@@ -1,7 +1,7 @@
-"""What to do next on one GPU: the difference between what is desired and what is there.
+"""Plans the steps from the current state of a GPU to its desired state. Pure.
 
-Pure. The caller reads the truth, carries the steps out in their order, reads again and plans again
-until nothing is left to do, so a step may rely only on what was true before the first of them.
+The caller reads the GPU, executes the steps in order and plans again until no steps are left, so
+a step may rely only on the state before the first of them.
 """
 
 import dataclasses
@@ -23,13 +23,12 @@ from allocation.wire import AllocationState, Desired, DesiredAllocation, Mode
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """Our own record of an allocation we began with; written before anything is done for it.
+    """The agent's record of an allocation, on disk before any action for it.
 
-    `given` is set before its owner gets the device, `emptied` once nothing of it is left. `notice`
-    is the notice that its owner was told of, at `noticed`; `saved` is when its owner last said that
-    everything is saved (Unix seconds). `resumed` is set when what it resumes goes on or never will.
-    `note` is for people. `fenced` is set when its lease ran out: it never runs here again, whatever
-    the document says.
+    `given` is set before its owner gets the device, `emptied` once the device is proven empty.
+    `notice` was delivered at `noticed`; `saved` is the owner's last report that all is saved (Unix
+    seconds). `resumed` is set once its suspended programs run again or were discarded. `note` is
+    for people. `fenced`: its lease expired, so it never runs here again.
     """
 
     allocation: DesiredAllocation
@@ -46,7 +45,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
-    """One allocation's claim on a GPU now: to be there, or (`ending`) to be gone."""
+    """An allocation that is to have its device, or (`ending`) to lose it."""
 
     allocation: DesiredAllocation
     ending: bool
@@ -110,9 +109,9 @@ def place_of(allocation: DesiredAllocation) -> Place | None:
 def records_of(
     desired: Desired, held: Mapping[str, Record], now: float, *, remembers: bool = False
 ) -> dict[str, Record]:
-    """The records to keep: one for each allocation that has begun or must be seen to its end.
+    """Returns the records of all allocations that have begun, or are to be released.
 
-    `remembers`: there is a record of everything that was ever begun here and is not proven empty.
+    `remembers`: every allocation that began here and is not proven empty has a record.
     """
     kept = dict(held)
     for gpu in desired.gpus:
@@ -127,7 +126,8 @@ def records_of(
                     others = None if remembers else kept
                     kept[wanted.id] = _first_record(wanted, gpu.uuid, others, now)
             elif not moved:
-                # What was told to be empty comes back by another word, never by a clock set back.
+                # An allocation that was reported empty restarts by a new document only, never
+                # because the clock was set back.
                 again = wanted.state == "run" and wanted != old.allocation and now < wanted.ends
                 old = dataclasses.replace(old, emptied=old.emptied and not again)
                 kept[wanted.id] = _notice(dataclasses.replace(old, allocation=wanted), now)
@@ -135,7 +135,7 @@ def records_of(
 
 
 def _notice(record: Record, now: float) -> Record:
-    """Its owner is told of each notice once, so that is recorded before it is done."""
+    """Marks a new notice as delivered: the record comes first, so it is delivered once."""
     notice = record.allocation.notice
     if notice is None:
         return dataclasses.replace(record, notice=None, noticed=None)
@@ -148,9 +148,9 @@ def _notice(record: Record, now: float) -> Record:
 def _first_record(
     wanted: DesiredAllocation, gpu: str, held: Mapping[str, Record] | None, now: float
 ) -> Record:
-    """A release we hold nothing of never began where everything is remembered (`held` is None).
-    Else it was given by a life of ours that lost its records, unless another's record on the same
-    spot tells that it never began."""
+    """Returns the record of an allocation without one. A release never began here if all records
+    are kept (`held` is None). Otherwise an agent that lost its records began it, unless another
+    allocation has a record of the same place."""
     if wanted.state == "run" and now < wanted.ends:
         return Record(wanted, gpu)
     if held is None:
@@ -161,7 +161,7 @@ def _first_record(
 
 
 def gpu_targets(desired: Desired, held: Mapping[str, Record], now: float) -> list[GpuTarget]:
-    """One wish per GPU that is named or held, by UUID."""
+    """Returns a target for each GPU that is in the document or has records, by UUID."""
     modes: dict[str, Mode] = {gpu.uuid: gpu.mode for gpu in desired.gpus}
     named = {(a.id, g.uuid, place_of(a)): a for g in desired.gpus for a in g.allocations}
     gangs = {(gang.tenant, gang.booking) for gang in desired.gangs if len(gang.members) > 1}
@@ -188,19 +188,20 @@ def plan(
     problems: Mapping[str, Problem],
     seen: ProgramsSeen | None = None,
 ) -> Plan:
-    """`given` maps allocations to the device their owner was handed; `problems` what failed."""
+    """Returns the next steps and the state of each allocation. `given` maps allocations to handed
+    devices, `problems` has the failures by allocation or GPU."""
     found, seen = Plan(), seen or ProgramsSeen()
-    # 1. What must go, goes first.
+    # 1. Endings.
     for task in target.tasks:
         if task.ending:
             _end(found, task, truth, given, seen)
     going = [t for t in target.tasks if t.ending and found.states[t.allocation.id].state != "empty"]
-    # 2. The mode changes on an empty GPU; so does what its next reset would make of it.
+    # 2. The mode, and the mode after the next reset, on an empty GPU.
     if target.mode is not None and hardware_mode(target.mode) != truth.mode:
         _switch(found, target, truth, given, going=bool(going))
     elif truth.pending is not None and not truth.instances and truth.processes == 0 and not given:
         found.steps.append(SetMode(truth.mode))
-    # 3. What is wanted, is made and handed over.
+    # 3. Starts.
     staying = sorted(
         (t for t in target.tasks if not t.ending),
         key=lambda t: (t.allocation.id not in given, t.allocation.starts, t.allocation.id),
@@ -219,7 +220,7 @@ def plan(
 
 
 def _blocked_by(task: Task, ahead: Iterable[Task], *, one_account: bool) -> str | None:
-    """Why it can't begin beside those that are there or come first."""
+    """Returns the allocation that prevents the start, as a sentence."""
     room = 1000
     for other in ahead:
         first, share = other.allocation, other.allocation.share
@@ -272,7 +273,7 @@ def _residue_text(truth: Truth) -> str:
 
 
 def _holders_text(truth: Truth) -> str:
-    """Who is on a whole GPU, to be put behind a sentence."""
+    """Returns the programs on a whole GPU, to be appended to a sentence."""
     return f": {', '.join(truth.holders)}" if truth.holders else ""
 
 
@@ -283,10 +284,10 @@ def _clear(
     count: int | None,
     only: tuple[int, ...] | None,
 ) -> str | None:
-    """Ends its programs, then removes its slice; returns why that can't be done."""
+    """Ends its programs, then removes its slice; returns why that is impossible."""
     name = task.allocation.id
     if count is None and instance is None:
-        return "the driver does not tell whether a process holds the GPU"
+        return "the driver does not report whether a process holds the GPU"
     if count and not task.given:
         return "a process that is not of this booking holds the slice"
     if count:
@@ -301,7 +302,7 @@ def _clear(
 def _programs_of(
     task: Task, truth: Truth, instance: FoundInstance | None, seen: ProgramsSeen
 ) -> tuple[int | None, tuple[int, ...] | None]:
-    """How many there are, and of a share which; None where that can't be told."""
+    """Returns the number of programs and, for a share, their ids; None when unknown."""
     if task.allocation.share is not None:
         only = seen.shares.get(task.allocation.id)
         return None if only is None else len(only), only
@@ -313,7 +314,7 @@ def _programs_of(
 def _switch(
     found: Plan, target: GpuTarget, truth: Truth, given: Mapping[str, str], *, going: bool
 ) -> None:
-    """Changes the mode of an empty GPU; idle slices that nobody here asked for are removed."""
+    """Changes the mode of an empty GPU; removes idle slices that belong to no allocation."""
     running = any(
         t.allocation.id in given and hardware_mode(t.mode) == truth.mode for t in target.tasks
     )
@@ -347,13 +348,13 @@ def _start(
 
 
 def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
-    """Of a share too, but there the programs of others are nothing strange."""
+    """Hands over a whole GPU or a share of one; a share may have other programs around it."""
     name = task.allocation.id
     if given.get(name) == truth.uuid:
         found.states[name] = State("ready", truth.uuid)
         return
     error = truth.unready
-    # What runs on what was given, and never proven empty since, is its own.
+    # Programs on a device that was given and not proven empty since are its own.
     if error is None and not task.given and task.allocation.share is None:
         if truth.processes != 0:
             error = f"a process that is of no booking holds the GPU{_holders_text(truth)}"
@@ -395,12 +396,12 @@ def _same_place(held: Record, wanted: DesiredAllocation, gpu: str) -> bool:
 
 
 def hardware_mode(mode: Mode) -> Mode:
-    """Return the mode as the hardware knows it: a GPU that is shared is not cut."""
+    """Returns the mode in hardware: a shared GPU is whole."""
     return "whole" if mode == "shared" else mode
 
 
 def _collide(one: DesiredAllocation, other: DesiredAllocation) -> bool:
-    """On the same GPU. A whole GPU meets everything, shares don't meet each other."""
+    """Whether two allocations of one GPU exclude each other. Shares do not."""
     if one.share is not None and other.share is not None:
         return False
     places = place_of(one), place_of(other)

@@ -1,4 +1,4 @@
-"""What can be done to a GPU, one thing at a time."""
+"""The steps that change a GPU."""
 
 import dataclasses
 
@@ -13,8 +13,8 @@ class TakeBack:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndProcesses:
-    """`method` is that of a pause; `note` says why it is not the one that was asked for. `only`
-    are the ids of a share's programs."""
+    """`method` is that of a pause; `note` says why it differs from the notice. `only` are the ids
+    of a share's programs."""
 
     allocation: str
     instance: int | None
@@ -25,7 +25,7 @@ class EndProcesses:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Destroy:
-    """`allocation` is the one it is done for, if any."""
+    """`allocation` is the one that needs the place, if any."""
 
     instance: int
     allocation: str | None

@@ -9,13 +9,15 @@ reads all units of the host again and does not say which of them was refused.
 import logging
 import re
 import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 log = logging.getLogger(__name__)
+
 
 PARENT = "gpu-booking"
 MOUNT = Path("/sys/fs/cgroup")
@@ -251,3 +253,34 @@ def available_mb(group: Path) -> int | None:
     idle = re.search(r"^inactive_file (\d+)$", stat, re.MULTILINE)
     used -= int(idle[1]) if idle else 0
     return max(0, int(limit) - max(0, used)) >> 20
+
+
+class Supervisor:
+    """Of nobody, where none has started us (`NOTIFY_SOCKET` is not set)."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        address = environment.get("NOTIFY_SOCKET", "")
+        # An at sign stands for the null byte of an abstract name.
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.settimeout(0)
+
+    def ready(self) -> None:
+        """The agent serves."""
+        self._notify("READY=1")
+
+    def alive(self) -> None:
+        """The loop has come round: with `WatchdogSec=` it is killed when this is not said."""
+        self._notify("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """The agent was asked to end."""
+        self._notify("STOPPING=1")
+
+    def _notify(self, text: str) -> None:
+        if not self._address:
+            return
+        try:
+            self._socket.sendto(text.encode(), self._address)
+        except OSError as error:
+            log.warning("the supervisor does not hear: %s", error)

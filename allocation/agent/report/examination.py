@@ -1,6 +1,6 @@
-"""Runs `doctor` beside the agent, in a process of its own, and brings what it found.
+"""Runs `doctor` in a process of its own and delivers its results to the agent.
 
-A driver that hangs or breaks takes that process with it, and the agent goes on.
+A driver that hangs or crashes stops that process only.
 """
 
 import argparse
@@ -75,17 +75,17 @@ class Examiner:
             env=self._environment,
         )
         try:
-            told, _ = child.communicate(timeout=self._limit_s)
+            output, _ = child.communicate(timeout=self._limit_s)
         except subprocess.TimeoutExpired:
             child.kill()
             # What hangs in a driver does not end by a KILL either: it is left behind.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.communicate(timeout=_KILLED_S)
             return _none(f"no answer in {self._limit_s:.0f} s")
-        return checks_read(json.loads(told))
+        return checks_read(json.loads(output))
 
 
-def checks_read(told: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
+def checks_read(results: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
     """Returns what `doctor --json` printed, as the portal takes it.
 
     Raises ValueError, LookupError or TypeError for what is none of that.
@@ -97,7 +97,7 @@ def checks_read(told: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
             seen=_line(row["seen"]),
             do="" if row["state"] == "ok" else _line(row["do"]),
         )
-        for row in told["checks"][: wire.CHECKS_MAX]
+        for row in results["checks"][: wire.CHECKS_MAX]
     )
 
 

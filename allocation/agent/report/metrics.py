@@ -1,7 +1,7 @@
-"""What the agent measured and how it is itself, for a Prometheus on this node. Off by default.
+"""Metrics of the node and its agent for Prometheus. Off by default.
 
-The server's thread only reads what the agent's loop has last put up, whole; it never waits for
-the loop and the loop never for it.
+The agent's loop publishes an immutable snapshot that the server's thread reads; neither waits for
+the other.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ _SIGNALS = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MetricsState:
-    """What the loop puts up: the last readings, and the agent's own state at `at` (Unix s)."""
+    """The last readings and the agent's own state at `at` (Unix seconds)."""
 
     at: int
     samples: tuple[wire.Sample, ...]
@@ -49,7 +49,7 @@ class MetricsState:
 
 
 class MetricsBoard:
-    """Holds the newest."""
+    """Holds the newest state."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -114,7 +114,7 @@ def address_parse(text: str) -> tuple[str, int]:
 
 
 def metrics_serve(board: MetricsBoard, address: tuple[str, int]) -> tuple[int, Callable[[], None]]:
-    """Serves until the returned function is called; the port is told too. Raises OSError."""
+    """Starts the server; returns its port and a function that stops it. Raises OSError."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = 5
@@ -129,7 +129,7 @@ def metrics_serve(board: MetricsBoard, address: tuple[str, int]) -> tuple[int, C
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: ANN401
-            """A scrape is no news."""
+            """Logs nothing."""
 
     server = http.server.HTTPServer(address, Handler)
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)

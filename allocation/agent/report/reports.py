@@ -1,22 +1,30 @@
-"""What the agent says: its messages, made from what came of its turns."""
+"""Builds the agent's messages, numbers and signs them."""
 
+import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.owner.notices import saved_at
 from allocation.agent.plan.reconcile import Record, place_of
+from allocation.agent.ports import link as links
 from allocation.agent.ports.gpu import GpuError, GpuPort, Place, Reading, Truth
+from allocation.agent.report.watch import NO_OBSERVATIONS, Observations
+from allocation.agent.state.documents import Keys
+from allocation.agent.state.store import Store
 
 log = logging.getLogger(__name__)
+
 
 Owners = Mapping[tuple[str, Place | None], str]
 """The allocation on a GPU (by UUID) and place; a None place is the whole GPU."""
 
 
 def owners_of(held: Mapping[str, Record]) -> Owners:
-    """Without shares: what a GPU as a whole does is not one booking's."""
+    """Returns the allocation of each place. Shares are left out: readings of a GPU are not
+    theirs."""
     return {
         (record.gpu, place_of(record.allocation)): name
         for name, record in held.items()
@@ -25,7 +33,7 @@ def owners_of(held: Mapping[str, Record]) -> Owners:
 
 
 def reported_gpus(outcomes: Iterable[Outcome], owners: Owners) -> tuple[wire.ReportedGpu, ...]:
-    """Those that answer."""
+    """Returns the GPUs that answer."""
     return tuple(
         _reported_gpu(outcome, outcome.truth, owners)
         for outcome in outcomes
@@ -33,8 +41,8 @@ def reported_gpus(outcomes: Iterable[Outcome], owners: Owners) -> tuple[wire.Rep
     )
 
 
-def problems(outcomes: Iterable[Outcome]) -> list[str]:
-    """What is wrong with the GPUs that do not answer."""
+def unreachable_gpus(outcomes: Iterable[Outcome]) -> list[str]:
+    """Returns the errors of GPUs that do not answer."""
     return [f"{o.gpu}: {o.error}" for o in outcomes if o.truth is None]
 
 
@@ -66,8 +74,8 @@ def reported_allocations(
     held: Mapping[str, Record],
     suspended: Collection[str],
 ) -> tuple[wire.ReportedAllocation, ...]:
-    """`since` gives the Unix seconds at which each allocation came into its state. What there is no
-    record of in `held` any more was told, and the portal has heard it."""
+    """Returns the allocations that still have a record in `held`; the portal has the others.
+    `since` has the Unix seconds at which each allocation entered its state."""
     found = [
         wire.ReportedAllocation(
             id=name,
@@ -87,8 +95,8 @@ def reported_allocations(
 
 
 def samples_take(port: GpuPort, gpus: Iterable[str], owners: Owners) -> tuple[wire.Sample, ...]:
-    """A GPU that does not answer has no sample. Of more than one message may hold, those of
-    bookings go first."""
+    """Returns the samples of GPUs that answer. Those of bookings take precedence when there are
+    more than a message may have."""
     samples: list[wire.Sample] = []
     for gpu in gpus:
         try:
@@ -96,7 +104,7 @@ def samples_take(port: GpuPort, gpus: Iterable[str], owners: Owners) -> tuple[wi
         except GpuError as error:
             log.warning("no telemetry of %s: %s", gpu, error)
     if len(samples) > wire.SAMPLES_MAX:
-        log.warning("%d readings are not told", len(samples) - wire.SAMPLES_MAX)
+        log.warning("%d readings are not sent", len(samples) - wire.SAMPLES_MAX)
         samples.sort(key=lambda sample: sample.allocation is None)
     return tuple(samples[: wire.SAMPLES_MAX])
 
@@ -124,3 +132,116 @@ def _sample(reading: Reading, owners: Owners) -> wire.Sample:
         nvlink_tx_kb=reading.nvlink_tx_kb,
         energy_mj=reading.energy_mj,
     )
+
+
+REPORT_EVERY_S = 60.0
+
+
+class Outbox(Protocol):
+    """The part of Link the agent needs."""
+
+    def send(self, outgoing: links.Outgoing) -> None: ...
+
+
+class ReportSender:
+    """Sends the messages. Remembers the last report, and when each allocation entered its state."""
+
+    def __init__(self, keys: Keys, store: Store, steady_now: float) -> None:
+        self._keys = keys
+        self._store = store
+        self._since: dict[str, tuple[str, int]] = {}
+        self._last_report: wire.Report | None = None
+        self._reported_empty: dict[int, set[str]] = {}
+        self._repeat_at = steady_now
+
+    def entered(self, name: str, state: wire.AllocationState, at: int) -> None:
+        """Records a state; `at` (Unix seconds) is its start if the state is new."""
+        if self._since.get(name, ("", 0))[0] != state:
+            self._since[name] = (state, at)
+
+    def resend(self) -> None:
+        """Sends the next report even if nothing changed: the last one may be lost."""
+        self._last_report = None
+
+    def report(
+        self,
+        sender: Outbox,
+        outcomes: Iterable[Outcome],
+        problems: Iterable[str | None],
+        steady_now: float,
+        seen: Observations = NO_OBSERVATIONS,
+    ) -> None:
+        """Sends a report when it differs from the last one, and once a minute."""
+        outcomes = tuple(outcomes)
+        owners = owners_of(self._store.held)
+        found = [problem for problem in problems if problem] + unreachable_gpus(outcomes)
+        report = wire.Report(
+            epoch=self._store.epoch,
+            observed_generation=self._store.generation,
+            seq=0 if self._last_report is None else self._last_report.seq,
+            gpus=reported_gpus(outcomes, owners),
+            allocations=reported_allocations(
+                outcomes,
+                {name: at for name, (_, at) in self._since.items()},
+                self._store.held,
+                self._store.suspended,
+            ),
+            error="; ".join(found) or None,
+            errors=seen.errors,
+            foreign=seen.foreign,
+            hanging=seen.hanging,
+            deeds=seen.actions,
+        )
+        if report == self._last_report and steady_now < self._repeat_at:
+            return
+        self._last_report = dataclasses.replace(report, seq=self._store.next_seq())
+        self._repeat_at = steady_now + REPORT_EVERY_S
+        self._reported_empty[self._last_report.seq] = {
+            a.id for a in report.allocations if a.state == "empty"
+        }
+        self.send(sender, "report", self._last_report, seq=self._last_report.seq)
+
+    def delivered(self, seq: int) -> None:
+        """Drops records of allocations that were reported empty and are in no document."""
+        empty = self._reported_empty.get(seq, set())
+        self._reported_empty = {n: names for n, names in self._reported_empty.items() if n > seq}
+        desired = self._store.desired
+        named = {a.id for g in desired.gpus for a in g.allocations} if desired else set()
+        for name in empty - named:
+            held = self._store.held.get(name)
+            if held is not None and held.emptied:
+                del self._store.held[name]
+                del self._since[name]
+
+    def heartbeat(self, sender: Outbox, wall_now: float, lease: int = 0) -> int:
+        """Sends a heartbeat with the remaining seconds of the lease; returns its number."""
+        heartbeat = wire.Heartbeat(
+            seq=self._store.next_seq(),
+            observed_generation=self._store.generation,
+            sent_at=int(wall_now),
+            epoch=self._store.epoch,
+            lease=lease,
+        )
+        self.send(sender, "heartbeat", heartbeat)
+        return heartbeat.seq
+
+    def inventory(self, sender: Outbox, inventory: wire.Inventory) -> None:
+        """Sends the inventory."""
+        numbered = dataclasses.replace(inventory, seq=self._store.next_seq())
+        self.send(sender, "inventory", numbered)
+
+    def examination(self, sender: Outbox, checks: tuple[wire.CheckResult, ...], at: int) -> None:
+        """Sends the results of `doctor`."""
+        message = wire.Examination(at=at, checks=checks, seq=self._store.next_seq())
+        self.send(sender, "examination", message)
+
+    def telemetry(self, sender: Outbox, samples: tuple[wire.Sample, ...], wall_now: float) -> None:
+        """Sends the samples."""
+        message = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=self._store.next_seq())
+        self.send(sender, "telemetry", message)
+
+    def send(
+        self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None
+    ) -> None:
+        """Signs and sends; `seq` comes back in Delivered."""
+        sender.send(links.Outgoing(kind, self._keys.seal(message), seq))

@@ -1,4 +1,4 @@
-"""What went wrong on the GPUs lately, and who uses what nobody was given, for the reports."""
+"""Hardware errors and unbooked use of GPUs, for the reports."""
 
 import dataclasses
 import logging
@@ -13,27 +13,26 @@ from allocation.agent.ports.gpu import FoundError, GpuError, GpuPort, Place, Tru
 
 log = logging.getLogger(__name__)
 
-# Each report says the latest again: the portal knows what it has heard, and a lost report costs
-# nothing.
+# Each report repeats the latest errors, so a lost report loses nothing; the portal drops repeats.
 ERRORS_SAID = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observations:
-    """As it stands in a report."""
+    """Fields of a report."""
 
     errors: tuple[wire.HardwareError, ...] = ()
     foreign: tuple[wire.UnbookedDevice, ...] = ()
     hanging: tuple[str, ...] = ()
-    deeds: tuple[wire.Enforcement, ...] = ()
+    actions: tuple[wire.Enforcement, ...] = ()
 
 
 NO_OBSERVATIONS = Observations()
 
 
 class Watch:
-    """Keeps the latest errors. Without a `watch` the driver can't be asked, and nothing is seen;
-    without `unbooked` nobody is told from a booking's own programs."""
+    """Keeps the latest errors. Without a `watch` nothing is observed; without `unbooked` the
+    unbooked processes on booked devices are not found."""
 
     def __init__(
         self, port: GpuPort, watch: WatchPort | None, unbooked: UnbookedProcesses | None = None
@@ -50,15 +49,15 @@ class Watch:
         now: float,
         ladder: wire.Escalation | None = None,
     ) -> Observations:
-        """What there is to say after a turn. A driver that does not answer adds nothing."""
+        """Returns the observations after a turn. A driver that does not answer adds nothing."""
         outcomes = tuple(outcomes)
         if self._watch is None:
             return NO_OBSERVATIONS
         for error in _errors(self._watch):
-            told = self._told(error, now)
-            if told not in self._errors:
-                self._errors.append(told)
-                log.warning("%s tells of %s %d", told.gpu, told.kind, told.code)
+            reported = self._reported(error, now)
+            if reported not in self._errors:
+                self._errors.append(reported)
+                log.warning("%s reports %s %d", reported.gpu, reported.kind, reported.code)
         given = {
             (h.gpu, place_of(h.allocation)) for h in held.values() if h.given and not h.emptied
         }
@@ -68,13 +67,13 @@ class Watch:
             if outcome.truth is not None
             for item in self._foreign(self._watch, outcome.truth, given)
         ]
-        deeds: tuple[wire.Enforcement, ...] = ()
+        actions: tuple[wire.Enforcement, ...] = ()
         if self._unbooked_processes is not None:
             foreign += _on_booked(self._unbooked_processes.look(outcomes, held, ladder, now))
-            deeds = self._unbooked_processes.deeds
-        return Observations(tuple(self._errors), tuple(foreign), self._watch.hanging(), deeds)
+            actions = self._unbooked_processes.actions
+        return Observations(tuple(self._errors), tuple(foreign), self._watch.hanging(), actions)
 
-    def _told(self, error: FoundError, now: float) -> wire.HardwareError:
+    def _reported(self, error: FoundError, now: float) -> wire.HardwareError:
         return wire.HardwareError(
             gpu=error.gpu,
             kind=error.kind,
@@ -102,7 +101,7 @@ class Watch:
     def _foreign(
         self, watch: WatchPort, truth: Truth, given: set[tuple[str, Place | None]]
     ) -> Iterator[wire.UnbookedDevice]:
-        """Processes where no booking was given anything. What can't be counted is not accused."""
+        """Yields devices without a booking that have processes. Unknown counts are left out."""
         spots: list[tuple[Place | None, int | None, int | None]] = [
             (found.place, found.id, found.processes) for found in truth.instances
         ]
@@ -119,7 +118,7 @@ class Watch:
 
 
 def _on_booked(unbooked: Iterable[UnbookedProcess]) -> list[wire.UnbookedDevice]:
-    """Those who are where somebody else's booking is."""
+    """Returns the devices of bookings that unbooked processes use."""
     found: dict[tuple[str, int | None], list[UnbookedProcess]] = defaultdict(list)
     for process in unbooked:
         if process.booked:
@@ -140,5 +139,5 @@ def _errors(watch: WatchPort) -> tuple[FoundError, ...]:
     try:
         return watch.errors()
     except GpuError as error:
-        log.warning("what the driver has to tell is not known: %s", error)
+        log.warning("errors of the driver can't be read: %s", error)
         return ()

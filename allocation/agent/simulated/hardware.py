@@ -11,22 +11,17 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.simulated.drivers import DEFAULT, driver_named
-from allocation.agent.simulated.load import Load, load_of, memory_of
 from allocation.agent.simulated.models import MIG_SUFFIX, HardwareFault, Model, Profile, models_load
+from allocation.agent.simulated.processes import NAMESPACE, Kind, Load, Process, load_of
 
-_NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
 _FIRST_PID = 100_000
-_PAGES_MB = 2
 XID_OFF_THE_BUS = 79
 
 
-Kind = Literal["compute", "graphics", "mps", "file"]
-"""How a program uses a GPU, and so which of NVML's lists has it; `file` only has its device file
-open, without a context, and is on no list."""
 # The driver's numbers of GPU instances by their size: as an H100 with driver 580 has them, and in
 # the same manner for GPUs with twelve slots.
 _NUMBERS = {8: range(1), 4: range(1, 3), 2: range(3, 7), 1: range(7, 15)}
@@ -46,33 +41,6 @@ class Instance:
     def usable(self) -> bool:
         """Whether programs can use it."""
         return self.compute is not None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
-
-    `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
-    the device: what it had there is in the host's memory. The CUDA calls of what is `locked` wait:
-    it hears no request to end. A `service` watches the GPU.
-    """
-
-    pid: int
-    instance: int | None
-    label: str
-    starts: int
-    stubborn: bool = False
-    user: str = ""
-    load: str = ""
-    frozen: bool = False
-    locked: bool = False
-    kind: Kind = "compute"
-    service: bool = False
-
-    @property
-    def seed(self) -> int:
-        """What its load follows from: whose it is, else what it is."""
-        return uuid.uuid5(_NAMESPACE, self.load or self.label).int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,7 +72,7 @@ class Gpu:
 
     def mig_uuid(self, instance: Instance) -> str:
         text = f"{self.uuid}/{instance.id}/{instance.profile.id}/{instance.start}"
-        return f"MIG-{uuid.uuid5(_NAMESPACE, text)}"
+        return f"MIG-{uuid.uuid5(NAMESPACE, text)}"
 
     @property
     def file(self) -> str:
@@ -140,7 +108,7 @@ class Hardware:
         self.gpus = [
             Gpu(
                 index=i,
-                uuid=f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{i}')}",
+                uuid=f"GPU-{uuid.uuid5(NAMESPACE, f'{node}/{i}')}",
                 model=known[slug.removesuffix(MIG_SUFFIX)],
                 mig=slug.endswith(MIG_SUFFIX),
                 pending_mig=slug.endswith(MIG_SUFFIX),
@@ -348,7 +316,7 @@ class Hardware:
         else:
             programs, room, used = self.running(gpu), gpu.model.memory_mb, gpu.model.reserved_mb
             used += gpu.leaked_mb
-        return min(room, used + sum(_memory(p, now, room) for p in programs))
+        return min(room, used + sum(p.memory_mb(now, room) for p in programs))
 
     def load(self, gpu: Gpu, instance: int | None = None) -> Load:
         """What all programs there do together."""
@@ -417,7 +385,3 @@ class Hardware:
                 if gpu.mig_uuid(instance) == device:
                     return gpu, instance.id
         raise HardwareFault("NVML_ERROR_NOT_FOUND")
-
-
-def _memory(process: Process, now: float, room: int) -> int:
-    return int(room * memory_of(process.seed, now - process.starts)) // _PAGES_MB * _PAGES_MB

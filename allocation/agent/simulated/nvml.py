@@ -16,8 +16,9 @@ from allocation.agent.simulated.calls import symbol as _symbol
 from allocation.agent.simulated.calls import target as _target
 from allocation.agent.simulated.calls import text_write as _text
 from allocation.agent.simulated.drivers import Driver
-from allocation.agent.simulated.hardware import Gpu, Hardware, Instance, Kind
+from allocation.agent.simulated.hardware import Gpu, Hardware, Instance
 from allocation.agent.simulated.models import Compute, HardwareFault, pci_number
+from allocation.agent.simulated.processes import Kind
 from allocation.agent.simulated.sensors import SimulatedSensors
 
 _MIB = 1 << 20

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from allocation import wire
-from allocation.agent.act.mode_changes import LONGEST_PAUSE_S, STUCK_S
+from allocation.agent.act.apply import LONGEST_PAUSE_S, STUCK_S
 from allocation.agent.nvml.reset import gpu_reset
 from allocation.agent.ports.gpu import GpuError, Place
 from allocation.agent.simulated.hardware import Gpu

@@ -9,9 +9,8 @@ from allocation import wire
 from allocation.agent.act.endings import KILL_AFTER_NOTICE_S
 from allocation.agent.ports.gpu import Truth
 from allocation.agent.ports.suspender import LIMIT_S, CudaCheckpoint
-from allocation.agent.simulated.checkpoint import SimulatedSuspender
 from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.programs import program, program_toggle
+from allocation.agent.simulated.programs import SimulatedSuspender, program, program_toggle
 from allocation.agent.state import store
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_rig, a_slice, a_whole, noticed
 

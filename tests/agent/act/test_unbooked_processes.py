@@ -188,7 +188,7 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
             rig.steady.now += wait
             (found,) = intruders.look(outcomes, {}, ladder, rig.wall())
         assert found.user == pwd.getpwuid(os.getuid()).pw_name
-        assert [deed.step for deed in intruders.deeds] == ["warned", "asked"]
+        assert [deed.step for deed in intruders.actions] == ["warned", "asked"]
         assert child.poll() is None
         rig.steady.now += KILL_AFTER_S
         intruders.look(outcomes, {}, ladder, rig.wall())

@@ -13,7 +13,7 @@ from allocation.agent.host.open_files import HostOpenFiles
 from allocation.agent.nvml.processes import lists_scrambled
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.programs import HostPrograms
-from allocation.agent.simulated.hardware import Kind
+from allocation.agent.simulated.processes import Kind
 from tests.agent.builders import Rig, a_document, a_rig, a_slice, a_whole
 
 GARBAGE = 0xFFFFFFFF

@@ -14,11 +14,10 @@ import pytest
 
 from allocation import wire
 from allocation.agent.host.machine import process_signal
-from allocation.agent.nvml import calls, fabric, measure, places, processes, topology, watch
-from allocation.agent.nvml import compute as nvml_compute
+from allocation.agent.nvml import calls, measure, mig, processes, topology, watch
 from allocation.agent.nvml import gpu as nvml_gpu
 from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.nvml.places import slot_step
+from allocation.agent.nvml.mig import slot_step
 from allocation.agent.ports.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import (
@@ -35,11 +34,9 @@ from tests.agent.builders import FakeTime, cases
 MODELS = models_load()
 NVML_MODULES = (
     calls,
-    nvml_compute,
-    fabric,
     nvml_gpu,
     measure,
-    places,
+    mig,
     processes,
     topology,
     watch,

@@ -10,7 +10,7 @@ import pytest
 from allocation.agent.host.machine import process_signal
 from allocation.agent.nvml.gpu import NvmlGpu
 from allocation.agent.ports.gpu import GpuPort, Place, Reading
-from allocation.agent.simulated.load import kind_of, load_of
+from allocation.agent.simulated.processes import kind_of, load_of
 from tests.agent.nvml.test_gpu import HARDWARE, Simulated, simulate
 
 PERCENTS = ("utilisation", "bandwidth", "tensor")

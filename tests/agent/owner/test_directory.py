@@ -15,10 +15,10 @@ from allocation.agent.act.leases import MARGIN_S
 from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node
 from allocation.agent.nvml.timeout_wrapper import TimeoutGpu
-from allocation.agent.owner import directory as directories
+from allocation.agent.owner import accounts
+from allocation.agent.owner.accounts import FOUND_FOR_S, MISSING_FOR_S, AccountDirectory
 from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.owner.directory import FOUND_FOR_S, MISSING_FOR_S, AccountDirectory
 from allocation.agent.ports.programs import HostPrograms, ProcessOwner
 from allocation.agent.ports.worker_threads import WorkerThreads
 from allocation.agent.process import Agent
@@ -130,7 +130,7 @@ class _Programs(HostPrograms):
 @pytest.fixture
 def served(rig: Rig, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node whose directory hangs: everything that names an account asks it."""
-    monkeypatch.setattr(directories, "LOOKUP_WAIT_S", 0.05)
+    monkeypatch.setattr(accounts, "LOOKUP_WAIT_S", 0.05)
     found = AccountDirectory(uid_of=hanging, name_of=hanging)
     place = rig.agent._owners._place
     return dataclasses.replace(

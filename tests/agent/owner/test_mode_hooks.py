@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from allocation.agent.owner.cdi import Cdi
-from allocation.agent.owner.mode_hooks import ModeHooks
+from allocation.agent.owner.hooks import ModeHooks
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated.programs import simulated_port

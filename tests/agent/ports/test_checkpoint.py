@@ -10,14 +10,15 @@ from allocation import wire
 from allocation.agent.act.endings import KILL_AFTER_NOTICE_S
 from allocation.agent.ports.checkpoint_tool import Answer, Call
 from allocation.agent.ports.suspender import LIMIT_S
-from allocation.agent.simulated.checkpoint import (
+from allocation.agent.simulated.hardware import Hardware
+from allocation.agent.simulated.programs import (
     NOT_READY,
     UNSUPPORTED,
     SimulatedSuspender,
     SimulatedTool,
+    program,
+    program_change,
 )
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.programs import program, program_change
 from tests.agent.builders import HOUR, NOW, Rig, a_document, a_rig, a_whole, noticed
 
 FREEZE = noticed(a_whole(), method="suspend")

@@ -29,8 +29,7 @@ from allocation.agent.process import Agent
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import fleet_parse
 from allocation.agent.simulated.nvml import SimulatedNvml
-from allocation.agent.simulated.owners import SimulatedUsers
-from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
+from allocation.agent.simulated.programs import SimulatedPrograms, SimulatedUsers, simulated_port
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.enrol import Identity
 from allocation.agent.state.store import Store

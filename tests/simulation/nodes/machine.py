@@ -10,8 +10,9 @@ from allocation.agent.nvml.watch import NvmlWatch
 from allocation.agent.ports.gpu import FoundError, GpuError
 from allocation.agent.ports.handover import Handover
 from allocation.agent.ports.worker_threads import HANGS_AFTER_S, WorkerThreads
-from allocation.agent.simulated.hardware import Gpu, Hardware, Instance, Process
+from allocation.agent.simulated.hardware import Gpu, Hardware, Instance
 from allocation.agent.simulated.models import HardwareFault, fleet_parse
+from allocation.agent.simulated.processes import Process
 from allocation.agent.simulated.programs import program, program_change, program_toggle
 from allocation.wire import NOT_ANSWERING, DesiredAllocation
 from tests.simulation.nodes.occupancy import is_foreign

@@ -25,8 +25,8 @@ from allocation.agent.ports.gpu import GpuError, GpuPort
 from allocation.agent.process import Agent
 from allocation.agent.report import reports
 from allocation.agent.simulated.drivers import DRIVERS
-from allocation.agent.simulated.hardware import Kind
 from allocation.agent.simulated.nvml import SimulatedNvml
+from allocation.agent.simulated.processes import Kind
 from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
 from allocation.agent.state import store
 from allocation.agent.state.documents import Keys

@@ -5,15 +5,52 @@ All programs of a booking draw the same curve, so that a gang looks like one.
 
 import dataclasses
 import math
+import uuid
 from typing import Literal
 
+NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
 RAMP_S = 20
+_PAGES_MB = 2
 _SAW_S = 45
-Kind = Literal["idle", "input", "memory", "training"]
+LoadKind = Literal["idle", "input", "memory", "training"]
+Kind = Literal["compute", "graphics", "mps", "file"]
+"""How a program uses a GPU, and so which of NVML's lists has it; `file` only has its device file
+open, without a context, and is on no list."""
 # An eighth holds its GPU and does next to nothing; a quarter waits for data again and again.
-_KINDS: tuple[Kind, ...] = (
+_KINDS: tuple[LoadKind, ...] = (
     "idle", "training", "input", "training", "memory", "training", "input", "training",
 )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
+
+    `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
+    the device: what it had there is in the host's memory. The CUDA calls of what is `locked` wait:
+    it hears no request to end. A `service` watches the GPU.
+    """
+
+    pid: int
+    instance: int | None
+    label: str
+    starts: int
+    stubborn: bool = False
+    user: str = ""
+    load: str = ""
+    frozen: bool = False
+    locked: bool = False
+    kind: Kind = "compute"
+    service: bool = False
+
+    @property
+    def seed(self) -> int:
+        """What its load follows from: whose it is, else what it is."""
+        return uuid.uuid5(NAMESPACE, self.load or self.label).int
+
+    def memory_mb(self, now: float, available: int) -> int:
+        """MiB in use at `now` out of what is `available` to it."""
+        return int(available * memory_of(self.seed, now - self.starts)) // _PAGES_MB * _PAGES_MB
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +64,7 @@ class Load:
     nvlink_mb: int
 
 
-def kind_of(seed: int) -> Kind:
+def kind_of(seed: int) -> LoadKind:
     return _KINDS[seed % len(_KINDS)]
 
 
