@@ -223,7 +223,7 @@ def a_booking(
             currency="EUR",
             price_version=1,
             price_per_hour=PRICE,
-            held=Decimal(held),
+            hold_amount=Decimal(held),
             ready_at=starts if state in (State.ACTIVE, State.ENDING) else None,
         )
         if state not in TERMINAL_STATES:
@@ -231,7 +231,7 @@ def a_booking(
                 tenant_id=project.tenant_id,
                 project_id=project.id,
                 reference=booking.id,
-                amount=booking.held,
+                amount=booking.hold_amount,
                 starts=starts,
                 ends=ends,
                 now=now,

@@ -1,4 +1,3 @@
-
 import allocation.models.bookings
 import allocation.rules.states
 import django.contrib.postgres.fields.ranges
@@ -14,7 +13,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('tenants', '0001_initial'),
+        ('tenants', '0002_wall'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -94,9 +93,9 @@ class Migration(migrations.Migration):
                 ('heartbeat_seq', models.BigIntegerField(db_default=0, default=0)),
                 ('telemetry_seq', models.BigIntegerField(db_default=0, default=0)),
                 ('inventory_seq', models.BigIntegerField(db_default=0, default=0)),
-                ('lease_said', models.PositiveIntegerField(db_default=0, default=0)),
-                ('long_lease', models.PositiveIntegerField(db_default=0, default=0)),
-                ('long_lease_seq', models.BigIntegerField(db_default=0, default=0)),
+                ('reported_lease_seconds', models.PositiveIntegerField(db_default=0, default=0)),
+                ('outage_lease_seconds', models.PositiveIntegerField(db_default=0, default=0)),
+                ('outage_lease_seq', models.BigIntegerField(db_default=0, default=0)),
                 ('heartbeat_at', models.DateTimeField(blank=True, null=True)),
                 ('last_seen', models.DateTimeField(blank=True, null=True)),
                 ('stale_dropped', models.BigIntegerField(db_default=0, default=0)),
@@ -107,7 +106,7 @@ class Migration(migrations.Migration):
                 ('refunded_seconds', models.BigIntegerField(db_default=0, default=0)),
                 ('clock_skew_seconds', models.IntegerField(blank=True, null=True)),
                 ('clock_wrong', models.BooleanField(db_default=False, default=False)),
-                ('cut_off', models.BooleanField(db_default=False, default=False)),
+                ('partitioned', models.BooleanField(db_default=False, default=False)),
                 ('unreachable_since', models.DateTimeField(blank=True, null=True)),
                 ('long_unreachable', models.BooleanField(db_default=False, default=False)),
                 ('ahead_epoch', models.BigIntegerField(blank=True, null=True)),
@@ -154,10 +153,10 @@ class Migration(migrations.Migration):
                 ('at_risk_from', models.DateTimeField(blank=True, null=True)),
                 ('reclaims_from', models.DateTimeField(blank=True, null=True)),
                 ('extension_until', models.DateTimeField(blank=True, null=True)),
-                ('lengths', models.JSONField(default=list)),
+                ('class_durations', models.JSONField(default=list)),
                 ('first_planned_start', models.DateTimeField(blank=True, null=True)),
                 ('first_planned_at', models.DateTimeField(blank=True, null=True)),
-                ('replaced', models.PositiveSmallIntegerField(db_default=0, default=0)),
+                ('replacement_count', models.PositiveSmallIntegerField(db_default=0, default=0)),
                 ('used_seconds', models.PositiveIntegerField(db_default=0, default=0)),
                 ('redo_seconds', models.PositiveIntegerField(db_default=0, default=0)),
                 ('credited_seconds', models.PositiveIntegerField(db_default=0, default=0)),
@@ -168,7 +167,7 @@ class Migration(migrations.Migration):
                 ('currency', models.CharField(default='EUR', max_length=3)),
                 ('price_version', models.PositiveIntegerField()),
                 ('price_per_hour', models.DecimalField(decimal_places=6, max_digits=20)),
-                ('held', models.DecimalField(decimal_places=6, max_digits=20)),
+                ('hold_amount', models.DecimalField(decimal_places=6, max_digits=20)),
                 ('settled', models.DecimalField(db_default=0, decimal_places=6, default=0, max_digits=20)),
                 ('charged', models.DecimalField(blank=True, decimal_places=6, max_digits=20, null=True)),
                 ('corrected', models.DecimalField(db_default=0, decimal_places=6, default=0, max_digits=20)),
@@ -248,7 +247,7 @@ class Migration(migrations.Migration):
                 ('saved_at', models.DateTimeField(blank=True, null=True)),
                 ('suspended', models.BooleanField(db_default=False, default=False)),
                 ('leased', models.BooleanField(db_default=False, default=False)),
-                ('left', models.BooleanField(db_default=False, default=False)),
+                ('abandoned', models.BooleanField(db_default=False, default=False)),
                 ('counted_seconds', models.PositiveIntegerField(db_default=0, default=0)),
                 ('project', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, to='tenants.project')),
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to='tenants.tenant')),
@@ -400,7 +399,7 @@ class Migration(migrations.Migration):
                 ('number', models.PositiveSmallIntegerField()),
                 ('beneficiary_label', models.CharField(blank=True, max_length=24)),
                 ('may_wait', models.BooleanField()),
-                ('own', models.CharField(blank=True, choices=[('owner', 'the same owner'), ('project', 'the same project'), ('tenant', 'the same organisation'), ('member', 'a member of this organisation')], db_default='', default='', max_length=8)),
+                ('relation', models.CharField(blank=True, choices=[('owner', 'the same owner'), ('project', 'the same project'), ('tenant', 'the same organisation'), ('member', 'a member of this organisation')], db_default='', default='', max_length=8)),
                 ('policy_version', models.PositiveIntegerField()),
                 ('rule', models.CharField(max_length=8)),
                 ('sentence', models.CharField(max_length=300)),
@@ -608,7 +607,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('left', False), ('state__in', ['releasing', 'ended']), _connector='OR'), name='allocation_abandoned_is_over'),
+            constraint=models.CheckConstraint(condition=models.Q(('abandoned', False), ('state__in', ['releasing', 'ended']), _connector='OR'), name='allocation_abandoned_is_over'),
         ),
         migrations.AddIndex(
             model_name='gpusample',
@@ -740,7 +739,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='pause',
-            constraint=models.CheckConstraint(condition=models.Q(('own__in', ['', 'owner', 'project', 'tenant', 'member'])), name='pause_own_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('relation__in', ['', 'owner', 'project', 'tenant', 'member'])), name='pause_relation_known'),
         ),
         migrations.AddConstraint(
             model_name='policyversion',
@@ -840,15 +839,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='booking',
-            constraint=models.CheckConstraint(condition=models.Q(('held__gte', 0), ('price_per_hour__gte', 0), models.Q(('charged', None), models.Q(('charged__gte', 0), ('charged__lte', models.F('held'))), _connector='OR')), name='booking_money_sane'),
+            constraint=models.CheckConstraint(condition=models.Q(('hold_amount__gte', 0), ('price_per_hour__gte', 0), models.Q(('charged', None), models.Q(('charged__gte', 0), ('charged__lte', models.F('hold_amount'))), _connector='OR')), name='booking_money_sane'),
         ),
         migrations.AddConstraint(
             model_name='booking',
-            constraint=models.CheckConstraint(condition=models.Q(('corrected', 0), models.Q(('charged__isnull', False), ('corrected__gte', django.db.models.expressions.CombinedExpression(models.F('charged'), '*', models.Value(-1))), ('corrected__lte', django.db.models.expressions.CombinedExpression(models.F('held'), '-', models.F('charged')))), _connector='OR'), name='booking_correction_sane'),
+            constraint=models.CheckConstraint(condition=models.Q(('corrected', 0), models.Q(('charged__isnull', False), ('corrected__gte', django.db.models.expressions.CombinedExpression(models.F('charged'), '*', models.Value(-1))), ('corrected__lte', django.db.models.expressions.CombinedExpression(models.F('hold_amount'), '-', models.F('charged')))), _connector='OR'), name='booking_correction_sane'),
         ),
         migrations.AddConstraint(
             model_name='booking',
-            constraint=models.CheckConstraint(condition=models.Q(('settled__gte', 0), ('settled__lte', models.F('held'))), name='booking_settled_sane'),
+            constraint=models.CheckConstraint(condition=models.Q(('settled__gte', 0), ('settled__lte', models.F('hold_amount'))), name='booking_settled_sane'),
         ),
         migrations.AddConstraint(
             model_name='workspeed',

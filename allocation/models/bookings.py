@@ -28,13 +28,13 @@ class Booking(models.Model):
     fields are the promise of the last cycle; `reasons` are that cycle's answer to "why not now".
     Of what it has or is promised `borrowed_units` lie above guarantees, and somebody who lends
     waits for them from `at_risk_from` on. `reclaims_from` makes this booking such a one.
-    Money: `held` is the most that it can cost; of that `settled` was charged for earlier runs. What
+    Money: `hold_amount` is the most that it can cost; of that `settled` was charged for earlier runs. What
     operators gave back or charged after its end is `corrected`, below zero for a refund. A
     run lasts from `ready_at` to `noticed_at` (told to pause) or `released_at`; its last save is
     `saved_at`.
-    `lengths` are (class, seconds) in order of cost, where time or price decides among classes.
+    `class_durations` are (class, seconds) in order of cost, where time or price decides among classes.
     `first_planned_start` is the first start that was ever promised, at `first_planned_at`.
-    It was begun anew elsewhere `replaced` times, after `used_seconds` that are charged in the end.
+    It was begun anew elsewhere `replacement_count` times, after `used_seconds` that are charged in the end.
     Its run was last broken off by hardware, or for its maintenance, at `hardware_lost_at`.
     Pauses have credited `credited_seconds` in all; `redo_seconds` of them were not done again yet.
     `fee_seconds` are charged beyond its use. Nobody was seen in it for `absent_seconds`, counted
@@ -74,14 +74,14 @@ class Booking(models.Model):
     at_risk_from = models.DateTimeField(null=True, blank=True)
     reclaims_from = models.DateTimeField(null=True, blank=True)
     extension_until = models.DateTimeField(null=True, blank=True)
-    lengths = models.JSONField(default=list)
+    class_durations = models.JSONField(default=list)
     first_planned_start = models.DateTimeField(null=True, blank=True)
     first_planned_at = models.DateTimeField(null=True, blank=True)
     series = models.ForeignKey(
         Series, on_delete=models.PROTECT, related_name="bookings", null=True, blank=True,
         db_constraint=False,
     )  # fmt: skip
-    replaced = models.PositiveSmallIntegerField(db_default=0, default=0)
+    replacement_count = models.PositiveSmallIntegerField(db_default=0, default=0)
     used_seconds = models.PositiveIntegerField(db_default=0, default=0)
     redo_seconds = models.PositiveIntegerField(db_default=0, default=0)
     credited_seconds = models.PositiveIntegerField(db_default=0, default=0)
@@ -93,7 +93,7 @@ class Booking(models.Model):
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField()
     price_per_hour = models.DecimalField(max_digits=20, decimal_places=6)
-    held = models.DecimalField(max_digits=20, decimal_places=6)
+    hold_amount = models.DecimalField(max_digits=20, decimal_places=6)
     settled = models.DecimalField(max_digits=20, decimal_places=6, db_default=0, default=0)
     charged = models.DecimalField(max_digits=20, decimal_places=6, null=True, blank=True)
     corrected = models.DecimalField(max_digits=20, decimal_places=6, db_default=0, default=0)
@@ -146,8 +146,8 @@ class Booking(models.Model):
                 name="booking_duration_sane",
             ),
             models.CheckConstraint(
-                condition=Q(held__gte=0, price_per_hour__gte=0)
-                & (Q(charged=None) | Q(charged__gte=0, charged__lte=F("held"))),
+                condition=Q(hold_amount__gte=0, price_per_hour__gte=0)
+                & (Q(charged=None) | Q(charged__gte=0, charged__lte=F("hold_amount"))),
                 name="booking_money_sane",
             ),
             models.CheckConstraint(
@@ -155,12 +155,13 @@ class Booking(models.Model):
                 | Q(
                     charged__isnull=False,
                     corrected__gte=-F("charged"),
-                    corrected__lte=F("held") - F("charged"),
+                    corrected__lte=F("hold_amount") - F("charged"),
                 ),
                 name="booking_correction_sane",
             ),
             models.CheckConstraint(
-                condition=Q(settled__gte=0, settled__lte=F("held")), name="booking_settled_sane"
+                condition=Q(settled__gte=0, settled__lte=F("hold_amount")),
+                name="booking_settled_sane",
             ),
         ]
 
@@ -195,7 +196,7 @@ class Allocation(models.Model):
     `saved_at` and `suspended` are the agent's words: the owner's last save here, and that what ran
     here is frozen on the node and can go on there.
 
-    A `leased` one is ended by its node when the portal is not heard from; `left` is one whose
+    A `leased` one is ended by its node when the portal is not heard from; `abandoned` is one whose
     booking went on without it, and that only waits for the proof that its device is empty; of the
     run that it broke off `counted_seconds` count.
     """
@@ -242,7 +243,7 @@ class Allocation(models.Model):
     saved_at = models.DateTimeField(null=True, blank=True)
     suspended = models.BooleanField(db_default=False, default=False)
     leased = models.BooleanField(db_default=False, default=False)
-    left = models.BooleanField(db_default=False, default=False)
+    abandoned = models.BooleanField(db_default=False, default=False)
     counted_seconds = models.PositiveIntegerField(db_default=0, default=0)
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
@@ -258,7 +259,7 @@ class Allocation(models.Model):
             ),
             models.CheckConstraint(condition=Q(units__gt=0), name="allocation_units"),
             models.CheckConstraint(
-                condition=Q(left=False) | Q(state__in=["releasing", "ended"]),
+                condition=Q(abandoned=False) | Q(state__in=["releasing", "ended"]),
                 name="allocation_abandoned_is_over",
             ),
         ]

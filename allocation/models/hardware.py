@@ -32,7 +32,7 @@ class Node(models.Model):
 
     The newest number heard is kept per kind of message: what is not newer is dropped and counted,
     as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
-    when the last heartbeat that was accepted had arrived. It is `cut_off` from when a lease of its
+    when the last heartbeat that was accepted had arrived. It is `partitioned` from when a lease of its
     ran out until it has told that it acts on our newest word. Who does not answer is
     `unreachable_since` the last answer, until it has answered for a while, and `long_unreachable`
     once what is planned there is not kept. `ahead_epoch` is the epoch of a word that its agent has
@@ -83,9 +83,9 @@ class Node(models.Model):
     inventory_seq = models.BigIntegerField(db_default=0, default=0)
     # The seconds that its agent said last that its lease lasts. Of leases that were granted for a
     # planned outage and may still run: the longest, and the heartbeat that the last one answers.
-    lease_said = models.PositiveIntegerField(db_default=0, default=0)
-    long_lease = models.PositiveIntegerField(db_default=0, default=0)
-    long_lease_seq = models.BigIntegerField(db_default=0, default=0)
+    reported_lease_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    outage_lease_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    outage_lease_seq = models.BigIntegerField(db_default=0, default=0)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     last_seen = models.DateTimeField(null=True, blank=True)
     stale_dropped = models.BigIntegerField(db_default=0, default=0)
@@ -96,7 +96,7 @@ class Node(models.Model):
     refunded_seconds = models.BigIntegerField(db_default=0, default=0)
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
-    cut_off = models.BooleanField(db_default=False, default=False)
+    partitioned = models.BooleanField(db_default=False, default=False)
     unreachable_since = models.DateTimeField(null=True, blank=True)
     long_unreachable = models.BooleanField(db_default=False, default=False)
     ahead_epoch = models.BigIntegerField(null=True, blank=True)
@@ -140,7 +140,7 @@ class Node(models.Model):
     @property
     def keeps_planned_work(self) -> bool:
         """Whether what is planned on it may stay so."""
-        trusted = not (self.clock_wrong or self.cut_off or self.long_unreachable)
+        trusted = not (self.clock_wrong or self.partitioned or self.long_unreachable)
         return self.state == Node.State.READY and trusted and self.ahead_epoch is None
 
 

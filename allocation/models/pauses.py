@@ -40,7 +40,7 @@ class Pause(models.Model):
     `ready_at` and would have lasted until `ends_before`; `charged` is what it cost, without the
     `credit` for work that is done again. `remaining_seconds` is the time that is left after it.
 
-    `own` says that the claim is of its own owner, project or organisation: then nothing is credited
+    `relation` says that the claim is of its own owner, project or organisation: then nothing is credited
     and the grace is charged. `beneficiary_label` is empty when the stronger claim is another
     tenant's. `may_wait`: the beneficiary has no fixed window, so that more time can be asked for.
     """
@@ -54,7 +54,7 @@ class Pause(models.Model):
     cause = models.OneToOneField(PauseCause, on_delete=models.PROTECT)
     beneficiary_label = models.CharField(max_length=24, blank=True)
     may_wait = models.BooleanField()
-    own = models.CharField(
+    relation = models.CharField(
         max_length=8, choices=PauseRelation.choices, blank=True, db_default="", default=""
     )
     decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="+")
@@ -119,14 +119,14 @@ class Pause(models.Model):
                 name="pause_credit_sane",
             ),
             models.CheckConstraint(
-                condition=Q(own__in=["", *PauseRelation.values]), name="pause_own_known"
+                condition=Q(relation__in=["", *PauseRelation.values]), name="pause_relation_known"
             ),
         ]
 
     @property
     def is_own(self) -> bool:
         """Whether the claim is of its own people."""
-        return self.own != ""
+        return self.relation != ""
 
     @property
     def is_open(self) -> bool:

@@ -232,7 +232,7 @@ def test_the_ledger_says_the_same_as_the_bookings() -> None:
     for booking in Booking.objects.all():
         held, charged = reference_totals(tenant_id=booking.tenant_id, reference=booking.id)
         is_open = booking.state in (State.SCHEDULED, State.REQUESTED, State.QUEUED)
-        assert held == (booking.held if is_open else 0)
+        assert held == (booking.hold_amount if is_open else 0)
         assert charged == (booking.charged or 0)
 
 

@@ -62,7 +62,7 @@ class Dense:
             currency="EUR",
             price_version=1,
             price_per_hour="4.80",
-            held="0",
+            hold_amount="0",
         )
         self.bookings.append(booking)
         return booking

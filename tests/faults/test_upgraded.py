@@ -58,7 +58,7 @@ def assert_undisturbed(booking: Booking) -> None:
     kinds = {"replaced", "broken_off", "ending", "pausing", "paused"}
     with as_system():
         found = Booking.objects.get(id=booking.id)
-        assert (found.state, found.replaced, found.pause_count) == ("active", 0, 0)
+        assert (found.state, found.replacement_count, found.pause_count) == ("active", 0, 0)
         assert not BookingEvent.objects.filter(kind__in=kinds).exists()
         assert Node.objects.get().conflicts == 0
 

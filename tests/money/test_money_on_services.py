@@ -178,9 +178,9 @@ class Game:
             booking = fresh(self.booking)
         assert booking.charged is not None, self.story
         owed = self.oracle.owes(given_up=self.given_up) * self.price / 3600
-        owed = min(owed, booking.held)
+        owed = min(owed, booking.hold_amount)
         assert abs(booking.charged - owed) < Decimal("0.0001"), (booking.charged, owed, self.story)
-        least = min(booking.held, self.oracle.least() * self.price / 3600)
+        least = min(booking.hold_amount, self.oracle.least() * self.price / 3600)
         assert booking.charged >= least - Decimal("0.0001"), self.story
 
 

@@ -81,6 +81,6 @@ def test_of_several_watchers_one_begins_it_anew(plant: Plant) -> None:
         lambda _: node_bookings_requeue(node_id=node.id, seq=node.heartbeat_seq, now=plant.now), 4
     )
     assert sorted(done) == [0, 0, 0, 1]
-    assert fresh(booking).replaced == 1
+    assert fresh(booking).replacement_count == 1
     with as_system():
         assert invariants_check() == []

@@ -145,7 +145,7 @@ def a_booking(
             planned_class="h100",
             price_version=1,
             price_per_hour=Decimal(4),
-            held=Decimal(held),
+            hold_amount=Decimal(held),
         )
 
 

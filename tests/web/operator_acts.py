@@ -140,7 +140,7 @@ def _over(site: Site) -> Values:
     booking = a_booking(site.project, site.people["researcher"].id, state=State.ENDED, now=now)
     hold_place(
         tenant_id=site.tenant.id, project_id=site.project.id, reference=booking.id,
-        amount=booking.held, starts=now, ends=now + HOUR, now=now,
+        amount=booking.hold_amount, starts=now, ends=now + HOUR, now=now,
     )  # fmt: skip
     booking.charged = hold_settle(
         tenant_id=site.tenant.id, reference=booking.id, amount=Decimal(2), now=now

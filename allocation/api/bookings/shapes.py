@@ -253,7 +253,7 @@ def _data(
             "price": {
                 "currency": booking.currency,
                 "per_hour": booking.price_per_hour,
-                "held": booking.held,
+                "held": booking.hold_amount,
                 "settled": booking.settled,
                 "charged": booking.charged,
                 "corrected": booking.corrected,

@@ -33,7 +33,7 @@ SORTS: dict[str, Any] = {
     "tier": F("tier__name"),
     "project": F("project__name"),
     "owner": F("owner__username"),
-    "cost": Coalesce("charged", "held"),
+    "cost": Coalesce("charged", "hold_amount"),
 }
 NEWEST = "-booked"
 NUMBER = re.compile(r"(?:bk-?)?([0-9]{1,18})", re.IGNORECASE)

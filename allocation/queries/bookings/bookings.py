@@ -101,7 +101,7 @@ def budgets_in_force(
 def node_places_of(booking: Booking) -> list[NodePlace]:
     """Where the booking is, was, or is promised to be; empty when it never had a place."""
     rows = list(
-        Allocation.objects.filter(booking=booking, left=False)
+        Allocation.objects.filter(booking=booking, abandoned=False)
         .exclude(state=Allocation.State.SUPERSEDED)
         .order_by("start")
     )

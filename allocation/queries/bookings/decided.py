@@ -37,7 +37,7 @@ def allocations_current(bookings: Iterable[Booking]) -> dict[UUID, list[Allocati
     """Each booking's allocations that count, by start and GPU."""
     found: dict[UUID, list[Allocation]] = {booking.id: [] for booking in bookings}
     rows = (
-        Allocation.objects.filter(booking_id__in=found, left=False)
+        Allocation.objects.filter(booking_id__in=found, abandoned=False)
         .exclude(state=Allocation.State.SUPERSEDED)
         .select_related("gpu__node")
         .order_by("period", "gpu_number", "start")

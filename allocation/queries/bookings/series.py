@@ -61,7 +61,7 @@ def series_shown(series: Series) -> SeriesShown:
         series=series,
         words=recurrence_words(recurrence_read(series.rule)),
         dates=tuple(dates),
-        held=sum((row.held for row in rows if row.charged is None), Decimal(0)),
+        held=sum((row.hold_amount for row in rows if row.charged is None), Decimal(0)),
         currency=rows[0].currency if rows else "",
     )
 

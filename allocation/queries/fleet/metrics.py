@@ -127,7 +127,7 @@ def _nodes(now: datetime) -> Iterator[Metric]:
         untold=Count("id", filter=enrolled & Q(published_generation__lt=F("generation"))),
         behind=Count("id", filter=enrolled & Q(observed_generation__lt=F("generation"))),
         wrong=Count("id", filter=Q(clock_wrong=True)),
-        cut_off=Count("id", filter=Q(cut_off=True)),
+        cut_off=Count("id", filter=Q(partitioned=True)),
         unanswering=Count("id", filter=Q(unreachable_since__isnull=False)),
     )
     for key, help_ in (

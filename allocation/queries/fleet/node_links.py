@@ -124,7 +124,7 @@ def no_new_work_reason(node: Node) -> str:
         return "It follows a newer word than the portal has: the portal was restored from a backup."
     if node.clock_wrong:
         return "Its clock is wrong: nothing new is placed there until it is right."
-    if node.cut_off:
+    if node.partitioned:
         return "It was cut off: nothing new is placed there until it has caught up."
     if node.unreachable_since is not None:
         return "It does not answer: nothing new is placed there until it has for a while."

@@ -240,14 +240,16 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         currency=offer.price.currency,
         price_version=offer.price.version,
         price_per_hour=offer.price.per_gpu_hour,
-        held=offer.most,
-        lengths=list(offer.lengths),
+        hold_amount=offer.most,
+        class_durations=list(offer.lengths),
     )
 
 
 def _hold_of(booking: Booking, admitted: AdmittedRequest) -> HoldRequest:
     longest = timedelta(seconds=max(map(admitted.admission.seconds_on, admitted.admission.units)))
-    return HoldRequest(booking.id, booking.held, booking.not_before, booking.not_before + longest)
+    return HoldRequest(
+        booking.id, booking.hold_amount, booking.not_before, booking.not_before + longest
+    )
 
 
 def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
@@ -258,7 +260,7 @@ def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
 
 
 def _requested(actor: Actor, booking: Booking, now: datetime) -> BookingEvent:
-    said = f"Requested by {actor.name}; {money_text(booking.held, booking.currency)} held."
+    said = f"Requested by {actor.name}; {money_text(booking.hold_amount, booking.currency)} held."
     return Event("requested", said, actor.user_id).row(booking, now)
 
 
@@ -285,7 +287,7 @@ def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetim
     is_cancelled = state is State.CANCELLED
     charged = waiting_settle(booking, now, unused_seconds(booking, now))
     pause_end(booking, now)
-    freed = money_text(booking.held - charged, booking.currency)
+    freed = money_text(booking.hold_amount - charged, booking.currency)
     done = "Cancelled" if is_cancelled else "Given back"
     booking_move(
         booking,

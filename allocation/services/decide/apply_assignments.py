@@ -124,7 +124,7 @@ def plan_facts(booking: Booking, given: Assign | Waiting, decision: Decision) ->
 
 def _not_resumed_twice(bookings: Sequence[Booking]) -> None:
     paused = [booking for booking in bookings if booking.state == State.PAUSED]
-    live = Allocation.objects.filter(booking__in=paused, state__in=Allocation.LIVE, left=False)
+    live = Allocation.objects.filter(booking__in=paused, state__in=Allocation.LIVE, abandoned=False)
     if paused and live.exists():
         raise PlanStale("a paused booking has a place to go on")
 
@@ -172,7 +172,7 @@ def _change_of(booking: Booking, assign: Assign, fleet: Fleet, decision: Decisio
             facts["price_per_hour"] = min(booking.price_per_hour, price)
     if not has_run(booking):
         # Work is as long as its class needs from here on.
-        lengths = dict(booking.lengths)
+        lengths = dict(booking.class_durations)
         facts["duration_seconds"] = lengths.get(assign.gpu_class, booking.duration_seconds)
     late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
     facts |= {
@@ -198,7 +198,7 @@ def _holds_follow(
         if booking.starts is not None:
             # A fixed window was paid for where it lies.
             continue
-        amount, window = booking.held - booking.settled, (assign.starts, assign.ends)
+        amount, window = booking.hold_amount - booking.settled, (assign.starts, assign.ends)
         wish = HoldRequest(booking.id, amount, *map(instant, window))
         requests[booking.tenant_id, booking.project_id].append(wish)
     for (tenant_id, project_id), mine in requests.items():

@@ -66,7 +66,7 @@ def pause_begin(
         number=booking.pauses.count() + 1,
         cause=PauseCause.objects.create(beneficiary=beneficiary),
         beneficiary_label=beneficiary.label if is_visible else "",
-        own="" if rule == MOVED_TOGETHER else relation_of(booking, beneficiary),
+        relation="" if rule == MOVED_TOGETHER else relation_of(booking, beneficiary),
         may_wait=beneficiary.starts is None,
         decision=decision,
         policy_version=decision.policy.number,
@@ -80,7 +80,7 @@ def pause_begin(
         grace_seconds=booking.tier.grace_seconds,
         ends_before=upper,
     )
-    if pause.own:
+    if pause.relation:
         counter_add("own_pauses")
     _notice_write(booking, pause, instead, now)
     return pause

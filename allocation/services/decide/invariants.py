@@ -148,12 +148,12 @@ _CHECKS = (
     _Check(
         "P6",
         "a hold that is not in the ledger",
-        """SELECT b.id || ' says ' || b.held || ', the ledger ' || coalesce(t.held, 0)
+        """SELECT b.id || ' says ' || b.hold_amount || ', the ledger ' || coalesce(t.held, 0)
            FROM allocation_booking b LEFT JOIN LATERAL (
              SELECT sum(h.amount) AS held FROM billing_transfer h
              WHERE h.reference = b.id AND h.kind = 'hold'
                AND NOT EXISTS (SELECT FROM billing_transfer e WHERE e.hold_id = h.id)) t ON true
-           WHERE b.state NOT IN {over} AND b.held <> b.settled + coalesce(t.held, 0)""",
+           WHERE b.state NOT IN {over} AND b.hold_amount <> b.settled + coalesce(t.held, 0)""",
     ),
     _Check(
         "P7",
@@ -194,7 +194,7 @@ _CHECKS = (
              JOIN allocation_allocation a ON a.booking_id = p.booking_id
                AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
            WHERE p.acknowledged_at IS NULL AND upper(a.period) < p.deadline
-             AND a.state <> 'superseded' AND NOT a."left" AND p.emptied_at IS NOT NULL""",
+             AND a.state <> 'superseded' AND NOT a.abandoned AND p.emptied_at IS NOT NULL""",
     ),
     _Check(
         "P12",
@@ -217,7 +217,7 @@ _CHECKS = (
         "part of a gang",
         """SELECT b.id || ' has ' || count(a.id) || ' of ' || (b.ask->>'count')
            FROM allocation_booking b LEFT JOIN allocation_allocation a
-             ON a.booking_id = b.id AND a.state IN {live} AND NOT a."left"
+             ON a.booking_id = b.id AND a.state IN {live} AND NOT a.abandoned
            WHERE b.state IN {placed} OR (b.state = 'paused' AND a.id IS NOT NULL) GROUP BY b.id
            HAVING count(a.id) <> (b.ask->>'count')::int OR count(DISTINCT a.period) <> 1""",
     ),
@@ -226,7 +226,7 @@ _CHECKS = (
         "a member in another state than its booking",
         """SELECT DISTINCT b.id || ' ' || b.state || ' with ' || a.state
            FROM allocation_booking b JOIN allocation_allocation a ON a.booking_id = b.id
-           WHERE a.state IN {live} AND NOT a."left" AND NOT CASE b.state
+           WHERE a.state IN {live} AND NOT a.abandoned AND NOT CASE b.state
              WHEN 'scheduled' THEN a.state = 'planned'
              WHEN 'starting' THEN a.state IN ('starting', 'active')
              WHEN 'active' THEN a.state = 'active'

@@ -280,7 +280,7 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
     pause_end(booking, now)
     to = _refused_as(booking)
     because = sentence(refuse.reasons[0]) if refuse.reasons else "It can't be placed."
-    freed = money_text(booking.held - charged, booking.currency)
+    freed = money_text(booking.hold_amount - charged, booking.currency)
     said = f"{because} {freed} is free again."
     booking_move(
         booking,
@@ -315,7 +315,7 @@ def _refused_as(booking: Booking) -> State:
     """What becomes of a booking that there is no room for, now or any more."""
     if booking.hardware_lost_at is not None:
         return State.FAILED
-    if booking.replaced:
+    if booking.replacement_count:
         # It ran, and is charged for that.
         return State.EXPIRED
     is_window = booking.state == State.REQUESTED or booking.starts is not None
@@ -331,12 +331,14 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
     refusal = sentence(extend.reasons[0]) if extend.reasons else _hold_more(booking, more, now)
     facts: dict[str, object] = {}
     if refusal is None:
-        live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, left=False)
+        live = Allocation.objects.filter(
+            booking=booking, state__in=Allocation.LIVE, abandoned=False
+        )
         for row in live.order_by("id"):
             row.period = DateTimeTZRange(row.period.lower, until)
             row.save(update_fields=["period"])
         nodes_bump(row.gpu_id for row in live)
-        facts = {"planned_ends": until, "held": booking.held + extra}
+        facts = {"planned_ends": until, "hold_amount": booking.hold_amount + extra}
     event = Event(
         "extension_refused" if refusal else "extended",
         refusal or "Extended.",

@@ -19,7 +19,7 @@ from allocation.solver import Move, Place
 
 def moved_rows_supersede(booking: Booking, move: Move) -> bool:
     """Takes the locked booking's rows off the calendar; False: they are not what was planned."""
-    rows = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
+    rows = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
     window = (instant(move.starts), instant(move.ends))
     there = {
         place_of_row(row)

@@ -134,11 +134,11 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
         observed_generation=report.observed_generation,
         last_seen=now,
         ahead_epoch=None,
-        **({"cut_off": False} if follows else {}),
+        **({"partitioned": False} if follows else {}),
     )
     if not taken:
         raise _Stale
-    trusted_again = node.ahead_epoch is not None or (node.cut_off and follows)
+    trusted_again = node.ahead_epoch is not None or (node.partitioned and follows)
     if own or broken or modes_changed or trusted_again:
         # The unchanged reports that every node sends once a minute need no decision.
         task_request("allocation.cycle")

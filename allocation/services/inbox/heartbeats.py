@@ -34,9 +34,9 @@ _COLUMNS = (
     "clock_wrong",
     "stale_dropped",
     "ahead_epoch",
-    "lease_said",
-    "long_lease",
-    "long_lease_seq",
+    "reported_lease_seconds",
+    "outage_lease_seconds",
+    "outage_lease_seq",
 )
 # Sequence numbers only grow: values that were written since our read stay.
 _WRITE = """
@@ -44,12 +44,13 @@ UPDATE allocation_node AS node SET heartbeat_seq = new.heartbeat_seq,
   telemetry_seq = new.telemetry_seq, heartbeat_at = new.heartbeat_at, last_seen = new.last_seen,
   clock_skew_seconds = new.clock_skew_seconds, clock_wrong = new.clock_wrong,
   stale_dropped = new.stale_dropped, ahead_epoch = new.ahead_epoch,
-  lease_said = new.lease_said, long_lease = new.long_lease, long_lease_seq = new.long_lease_seq
+  reported_lease_seconds = new.reported_lease_seconds,
+  outage_lease_seconds = new.outage_lease_seconds, outage_lease_seq = new.outage_lease_seq
 FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::timestamptz[], %s::timestamptz[],
   %s::integer[], %s::boolean[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[],
   %s::bigint[]) AS new (id, heartbeat_seq, telemetry_seq, heartbeat_at, last_seen,
-  clock_skew_seconds, clock_wrong, stale_dropped, ahead_epoch, lease_said, long_lease,
-  long_lease_seq)
+  clock_skew_seconds, clock_wrong, stale_dropped, ahead_epoch,
+  reported_lease_seconds, outage_lease_seconds, outage_lease_seq)
 WHERE node.id = new.id AND node.heartbeat_seq <= new.heartbeat_seq
   AND node.telemetry_seq <= new.telemetry_seq
 """

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_SECONDS = 2_000_000_000
 # Allocations that depend on their node's lease: running ones, and pausing ones until proven empty.
-ON_LEASE = Q(leased=True, left=False) & (
+ON_LEASE = Q(leased=True, abandoned=False) & (
     Q(state__in=[Allocation.State.STARTING, Allocation.State.ACTIVE])
     | Q(state=Allocation.State.RELEASING, booking__state=State.PAUSING)
 )
@@ -38,10 +38,10 @@ def lease_note(node: Node, heartbeat: wire.Heartbeat, seconds: int) -> None:
     """Records the reported lease, and the one of `seconds` that will be granted, on a node that the
     caller has locked and saves. Long leases are recorded before they are granted: work of a node
     whose lease may still be valid starts nowhere else."""
-    node.lease_said = max(0, min(heartbeat.lease, _MOST_SECONDS))
+    node.reported_lease_seconds = max(0, min(heartbeat.lease, _MOST_SECONDS))
     if seconds > TTL_SECONDS and agent_supports(node, wire.LEASES_SINCE):
-        node.long_lease = max(node.long_lease, seconds)
-        node.long_lease_seq = heartbeat.seq
+        node.outage_lease_seconds = max(node.outage_lease_seconds, seconds)
+        node.outage_lease_seq = heartbeat.seq
 
 
 def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS) -> None:
@@ -53,7 +53,7 @@ def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS)
     """
     beats = [beat for beat in beats if agent_supports(beat[0], wire.LEASES_SINCE)]
     asked = [node.id for node, _, _ in beats]
-    cut_off = set(Node.objects.filter(id__in=asked, cut_off=True).values_list("id", flat=True))
+    cut_off = set(Node.objects.filter(id__in=asked, partitioned=True).values_list("id", flat=True))
     granted = [beat for beat in beats if beat[0].id not in cut_off]
     if not granted:
         return
@@ -89,14 +89,14 @@ def leased_heartbeats() -> dict[UUID, int]:
 def long_leases() -> dict[UUID, tuple[int, int]]:
     """Nodes whose lease for a planned outage may still be valid: the heartbeat that the last one
     answered, and the seconds of the longest."""
-    rows = Node.objects.filter(long_lease__gt=0)
+    rows = Node.objects.filter(outage_lease_seconds__gt=0)
     return {
         node: (seq, seconds)
-        for node, seq, seconds in rows.values_list("id", "long_lease_seq", "long_lease")
+        for node, seq, seconds in rows.values_list("id", "outage_lease_seq", "outage_lease_seconds")
     }
 
 
 def long_leases_end(over: Mapping[UUID, int]) -> None:
     """Clears long leases that have expired, except those that were granted again since."""
     for node_id, seq in over.items():
-        Node.objects.filter(id=node_id, long_lease_seq=seq).update(long_lease=0)
+        Node.objects.filter(id=node_id, outage_lease_seq=seq).update(outage_lease_seconds=0)

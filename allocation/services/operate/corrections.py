@@ -115,7 +115,7 @@ def _within(booking: Booking, paid: Decimal, amount: Decimal, *, more: bool) -> 
     if not more and amount > paid:
         was = money_text(paid, booking.currency)
         raise invalid("refund_too_large", f"At most {was} can be refunded.", "amount")
-    room = booking.held - paid
+    room = booking.hold_amount - paid
     if more and amount > room:
         sentence = f"At most {money_text(room, booking.currency)} more can be charged."
         raise invalid("charge_too_large", sentence, "amount")

@@ -137,11 +137,11 @@ def leases_of_nodes(mode: PortalMode, now: datetime) -> list[NodeLease]:
 
 
 def _lease_state(node: Node, mode: PortalMode, now: datetime) -> LeaseState:
-    if node.cut_off:
+    if node.partitioned:
         return "cut_off"
     if node.heartbeat_at is None or node.heartbeat_at < now - HEARTBEAT_WITHIN:
         return "not_heard"
-    lasts = node.heartbeat_at + timedelta(seconds=node.lease_said - MARGIN_SECONDS)
+    lasts = node.heartbeat_at + timedelta(seconds=node.reported_lease_seconds - MARGIN_SECONDS)
     if mode.until is not None and lasts >= mode.until:
         return "confirmed"
     return "waiting" if agent_supports(node, wire.LEASE_REPORTED_SINCE) else "too_old"

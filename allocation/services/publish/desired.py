@@ -25,7 +25,8 @@ from allocation.services.runs.resume import (
 _METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 _ROW = (
     "state", "booking_id", "gpu_id", "model_id", "profile", "start", "size", "share", "period",
-    "leased", "left", "booking__number", "booking__ask", "booking__owner__username", "tenant__slug",
+    "leased", "abandoned", "booking__number", "booking__ask", "booking__owner__username",
+    "tenant__slug",
 )  # fmt: skip
 
 # A run of a booking: allocations that started together.
@@ -114,13 +115,13 @@ def gangs_on(
     always has the same document. Allocations from before a pause do not count.
     """
     runs: dict[UUID, set[_Run]] = {
-        node: {(row.booking_id, row.period.lower) for row in rows if not row.left}
+        node: {(row.booking_id, row.period.lower) for row in rows if not row.abandoned}
         for node, rows in allocations.items()
     }
     devices: dict[_Run, dict[tuple[str, int, str], int]] = defaultdict(dict)
     begun = Allocation.objects.filter(
         booking__in={booking for found in runs.values() for booking, _ in found},
-        state__in=EVER_STARTED, left=False,
+        state__in=EVER_STARTED, abandoned=False,
     )  # fmt: skip
     for booking, begins, tenant, number, name, count in begun.values_list(
         "booking_id", "period__startswith", "tenant__slug", "booking__number", "gpu__node__name"
@@ -177,7 +178,7 @@ def _allocation(
 
 
 def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
-    if pause is None or row.left:
+    if pause is None or row.abandoned:
         # Leftovers of a broken run are not resumed.
         return None
     return wire.Notice(

@@ -22,7 +22,7 @@ def charged_run(booking: Booking, pause: Pause | None) -> Run | None:
     return Run(
         ready=booking.ready_at,
         noticed=booking.noticed_at,
-        own=pause is not None and pause.own != "",
+        own=pause is not None and pause.is_own,
         saved=booking.saved_at,
         broken=run_is_broken(booking),
     )
@@ -68,7 +68,7 @@ def run_saved_seconds(booking: Booking) -> int:
 def booking_spent(booking: Booking, until: datetime) -> Decimal:
     """Charge for earlier runs plus the cost of this one until then; at most the held amount."""
     used = booking.used_seconds + run_seconds(booking, until)
-    return min(booking.held, booking.settled + booking_cost(booking, used))
+    return min(booking.hold_amount, booking.settled + booking_cost(booking, used))
 
 
 def cancellation_cost(booking: Booking, now: datetime) -> Decimal:
@@ -78,7 +78,7 @@ def cancellation_cost(booking: Booking, now: datetime) -> Decimal:
     at = booking.released_at or min(now, booking.planned_ends or now)
     rest = unused_seconds(booking, at) if booking.redo_seconds else 0
     seconds = end_seconds(run_seconds(booking, at), earlier_charges(booking), rest)
-    return min(booking.held, booking.settled + booking_cost(booking, seconds))
+    return min(booking.hold_amount, booking.settled + booking_cost(booking, seconds))
 
 
 def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
@@ -97,7 +97,7 @@ def final_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
     return hold_settle(
         tenant_id=booking.tenant_id,
         reference=booking.id,
-        amount=min(booking.held - booking.settled, booking_cost(booking, seconds)),
+        amount=min(booking.hold_amount - booking.settled, booking_cost(booking, seconds)),
         now=now,
     )
 

@@ -38,13 +38,13 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
     sooner = Allocation.objects.filter(
         booking=OuterRef("cause__beneficiary"),
         state__in=Allocation.LIVE,
-        left=False,
+        abandoned=False,
         period__startswith__lt=OuterRef("deadline"),
     )
     going = Allocation.objects.filter(booking=OuterRef("booking")).filter(
         Q(state=Allocation.State.RELEASING)
         | Q(state__in=Allocation.LIVE)
-        & (Q(left=True) | Q(gpu__node__unreachable_since__isnull=False))
+        & (Q(abandoned=True) | Q(gpu__node__unreachable_since__isnull=False))
     )
     gone = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
     return Pause.objects.filter(

@@ -61,7 +61,7 @@ def classes_by_cost(
 
 def has_run(booking: Booking) -> bool:
     """Whether part of its work is done: it then continues on the same class."""
-    began = booking.used_seconds or booking.replaced or booking.pause_count
+    began = booking.used_seconds or booking.replacement_count or booking.pause_count
     return bool(began or booking.ready_at or booking.hardware_lost_at)
 
 

@@ -56,7 +56,9 @@ def ends_due(now: datetime) -> int:
 def _over(now: datetime) -> Q:
     """What has to leave its place: its time is over, it was given back, or it is paused."""
     started = Allocation.objects.filter(state__in=STARTED).values("booking_id")
-    here = Allocation.objects.filter(state__in=Allocation.LIVE, left=False).values("booking_id")
+    here = Allocation.objects.filter(state__in=Allocation.LIVE, abandoned=False).values(
+        "booking_id"
+    )
     # Started, or without a device: all of it was left behind on hardware that failed.
     goes = Q(id__in=started) | ~Q(id__in=here)
     return (
@@ -178,8 +180,8 @@ def run_abandon(booking: Booking, now: datetime, counted_seconds: int = 0) -> No
     The places are free in the calendar from now on, the hardware when it is proven empty.
     """
     _release_rows(booking, now)
-    booking.allocations.filter(state=Allocation.State.RELEASING, left=False).update(
-        left=True, counted_seconds=counted_seconds
+    booking.allocations.filter(state=Allocation.State.RELEASING, abandoned=False).update(
+        abandoned=True, counted_seconds=counted_seconds
     )
 
 
@@ -215,7 +217,7 @@ def _end(booking: Booking, now: datetime) -> bool:
 def run_complete(booking: Booking, now: datetime) -> bool:
     """The last line of a run that ends or pauses when nothing of it is left to be cleared; False
     while there is, or before its grace is over."""
-    if booking.allocations.filter(state__in=Allocation.LIVE, left=False).exists():
+    if booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False).exists():
         return False
     if booking.state == State.ENDING:
         _finish(booking, now)
@@ -293,7 +295,7 @@ def _finish(booking: Booking, now: datetime) -> None:
     pause_end(booking, now)
     to = State.FAILED if booking.outcome == "failed" else State.ENDED
     charged = money_text(amount, booking.currency)
-    freed = money_text(booking.held - amount, booking.currency)
+    freed = money_text(booking.hold_amount - amount, booking.currency)
     said = f"The device is proven empty. {charged} charged, {freed} free again."
     event = Event(str(to), said)
     booking_move(booking, to, event=event, now=now, charged=amount, ended_at=now)

@@ -177,7 +177,7 @@ def _rows_to_vacate(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet
             over |= in_scope(blackout)
     runs = Q(state__in=STARTED, booking__state__in=[*RUNNING, State.PAUSING])
     stuck = Q(state=Allocation.State.RELEASING, gpu__health=Gpu.Health.LOST)
-    stuck &= Q(booking__state=State.PAUSING, left=False)
+    stuck &= Q(booking__state=State.PAUSING, abandoned=False)
     return Allocation.objects.filter(over, runs | stuck)
 
 

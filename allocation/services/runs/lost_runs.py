@@ -48,7 +48,7 @@ def node_bookings_requeue(*, node_id: UUID, seq: int, now: datetime) -> int:
             return 0
         seen = node.heartbeat_at or now
         why = f"{node.name} has fallen silent."
-        Node.objects.filter(id=node_id).update(cut_off=True)
+        Node.objects.filter(id=node_id).update(partitioned=True)
         done = sum(_lost(booking, until=seen, why=why, now=now) for booking in bookings)
     if done:
         logger.warning("%d bookings of %s are begun anew elsewhere", done, node.name)
@@ -73,7 +73,7 @@ def lease_expired(allocation_id: UUID, *, since: datetime, now: datetime) -> Non
         if booking is None or row.state not in STARTED:
             return
         node = row.gpu.node
-        Node.objects.filter(id=node.id).update(cut_off=True)
+        Node.objects.filter(id=node.id).update(partitioned=True)
         why = f"{node.name} was cut off from the portal and ended it."
         heard = (node.heartbeat_at or since) - LEASE_SILENCE
         if since < heard and booking.ready_at is not None and booking.ready_at < heard:
@@ -132,7 +132,7 @@ def booking_requeue(
         return False
     run_abandon(booking, now, kept)
     event = Event(
-        "replaced",
+        "replacement_count",
         f"{why} It waits for another place, for the time it has left.",
         detail={"rule": rule.id, "used_seconds": used},
     )
@@ -143,7 +143,7 @@ def booking_requeue(
         now=now,
         duration_seconds=length,
         used_seconds=used,
-        replaced=booking.replaced + 1,
+        replacement_count=booking.replacement_count + 1,
         planned_starts=None,
         planned_ends=None,
         planned_places=[],
@@ -154,7 +154,7 @@ def booking_requeue(
 
 def has_earlier_run(booking: Booking) -> bool:
     """Whether an earlier run of it counts, so that only the rest of its time is wanted."""
-    return booking.replaced > 0 or booking.used_seconds > 0
+    return booking.replacement_count > 0 or booking.used_seconds > 0
 
 
 def time_remaining(booking: Booking, now: datetime) -> tuple[int, datetime | None]:

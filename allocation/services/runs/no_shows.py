@@ -91,7 +91,7 @@ def _presence_of(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[
     since = {each.id: each.absent_until or each.ready_at for each in bookings}
     rows = dict(
         Allocation.objects.filter(
-            booking__in=bookings, state=Allocation.State.ACTIVE, left=False
+            booking__in=bookings, state=Allocation.State.ACTIVE, abandoned=False
         ).values_list("id", "booking_id")
     )
     first = min((each.ready_at for each in bookings if each.ready_at), default=now)
@@ -182,7 +182,9 @@ def _end(
     booking: Booking, policy: PresencePolicy, absence: _Absence, limit: int, now: datetime
 ) -> None:
     rest = int((booking.planned_ends - now).total_seconds()) if booking.planned_ends else 0
-    has_run = booking.pause_count or booking.replaced or booking.used_seconds or booking.settled
+    has_run = (
+        booking.pause_count or booking.replacement_count or booking.used_seconds or booking.settled
+    )
     fee = 0 if has_run else no_show_fee(rest, policy.no_show_share)
     share = f"{policy.no_show_share} % of the time left is charged." if fee else ""
     event = Event(

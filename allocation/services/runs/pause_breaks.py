@@ -17,7 +17,7 @@ def pausing_run_interrupt(
 
     Only hardware that failed changes the bill: that a node is silent, or says that the run is over,
     is its word alone. Returns False when all that was done before."""
-    mine = booking.allocations.filter(state__in=Allocation.LIVE, left=False)
+    mine = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
     if not mine.exists():
         return False
     run_abandon(booking, now)

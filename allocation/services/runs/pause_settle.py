@@ -51,7 +51,7 @@ def run_paused(booking: Booking, now: datetime) -> None:
         event=Event("paused", sentence, detail={"pause": pause.number}),
         now=now,
         settled=settled,
-        held=settled + kept,
+        hold_amount=settled + kept,
         duration_seconds=length,
         redo_seconds=bill.redo,
         credited_seconds=bill.credited,
@@ -68,7 +68,7 @@ def paused_booking_end(booking: Booking, outcome: str, because: str, now: dateti
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
     pause_end(booking, now)
     charged = money_text(booking.settled, booking.currency)
-    freed = money_text(booking.held - booking.settled, booking.currency)
+    freed = money_text(booking.hold_amount - booking.settled, booking.currency)
     booking_move(
         booking,
         State.ENDED,
@@ -111,8 +111,8 @@ def _out_at(booking: Booking, pause: Pause) -> datetime:
         state__in=(Allocation.State.RELEASING, Allocation.State.ENDED)
     )
     # Ranges are ordered by where they begin: the last is that of this run.
-    last = ended.order_by("-period").only("period", "left")[0]
-    if last.left and not pause.own:
+    last = ended.order_by("-period").only("period", "abandoned")[0]
+    if last.abandoned and not pause.relation:
         return pause.noticed_at
     upper: datetime = last.period.upper
     return upper

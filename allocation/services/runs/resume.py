@@ -47,7 +47,7 @@ def suspended_work_on(nodes: Iterable[Node]) -> dict[UUID, SuspendedWork]:
     runs = _runs({row.booking_id for row in rows})
     told = Allocation.objects.filter(
         gpu__node__in={row.gpu.node_id for row in rows}, booking__in=list(runs), state__in=ON_NODE,
-        left=False,
+        abandoned=False,
     ).select_related("gpu")  # fmt: skip
     # Only the run before this one can go on: an earlier one has gone on already.
     old = _by_place(row for row in rows if row.period.lower in runs[row.booking_id][-2:-1])
@@ -99,7 +99,7 @@ def _bump(rows: QuerySet[Allocation]) -> None:
 def _suspended_rows(nodes: Iterable[Node]) -> list[Allocation]:
     """Of bookings that are not over, by device and slot."""
     rows = Allocation.objects.filter(
-        gpu__node__in=list(nodes), suspended=True, left=False, state=Allocation.State.ENDED,
+        gpu__node__in=list(nodes), suspended=True, abandoned=False, state=Allocation.State.ENDED,
         booking__state__in=[*PAUSE_STATES, State.STARTING, State.ACTIVE, State.ENDING],
     )  # fmt: skip
     return list(rows.select_related("booking", "gpu").order_by("gpu__index", "start", "id"))

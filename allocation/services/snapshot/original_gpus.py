@@ -41,7 +41,7 @@ def paused_on(pauses: Iterable[Pause]) -> dict[UUID, OriginalGpus]:
     suspends = {each.booking_id: each for each in pauses if each.method == "suspend"}
     if not suspends:
         return {}
-    rows = Allocation.objects.filter(booking__in=suspends, left=False)
+    rows = Allocation.objects.filter(booking__in=suspends, abandoned=False)
     there = Q(state__in=_HERE) | Q(state=Allocation.State.ENDED, suspended=True)
     return _homes(rows.filter(there), suspends)
 

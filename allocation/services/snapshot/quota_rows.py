@@ -26,7 +26,7 @@ FROM (
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
          greatest(coalesce(p.ready_at, b.ready_at), lower(a.period), %(since)s) AS since,
          least(upper(a.period),
-               coalesce(CASE WHEN p.own = '' THEN p.noticed_at ELSE upper(a.period) END
+               coalesce(CASE WHEN p.relation = '' THEN p.noticed_at ELSE upper(a.period) END
                           - make_interval(secs => p.credit_seconds),
                         b.released_at, b.ended_at, %(now)s),
                %(now)s) AS until
@@ -36,7 +36,7 @@ FROM (
     LEFT JOIN allocation_pause p ON p.booking_id = a.booking_id AND NOT p.withdrawn
       AND p.ready_at >= lower(a.period) AND p.ready_at < upper(a.period)
   WHERE coalesce(p.ready_at, b.ready_at) IS NOT NULL AND a.state <> 'superseded'
-    AND (p.id IS NOT NULL OR NOT a."left")
+    AND (p.id IS NOT NULL OR NOT a.abandoned)
     AND a.period && tstzrange(%(since)s, %(now)s)
   UNION ALL
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
@@ -44,7 +44,7 @@ FROM (
          least(upper(a.period), %(now)s) AS until
   FROM allocation_allocation a
     JOIN allocation_gpu g ON g.id = a.gpu_id
-  WHERE a."left" AND a.counted_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
+  WHERE a.abandoned AND a.counted_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
 ) u CROSS JOIN LATERAL generate_series(
   date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
 ) AS d(day)

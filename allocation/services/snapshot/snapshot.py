@@ -46,7 +46,7 @@ CLEARING_SECONDS = 5
 # Only the columns that are needed: there are many rows, and other columns are wide.
 _HELD_COLUMNS = (
     *("booking", "tenant", "project", "gpu", "profile", "start", "size", "share", "period"),
-    *("state", "left", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
+    *("state", "abandoned", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
     *("booking__ready_at", "booking__saved_at", "booking__pause_count"),
     "booking__extension_until",
 )
@@ -153,13 +153,13 @@ def _held_of(row: Allocation, now: datetime) -> Held:
     """An allocation as held by its booking; leftovers of a broken run belong to nobody."""
     booking = row.booking
     started = row.state != Allocation.State.PLANNED
-    is_running = booking.state in (State.ACTIVE, State.PAUSING) and not row.left
+    is_running = booking.state in (State.ACTIVE, State.PAUSING) and not row.abandoned
     cores, memory = host_resources(booking)
     return Held(
         id=str(row.id),
-        booking=f"left {row.id}" if row.left else str(row.booking_id),
-        tenant="" if row.left else str(row.tenant_id),
-        project="" if row.left else str(row.project_id),
+        booking=f"left {row.id}" if row.abandoned else str(row.booking_id),
+        tenant="" if row.abandoned else str(row.tenant_id),
+        project="" if row.abandoned else str(row.project_id),
         place=place_of_row(row),
         starts=seconds(row.period.lower),
         ends=held_until(row.period.upper, now, started=started),
@@ -168,7 +168,7 @@ def _held_of(row: Allocation, now: datetime) -> Held:
         since=seconds(booking.ready_at) if booking.ready_at and is_running else None,
         saved=seconds(booking.saved_at) if booking.saved_at else None,
         pauses=booking.pause_count,
-        pausing=booking.state == State.PAUSING and not row.left,
+        pausing=booking.state == State.PAUSING and not row.abandoned,
         cores=cores,
         memory=memory,
         owner=str(row.booking.owner_id),
@@ -216,7 +216,7 @@ def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
 def _request_of(row: Booking, now: datetime) -> Request:
     ask = AskDocument.from_json(row.ask)
     duration, latest = row.duration_seconds, row.deadline
-    order = tuple((name, length) for name, length in row.lengths)
+    order = tuple((name, length) for name, length in row.class_durations)
     if ask.workload is not None and has_run(row):
         # Work that has started continues on its class.
         order = ((row.planned_class, duration),) if row.planned_class else ()
@@ -250,7 +250,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
 
 def _series_of(row: Booking) -> str | None:
     """The series whose dates are decided together, until they are decided."""
-    is_bound = row.state == State.REQUESTED and row.starts is not None and not row.replaced
+    is_bound = row.state == State.REQUESTED and row.starts is not None and not row.replacement_count
     if not is_bound or row.series is None or row.series.is_partial:
         return None
     return str(row.series_id)

@@ -75,7 +75,7 @@ def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
         "what": what_words(AskDocument.from_json(booking.ask), ctx.labels),
         "when": state_words(booking, ctx.zone, ctx.now),
         "cost": money_text(
-            spent_so_far(booking, ctx.now) if booking.charged is not None else booking.held,
+            spent_so_far(booking, ctx.now) if booking.charged is not None else booking.hold_amount,
             booking.currency,
         ),
         "is_final": booking.charged is not None,
@@ -179,13 +179,13 @@ def _action(act: Act, ask: Ask | None = None) -> Callable[..., HttpResponse]:
 
 def _cancel(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     done = booking_cancel(actor=actor, booking=booking, now=now)
-    back = money_text(done.held - spent_so_far(done, now), done.currency)
+    back = money_text(done.hold_amount - spent_so_far(done, now), done.currency)
     return f"{done.label} cancelled; {back} returned to the budget."
 
 
 def _release(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     done = booking_release(actor=actor, booking=booking, now=now)
-    back = money_text(done.held - spent_so_far(done, now), done.currency)
+    back = money_text(done.hold_amount - spent_so_far(done, now), done.currency)
     return f"{done.label} released; {back} returned to the budget."
 
 

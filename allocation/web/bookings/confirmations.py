@@ -15,7 +15,7 @@ from tenants.platform.confirm import Confirmation
 
 def release_question(booking: Booking, ctx: PageContext) -> Confirmation:
     """Returns the confirmation before a running booking is released."""
-    back = money_text(booking.held - spent_so_far(booking, ctx.now), booking.currency)
+    back = money_text(booking.hold_amount - spent_so_far(booking, ctx.now), booking.currency)
     what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     return Confirmation(
         title=f"Release {_title(booking)} now?",
@@ -35,7 +35,7 @@ def release_question(booking: Booking, ctx: PageContext) -> Confirmation:
 
 def cancel_question(booking: Booking, ctx: PageContext) -> Confirmation:
     """Returns the confirmation before a waiting or paused booking is cancelled."""
-    back = money_text(booking.held - spent_so_far(booking, ctx.now), booking.currency)
+    back = money_text(booking.hold_amount - spent_so_far(booking, ctx.now), booking.currency)
     what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     start = booking.planned_starts
     place = (

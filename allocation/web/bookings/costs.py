@@ -42,16 +42,16 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
         return (
             *runs,
             *fees,
-            CostLine("Held at the end" if runs else "Held when booked", money(booking.held)),
-            CostLine("Returned", money(booking.held - booking.charged)),
+            CostLine("Held at the end" if runs else "Held when booked", money(booking.hold_amount)),
+            CostLine("Returned", money(booking.hold_amount - booking.charged)),
             CostLine("Charged", money(booking.charged), strong=not booking.corrected),
             *_corrections(booking),
         )
     return (
         *runs,
         CostLine("Used so far", money(so_far)),
-        CostLine("Remaining", money(booking.held - so_far)),
-        CostLine("Held (maximum)", money(booking.held), strong=True),
+        CostLine("Remaining", money(booking.hold_amount - so_far)),
+        CostLine("Held (maximum)", money(booking.hold_amount), strong=True),
     )
 
 
@@ -68,7 +68,7 @@ def _corrections(booking: Booking) -> tuple[CostLine, ...]:
 
 def returned_text(booking: Booking, now: datetime) -> str:
     """Returns the money that a release or cancellation returns."""
-    return money_text(booking.held - cancellation_cost(booking, now), booking.currency)
+    return money_text(booking.hold_amount - cancellation_cost(booking, now), booking.currency)
 
 
 def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> list[CostLine]:
@@ -78,7 +78,7 @@ def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> li
         if pause.emptied_at is None:
             continue
         until = pause.noticed_at
-        if pause.own:
+        if pause.relation:
             until = pause.acknowledged_at or pause.deadline
         began, told = clock(pause.ready_at, ctx.zone), clock(until, ctx.zone)
         name = f"Run {pause.number}, {began} – {told}"

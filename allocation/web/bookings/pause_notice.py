@@ -154,7 +154,7 @@ def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
         lines.append(CostLine("Work to redo", lost))
         credit = money_text(pause.credit, booking.currency)
         lines.append(CostLine("Credited", credit))
-        if pause.own:
+        if pause.relation:
             lines.append(CostLine("Caused by your organisation", "no credit"))
         charged = money_text(pause.charged, booking.currency)
         lines.append(CostLine("Charged for this run", charged, strong=True))
@@ -189,7 +189,7 @@ def _lost(booking: Booking, pause: Pause, ctx: PageContext) -> str:
 
 def _money(booking: Booking, pause: Pause, ctx: PageContext) -> str:
     since = clock(pause.noticed_at, ctx.zone)
-    if pause.own:
+    if pause.relation:
         return (
             "The other booking belongs to your organisation, so the run is charged until it "
             "ends and nothing is credited."
@@ -263,7 +263,7 @@ def paused_words(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) ->
     if booking.state != State.PAUSED or last is None:
         return ""
     left = length_words(last.remaining_seconds or 0)
-    own = sum(pause.own != "" for pause in pauses)
+    own = sum(pause.relation != "" for pause in pauses)
     if own > 1:
         left = f"Paused {own} times by your organisation. {left}"
     if booking.starts is not None:

@@ -75,7 +75,7 @@ def series_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> Ht
 def _question(actor: Actor, series: Series, reference: str) -> Confirmation:
     """Returns the confirmation with the dates and the returned money."""
     coming = list(series.bookings.filter(state__in=BEFORE_START).order_by("starts", "id"))
-    back = sum((each.held for each in coming), Decimal())
+    back = sum((each.hold_amount for each in coming), Decimal())
     dates = f"{len(coming)} date{'s' * (len(coming) != 1)}"
     owner = series.owner.get_full_name() or series.owner.username
     first = coming[0].planned_starts or coming[0].not_before if coming else None

@@ -315,7 +315,9 @@ def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
     places = {key: place for place, key in enumerate(found)}
     for key, name, fine in sorted(CHECKS, key=lambda each: places.get(each[0], len(places))):
         reasons = found.get(key, [])
-        good = fine or f"{money_text(booking.held, booking.currency)} is held for this booking."
+        good = (
+            fine or f"{money_text(booking.hold_amount, booking.currency)} is held for this booking."
+        )
         if key == "budget" and booking.state not in OPEN:
             good = "The budget was sufficient; the money is no longer held."
         if key == "together" and booking.is_unplanned:

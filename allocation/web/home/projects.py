@@ -221,7 +221,7 @@ def _row(booking: Booking, labels: Mapping[str, str]) -> BookingRow:
         who=person_name(booking.owner),
         what=_what(booking, labels),
         when=_when(booking),
-        cost=money_text(booking.held, booking.currency),
+        cost=money_text(booking.hold_amount, booking.currency),
     )
 
 

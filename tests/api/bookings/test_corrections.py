@@ -34,12 +34,12 @@ def ended(site: Site) -> Booking:
     with as_system():
         hold_place(
             tenant_id=site.tenant.id, project_id=site.project.id, reference=booking.id,
-            amount=booking.held, starts=now, ends=now + timedelta(hours=2), now=now,
+            amount=booking.hold_amount, starts=now, ends=now + timedelta(hours=2), now=now,
         )  # fmt: skip
         booking.charged = hold_settle(
             tenant_id=site.tenant.id, reference=booking.id, amount=CHARGED, now=now
         )
-        assert booking.charged == CHARGED < booking.held
+        assert booking.charged == CHARGED < booking.hold_amount
         booking.outcome, booking.ended_at = "completed", now
         booking.save()
     return booking
@@ -105,10 +105,10 @@ def test_what_is_given_back_stands_in_ledger_receipt_and_log(
 def test_nobody_else_corrects_and_nothing_beyond_its_bounds(site: Site, ended: Booking) -> None:
     for api in (site.researcher, site.lead, site.admin, site.stranger):
         assert api.post("corrections", asked(ended, "refund", "1")).status_code == 403
-    room = str(ended.held - CHARGED)
+    room = str(ended.hold_amount - CHARGED)
     for kind, amount, reason, code in (
         ("refund", "2.000002", "x", "refund_too_large"),
-        ("charge", str(ended.held), "x", "charge_too_large"),
+        ("charge", str(ended.hold_amount), "x", "charge_too_large"),
         ("refund", "0", "x", "bad_amount"),
         ("refund", "-1", "x", "bad_amount"),
         ("refund", "1", " ", "empty"),
@@ -121,7 +121,9 @@ def test_nobody_else_corrects_and_nothing_beyond_its_bounds(site: Site, ended: B
     assert fresh(ended).corrected == 0
     assert site.operator.post("corrections", asked(ended, "charge", room)).status_code == 201
     assert (
-        said(site.operator.post("corrections", asked(ended, "refund", str(ended.held))))["paid"]
+        said(site.operator.post("corrections", asked(ended, "refund", str(ended.hold_amount))))[
+            "paid"
+        ]
         == "0.000000"
     )
     assert all_adds_up()
@@ -144,7 +146,7 @@ def test_random_corrections_keep_what_was_paid_between_nothing_and_what_was_held
                 )  # fmt: skip
         except Refused:
             refused += 1
-            assert not 0 <= after <= ended.held
+            assert not 0 <= after <= ended.hold_amount
         else:
             paid = after
         assert fresh(ended).corrected == paid - CHARGED

@@ -51,7 +51,7 @@ def test_a_request_holds_its_price_and_is_told_to_everyone_who_must_know(lab: La
         stored = Booking.objects.get(id=booking.id)
         assert (stored.label, stored.state, stored.version) == ("BK-1", "requested", 1)
         # 2 GPUs for 1.5 hours at 4.80.
-        assert (stored.held, stored.price_per_hour) == (Decimal("14.40"), Decimal("9.60"))
+        assert (stored.hold_amount, stored.price_per_hour) == (Decimal("14.40"), Decimal("9.60"))
         assert reference_totals(tenant_id=lab.tenant_id, reference=booking.id) == (
             Decimal("14.40"),
             Decimal(0),
@@ -86,7 +86,7 @@ def test_every_tenant_counts_its_own_bookings(lab: Lab) -> None:
 def test_a_slice_pays_by_its_units(lab: Lab) -> None:
     # 3g.40gb: half the memory, three sevenths of the compute; the larger share counts.
     booking = booked(lab, a_wish(lab.project, an_ask(profile="3g.40gb", hours=1)))
-    assert booking.held == Decimal("2.40")
+    assert booking.hold_amount == Decimal("2.40")
 
 
 def test_of_two_classes_the_dearer_one_is_held(lab: Lab) -> None:
@@ -98,7 +98,7 @@ def test_of_two_classes_the_dearer_one_is_held(lab: Lab) -> None:
             actor_id=None, valid_from=NOW + HOUR, prices=prices, now=NOW + timedelta(minutes=1)
         )
     wish = a_wish(lab.project, an_ask(classes=("h100", "b200"), hours=1))
-    assert booked(lab, wish, NOW + HOUR).held == Decimal(9)
+    assert booked(lab, wish, NOW + HOUR).hold_amount == Decimal(9)
 
 
 def test_a_fixed_window_of_this_very_second_is_taken(lab: Lab) -> None:

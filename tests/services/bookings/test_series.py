@@ -77,7 +77,7 @@ def test_each_date_is_a_booking_with_its_own_money_and_all_are_decided_at_once(l
     series = asked(lab)
     rows = bookings(series)
     assert [row.starts for row in rows] == [NINE, NINE + DAY, NINE + 2 * DAY]
-    assert before - left(lab) == sum(row.held for row in rows) == Decimal("28.8")
+    assert before - left(lab) == sum(row.hold_amount for row in rows) == Decimal("28.8")
     cycled()
     assert {row.state for row in bookings(series)} == {State.SCHEDULED}
     assert len({row.decision_id for row in bookings(series)}) == 1
@@ -106,7 +106,7 @@ def test_a_date_that_has_to_begin_anew_goes_its_own_way(lab: Lab) -> None:
     first, *others = bookings(series)
     with as_system():
         first.allocations.update(state="superseded")
-        Booking.objects.filter(id=first.id).update(state=State.QUEUED, replaced=1)
+        Booking.objects.filter(id=first.id).update(state=State.QUEUED, replacement_count=1)
         Gpu.objects.update(health=Gpu.Health.LOST)
     cycled(NINE + HOUR)
     assert {row.state for row in bookings(series)[1:]} == {State.SCHEDULED}

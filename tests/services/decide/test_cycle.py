@@ -312,7 +312,10 @@ def test_an_extension_is_granted_paid_and_told_to_the_node(plant: Plant, lab: La
     plant.round()
     booking = fresh(booking)
     assert (booking.planned_ends, booking.extension_until) == (NOW + 3 * HOUR, None)
-    assert (booking.held, money_of(booking)) == (Decimal("14.40"), (Decimal("14.40"), NOTHING))
+    assert (booking.hold_amount, money_of(booking)) == (
+        Decimal("14.40"),
+        (Decimal("14.40"), NOTHING),
+    )
     plant.later_until(NOW + 2 * HOUR + MINUTE)
     assert fresh(booking).state == "active"
     plant.later_until(NOW + 3 * HOUR)
@@ -330,7 +333,7 @@ def test_an_extension_into_somebody_elses_time_is_refused(plant: Plant, lab: Lab
     plant.round()
     booking = fresh(booking)
     assert (booking.planned_ends, booking.extension_until) == (NOW + 2 * HOUR, None)
-    assert booking.held == Decimal("19.20")
+    assert booking.hold_amount == Decimal("19.20")
     assert story(booking)[-1] == "extension_refused"
     assert all_is_well()
 
@@ -345,7 +348,7 @@ def test_an_extension_whose_money_went_elsewhere_meanwhile_is_refused(
     a_budget(lab.project, "14.39")
     plant.round()
     booking = fresh(booking)
-    assert (booking.planned_ends, booking.held) == (NOW + 2 * HOUR, Decimal("9.60"))
+    assert (booking.planned_ends, booking.hold_amount) == (NOW + 2 * HOUR, Decimal("9.60"))
     assert (booking.state, story(booking)[-1]) == ("active", "extension_refused")
     assert all_is_well()
 

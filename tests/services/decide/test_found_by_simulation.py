@@ -77,7 +77,7 @@ def test_what_a_paused_booking_left_on_dead_hardware_is_not_in_its_way(
     (row,) = rows_of(booking)
     fails(plant, row.gpu.index, 79)
     plant.later_until(plant.now + GRACE + 2 * HOUR)
-    assert [each.left for each in rows_of(booking)][:1] == [True]
+    assert [each.abandoned for each in rows_of(booking)][:1] == [True]
     assert fresh(booking).state == "active"
     assert all_is_well()
 

@@ -89,9 +89,9 @@ BREAKS = {
         UPDATE allocation_booking SET state = 'cancelled', charged = 0, ended_at = now()
           WHERE id = '{waiting}'""",
     "a charge that is not in the ledger": """
-        UPDATE allocation_booking SET held = 1, charged = 1 WHERE id = '{ended}'""",
+        UPDATE allocation_booking SET hold_amount = 1, charged = 1 WHERE id = '{ended}'""",
     "a hold that is not in the ledger": """
-        UPDATE allocation_booking SET held = held + 1 WHERE id = '{waiting}'""",
+        UPDATE allocation_booking SET hold_amount = hold_amount + 1 WHERE id = '{waiting}'""",
     "a budget overspent": """
         ALTER TABLE billing_account DROP CONSTRAINT account_never_overspent;
         UPDATE billing_account SET credits = 1 WHERE kind = 'budget'""",

@@ -39,7 +39,7 @@ def test_four_hours_are_not_free_by_a_minute_of_a_stronger_booking_of_ones_own(
     booking = running(plant, lab, an_ask(2, hours=5))
     plant.later(240 * MINUTE)
     strong = noticed(plant, booking, lab, ask=an_ask(2, hours=1))
-    assert pause_of(booking).own == "owner"
+    assert pause_of(booking).relation == "owner"
     plant.later(GRACE)
     pause = pause_of(booking)
     # Never saved: all of it would have been credited. 250 minutes of two GPUs at 4.80.
@@ -99,7 +99,7 @@ def test_credited_work_that_is_not_done_again_is_paid_for(
     noticed(plant, booking, rival, ask=an_ask(2, hours=1))
     plant.later(GRACE)
     pause = pause_of(booking)
-    assert (pause.own, pause.credit, pause.charged) == ("", Decimal("4.80"), NOTHING)
+    assert (pause.relation, pause.credit, pause.charged) == ("", Decimal("4.80"), NOTHING)
     with as_system():
         booking_cancel(actor=lab.actor, booking=fresh(booking), now=plant.now)
     assert fresh(booking).charged == Decimal("4.80")

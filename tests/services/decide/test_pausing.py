@@ -101,7 +101,7 @@ def assert_paused_with_the_loss_credited(booking: Booking) -> None:
     assert (booking.state, pause.lost_seconds, pause.credit_seconds) == ("paused", 1800, 1800)
     assert (pause.charged, pause.credit) == (NOTHING, Decimal("4.80"))
     assert pause.remaining_seconds == 80 * 60 + 1800
-    assert (booking.held, booking.settled) == (Decimal("17.60"), NOTHING)
+    assert (booking.hold_amount, booking.settled) == (Decimal("17.60"), NOTHING)
     assert money_of(booking) == (Decimal("17.60"), NOTHING)
     assert all_is_well()
 

@@ -58,7 +58,7 @@ def test_a_window_is_let_in_by_a_move_that_its_owner_is_told_of(plant: Plant, la
     assert gpu_of(large) == gpu_of(small) != gpu_of(new)
     assert (after.state, after.planned_starts) == ("scheduled", was.planned_starts)
     assert after.version == was.version + 1
-    assert (after.held, held(lab)) == (was.held, money + fresh(new).held)
+    assert (after.hold_amount, held(lab)) == (was.hold_amount, money + fresh(new).hold_amount)
     assert [reason["rule"] for reason in after.reasons] == ["R73"]
     with as_system():
         event = moved.events.latest("id")

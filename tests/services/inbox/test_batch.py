@@ -209,7 +209,7 @@ def test_a_report_without_news_asks_for_no_turn(
     assert nudged(a_report(NODES[0], 1, word))
     assert not nudged(a_report(NODES[0], 2, word))
     with as_system():
-        Node.objects.filter(name=NODES[0]).update(cut_off=True)
+        Node.objects.filter(name=NODES[0]).update(partitioned=True)
     assert nudged(a_report(NODES[0], 3, word))
 
 

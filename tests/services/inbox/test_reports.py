@@ -258,7 +258,7 @@ def test_a_node_that_says_a_run_is_over_early_makes_no_time_free(
         assert Node.objects.get(name=NAME).conflicts == 1
         booking_cancel(actor=lab.actor, booking=again, now=plant.now)
         over = fresh(again)
-        paid = (over.price_per_hour * over.used_seconds / 3600).quantize(over.held)
+        paid = (over.price_per_hour * over.used_seconds / 3600).quantize(over.hold_amount)
         assert (over.state, over.charged) == ("cancelled", paid)
         assert paid > 0
         assert invariants_check() == []

@@ -184,7 +184,7 @@ def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewh
     now = fresh(booking)
     # That a node is silent is no failure of hardware: the run is charged like any that pauses.
     assert (now.state, now.hardware_lost_at) == ("pausing", None)
-    assert {(row.state, row.left) for row in rows_of(booking)} == {("releasing", True)}
+    assert {(row.state, row.abandoned) for row in rows_of(booking)} == {("releasing", True)}
     with as_system():
         assert (
             node_bookings_requeue(node_id=node().id, seq=node().heartbeat_seq, now=plant.now) == 0
@@ -194,7 +194,7 @@ def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewh
     plant.now = pause_of(booking).deadline
     plant.cycle()
     assert fresh(booking).state == "starting"
-    assert [row.gpu.node.name for row in rows_of(booking) if not row.left] == [OTHER]
+    assert [row.gpu.node.name for row in rows_of(booking) if not row.abandoned] == [OTHER]
     with as_system():
         assert invariants_check() == []
 
@@ -225,8 +225,10 @@ def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(
     plant.cycle()
     assert fresh(booking).state == "starting"
     left, now_there = rows_of(booking)[:2], rows_of(booking)[2:]
-    assert {(row.state, row.left, row.gpu.node.name) for row in left} == {("releasing", True, NAME)}
-    assert {(row.state, row.left, row.gpu.node.name) for row in now_there} == {
+    assert {(row.state, row.abandoned, row.gpu.node.name) for row in left} == {
+        ("releasing", True, NAME)
+    }
+    assert {(row.state, row.abandoned, row.gpu.node.name) for row in now_there} == {
         ("starting", False, OTHER)
     }
     with as_system():
@@ -252,7 +254,7 @@ def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(
     heard = cut_until_replaced(plant, booking)
     used = int((heard - ready).total_seconds())
     now = fresh(booking)
-    assert (now.used_seconds, now.replaced, now.ready_at) == (used, 1, None)
+    assert (now.used_seconds, now.replacement_count, now.ready_at) == (used, 1, None)
     assert now.reasons[0]["rule"] == "R55"
 
     plant.cycle()
@@ -343,7 +345,7 @@ def test_a_jump_of_the_portals_clock_replaces_nothing_and_silences_nobody(
         with as_system():
             jumped.turn(block_ms=1)
     now = node()
-    assert (fresh(booking).state, now.unreachable_since, now.cut_off) == ("active", None, False)
+    assert (fresh(booking).state, now.unreachable_since, now.partitioned) == ("active", None, False)
     # The two clocks differ, and nobody knows whose is wrong: nothing new goes there.
     assert now.clock_wrong
     assert not now.takes_work

@@ -24,7 +24,7 @@ def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(
     booking = on_lease(plant, lab)
     plant.line.speaks = plant.line.hears = False
     watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
-    assert node().cut_off
+    assert node().partitioned
     before = agents_redis().get(wire.lease_key(NAME))
     with as_system():
         leases_grant([(node(), 10**15, node().key_version)])
@@ -33,5 +33,5 @@ def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(
     plant.line.speaks = plant.line.hears = True
     for _ in range(12):
         plant.later(SECOND)
-    assert not node().cut_off
+    assert not node().partitioned
     assert agents_redis().get(wire.lease_key(NAME)) != before

@@ -84,7 +84,7 @@ def stopped(plant: Plant, length: timedelta) -> None:
 
 def long_lease() -> int:
     with as_system():
-        return Node.objects.get(name=NAME).long_lease
+        return Node.objects.get(name=NAME).outage_lease_seconds
 
 
 def test_no_run_ends_while_the_portal_is_upgraded(plant: Plant, lab: Lab, operator: User) -> None:
@@ -95,7 +95,7 @@ def test_no_run_ends_while_the_portal_is_upgraded(plant: Plant, lab: Lab, operat
     stopped(plant, MINUTE * 19)
     plant.later(SECOND * 5)
     assert fresh(booking).state == "active"
-    assert (fresh(booking).replaced, fresh(booking).pause_count) == (0, 0)
+    assert (fresh(booking).replacement_count, fresh(booking).pause_count) == (0, 0)
     assert len(rows_of(booking)) == 1
     with as_system():
         assert Node.objects.get(name=NAME).conflicts == 0
@@ -107,7 +107,7 @@ def test_without_one_the_same_outage_ends_it(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     stopped(plant, SECOND * 30)
     plant.later(SECOND * 5)
-    assert fresh(booking).replaced == 1
+    assert fresh(booking).replacement_count == 1
 
 
 def test_a_portal_that_was_away_blames_no_node_for_it(plant: Plant, lab: Lab) -> None:
@@ -123,7 +123,7 @@ def test_a_portal_that_was_away_blames_no_node_for_it(plant: Plant, lab: Lab) ->
     with as_system():
         messages_apply([StreamMessage(NAME, each, plant.now - at) for at, each in said], plant.now)
         assert Node.objects.get(name=NAME).conflicts == 0
-    assert fresh(booking).replaced == 1
+    assert fresh(booking).replacement_count == 1
 
 
 def test_usual_leases_come_back_when_it_is_over_though_nobody_ends_it(
@@ -143,7 +143,7 @@ def test_usual_leases_come_back_when_it_is_over_though_nobody_ends_it(
     assert long_lease() == 0
     stopped(plant, SECOND * 30)
     plant.later(SECOND * 5)
-    assert fresh(booking).replaced == 1
+    assert fresh(booking).replacement_count == 1
 
 
 def test_a_long_lease_that_was_granted_again_is_not_forgotten(
@@ -154,10 +154,10 @@ def test_a_long_lease_that_was_granted_again_is_not_forgotten(
     plant.later(10 * SECOND)
     with as_system():
         node = Node.objects.get(name=NAME)
-        long_leases_end({node.id: node.long_lease_seq - 1})
+        long_leases_end({node.id: node.outage_lease_seq - 1})
     assert long_lease() >= 60
     with as_system():
-        long_leases_end({node.id: node.long_lease_seq})
+        long_leases_end({node.id: node.outage_lease_seq})
     assert long_lease() == 0
 
 
@@ -209,7 +209,7 @@ def test_agents_that_are_too_old_to_confirm_get_the_longer_lease_too(
     assert (lease.state, lease.is_safe) == ("too_old", False)
     assert wire.Heartbeat(seq=1, observed_generation=1, sent_at=1).lease == 0
     stopped(plant, MINUTE * 4)
-    assert fresh(booking).replaced == 0
+    assert fresh(booking).replacement_count == 0
 
 
 def test_a_node_that_is_not_heard_is_named_with_what_that_means(

@@ -90,7 +90,7 @@ def test_the_change_gives_one_up_and_books_the_other_in_one_step(
     with as_system():
         assert reference_totals(tenant_id=lab.tenant_id, reference=old.id)[0] == 0
         held = reference_totals(tenant_id=lab.tenant_id, reference=new.id)[0]
-        assert held == new.held == option.price
+        assert held == new.hold_amount == option.price
         lines = list(BookingEvent.objects.filter(kind="changed").values_list("sentence", flat=True))
     assert lines[0] == f"{new.label} was booked instead."
     assert changed(lab, waiting, change, NOW + 2 * MINUTE).id == new.id, "twice is once"

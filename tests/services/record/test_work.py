@@ -90,8 +90,8 @@ def test_work_goes_where_it_ends_first_and_costs_what_that_class_costs(lab: Lab)
     booking = booked(lab, training())
     assert booking.planned_class == "h100"
     assert booking.duration_seconds == 7200
-    assert booking.held == Decimal(16), "the dearest way to have it"
-    assert booking.lengths == [["l40s", 21_660], ["h100", 7200]], "in order of cost"
+    assert booking.hold_amount == Decimal(16), "the dearest way to have it"
+    assert booking.class_durations == [["l40s", 21_660], ["h100", 7200]], "in order of cost"
 
 
 def test_on_a_slower_class_it_is_given_longer_at_that_price(lab: Lab) -> None:
@@ -101,7 +101,7 @@ def test_on_a_slower_class_it_is_given_longer_at_that_price(lab: Lab) -> None:
     assert booking.planned_starts is not None
     assert booking.planned_ends == booking.planned_starts + timedelta(seconds=21_660)
     assert (booking.price_per_hour, booking.duration_seconds) == (Decimal(2), 21_660)
-    assert booking.held == Decimal(16)
+    assert booking.hold_amount == Decimal(16)
 
 
 def test_with_a_deadline_the_cheapest_class_that_meets_it_is_taken(lab: Lab) -> None:
@@ -170,7 +170,7 @@ def test_work_on_a_class_nobody_has_timed_is_refused_with_the_rule(lab: Lab) -> 
 def test_a_class_without_a_speed_is_left_out(lab: Lab) -> None:
     with as_system():
         WorkSpeed.objects.filter(gpu_class="l40s").delete()
-    assert booked(lab, training()).lengths == [["h100", 7200]]
+    assert booked(lab, training()).class_durations == [["h100", 7200]]
 
 
 def test_new_speeds_are_logged_and_leave_bookings_as_they_were(lab: Lab) -> None:
@@ -182,7 +182,7 @@ def test_new_speeds_are_logged_and_leave_bookings_as_they_were(lab: Lab) -> None
         for speeds, code in (({"h100": 0}, "bad_speed"), ({"b300": 1}, "not_found")):
             with pytest.raises(Refused, match=code):
                 speeds_set(operator=operator, workload="training", speeds=speeds, now=LATER)
-    assert fresh(booking).lengths == booking.lengths
+    assert fresh(booking).class_durations == booking.class_durations
     with as_system():
         assert AuditEntry.objects.filter(action="workload.set").exclude(tenant=None).count() == 1
         assert WorkSpeed.objects.count() == 1

@@ -130,7 +130,7 @@ def test_what_pauses_on_lost_hardware_is_paused_at_its_deadline_all_the_same(
     deadline = pause_of(booking).deadline
     fails(plant, 0, 79)
     assert fresh(booking).state == "pausing"
-    assert {row.left for row in rows_of(booking)} == {True}
+    assert {row.abandoned for row in rows_of(booking)} == {True}
     assert "broken_off" in story(booking)
     assert all_is_well()
     plant.later_until(deadline)

@@ -46,7 +46,7 @@ def test_a_gang_of_two_goes_back_in_line_whole_when_one_gpu_falls_off_the_bus(
     assert after.duration_seconds == 2 * 3600
     assert (after.planned_ends or NOW) - (after.planned_starts or NOW) == 2 * HOUR
     assert after.ready_at is None
-    assert (after.held, held(lab)) == (before.held, money)
+    assert (after.hold_amount, held(lab)) == (before.hold_amount, money)
     # The living GPU was proven empty; the lost one can't be, and stays occupied.
     with as_system():
         old = Occupancy.objects.filter(closed=None, gpu__node__name=NAME)
@@ -83,7 +83,7 @@ def test_the_members_of_a_gang_are_those_of_its_last_run(plant: Plant, lab: Lab)
         Gpu.objects.filter(node=there).update(health="draining", drain_by=plant.now)
     plant.cycle()
     plant.later(timedelta(seconds=6))
-    nodes = {row.gpu.node.name for row in rows_of(gang) if not row.left}
+    nodes = {row.gpu.node.name for row in rows_of(gang) if not row.abandoned}
     assert "gpu-b1-01" not in nodes
     with as_system():
         found = {
@@ -209,7 +209,7 @@ def test_the_broken_run_is_free_and_the_second_is_charged_by_the_second(
     plant.later(timedelta(seconds=1))
     over = fresh(booking)
     assert over.state == State.ENDED
-    assert over.charged == over.held == Decimal("9.600000")
+    assert over.charged == over.hold_amount == Decimal("9.600000")
     assert held(lab) == 0
     nothing_is_broken()
 
@@ -258,5 +258,5 @@ def test_the_invariants_see_a_place_left_behind_without_a_reason(plant: Plant, l
     fails(plant, 0, 79)
     nothing_is_broken()
     with as_system():
-        Allocation.objects.update(left=False)
+        Allocation.objects.update(abandoned=False)
         assert {found.promise for found in invariants_check()} == {"P13"}

@@ -168,7 +168,7 @@ def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:
     with as_system():
         wish = a_wish(lab.project, an_ask(share=400, cores=2))
         one, two = (booking_request(actor=lab.actor, wish=wish, now=plant.now) for _ in range(2))
-        assert one.held == 2 * PRICE * 4 / 10
+        assert one.hold_amount == 2 * PRICE * 4 / 10
     plant.cycle()
     with as_system():
         rows = list(Allocation.objects.filter(booking__in=[one, two]))

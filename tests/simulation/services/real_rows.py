@@ -17,7 +17,7 @@ def real_bookings() -> dict[str, tuple[object, ...]]:
             *map(_seconds, (b.planned_starts, b.planned_ends, b.extension_until)),
             *map(_seconds, (b.ready_at, b.released_at, b.noticed_at, b.saved_at)),
             _seconds(b.hardware_lost_at),
-            *(b.duration_seconds, b.used_seconds, b.replaced, b.pause_count),
+            *(b.duration_seconds, b.used_seconds, b.replacement_count, b.pause_count),
         )
         for b in rows
     }
@@ -34,7 +34,7 @@ def real_rows() -> dict[str, tuple[object, ...]]:
             r.state,
             r.devices,
             open_ones[r.id] is None if r.id in open_ones else None,
-            r.left,
+            r.abandoned,
             *(r.leased, r.suspended, _seconds(r.saved_at), r.share),
         )
         for r in Allocation.objects.all()
@@ -82,8 +82,8 @@ def real_nodes() -> dict[str, tuple[float | None, ...]]:
             n.takes_work,
             _seconds(n.unreachable_since),
             n.long_unreachable,
-            n.lease_said,
-            n.long_lease,
+            n.reported_lease_seconds,
+            n.outage_lease_seconds,
         )
         for n in Node.objects.all()
     }

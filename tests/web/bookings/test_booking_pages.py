@@ -67,7 +67,7 @@ def _held(booking: Booking) -> Booking:
             tenant_id=booking.tenant_id,
             project_id=booking.project_id,
             reference=booking.id,
-            amount=booking.held,
+            amount=booking.hold_amount,
             starts=booking.not_before,
             ends=booking.not_before + timedelta(seconds=booking.duration_seconds),
             now=now,

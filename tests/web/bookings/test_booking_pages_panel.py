@@ -144,7 +144,7 @@ def test_the_chosen_option_is_booked_once_however_often_the_form_is_sent() -> No
     (booking,) = _bookings(member)
     assert first.headers["Location"] == again.headers["Location"]
     assert first.headers["Location"].endswith(f"/bookings/{booking.label}")
-    assert (booking.name, booking.held) == ("run-1", Decimal("57.6"))
+    assert (booking.name, booking.hold_amount) == ("run-1", Decimal("57.6"))
     page = client.get(first.headers["Location"]).content.decode()
     assert "Undo and release €57.60" in page
 

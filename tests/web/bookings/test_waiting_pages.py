@@ -29,4 +29,4 @@ def test_what_is_out_of_service_can_be_waited_for() -> None:
     assert answer.status_code == 302, answer.content.decode()
     with as_system():
         booking = Booking.objects.get(tenant=member.tenant)
-    assert (booking.state, booking.held) == ("requested", Decimal("28.8"))
+    assert (booking.state, booking.hold_amount) == ("requested", Decimal("28.8"))

@@ -342,7 +342,7 @@ def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_mar
     ("fields", "sentence"),
     [
         ({"clock_wrong": True, "clock_skew_seconds": 7}, "Its clock is wrong"),
-        ({"cut_off": True}, "It was cut off"),
+        ({"partitioned": True}, "It was cut off"),
         ({"ahead_epoch": 7}, "the portal was restored from a backup"),
     ],
 )
