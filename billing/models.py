@@ -1,7 +1,7 @@
-"""Money: what time costs, who may spend how much, and where every cent went.
+"""Prices, budgets and a double-entry ledger.
 
-The ledger is double entry. A row of `Transfer` never changes; balances on `Account` are moved by
-an AFTER INSERT trigger alone, and a CHECK there keeps a limited account from being overspent.
+A row of `Transfer` never changes. Only an AFTER INSERT trigger changes the balances of an
+`Account`, and a CHECK prevents a limited account from being overspent.
 """
 
 import uuid
@@ -16,7 +16,7 @@ MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6}
 
 
 class PriceBook(models.Model):
-    """One version of all prices, valid from its date until the next version's."""
+    """A version of all prices, valid until the next version."""
 
     version = models.PositiveIntegerField(primary_key=True)
     valid_from = models.DateTimeField(unique=True)
@@ -28,7 +28,7 @@ class PriceBook(models.Model):
 
 
 class Price(models.Model):
-    """What one whole GPU of a class costs for an hour in a tier. Slices pay by their units."""
+    """The price of a whole GPU of a class in a tier for an hour. Slices cost by their units."""
 
     id = models.BigAutoField(primary_key=True)
     book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, related_name="prices")
@@ -46,20 +46,20 @@ class Price(models.Model):
 
 
 class Account(models.Model):
-    """A place where money lies. `limited`: what is spent and held can't exceed what was put in.
-
-    kind: `source` (where a tenant's money comes from), `budget` (one project and period),
-    `spend` (what was charged). Both ends of a transfer belong to the paying tenant.
+    """An account of a tenant: `source` of its money, `budget` of a project and period, or `spend`
+    for what was charged. Both accounts of a transfer belong to the same tenant.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     kind = models.CharField(max_length=8)
     currency = models.CharField(max_length=3, default="EUR")
-    limited = models.BooleanField(default=False)
+    limited = models.BooleanField(
+        default=False, help_text="Debits and pending can't exceed the credits."
+    )
     credits = models.DecimalField(default=0, **MONEY)
     debits = models.DecimalField(default=0, **MONEY)
-    pending = models.DecimalField(default=0, **MONEY)
+    pending = models.DecimalField(default=0, **MONEY, help_text="Sum of the open holds.")
 
     class Meta:
         constraints = [
@@ -84,12 +84,14 @@ class Account(models.Model):
 
 
 class Transfer(models.Model):
-    """One movement of money, or one promise of it.
+    """A movement of money, or a hold. Kinds:
 
-    fund: source -> budget. hold: promise from a budget to spend (`pending` rises). settle: ends a
-    hold by charging `amount` of it, the rest is free again; release: ends a hold and charges
-    nothing. reverse: spend -> budget, a refund by an operator, or budget -> source, money taken
-    back. charge: budget -> spend, a later charge by an operator. `reference` is the booking's id.
+    - fund: source -> budget
+    - hold: reserves money of a budget (`pending` rises)
+    - settle: ends a hold and charges `amount` of it; the rest is free again
+    - release: ends a hold without a charge
+    - reverse: spend -> budget, an operator's refund, or budget -> source, a withdrawal
+    - charge: budget -> spend, an operator's later charge
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -110,7 +112,7 @@ class Transfer(models.Model):
         related_name="end",
         db_constraint=False,
     )
-    reference = models.UUIDField(null=True, blank=True)
+    reference = models.UUIDField(null=True, blank=True, help_text="The booking's id.")
     at = models.DateTimeField()
     note = models.CharField(max_length=200, blank=True)
 
@@ -135,7 +137,7 @@ class Transfer(models.Model):
 
 
 class Budget(models.Model):
-    """What a project may spend in a period [starts, ends) of UTC days."""
+    """The money of a project for a period [starts, ends) of UTC days."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -143,7 +145,9 @@ class Budget(models.Model):
     account = models.OneToOneField(Account, on_delete=models.PROTECT, db_constraint=False)
     starts = models.DateField()
     ends = models.DateField()
-    warn_percent = models.PositiveSmallIntegerField(default=80)
+    warn_percent = models.PositiveSmallIntegerField(
+        default=80, help_text="Share of spent and held money that warns."
+    )
 
     class Meta:
         ordering = ["-starts"]

@@ -1,6 +1,7 @@
-"""Thin tables with constraints: hardware, bookings, decisions, telemetry."""
+"""Tables and their constraints: hardware, bookings, decisions, telemetry."""
 
-from allocation.models.bookings import Allocation, Booking, BookingEvent, Occupancy
+from allocation.models.allocations import Allocation, Occupancy
+from allocation.models.bookings import Booking, BookingEvent
 from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import Decision, MachineClock, PolicyVersion, SolverState
 from allocation.models.feeds import CalendarFeed

@@ -1,4 +1,4 @@
-"""What operators order to be moved together."""
+"""Operators' compaction orders."""
 
 import uuid
 
@@ -11,24 +11,24 @@ from allocation.models.decisions import Decision
 
 
 class CompactionOrder(models.Model):
-    """An operator's order to pause running bookings and let them go on elsewhere, so that
-    `beneficiary` can start.
+    """An operator's order to pause running bookings and resume them elsewhere, so that
+    `beneficiary` can start. The next decision carries it out or declines it.
 
-    `document` has its `gpu_class`, its `places`, and the `moves`: booking, source, target. The next
-    decision answers once, at `decided_at`: it is carried out by `decision`, or `declined` says why
-    not. The system's and the operators' alone: it names bookings of several tenants.
+    System and operators only: it names bookings of several tenants.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     beneficiary = models.ForeignKey(Booking, on_delete=models.PROTECT, related_name="+")
-    document = models.JSONField()
+    document = models.JSONField(
+        help_text="gpu_class, places of the beneficiary, and moves: booking, source, target."
+    )
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     decided_at = models.DateTimeField(null=True, blank=True)
     decision = models.ForeignKey(
         Decision, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
-    declined = models.CharField(max_length=300, blank=True)
+    declined = models.CharField(max_length=300, blank=True, help_text="Why it was declined.")
 
     class Meta:
         ordering = ["-created", "id"]

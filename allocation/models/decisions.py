@@ -1,11 +1,11 @@
-"""What the solver saw and said, kept so that it can be said again byte for byte."""
+"""Decisions of the solver, stored so that each can be replayed byte for byte."""
 
 from django.conf import settings
 from django.db import models
 
 
 class PolicyVersion(models.Model):
-    """One version of the solver's tunables. Exactly one is live."""
+    """A version of the solver's parameters. Exactly one is live."""
 
     class State(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -29,11 +29,7 @@ class PolicyVersion(models.Model):
 
 
 class Decision(models.Model):
-    """One cycle that changed something: its whole input and output, compressed, with digests.
-
-    `withheld` lists what of the plan was not written, as [kind, booking or order, why]: bookings
-    changed between the snapshot and the write. The plan is stored as it was solved.
-    """
+    """A cycle that changed something: its complete input and output, compressed, with digests."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
@@ -44,15 +40,20 @@ class Decision(models.Model):
     plan = models.BinaryField()
     plan_sha256 = models.CharField(max_length=64)
     software = models.CharField(
-        max_length=160, help_text="The commit of the code, and the versions of what it solves with."
+        max_length=160, help_text="Commit of the code, versions of its solver libraries."
     )
     solve_ms = models.PositiveIntegerField()
-    withheld = models.JSONField(default=list, db_default=[])
+    withheld = models.JSONField(
+        default=list,
+        db_default=[],
+        help_text="[kind, booking or order, why]: parts of the plan that were not written because"
+        " a booking had changed since the snapshot.",
+    )
     archived_in = models.CharField(
         max_length=120,
         default="",
         db_default="",
-        help_text="The file of the archive that has the bytes of snapshot and plan.",
+        help_text="Archive file with the bytes of snapshot and plan.",
     )
     snapshot_archived = models.CharField(max_length=64, default="", db_default="")
     plan_archived = models.CharField(max_length=64, default="", db_default="")
@@ -66,20 +67,21 @@ class MachineClock(models.Model):
     `clock_offset`, and by how much the clock of the day has jumped since, if it has."""
 
     machine = models.CharField(max_length=64, primary_key=True)
-    clock_offset = models.DurationField()
-    jump = models.DurationField(null=True, blank=True)
+    clock_offset = models.DurationField(help_text="Wall clock minus monotonic clock.")
+    jump = models.DurationField(
+        null=True, blank=True, help_text="How far the wall clock jumped; null if it did not."
+    )
 
 
 class SolverState(models.Model):
-    """One row: the fence of the cycle. Whoever leads has raised `leader_term` to its own.
-
-    `withheld_cycles` counts the turns in a row that could not write all that they decided.
-    """
+    """The fence of the cycle, a single row. A new leader raises `leader_term`."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     leader_term = models.BigIntegerField(default=0)
-    epoch = models.BigIntegerField(default=1)
-    withheld_cycles = models.PositiveIntegerField(default=0, db_default=0)
+    epoch = models.BigIntegerField(default=1, help_text="Rises when the database is restored.")
+    withheld_cycles = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Cycles in a row that could not write all they decided."
+    )
 
     class Meta:
         constraints = [

@@ -1,4 +1,4 @@
-"""Calendars that programs subscribe to."""
+"""Calendar feeds that calendar programs subscribe to."""
 
 import uuid
 
@@ -10,11 +10,10 @@ from tenants.models import GpuClass, Project, Tenant
 
 
 class CalendarFeed(models.Model):
-    """A calendar that whoever has its address may read: the owner's bookings, those of a project,
-    or those of a class.
+    """A calendar of the owner's bookings, of a project or of a class, for anybody with its address.
 
-    Only the SHA-256 of the address' token is stored; the clear text is shown once. What is in it
-    is what the owner may see when it is read.
+    It shows what the owner may see at the time of reading. Only the SHA-256 of the token in the
+    address is stored; the address is shown once.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -1,4 +1,4 @@
-"""The fleet: racks, nodes, GPUs, and the geometry that NVML reported for each model."""
+"""The fleet: racks, nodes, GPUs, and the MIG geometry that NVML reported for each model."""
 
 import uuid
 
@@ -11,7 +11,7 @@ HARDWARE_MODES = [("whole", "Whole"), ("sliced", "Sliced")]
 
 
 class Rack(models.Model):
-    """Where nodes stand together."""
+    """A rack of nodes."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.SlugField(max_length=40, unique=True)
@@ -23,28 +23,8 @@ class Rack(models.Model):
 class Node(models.Model):
     """A machine with GPUs and an agent.
 
-    `generation` rises with every change of its assignment; `published_generation` is what was
-    last written for the agent, `observed_generation` what the agent last said it acts on.
-    `link_digest` is the SHA-256 of its password at Redis, None for a node that has no agent (any
-    more). Keys `key_confirmed` … `key_version` are valid: two of them while a new one is handed
-    over, until the agent has signed with it. Work on a draining node has left by `drain_by`;
-    without it, it goes on to its end.
-
-    The newest number heard is kept per kind of message: what is not newer is dropped and counted,
-    as is what was refused, and each second in which its agent said too much. `heartbeat_at` is
-    when the last heartbeat that was accepted had arrived. It is `partitioned` from when a lease of its
-    ran out until it has told that it acts on our newest word. Who does not answer is
-    `unreachable_since` the last answer, until it has answered for a while, and `long_unreachable`
-    once what is planned there is not kept. `ahead_epoch` is the epoch of a word that its agent has
-    and this database does not: it was restored. It has said `conflicts` times what contradicts the
-    portal's record of a run, and for `refunded_seconds` of GPU time nothing was charged because it
-    said that hardware had failed. `differences` wait for an operator's approval. `host_limits`:
-    whether its agent keeps bookings to their host cores and memory, or these are only counted, and
-    with `host_note` why.
-
-    Who uses what nobody gave them is told of always; their terminals are written to
-    `unbooked_warn_after` seconds, and their programs end `unbooked_end_after` seconds after they
-    were first seen, where these are set: by the policy, or `unbooked_override` for this node alone.
+    The agent reconciles the node with the assignment of the newest `generation`. A node takes new
+    work only if it is ready, reachable, has the right time and has seen the newest assignment.
     """
 
     class State(models.TextChoices):
@@ -56,54 +36,111 @@ class Node(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.SlugField(max_length=60, unique=True)
     rack = models.ForeignKey(Rack, on_delete=models.PROTECT)
+
+    # State
     state = models.CharField(max_length=12, choices=State.choices, default=State.EXPECTED)
     state_reason = models.CharField(max_length=200, blank=True)
-    drain_by = models.DateTimeField(null=True, blank=True)
+    drain_by = models.DateTimeField(
+        null=True, blank=True, help_text="When work must have left; null: it runs to its end."
+    )
+
+    # Machine, as the agent reported it
     cores = models.PositiveIntegerField(default=0)
     memory_mb = models.PositiveIntegerField(default=0)
-    host_limits = models.CharField(
-        max_length=8,
-        choices=[("counted", "Counted"), ("enforced", "Enforced")],
-        default="counted",
-        db_default="counted",
-    )
-    host_note = models.CharField(max_length=200, blank=True, default="", db_default="")
     driver = models.CharField(max_length=40, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
-    key_version = models.PositiveIntegerField(default=1)
-    key_confirmed = models.PositiveIntegerField(default=1)
-    link_digest = models.BinaryField(max_length=32, null=True, editable=False)
-    generation = models.BigIntegerField(default=0)
-    published_generation = models.BigIntegerField(default=-1)
-    observed_generation = models.BigIntegerField(default=-1)
+    host_limits = models.CharField(
+        max_length=8, choices=[("counted", "Counted"), ("enforced", "Enforced")],
+        default="counted", db_default="counted",
+        help_text="Whether the agent enforces host cores and memory of bookings.",
+    )  # fmt: skip
+    host_note = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="Why it does not."
+    )
+    differences = models.JSONField(
+        db_default=[], default=list, help_text="Inventory changes that wait for an operator."
+    )
+
+    # Keys
+    link_digest = models.BinaryField(
+        max_length=32, null=True, editable=False,
+        help_text="SHA-256 of the agent's Redis password; null without an agent.",
+    )  # fmt: skip
+    key_version = models.PositiveIntegerField(default=1, help_text="Newest valid signing key.")
+    key_confirmed = models.PositiveIntegerField(
+        default=1, help_text="Oldest valid key: the one before, until the agent uses the newest."
+    )
+
+    # Assignment
+    generation = models.BigIntegerField(default=0, help_text="Rises with every change.")
+    published_generation = models.BigIntegerField(default=-1, help_text="Last sent to the agent.")
+    observed_generation = models.BigIntegerField(default=-1, help_text="Last one that it acts on.")
+    ahead_epoch = models.BigIntegerField(
+        null=True, blank=True,
+        help_text="Epoch of an assignment that a restored database does not know.",
+    )  # fmt: skip
+
+    # Messages: the newest number of each kind; older ones are dropped
     report_seq = models.BigIntegerField(default=0)
     heartbeat_seq = models.BigIntegerField(db_default=0, default=0)
     telemetry_seq = models.BigIntegerField(db_default=0, default=0)
     inventory_seq = models.BigIntegerField(db_default=0, default=0)
-    # The seconds that its agent said last that its lease lasts. Of leases that were granted for a
-    # planned outage and may still run: the longest, and the heartbeat that the last one answers.
-    reported_lease_seconds = models.PositiveIntegerField(db_default=0, default=0)
-    outage_lease_seconds = models.PositiveIntegerField(db_default=0, default=0)
-    outage_lease_seq = models.BigIntegerField(db_default=0, default=0)
-    heartbeat_at = models.DateTimeField(null=True, blank=True)
-    last_seen = models.DateTimeField(null=True, blank=True)
-    stale_dropped = models.BigIntegerField(db_default=0, default=0)
-    refused = models.BigIntegerField(db_default=0, default=0)
-    throttled = models.BigIntegerField(db_default=0, default=0)
-    implausible = models.BigIntegerField(db_default=0, default=0)
-    conflicts = models.BigIntegerField(db_default=0, default=0)
-    refunded_seconds = models.BigIntegerField(db_default=0, default=0)
+    heartbeat_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the last accepted heartbeat arrived."
+    )
+    last_seen = models.DateTimeField(null=True, blank=True, help_text="Last message of any kind.")
+    stale_dropped = models.BigIntegerField(db_default=0, default=0, help_text="Old messages.")
+    refused = models.BigIntegerField(db_default=0, default=0, help_text="Invalid messages.")
+    throttled = models.BigIntegerField(
+        db_default=0, default=0, help_text="Seconds in which the agent sent too much."
+    )
+    implausible = models.BigIntegerField(
+        db_default=0, default=0, help_text="Readings that can't be true."
+    )
+    conflicts = models.BigIntegerField(
+        db_default=0, default=0, help_text="Reports that contradict the portal's record of a run."
+    )
+    refunded_seconds = models.BigIntegerField(
+        db_default=0, default=0, help_text="GPU time not charged because it reported a failure."
+    )
+
+    # Leases and reachability
+    reported_lease_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="Remaining lease in the last heartbeat."
+    )
+    outage_lease_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="Longest lease of a planned outage that may still run."
+    )
+    outage_lease_seq = models.BigIntegerField(
+        db_default=0, default=0, help_text="Heartbeat that the last such lease answered."
+    )
+    partitioned = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="A lease ran out, and the agent has not confirmed the newest assignment since.",
+    )
+    unreachable_since = models.DateTimeField(
+        null=True, blank=True, help_text="Last answer of a node that does not answer."
+    )
+    long_unreachable = models.BooleanField(
+        db_default=False, default=False, help_text="Planned work is placed elsewhere."
+    )
+
+    # Clock
     clock_skew_seconds = models.IntegerField(null=True, blank=True)
     clock_wrong = models.BooleanField(db_default=False, default=False)
-    partitioned = models.BooleanField(db_default=False, default=False)
-    unreachable_since = models.DateTimeField(null=True, blank=True)
-    long_unreachable = models.BooleanField(db_default=False, default=False)
-    ahead_epoch = models.BigIntegerField(null=True, blank=True)
-    differences = models.JSONField(db_default=[], default=list)
-    unbooked_warn_after = models.PositiveIntegerField(null=True, blank=True)
-    unbooked_end_after = models.PositiveIntegerField(null=True, blank=True)
-    unbooked_override = models.BooleanField(db_default=False, default=False)
+
+    # Unbooked use: seconds after a process was first seen; null is never
+    unbooked_warn_after = models.PositiveIntegerField(
+        null=True, blank=True, help_text="When its user is warned."
+    )
+    unbooked_end_after = models.PositiveIntegerField(
+        null=True, blank=True, help_text="When the process is ended."
+    )
+    unbooked_override = models.BooleanField(
+        db_default=False, default=False, help_text="Set for this node, not by the policy."
+    )
 
     class Meta:
         ordering = ["name"]
@@ -134,20 +171,20 @@ class Node(models.Model):
 
     @property
     def takes_work(self) -> bool:
-        """Whether anything new may be placed on it."""
+        """Whether new work may be placed on it."""
         return self.keeps_planned_work and self.unreachable_since is None
 
     @property
     def keeps_planned_work(self) -> bool:
-        """Whether what is planned on it may stay so."""
+        """Whether planned work may stay on it."""
         trusted = not (self.clock_wrong or self.partitioned or self.long_unreachable)
         return self.state == Node.State.READY and trusted and self.ahead_epoch is None
 
 
 class NodeInventory(models.Model):
-    """What a node's agent reported last, as wire.inventory_to_plain writes it.
+    """The last inventory that a node's agent reported, as `wire.inventory_to_plain` writes it.
 
-    Kept so that GPUs of a model that nobody had named are taken in as soon as somebody names it.
+    GPUs of an unknown model are added from it when an operator names the model.
     """
 
     node = models.OneToOneField(
@@ -158,19 +195,21 @@ class NodeInventory(models.Model):
 
 
 class NodeExamination(models.Model):
-    """What `doctor` found on a node when its agent was begun last: `checks` are objects with
-    `name`, `state`, `seen` and `do`. `seq` is the number of the message, `at` when it was made."""
+    """What `doctor` found on a node when its agent last started.
+
+    Each check has `name`, `state`, `seen` and `do`.
+    """
 
     node = models.OneToOneField(
         Node, on_delete=models.CASCADE, primary_key=True, related_name="examination"
     )
     checks = models.JSONField()
-    seq = models.BigIntegerField()
-    at = models.DateTimeField()
+    seq = models.BigIntegerField(help_text="Number of the message.")
+    at = models.DateTimeField(help_text="When the message was made.")
 
 
 class EnrolmentToken(models.Model):
-    """Lets one agent in, once, for 15 minutes. Only the SHA-256 is stored."""
+    """A token that enrols one agent once, within 15 minutes. Only its SHA-256 is stored."""
 
     digest = models.BinaryField(primary_key=True, max_length=32)
     node = models.ForeignKey(Node, on_delete=models.CASCADE)
@@ -179,8 +218,7 @@ class EnrolmentToken(models.Model):
 
 
 class GpuModel(models.Model):
-    """A kind of GPU with its MIG geometry. `mode_switch`: whether changes between whole and slices
-    need a reset, which takes `switch_seconds` of an empty GPU."""
+    """A model of GPU with its MIG geometry."""
 
     slug = models.SlugField(primary_key=True, max_length=40)
     product_name = models.CharField(max_length=80, unique=True)
@@ -189,9 +227,12 @@ class GpuModel(models.Model):
     memory_slots = models.PositiveSmallIntegerField(default=8)
     compute_slices = models.PositiveSmallIntegerField(default=7)
     mode_switch = models.CharField(
-        max_length=6, choices=[("online", "Online"), ("reset", "Needs a reset")], default="online"
+        max_length=6, choices=[("online", "Online"), ("reset", "Needs a reset")], default="online",
+        help_text="How a GPU changes between whole and slices.",
+    )  # fmt: skip
+    switch_seconds = models.PositiveSmallIntegerField(
+        db_default=0, default=0, help_text="Time that a reset takes on an empty GPU."
     )
-    switch_seconds = models.PositiveSmallIntegerField(db_default=0, default=0)
 
     class Meta:
         constraints = [
@@ -207,7 +248,7 @@ class GpuModel(models.Model):
 
 
 class MigPlacement(models.Model):
-    """One legal place of a profile on a model, as NVML lists it. Never from code."""
+    """A legal placement of a MIG profile on a model, as NVML lists it."""
 
     id = models.BigAutoField(primary_key=True)
     model = models.ForeignKey(GpuModel, on_delete=models.CASCADE, related_name="placements")
@@ -231,14 +272,7 @@ class MigPlacement(models.Model):
 
 
 class Gpu(models.Model):
-    """One device. `number` is its stretch [8·number, 8·number + 8) of the global slot line.
-
-    `peers` are the node's other devices as [index, NVLinks, path over PCIe].
-    Work on one that is not healthy has left by `drain_by`; without it, it goes on to its end. What
-    `needs_operator` is not healthy again before an operator says so, whatever the agent finds.
-    `mode` is what its agent has read; its node was told to make it `mode_wanted` at
-    `mode_wanted_at`, and an operator has pinned it to `mode_pinned`.
-    """
+    """A GPU of a node."""
 
     class Health(models.TextChoices):
         OK = "ok", "Healthy"
@@ -251,27 +285,46 @@ class Gpu(models.Model):
         SHARED = "shared", "Shared"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    number = models.BigIntegerField(unique=True)
-    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
-    index = models.PositiveSmallIntegerField()
-    uuid = models.CharField(max_length=80, unique=True)
+    number = models.BigIntegerField(
+        unique=True, help_text="Its slots are [8 * number, 8 * number + 8) among all slots."
+    )
+    uuid = models.CharField(max_length=80, unique=True, help_text="As NVML reports it.")
     model = models.ForeignKey(GpuModel, on_delete=models.PROTECT)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
-    domain = models.PositiveSmallIntegerField(null=True, blank=True)
-    numa = models.SmallIntegerField(null=True, blank=True)
-    peers = models.JSONField(default=list, db_default=[], blank=True)
+
+    # Position
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
+    index = models.PositiveSmallIntegerField()
+    domain = models.PositiveSmallIntegerField(null=True, blank=True, help_text="NVLink domain.")
+    numa = models.SmallIntegerField(null=True, blank=True, help_text="NUMA node.")
+    peers = models.JSONField(
+        default=list, db_default=[], blank=True,
+        help_text="Other GPUs of the node: [index, NVLinks, PCIe path].",
+    )  # fmt: skip
+
+    # Health
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.OK)
     health_reason = models.CharField(max_length=200, blank=True)
-    drain_by = models.DateTimeField(null=True, blank=True)
-    needs_operator = models.BooleanField(db_default=False, default=False)
-    mode = models.CharField(max_length=8, choices=Mode.choices, default=Mode.WHOLE)
-    mode_pinned = models.CharField(
-        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default=""
+    drain_by = models.DateTimeField(
+        null=True, blank=True, help_text="When work must have left; null: it runs to its end."
+    )
+    needs_operator = models.BooleanField(
+        db_default=False, default=False, help_text="Only an operator can make it healthy again."
+    )
+
+    # Mode
+    mode = models.CharField(
+        max_length=8, choices=Mode.choices, default=Mode.WHOLE, help_text="As the agent read it."
     )
     mode_wanted = models.CharField(
-        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default=""
-    )
+        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default="",
+        help_text="Mode that the node was asked to set.",
+    )  # fmt: skip
     mode_wanted_at = models.DateTimeField(null=True, blank=True)
+    mode_pinned = models.CharField(
+        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default="",
+        help_text="Mode that an operator fixed.",
+    )  # fmt: skip
 
     class Meta:
         ordering = ["number"]

@@ -1,4 +1,4 @@
-"""What keeps hardware from work: planned maintenance, and what went wrong on it."""
+"""Planned maintenance, and the history of nodes and GPUs."""
 
 import uuid
 from datetime import datetime
@@ -11,11 +11,9 @@ from allocation.models.hardware import Gpu, Node, Rack
 
 
 class Maintenance(models.Model):
-    """A rack, a node or a GPU is kept free of bookings in [starts, ends).
+    """A period [starts, ends) in which a rack, a node or a GPU takes no bookings.
 
-    What runs there at `starts` may go on until `drain_by`. One that was called off or ended early
-    has `ended_at`, and counts only until then. Dates of what repeats are rows of their own with one
-    `series`; `rule` (RRULE) is meant on the wall clock of `zone`.
+    Each date of a repeated maintenance is a row; the rows share a `series`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -24,14 +22,22 @@ class Maintenance(models.Model):
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, null=True, blank=True)
     starts = models.DateTimeField()
     ends = models.DateTimeField()
-    drain_by = models.DateTimeField()
+    drain_by = models.DateTimeField(help_text="When running work must have left.")
     reason = models.CharField(max_length=120)
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
-    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(
+        null=True, blank=True, help_text="Set if it was cancelled or ended early."
+    )
+
+    # Repetition
     series = models.UUIDField(null=True, blank=True)
-    rule = models.CharField(max_length=120, blank=True, db_default="", default="")
-    zone = models.CharField(max_length=64, blank=True, db_default="", default="")
+    rule = models.CharField(
+        max_length=120, blank=True, db_default="", default="", help_text="RRULE, in local time."
+    )
+    zone = models.CharField(
+        max_length=64, blank=True, db_default="", default="", help_text="Time zone of the rule."
+    )
 
     class Meta:
         ordering = ["starts", "id"]
@@ -63,19 +69,19 @@ class Maintenance(models.Model):
 
     @property
     def where(self) -> str:
-        """`rack a1`, `gpu-a1-01`, `GPU 3 of gpu-a1-01`."""
+        """The hardware in words: `rack a1`, `gpu-a1-01`, `GPU 3 of gpu-a1-01`."""
         if self.gpu is not None:
             return f"GPU {self.gpu.index} of {self.gpu.node.name}"
         return self.node.name if self.node is not None else f"rack {self.rack}"
 
     def covers(self, gpu: Gpu) -> bool:
-        """Whether the GPU, with its node loaded, is part of it."""
+        """Whether the GPU is part of it. The GPU's node must be loaded."""
         return (
             gpu.id == self.gpu_id or gpu.node_id == self.node_id or gpu.node.rack_id == self.rack_id
         )
 
     def stage(self, now: datetime) -> str:
-        """planned, running, over or called_off."""
+        """Returns `planned`, `running`, `over` or `called_off`."""
         if self.ended_at is not None:
             return "called_off" if self.ended_at <= self.starts else "over"
         if now >= self.ends:
@@ -84,12 +90,10 @@ class Maintenance(models.Model):
 
 
 class GpuEvent(models.Model):
-    """One line of the history of a GPU, or with `gpu` None of its node, for operators.
+    """A line in the history of a GPU, or of its node if `gpu` is null, for operators.
 
-    Errors are points in time, and so are what was done about foreign processes and what a node said
-    against the portal's own record. Drift (slices made by hand), foreign processes, a driver that
-    hangs, silence, slow starts and changes of a mode last from `at` until `until`; None while they
-    are there.
+    An event of a kind in `LASTING` lasts from `at` until `until`, which is null while it lasts. All
+    others are points in time.
     """
 
     class Kind(models.TextChoices):
@@ -116,9 +120,9 @@ class GpuEvent(models.Model):
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, null=True, blank=True)
     kind = models.CharField(max_length=10, choices=Kind.choices)
-    code = models.IntegerField(null=True, blank=True)
-    instance = models.CharField(max_length=80, blank=True)
-    slot = models.SmallIntegerField(null=True, blank=True)
+    code = models.IntegerField(null=True, blank=True, help_text="XID or other error code.")
+    instance = models.CharField(max_length=80, blank=True, help_text="UUID of the MIG instance.")
+    slot = models.SmallIntegerField(null=True, blank=True, help_text="First slot of the instance.")
     at = models.DateTimeField()
     until = models.DateTimeField(null=True, blank=True)
     sentence = models.CharField(max_length=300)
@@ -127,7 +131,7 @@ class GpuEvent(models.Model):
         ordering = ["-id"]
         indexes = [models.Index(fields=["node", "-id"], name="gpu_event_of_node")]
         constraints = [
-            # An agent says its latest errors again in every report; each is written down once.
+            # An agent repeats its latest errors in every report; each is stored once.
             models.UniqueConstraint(
                 fields=["gpu", "kind", "code", "instance", "at"],
                 condition=Q(kind__in=["xid", "ecc", "warned", "asked", "killed"]),
@@ -151,5 +155,5 @@ class GpuEvent(models.Model):
 
     @property
     def is_open(self) -> bool:
-        """True for what lasts and is still there."""
+        """Whether it still lasts."""
         return self.kind in self.LASTING and self.until is None

@@ -1,4 +1,4 @@
-"""What operators have told the whole portal to do for a while."""
+"""Planned outages, frozen decisions, and backups."""
 
 import uuid
 from datetime import datetime
@@ -9,11 +9,7 @@ from django.db.models import F, Q
 
 
 class PortalMode(models.Model):
-    """A planned outage of the portal, or a freeze of its decisions, from `since` on.
-
-    It is over at `until` (None: when somebody ends it) or at `ended_at`, whichever comes first.
-    From `closed_at` on a planned outage refuses what members ask to be changed.
-    """
+    """A planned outage of the portal, or a freeze of its decisions."""
 
     class Kind(models.TextChoices):
         OUTAGE = "outage", "Planned outage"
@@ -22,13 +18,17 @@ class PortalMode(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=6, choices=Kind.choices)
     since = models.DateTimeField()
-    until = models.DateTimeField(null=True, blank=True)
-    closed_at = models.DateTimeField(null=True, blank=True)
+    until = models.DateTimeField(
+        null=True, blank=True, help_text="Planned end; null: until an operator ends it."
+    )
+    closed_at = models.DateTimeField(
+        null=True, blank=True, help_text="From when an outage refuses changes by members."
+    )
     reason = models.CharField(max_length=120)
     begun_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
     )
-    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True, help_text="When an operator ended it.")
 
     class Meta:
         ordering = ["-since"]
@@ -55,15 +55,16 @@ class PortalMode(models.Model):
 
 
 class Backup(models.Model):
-    """A backup of this database that `manage.py backup` has finished; a restored database knows
-    none of those made after it."""
+    """A finished backup by `manage.py backup`. A restored database lists only older ones."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
-    lsn = models.CharField(max_length=24)
-    size = models.BigIntegerField()
+    lsn = models.CharField(max_length=24, help_text="Position in the write-ahead log.")
+    size = models.BigIntegerField(help_text="Bytes.")
     sha256 = models.CharField(max_length=64)
-    checked_at = models.DateTimeField(null=True, blank=True)
+    checked_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it was last restored for a check."
+    )
 
     class Meta:
         ordering = ["-at"]

@@ -1,4 +1,4 @@
-"""Pauses: one row is the notice, the bill of the run that it ended, and the receipt."""
+"""Pauses: each row is the notice, the bill of the run that it ended, and the receipt."""
 
 import uuid
 
@@ -7,22 +7,24 @@ from django.db.models import F, Q
 
 from allocation.models.bookings import Booking
 from allocation.models.decisions import Decision
+from billing.models import MONEY
 from tenants.models import Tenant, Tier
 
 
 class PauseCause(models.Model):
-    """For whom a booking is paused. The system's alone: it may be another tenant's booking.
-
-    `handed_over_at` is when the beneficiary was first told that all its room is empty.
-    """
+    """The beneficiary of a pause. System only: it can be another tenant's booking."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     beneficiary = models.ForeignKey(Booking, on_delete=models.PROTECT, related_name="+")
-    handed_over_at = models.DateTimeField(null=True, blank=True)
+    handed_over_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When the beneficiary was notified that its GPUs are empty.",
+    )
 
 
 class PauseRelation(models.TextChoices):
-    """How a claim is related to what is paused for it."""
+    """How the beneficiary is related to the paused booking."""
 
     OWNER = "owner", "the same owner"
     PROJECT = "project", "the same project"
@@ -31,18 +33,10 @@ class PauseRelation(models.TextChoices):
 
 
 class Pause(models.Model):
-    """The `number`-th time that a booking gave its places back for a stronger claim.
+    """One pause of a booking for one with a higher priority.
 
-    Told at `noticed_at`, to be out by `deadline` or from `acknowledged_at` on, when its owner has
-    said that everything is saved; out on the proof of empty at `emptied_at`. It is resolved once:
-    `resumed_at`, or `ended_at` when the booking was over first, or the notice `withdrawn` because
-    nobody needed the room any more. The run that it ended began at
-    `ready_at` and would have lasted until `ends_before`; `charged` is what it cost, without the
-    `credit` for work that is done again. `remaining_seconds` is the time that is left after it.
-
-    `relation` says that the claim is of its own owner, project or organisation: then nothing is credited
-    and the grace is charged. `beneficiary_label` is empty when the stronger claim is another
-    tenant's. `may_wait`: the beneficiary has no fixed window, so that more time can be asked for.
+    It is resolved once: the booking is resumed, or it ends, or the notice is withdrawn because the
+    GPUs are no longer needed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -50,37 +44,60 @@ class Pause(models.Model):
     booking = models.ForeignKey(
         Booking, on_delete=models.PROTECT, related_name="pauses", db_constraint=False
     )
-    number = models.PositiveSmallIntegerField()
+    number = models.PositiveSmallIntegerField(help_text="1 for the booking's first pause.")
+
+    # Cause
     cause = models.OneToOneField(PauseCause, on_delete=models.PROTECT)
-    beneficiary_label = models.CharField(max_length=24, blank=True)
-    may_wait = models.BooleanField()
-    relation = models.CharField(
-        max_length=8, choices=PauseRelation.choices, blank=True, db_default="", default=""
+    beneficiary_label = models.CharField(
+        max_length=24, blank=True, help_text="Empty if it is another tenant's booking."
     )
+    may_wait = models.BooleanField(
+        help_text="The beneficiary has no fixed start, so more time can be asked for."
+    )
+    relation = models.CharField(
+        max_length=8, choices=PauseRelation.choices, blank=True, db_default="", default="",
+        help_text="If set, nothing is credited, and the grace period is charged.",
+    )  # fmt: skip
     decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="+")
     policy_version = models.PositiveIntegerField()
     rule = models.CharField(max_length=8)
-    sentence = models.CharField(max_length=300)
+    sentence = models.CharField(max_length=300, help_text="The reason as the owner saw it.")
     method = models.CharField(max_length=8, choices=Tier.PauseMethod.choices)
 
-    ready_at = models.DateTimeField()
-    noticed_at = models.DateTimeField()
-    deadline = models.DateTimeField()
+    # Notice
+    noticed_at = models.DateTimeField(help_text="When the owner was notified.")
+    deadline = models.DateTimeField(help_text="End of the grace period.")
     grace_seconds = models.PositiveIntegerField()
-    ends_before = models.DateTimeField()
-    more_asked_at = models.DateTimeField(null=True, blank=True)
+    more_asked_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the owner asked for more time; not yet answered."
+    )
     more_times_used = models.PositiveSmallIntegerField(default=0)
-    acknowledged_at = models.DateTimeField(null=True, blank=True)
-    emptied_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the owner confirmed that the work is saved."
+    )
+
+    # Outcome
+    emptied_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the GPUs were proven empty."
+    )
     resumed_at = models.DateTimeField(null=True, blank=True)
-    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the booking ended, or the notice was withdrawn."
+    )
     withdrawn = models.BooleanField(db_default=False, default=False)
 
-    lost_seconds = models.PositiveIntegerField(default=0)
-    credit_seconds = models.PositiveIntegerField(default=0)
-    credit = models.DecimalField(max_digits=20, decimal_places=6, default=0)
-    charged = models.DecimalField(max_digits=20, decimal_places=6, default=0)
-    remaining_seconds = models.PositiveIntegerField(null=True, blank=True)
+    # Receipt
+    ready_at = models.DateTimeField(help_text="Start of the run that the pause ended.")
+    ends_before = models.DateTimeField(help_text="End of that run as it was planned.")
+    lost_seconds = models.PositiveIntegerField(
+        default=0, help_text="Work since the last save, to be done again."
+    )
+    credit_seconds = models.PositiveIntegerField(default=0, help_text="Lost time that is credited.")
+    credit = models.DecimalField(**MONEY, default=0)
+    charged = models.DecimalField(**MONEY, default=0, help_text="Cost of the run after the credit.")
+    remaining_seconds = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Time that is left for the booking to run."
+    )
 
     class Meta:
         ordering = ["booking", "number"]
@@ -125,10 +142,10 @@ class Pause(models.Model):
 
     @property
     def is_own(self) -> bool:
-        """Whether the claim is of its own people."""
+        """Whether the beneficiary belongs to the same people."""
         return self.relation != ""
 
     @property
     def is_open(self) -> bool:
-        """Neither resumed nor over."""
+        """Whether it is neither resumed nor ended."""
         return self.resumed_at is None and self.ended_at is None

@@ -1,4 +1,4 @@
-"""What repeats, and how fast work goes on each class."""
+"""Series of bookings, and the speed of workloads on each class."""
 
 import uuid
 
@@ -10,24 +10,24 @@ from tenants.models import GpuClass, Project, Tenant
 
 
 class Series(models.Model):
-    """One wish for many dates: `rule` (RRULE) from `first` on, in wall clock time of `zone`.
-
-    Its bookings point to it. With `is_partial` the dates are decided one by one; else all of them
-    are had or none. `skipped` are dates that the calendar does not have; `failed` are those of a
-    partial series that could not even be asked for: `{starts, code, sentence}`.
-    """
+    """A request for many dates. Each date is a booking."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     name = models.CharField(max_length=80, blank=True)
-    rule = models.CharField(max_length=120)
-    zone = models.CharField(max_length=64)
-    first = models.DateTimeField()
-    is_partial = models.BooleanField(default=False)
-    skipped = models.JSONField(default=list)
-    failed = models.JSONField(default=list)
+    rule = models.CharField(max_length=120, help_text="RRULE, in local time.")
+    zone = models.CharField(max_length=64, help_text="Time zone of the rule.")
+    first = models.DateTimeField(help_text="Start of the first date.")
+    is_partial = models.BooleanField(
+        default=False, help_text="Dates are decided one by one; otherwise all or none."
+    )
+    skipped = models.JSONField(default=list, help_text="Dates that the calendar does not have.")
+    failed = models.JSONField(
+        default=list,
+        help_text="Dates of a partial series that were refused: {starts, code, sentence}.",
+    )
     created = models.DateTimeField()
 
     class Meta:
@@ -41,11 +41,11 @@ class Series(models.Model):
 
 
 class WorkSpeed(models.Model):
-    """How fast a kind of work goes on a class, in thousandths of any one class that is 1000."""
+    """The speed of a workload on a class, relative to its other classes."""
 
     workload = models.SlugField(max_length=40)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
-    thousandths = models.PositiveIntegerField()
+    thousandths = models.PositiveIntegerField(help_text="1000 is the speed of a reference class.")
 
     class Meta:
         ordering = ["workload", "gpu_class"]

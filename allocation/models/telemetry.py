@@ -1,4 +1,4 @@
-"""What agents measured: readings for two days, five-minute rows for ninety. Null is unknown,
+"""Measurements by agents: readings for two days, five-minute rows for ninety days. Null is unknown,
 never zero."""
 
 from django.db import models
@@ -21,11 +21,11 @@ def _large() -> "models.PositiveBigIntegerField[int | None, int | None]":
 
 
 class GpuSample(models.Model):
-    """One reading of a GPU (slot null) or of one slice on it.
+    """One reading of a GPU (`slot` null) or of a slice, visible to the tenant of the allocation.
 
-    `tenant` is whose allocation was measured: another tenant never sees how hard it works.
-    Percent: utilisation, bandwidth (of memory), tensor. `throttle` are NVML's bits of why the
-    clock is held down. Links in KiB a second. `energy_mj` counts up since the driver was loaded.
+    Utilisation, memory bandwidth and tensor activity are percentages; PCIe and NVLink are KiB per
+    second. `throttle` has NVML's reasons for a reduced clock as bits. `energy_mj` counts since the
+    driver was loaded.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -56,7 +56,7 @@ class GpuSample(models.Model):
             models.Index(fields=["allocation_id", "-at"], name="sample_of_allocation"),
         ]
         constraints = [
-            # Times are cut to five seconds: the same reading twice, or a flood, is one row.
+            # Times are rounded down to five seconds, so a repeated reading is one row.
             models.UniqueConstraint(
                 fields=["gpu", "at", "slot"], name="sample_once", nulls_distinct=False
             ),
@@ -78,12 +78,12 @@ class GpuSample(models.Model):
 
 
 class GpuUse(models.Model):
-    """Five minutes from `at` on of one GPU or slice under one allocation (or none).
+    """Five minutes from `at` of a GPU or a slice under one allocation, or without one.
 
-    `seconds` were covered by readings, `measured` of them told the utilisation. Averages are
-    weighted by time. `pcie_kb` and `nvlink_kb` are KiB a second, both directions together;
-    `energy_mj` is what was used in the row's time; `throttled` are seconds with a clock held down
-    by heat or by power.
+    Readings cover `seconds`, and `measured` of them include the utilisation. Averages are weighted
+    by time. `pcie_kb` and `nvlink_kb` are KiB per second in both directions together; `energy_mj`
+    is the energy of the five minutes; `throttled` are seconds with a clock reduced by heat or
+    power.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -146,7 +146,7 @@ class GpuUse(models.Model):
 
 
 class EventCounter(models.Model):
-    """How often something happened since the portal was installed, for those who watch it."""
+    """A counter since the installation of the portal, for monitoring."""
 
     name = models.CharField(max_length=80, primary_key=True)
     count = models.PositiveBigIntegerField(default=0)

@@ -1,4 +1,3 @@
-
 import django.db.models.deletion
 import django.db.models.expressions
 import uuid
@@ -32,10 +31,10 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('kind', models.CharField(max_length=8)),
                 ('currency', models.CharField(default='EUR', max_length=3)),
-                ('limited', models.BooleanField(default=False)),
+                ('limited', models.BooleanField(default=False, help_text="Debits and pending can't exceed the credits.")),
                 ('credits', models.DecimalField(decimal_places=6, default=0, max_digits=20)),
                 ('debits', models.DecimalField(decimal_places=6, default=0, max_digits=20)),
-                ('pending', models.DecimalField(decimal_places=6, default=0, max_digits=20)),
+                ('pending', models.DecimalField(decimal_places=6, default=0, help_text='Sum of the open holds.', max_digits=20)),
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to='tenants.tenant')),
             ],
         ),
@@ -45,7 +44,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('starts', models.DateField()),
                 ('ends', models.DateField()),
-                ('warn_percent', models.PositiveSmallIntegerField(default=80)),
+                ('warn_percent', models.PositiveSmallIntegerField(default=80, help_text='Share of spent and held money that warns.')),
                 ('account', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, to='billing.account')),
                 ('project', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, to='tenants.project')),
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to='tenants.tenant')),
@@ -70,7 +69,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('kind', models.CharField(max_length=8)),
                 ('amount', models.DecimalField(decimal_places=6, max_digits=20)),
-                ('reference', models.UUIDField(blank=True, null=True)),
+                ('reference', models.UUIDField(blank=True, help_text="The booking's id.", null=True)),
                 ('at', models.DateTimeField()),
                 ('note', models.CharField(blank=True, max_length=200)),
                 ('credit', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.account')),

@@ -1,4 +1,4 @@
-"""People and organisations, their limits, the log, and messages to be sent."""
+"""People and organisations, their limits, the audit log, and outgoing messages."""
 
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.messages import Mail, OutboxMessage

@@ -1,4 +1,4 @@
-"""What was done, sealed in chains, and the files into which old lines move."""
+"""The audit log, the seals that chain it, and the files of the archive."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -7,10 +7,10 @@ from tenants.models.organisations import Tenant, User
 
 
 class AuditEntry(models.Model):
-    """Who did what to what. Written with the work, never changed; no personal data but ids.
+    """A line of the audit log, written in the transaction of the act and never changed.
 
-    Without a tenant it is about the platform: sign-ins, and every act of operators, with the
-    address that it came from.
+    Without a tenant it is about the platform: sign-ins and acts of operators, with their address.
+    It has no personal data but ids.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -27,21 +27,17 @@ class AuditEntry(models.Model):
 
 
 class AuditSeal(models.Model):
-    """One link of a chain over rows of `source`: tenants.services.audit_chain.
-
-    `entries` are the keys of its rows, `marks` the first bytes of each row's SHA-256, and `digest`
-    is over all of them and the `previous` seal.
-    """
+    """A link of a chain over rows of `source`. See `tenants.services.audit_chain`."""
 
     id = models.BigAutoField(primary_key=True)
     source = models.CharField(max_length=20)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
-    number = models.PositiveBigIntegerField()
-    entries = ArrayField(models.BigIntegerField())
-    marks = models.BinaryField()
-    previous = models.BinaryField(max_length=32)
-    digest = models.BinaryField(max_length=32)
-    through = models.BigIntegerField()
+    number = models.PositiveBigIntegerField(help_text="Position in the chain of the tenant.")
+    entries = ArrayField(models.BigIntegerField(), help_text="Keys of the sealed rows.")
+    marks = models.BinaryField(help_text="First bytes of each row's SHA-256.")
+    previous = models.BinaryField(max_length=32, help_text="Digest of the seal before.")
+    digest = models.BinaryField(max_length=32, help_text="Over the rows and the seal before.")
+    through = models.BigIntegerField(help_text="Highest key that is sealed.")
     sealed = models.DateTimeField()
 
     class Meta:
@@ -54,16 +50,15 @@ class AuditSeal(models.Model):
 
 
 class ArchiveFile(models.Model):
-    """A file of rows that left the database: portal.storage.archive.
-
-    A file of the log holds rows of one chain up to `last_seal`.
-    """
+    """A file of rows that were moved out of the database. See `portal.storage.archive`."""
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=20)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     name = models.CharField(max_length=120, unique=True)
     rows = models.PositiveIntegerField()
-    last_seal = models.PositiveBigIntegerField(null=True, blank=True)
+    last_seal = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Number of the last seal whose rows are in the file."
+    )
     sha256 = models.BinaryField(max_length=32)
     written = models.DateTimeField()

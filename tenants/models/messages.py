@@ -1,4 +1,4 @@
-"""What is still to be told to people and other systems."""
+"""Outgoing messages and mails."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from tenants.models.organisations import Tenant, User
 
 
 class OutboxMessage(models.Model):
-    """Something to tell people or other systems, committed with the work that caused it."""
+    """A notification to people or other systems, committed with the change that it reports."""
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -23,26 +23,26 @@ class OutboxMessage(models.Model):
 
 
 class Mail(models.Model):
-    """A mail that a person is owed, written together with the mark on its outbox message.
-
-    Tried for the next time at `due`, `tries` times so far. In the end it is `sent`, or `dropped`,
-    which says why.
-    """
+    """A mail to a person, written in the transaction that marks its outbox message as sent."""
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     user = models.ForeignKey(User, on_delete=models.PROTECT)
-    # No key of the database: messages are swept after a week.
-    message = models.BigIntegerField()
+    message = models.BigIntegerField(
+        help_text="The outbox message; no foreign key, as messages are deleted after a week."
+    )
     kind = models.CharField(max_length=60)
-    # What it is about: a booking or an invitation.
+
+    # Subject: a booking or an invitation
     booking = models.UUIDField(null=True, blank=True)
     invitation = models.UUIDField(null=True, blank=True)
     at = models.DateTimeField()
-    due = models.DateTimeField()
+
+    # Delivery
+    due = models.DateTimeField(help_text="Time of the next try.")
     tries = models.PositiveSmallIntegerField(default=0)
     sent = models.DateTimeField(null=True, blank=True)
-    dropped = models.CharField(max_length=120, blank=True)
+    dropped = models.CharField(max_length=120, blank=True, help_text="Why it is not sent.")
 
     class Meta:
         constraints = [

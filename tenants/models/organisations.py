@@ -1,4 +1,4 @@
-"""Who exists, and what they may ask for. No hardware, no money."""
+"""People, organisations, roles, service classes and quotas. No hardware, no money."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -11,22 +11,22 @@ from django.db.models import Q
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """That a person gave the right password: whose, and the hash that only it makes."""
+    """Proof that somebody knows a password: the user name and the hash made from the password."""
 
     username: str
     presented: str = field(repr=False)
 
 
 class User(AbstractUser):
-    """A person who signs in. Platform operators are `is_staff`; all else is membership.
+    """A person who signs in. Platform operators have `is_staff`; other rights are memberships.
 
-    The password lies in a table of its own, which web processes can't read: they check and change
-    it by `tenants.services.passwords`. `set_password`, `check_password` and `save` work for the
-    owner, the system and operators.
+    The password is stored in a table that web processes can't read; they check and change it with
+    `tenants.services.passwords`. `set_password`, `check_password` and `save` work for the roles
+    portal_owner, portal_system and portal_ops.
     """
 
     class Mails(models.TextChoices):
-        """Which mails a person wants."""
+        """The mails that a person receives."""
 
         ALL = "all", "Everything about my bookings"
         URGENT = "urgent", "Only what can't wait: a pause that counts down"
@@ -44,21 +44,21 @@ class User(AbstractUser):
             ),
         ]
 
-    # Sign-ins stand in the log; nothing reads the date of the last.
+    # Sign-ins are in the audit log.
     last_login = None
 
     proof: Proof | None = None
-    """How this person has just signed in; none when a session was found."""
+    """How the person has just signed in; None if a session was found."""
 
     credential: bytes = b""
-    """By what a request is this person's: the hash of its session's key or of its token. The
-    database answers what belongs to no tenant to nothing else (`tenants.access.account_of`)."""
+    """The hash of the session key or token of this request. The database answers only to it what
+    belongs to no tenant (`tenants.access.account_of`)."""
 
     _encoded: str | None = None
 
     @property
     def password(self) -> str:
-        """The password's hash, as set here or as stored; "!" when there is none."""
+        """The hash that was set on this object or is stored; "!" if there is none."""
         if self._encoded is not None:
             return self._encoded
         stored = Password.objects.filter(user_id=self.pk).first()
@@ -69,14 +69,14 @@ class User(AbstractUser):
         self._encoded = encoded
 
     def save(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (Django's signature)
-        """Writes the person, and the password if one was set here."""
+        """Saves the person, and the password if one was set on this object."""
         super().save(*args, **kwargs)
         if self._encoded is not None:
             Password.objects.update_or_create(user=self, defaults={"encoded": self._encoded})
             self._encoded = None
 
     def get_session_auth_hash(self) -> str:
-        """The same for all: the database ends a person's sessions with their password."""
+        """A constant: the database ends all sessions of a person whose password changes."""
         return "ends with the password"
 
 
@@ -90,8 +90,8 @@ class Password(models.Model):
 class Session(models.Model):
     """A signed-in browser.
 
-    The key in its cookie is stored as SHA-256 only, so that nobody who reads this table or a
-    backup can take over a session.
+    Only the SHA-256 of the key in its cookie is stored, so that a reader of this table or of a
+    backup can't take over a session.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -106,21 +106,23 @@ class Session(models.Model):
 
 
 class Tenant(models.Model):
-    """The organisation that owns data and pays. The root of every wall."""
+    """The organisation that owns data and pays."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slug = models.SlugField(max_length=40, unique=True)
     name = models.CharField(max_length=120)
     is_open = models.BooleanField(default=True)
-    bookings_counted = models.BigIntegerField(default=0)
+    bookings_counted = models.BigIntegerField(
+        default=0, help_text="The highest number of a booking so far."
+    )
 
     def __str__(self) -> str:
         return self.name
 
 
 class KnownPerson(models.Model):
-    """Somebody whose name a tenant's records show: a member, now or once, or an operator who has
-    acted there. Written by triggers alone; in a web request `User` has these people of its tenant.
+    """A person whose name a tenant may see: a present or former member, or an operator who acted
+    there. Written by triggers only. In a web request, `User` shows the known people of the tenant.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
@@ -133,7 +135,7 @@ class KnownPerson(models.Model):
 
 
 class Project(models.Model):
-    """A team of a tenant: it books, and its budget pays."""
+    """A team of a tenant. It books GPUs and pays from its budget."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -152,7 +154,7 @@ class Project(models.Model):
 
 
 class Role(models.TextChoices):
-    """What a membership lets a person do. Only a tenant admin's has no project."""
+    """The role of a membership. Only a tenant admin has no project."""
 
     VIEWER = "viewer", "Viewer"
     RESEARCHER = "researcher", "Researcher"
@@ -161,7 +163,7 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """One person's role, in one project or (tenant admin) in the whole tenant."""
+    """A person's role in a project, or in the whole tenant for a tenant admin."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -187,7 +189,7 @@ class Membership(models.Model):
 
 
 class Invitation(models.Model):
-    """What somebody is asked to become. They are no member, and unknown, until they accept."""
+    """An invitation to a role. The invitee is no member until they accept."""
 
     class State(models.TextChoices):
         OPEN = "open", "No answer yet"
@@ -236,7 +238,7 @@ class Invitation(models.Model):
 
 
 class GpuClass(models.Model):
-    """The name under which GPUs are asked for, priced and put under quota."""
+    """A class of GPUs, by which they are requested, priced and limited."""
 
     slug = models.SlugField(primary_key=True, max_length=40)
     label = models.CharField(max_length=80)
@@ -250,12 +252,7 @@ class GpuClass(models.Model):
 
 
 class Tier(models.Model):
-    """A service class: who goes first, who may be paused, and how long one may book.
-
-    Who is paused is told `grace_seconds` before, may ask `more_times` for `more_time_seconds` more,
-    is paused by `pause_method` and at most `max_pauses` times (null: as often as needed), and does
-    not pay for the work of up to `credit_cap_seconds` that it has to do again.
-    """
+    """A service class: priority, pauses, and limits of a booking's length."""
 
     class PauseMethod(models.TextChoices):
         STOP = "stop", "Ended by the node"
@@ -264,26 +261,46 @@ class Tier(models.Model):
 
     slug = models.SlugField(primary_key=True, max_length=40)
     name = models.CharField(max_length=80)
+    description = models.CharField(max_length=200, blank=True)
+
+    # Priority and limits
     priority = models.IntegerField(help_text="Higher goes first.")
+    counts_against_guarantee = models.BooleanField(db_default=True, default=True)
+    max_duration_seconds = models.PositiveIntegerField(default=7 * 86_400)
+    advance_seconds = models.PositiveIntegerField(
+        default=28 * 86_400, help_text="How far ahead a booking may start."
+    )
+
+    # Pauses
     pausable = models.BooleanField(default=False)
-    grace_seconds = models.PositiveIntegerField(default=600)
-    protected_seconds = models.PositiveIntegerField(default=0)
+    grace_seconds = models.PositiveIntegerField(
+        default=600, help_text="Time between the notice and the pause."
+    )
+    protected_seconds = models.PositiveIntegerField(
+        default=0, help_text="Time after a start without pauses."
+    )
     pause_method = models.CharField(
         max_length=8, choices=PauseMethod.choices, db_default="stop", default=PauseMethod.STOP
     )
-    max_pauses = models.PositiveSmallIntegerField(null=True, blank=True)
-    credit_cap_seconds = models.PositiveIntegerField(db_default=4 * 3600, default=4 * 3600)
-    more_times = models.PositiveSmallIntegerField(db_default=0, default=0)
-    more_time_seconds = models.PositiveIntegerField(db_default=0, default=0)
-    max_duration_seconds = models.PositiveIntegerField(default=7 * 86_400)
-    advance_seconds = models.PositiveIntegerField(default=28 * 86_400)
-    counts_against_guarantee = models.BooleanField(db_default=True, default=True)
+    max_pauses = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Pauses of one booking at most; null is no limit."
+    )
+    credit_cap_seconds = models.PositiveIntegerField(
+        db_default=4 * 3600, default=4 * 3600, help_text="Most lost work that a pause credits."
+    )
+    more_times = models.PositiveSmallIntegerField(
+        db_default=0, default=0, help_text="How often an owner may ask for more time."
+    )
+    more_time_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="How much more time each such request gives."
+    )
+
+    # Failures
     replace_on_lost = models.BooleanField(
         db_default=False,
         default=False,
-        help_text="Begun anew elsewhere when its node falls silent; the node ends it itself.",
+        help_text="Restarted elsewhere if its node is unreachable; the node ends its own run.",
     )
-    description = models.CharField(max_length=200, blank=True)
 
     class Meta:
         ordering = ["-priority", "slug"]
@@ -307,13 +324,8 @@ class Tier(models.Model):
 
 
 class Quota(models.Model):
-    """Units of a class that a tenant (no project) or a project may use at any instant.
-
-    `borrow_limit_units` is the most above the guarantee (null: what there is), `lend_limit_units`
-    the most of an idle guarantee that others may use (null: all). What is idle above guarantees is
-    split by `weight`. `cap_gpu_hours` holds in any `cap_days` days in a row or, without them, in
-    each month of UTC, where `cap_carries` adds what the month before left.
-    """
+    """Units of a class that a project, or a tenant if there is no project, may use at any instant,
+    and GPU hours that it may use in a period."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -321,13 +333,27 @@ class Quota(models.Model):
         Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
     )
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+
+    # At any instant
     guaranteed_units = models.BigIntegerField(default=0)
-    borrow_limit_units = models.BigIntegerField(null=True, blank=True)
-    lend_limit_units = models.BigIntegerField(null=True, blank=True)
-    weight = models.PositiveSmallIntegerField(db_default=1, default=1)
+    borrow_limit_units = models.BigIntegerField(
+        null=True, blank=True, help_text="Most units above the guarantee; null is no limit."
+    )
+    lend_limit_units = models.BigIntegerField(
+        null=True, blank=True, help_text="Most idle units that others may borrow; null is all."
+    )
+    weight = models.PositiveSmallIntegerField(
+        db_default=1, default=1, help_text="Share of the units that are idle above guarantees."
+    )
+
+    # In a period
     cap_gpu_hours = models.PositiveIntegerField(null=True, blank=True)
-    cap_days = models.PositiveSmallIntegerField(null=True, blank=True)
-    cap_carries = models.BooleanField(db_default=False, default=False)
+    cap_days = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Any such number of days in a row; null is a UTC month."
+    )
+    cap_carries = models.BooleanField(
+        db_default=False, default=False, help_text="Adds the unused hours of the month before."
+    )
 
     class Meta:
         constraints = [
@@ -351,22 +377,22 @@ class Quota(models.Model):
 
     @property
     def limit_units(self) -> int | None:
-        """The most at any instant: guaranteed + borrow limit; None when nothing limits it."""
+        """The most units at any instant: guarantee + borrow limit; None without a limit."""
         if self.borrow_limit_units is None:
             return None
         return self.guaranteed_units + self.borrow_limit_units
 
 
 class TokenManager(models.Manager["ApiToken"]):
-    """Tokens without their hashes, which no web process may read."""
+    """Loads tokens without their hashes, which web processes may not read."""
 
     def get_queryset(self) -> models.QuerySet["ApiToken"]:
-        """All columns that a web process has a right to."""
+        """Returns the columns that a web process may read."""
         return super().get_queryset().defer("digest")
 
 
 class ApiToken(models.Model):
-    """A key for programs. Only its SHA-256 is stored; the clear text is shown once."""
+    """An API token. Only its SHA-256 is stored; the clear text is shown once."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -384,7 +410,7 @@ class ApiToken(models.Model):
         null=True,
         blank=True,
         db_constraint=False,
-        help_text="The token that made this one; it ends no later than that.",
+        help_text="The token that created this one, which ends no later.",
     )
 
     objects = TokenManager()
@@ -396,7 +422,7 @@ class ApiToken(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A key that one principal has sent, and the answer that its work gave."""
+    """An idempotency key that a principal sent, with the stored answer."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -407,7 +433,7 @@ class IdempotencyKey(models.Model):
     body_sha256 = models.BinaryField(max_length=32)
     status = models.PositiveSmallIntegerField()
     answer = models.JSONField()
-    is_final = models.BooleanField(help_text="False while a better answer is awaited.")
+    is_final = models.BooleanField(help_text="False while the answer may still be replaced.")
     created = models.DateTimeField()
 
     class Meta:

@@ -132,5 +132,5 @@ def test_a_search_among_many_reads_the_narrow_index_alone(real_db: Servers) -> N
                 .order_by("-submitted")
             )
             plan = rows.values_list("id", flat=True)[:6].explain()
-            assert "Index Only Scan using booking_found" in plan, plan
+            assert "Index Only Scan using booking_search" in plan, plan
         assert [row.id for row in search_results(actor, "needle").bookings] == [seed.id]
