@@ -1,1 +1,1 @@
-"""Rules of booking and charging: what may be asked for, and what follows. Pure."""
+"""Pure rules of requests, charges and nodes."""

@@ -1,23 +1,23 @@
-"""What a booking is charged for, in whole seconds, by the portal's own record alone. Pure.
+"""The charged time of a booking in whole seconds, from the portal's own records only. Pure.
 
-A run is charged from when its devices were handed over until the portal told them to be cleared.
-Not charged are: the grace of a pause for somebody else's claim, work that such a pause has to have
-done again (the credit), and what failing hardware took. Nothing that a node says of its own clock
-shortens a run. See docs/decisions/0033.
+A run is charged from the hand-over of its devices until the portal orders their release. These are
+not charged: the grace period of a pause for another organisation's booking, work that such a pause
+makes necessary again (the credit), and time lost to failed hardware. A node's clock never shortens
+a run. See docs/decisions/0033.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 
 NO_SHOW_MIN_SECONDS = 600
-"""Nobody is a no-show sooner than after ten minutes."""
+"""The shortest absence that counts as a no-show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One stay on the devices, from `ready`. `noticed`: told to pause; `own`: for a claim of its
-    own owner or organisation. `saved` is the last save; `broken`: its hardware failed after the
-    notice."""
+    """A run on its devices since `ready`. `noticed`: time of a pause's notice; `own`: the preemptor
+    belongs to the same owner or organisation; `saved`: the last save; `broken`: the hardware failed
+    after the notice."""
 
     ready: datetime
     noticed: datetime | None = None
@@ -26,7 +26,7 @@ class Run:
     broken: bool = False
 
     def seconds(self, until: datetime) -> int:
-        """Seconds that are charged of the run when it ends at `until`, before any credit."""
+        """The charged seconds of a run that ends at `until`, before any credit."""
         if self.noticed is not None and (self.broken or not self.own):
             until = min(until, self.noticed)
         if self.broken:
@@ -36,8 +36,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRuns:
-    """What earlier runs left. `uncharged`: seconds that were had and are charged at the end;
-    `redo`: credited seconds not done again yet; `credited`: all seconds credited so far."""
+    """The totals of earlier runs. `uncharged`: used seconds that are charged at the end; `redo`:
+    credited seconds of work not yet repeated; `credited`: all credited seconds."""
 
     uncharged: int = 0
     redo: int = 0
@@ -59,11 +59,12 @@ class PauseBill:
 def pause_bill(
     run: Run, *, out: datetime, ends: datetime, before: EarlierRuns, cap: int, is_fixed: bool
 ) -> PauseBill:
-    """Bills a run that was told to pause and left its devices at `out`, instead of at `ends`.
+    """Bills a run that a pause ended at `out` instead of `ends`.
 
-    The credit is work since the last save, at most `cap` over all pauses of the booking; none for a
-    claim of its own people. A flexible booking gets the credited time back at its end, a fixed
-    window can't. Failed hardware is credited whole, and its grace comes back.
+    The credit is the work since the last save, at most `cap` over all pauses of the booking, and 0
+    if the preemptor is the booking's own. A flexible booking gets the credited time back at its
+    end; a fixed window does not. After a hardware failure all lost work is credited and the grace
+    period is not charged.
     """
     noticed = run.noticed
     if noticed is None:
@@ -85,23 +86,23 @@ def pause_bill(
 
 
 def end_seconds(run: int, before: EarlierRuns, rest: int) -> int:
-    """Seconds charged when a booking ends with `run` charged seconds of its last run, or none.
+    """The seconds charged when a booking ends. `run` are the charged seconds of its last run.
 
-    `rest` is the time that its owner gives up. Credited work that could have been done again in it
-    is charged then: a credit is for work that is done again, and is used up once.
+    `rest` is the remaining time that the owner gives up. Credited work that could have been
+    repeated in it is charged: a credit pays for repeated work, once.
     """
     used = before.uncharged + run
     return max(used, min(before.redo, used + rest))
 
 
 def no_show_after(length: int, limit: int) -> int:
-    """Seconds without presence after which a booking of this length is a no-show: `limit`, at most
-    a quarter of the length, at least ten minutes."""
+    """The seconds of absence after which a booking is a no-show: `limit`, but at most a quarter of
+    the booking's length, and at least ten minutes."""
     return max(NO_SHOW_MIN_SECONDS, min(limit, length // 4))
 
 
 def no_show_fee(rest: int, share_percent: int) -> int:
-    """Seconds charged of the time that nobody else could plan for."""
+    """The charged seconds of a no-show's remaining time, which is too short-term for others."""
     return max(0, rest) * share_percent // 100
 
 

@@ -1,7 +1,7 @@
-"""How likely a pause is: counted from bookings like it that are over, with a stated assumption.
+"""The probability of a pause, estimated from similar past bookings.
 
-Where nothing has been seen one pause in twenty is assumed; every booking that is over counts
-beside that. With too few alike, less has to be alike, until there are enough to count.
+The estimate starts from an assumed rate of one pause in twenty, to which past bookings are added.
+If there are too few similar bookings, the criteria are relaxed until there are enough.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ ENOUGH = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How many bookings of one kind are over, and how many of them had been paused."""
+    """The number of past bookings of one kind, and how many of them were paused."""
 
     tier: str
     gpu_class: str
@@ -25,10 +25,9 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A chance in thousandths, and what was counted for it: `paused` of `ended` that are
-    `basis_words`.
+    """A probability in thousandths, from `paused` of `ended` similar bookings (`basis_words`).
 
-    With `ended` 0 too few like it were seen, and the chance is the assumption alone.
+    With `ended` 0 there were too few similar bookings, and the probability is the assumption.
     """
 
     thousandths: int
@@ -38,20 +37,20 @@ class Risk:
 
     @property
     def basis(self) -> str:
-        """In words."""
+        """The basis of the estimate in words."""
         if not self.ended:
-            return f"fewer than {ENOUGH} like it are over, so one pause in {ASSUMED_OF} is assumed"
-        return f"{self.paused} of {self.ended} like it were paused ({self.basis_words})"
+            return f"too few past bookings; assuming {100 * ASSUMED_PAUSED // ASSUMED_OF} %"
+        return f"{self.paused} of {self.ended} similar bookings were paused ({self.basis_words})"
 
 
 class PauseRecord:
-    """What has become of the latest bookings."""
+    """The outcomes of the latest bookings."""
 
     def __init__(self, outcomes: Iterable[Outcomes]) -> None:
         self._outcomes = tuple(outcomes)
 
     def risk(self, tier: str, gpu_class: str, *, borrowed: bool, quarter: int) -> Risk:
-        """The chance for a booking of a tier that can be paused; `quarter` of the day, UTC."""
+        """The risk for a booking in a tier that can be paused. `quarter` is of the day, in UTC."""
         same = [row for row in self._outcomes if row.tier == tier and row.borrowed == borrowed]
         of_class = [row for row in same if row.gpu_class == gpu_class]
         of_hours = [row for row in of_class if row.quarter == quarter]

@@ -1,10 +1,10 @@
-"""Dates that repeat: a part of RRULE (RFC 5545), in the asker's wall clock time.
+"""Recurrence rules: a subset of RRULE (RFC 5545) in the requester's local time.
 
-`FREQ=DAILY|WEEKLY|MONTHLY` with INTERVAL, BYDAY, and COUNT or UNTIL; with MONTHLY BYDAY may count
-(`2TU`, `-1FR`), and there are BYMONTHDAY and BYSETPOS. The days are dateutil's. The wall clock
-time stays the same over a change of clocks. A time that its day does not have (clocks go forward)
-is moved on by what they skip; of a time that its day has twice, the first is meant. A day that
-its month does not have (the 31st, a fifth Friday) is left out and said.
+`FREQ=DAILY|WEEKLY|MONTHLY` with INTERVAL, BYDAY, and COUNT or UNTIL. MONTHLY also takes numbered
+weekdays (`2TU`, `-1FR`), BYMONTHDAY and BYSETPOS. dateutil computes the days. The local time stays
+the same when clocks change. A local time that does not exist (clocks go forward) moves forward by
+the gap; of a time that exists twice, the first one counts. A day that does not exist in its month
+(the 31st, a fifth Friday) is skipped and reported.
 """
 
 import re
@@ -35,9 +35,9 @@ _LAST_DAY = date(2199, 12, 31)
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """A rule. `days` are weekdays, 0 for Monday; it ends with `until` (a day, included) or after
-    `times` dates. Of a month: `nth` are (which, weekday), (2, 1) for its second Tuesday,
-    `month_days` its days; -1 is the last. Of all these `positions` takes some: the last one."""
+    """A rule. `days` are weekdays, 0 for Monday. It ends with the day `until` or after `times`
+    dates. In a month, `nth` are numbered weekdays, (2, 1) for the second Tuesday, `month_days` are
+    days, and `positions` selects some of all these days. -1 is the last."""
 
     freq: Freq
     interval: int = 1
@@ -64,19 +64,19 @@ class Recurrence:
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """Starts in UTC, in order, and the days of the rule that the calendar does not have."""
+    """Starts in UTC, in order, and the days of the rule that do not exist."""
 
     starts: tuple[datetime, ...]
     skipped: tuple[str, ...]
 
 
 def recurrence_read(text: str, param: str = "repeat.rrule") -> Recurrence:
-    """Reads an RRULE. AskError: not of the part that is understood, or without an end."""
+    """Reads an RRULE. Raises AskError if it is not supported or has no end."""
     return recurrence_check(rule_read(text, param), param)
 
 
 def rule_read(text: str, param: str) -> Recurrence:
-    """The same of a rule whose end is said elsewhere."""
+    """Reads an RRULE whose end can be elsewhere. Raises AskError."""
     parts: dict[str, str] = {}
     body = text.upper().removeprefix("RRULE:")
     for part in body.split(";"):
@@ -87,7 +87,7 @@ def rule_read(text: str, param: str) -> Recurrence:
     if parts.get("FREQ") not in _FREQS:
         raise AskError("not_a_rule", _UNDERSTOOD, param)
     if "COUNT" in parts and "UNTIL" in parts:
-        raise AskError("end_twice", "A series ends by COUNT or by UNTIL, not by both.", param)
+        raise AskError("end_twice", "Provide either COUNT or UNTIL, not both.", param)
     days, nth = _days(parts.get("BYDAY", ""), param)
     rule = Recurrence(
         freq=cast(Freq, parts["FREQ"]),
@@ -104,30 +104,28 @@ def rule_read(text: str, param: str) -> Recurrence:
 
 
 def recurrence_check(rule: Recurrence, param: str) -> Recurrence:
-    """The rule itself. AskError: it has no end, too many dates, or too many words."""
+    """Returns the rule. Raises AskError if it has no end, or is too long."""
     if rule.times is None and rule.until is None:
-        raise AskError("no_end", "Say until when it repeats, or how many times.", param)
+        raise AskError("no_end", "Add a last day or a number of times.", param)
     if rule.times is not None and rule.times > MAX_DATES:
         raise _too_long(param)
     if len(rule.text) > MAX_RULE_LENGTH:
-        raise AskError("not_a_rule", "That is too long for one rule; make it two series.", param)
+        raise AskError("not_a_rule", "The rule is too long. Create two series.", param)
     return rule
 
 
 def _check_month(rule: Recurrence, param: str) -> None:
     of_month = rule.nth or rule.month_days or rule.positions
     if of_month and rule.freq != "MONTHLY":
-        sentence = "2TU, BYMONTHDAY and BYSETPOS are days of a month: they need FREQ=MONTHLY."
+        sentence = "Numbered weekdays (2TU), BYMONTHDAY and BYSETPOS require FREQ=MONTHLY."
         raise AskError("not_a_rule", sentence, param)
     if rule.positions and not (rule.days or rule.nth or rule.month_days):
-        raise AskError("not_a_rule", "BYSETPOS takes some of BYDAY or BYMONTHDAY.", param)
+        raise AskError("not_a_rule", "BYSETPOS requires BYDAY or BYMONTHDAY.", param)
 
 
 def dates_of(rule: Recurrence, first: datetime, zone: ZoneInfo, param: str = "repeat") -> Dates:
-    """All dates, from the wall clock time of `first` (aware) on.
-
-    AskError: more than `MAX_DATES`, or none.
-    """
+    """All dates from `first` (aware), at its local time. Raises AskError if there are none or more
+    than `MAX_DATES`."""
     local = first.astimezone(zone).replace(tzinfo=None, fold=0)
     found = tuple(islice(_walls(rule, local), rule.times or MAX_DATES + 1))
     if len(found) > MAX_DATES:
@@ -140,26 +138,26 @@ def dates_of(rule: Recurrence, first: datetime, zone: ZoneInfo, param: str = "re
 
 
 def dates_overlap(starts: tuple[datetime, ...], seconds: int) -> bool:
-    """Whether a date begins before the one before it is over."""
+    """Whether a date begins before the previous one ends."""
     length = timedelta(seconds=seconds)
     return any(one + length > other for one, other in pairwise(starts))
 
 
 def days_in_order(days: Iterable[int]) -> tuple[int, ...]:
-    """Days of a month from its first on, then those that count from its end."""
+    """Sorts days of a month: from its start, then those counted from its end."""
     return tuple(sorted(set(days), key=lambda day: day % 100))
 
 
 def nth_in_order(nth: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same of (which, weekday)."""
+    """Sorts numbered weekdays in the same way."""
     return tuple(sorted(set(nth), key=lambda each: (each[0] % 100, each[1])))
 
 
 def _walls(rule: Recurrence, first: datetime) -> rrule:
-    """Its dates on the wall clock, without a zone, so that a change of clocks moves none."""
+    """The dates in local time without a zone, so that a clock change does not move them."""
     weekdays = [weekday(day) for day in rule.days]
     weekdays += [weekday(day, which) for which, day in rule.nth]
-    # Always with a last day, so that a rule that never matches comes to an end.
+    # Always with a last day, so that a rule that never matches terminates.
     return rrule(
         _FREQS[rule.freq],
         dtstart=first,
@@ -172,8 +170,8 @@ def _walls(rule: Recurrence, first: datetime) -> rrule:
 
 
 def _skipped(rule: Recurrence, first: date, last: date) -> Iterator[str]:
-    """Days that were meant and that their month does not have: `2027-02-31`, `2027-02 5FR`. A rule
-    that picks among days means none in particular."""
+    """The days of the rule that do not exist: `2027-02-31`, `2027-02 5FR`. A rule that selects
+    among days skips none."""
     picks = rule.positions or rule.days or (rule.nth and rule.month_days)
     if rule.freq != "MONTHLY" or picks:
         return
@@ -193,7 +191,7 @@ def _month(day: date) -> int:
 
 
 def _at(wall: datetime, zone: ZoneInfo) -> datetime:
-    # Without a fold, a time in a gap has the offset from before it: it comes out later by the gap.
+    # Without a fold, a time in a gap has the offset from before the gap and moves forward by it.
     return wall.replace(tzinfo=zone).astimezone(UTC)
 
 
@@ -204,7 +202,7 @@ def _number(text: str, most: int, param: str) -> int:
 
 
 def _signed(text: str, most: int, param: str) -> tuple[int, ...]:
-    """Numbers from 1 to `most`, or from the end; in order, each once."""
+    """Unique numbers from 1 to `most`, or from the end, sorted."""
     names = text.split(",") if text else []
     if any(not _SIGNED.fullmatch(name) or abs(int(name)) > most for name in names):
         raise AskError("not_a_rule", _UNDERSTOOD, param)
@@ -212,7 +210,7 @@ def _signed(text: str, most: int, param: str) -> tuple[int, ...]:
 
 
 def _days(text: str, param: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Weekdays, and those that count within a month: `MO`, `2TU`, `-1FR`."""
+    """(Weekdays, numbered weekdays): `MO`, `2TU`, `-1FR`."""
     plain: set[int] = set()
     nth: set[tuple[int, int]] = set()
     for name in text.split(",") if text else []:
@@ -232,16 +230,16 @@ def _day(text: str, param: str) -> date:
     try:
         return date(*map(int, found.groups())) if found else date(0, 0, 0)
     except ValueError:
-        sentence = "UNTIL is the last day, as in UNTIL=20270131; it is meant in the asker's zone."
+        sentence = "UNTIL must be the last day, such as UNTIL=20270131, in your time zone."
         raise AskError("not_a_rule", sentence, param) from None
 
 
 def _too_long(param: str) -> AskError:
-    return AskError("series_too_long", f"A series has at most {MAX_DATES} dates.", param)
+    return AskError("series_too_long", f"A series can have at most {MAX_DATES} dates.", param)
 
 
 _READERS = ("FREQ", "INTERVAL", "BYDAY", "BYMONTHDAY", "BYSETPOS", "COUNT", "UNTIL")
 _UNDERSTOOD = (
-    "Understood are FREQ=DAILY, WEEKLY or MONTHLY with INTERVAL, BYDAY like MO,WE, and COUNT or "
-    "UNTIL=20270131; with MONTHLY also BYDAY like 2TU,-1FR, BYMONTHDAY and BYSETPOS."
+    "Use FREQ=DAILY, WEEKLY or MONTHLY with INTERVAL, BYDAY=MO,WE, and COUNT or UNTIL=20270131. "
+    "MONTHLY also takes BYDAY=2TU,-1FR, BYMONTHDAY and BYSETPOS."
 )

@@ -1,4 +1,4 @@
-"""How well promised starts were kept, and the range that follows for the next one."""
+"""The range in which a planned start will happen, from how well past planned starts were kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ _LOW, _HIGH = 10, 90
 
 @dataclass(frozen=True, slots=True)
 class StartRange:
-    """From when to when 8 of 10 like it started; learnt from the last `of` in its tier.
+    """The range in which 8 of 10 such bookings start, from the last `of` starts in the tier.
 
-    With `of` 0 too few have started: the range is an assumption.
+    With `of` 0 there were too few starts, and the range is an assumption.
     """
 
     earliest: datetime
@@ -24,13 +24,12 @@ class StartRange:
 def start_range(
     promised: datetime, now: datetime, history: Sequence[tuple[int, int]]
 ) -> StartRange | None:
-    """The range of a promised start, seen from now. None: it is due.
+    """The range of a planned start, seen from now. None if the start is due.
 
-    With fewer than `MIN_STARTS` to learn from, a quarter of the lead and at least half an hour is
-    assumed to be lost.
-
-    `history` are (lead above zero, lateness) of earlier promises in seconds; a promise for tomorrow
-    may miss by more than one for the next hour, so lateness counts by its part of the lead.
+    `history` holds (lead, lateness) of past planned starts in seconds, with a lead above zero.
+    Lateness is scaled by the lead, because a start planned for tomorrow can miss by more than one
+    planned for the next hour. With fewer than `MIN_STARTS` the assumed lateness is a quarter of the
+    lead, and at least half an hour.
     """
     if promised <= now:
         return None
@@ -45,5 +44,5 @@ def start_range(
 
 
 def _rank(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that so many percent do not exceed."""
+    """The smallest value that is not below `percent` of all values."""
     return ordered[-(-len(ordered) * percent // 100) - 1]

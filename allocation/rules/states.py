@@ -1,11 +1,11 @@
-"""The life of a booking: the one transition table. The database holds a copy and enforces it."""
+"""The states of a booking and the table of transitions. The database enforces a copy of it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a booking stands."""
+    """The state of a booking."""
 
     REQUESTED = "requested"
     AWAITING_APPROVAL = "awaiting_approval"
@@ -30,7 +30,7 @@ TERMINAL = frozenset(
 WAITING = frozenset({State.REQUESTED, State.QUEUED})
 ON_HARDWARE = frozenset({State.STARTING, State.ACTIVE, State.PAUSING, State.ENDING})
 OPEN = frozenset(State) - TERMINAL
-# States in which the end may still move.
+# States in which a booking can be extended.
 EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
 TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
@@ -73,7 +73,7 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
     }
 )
 
-# Fields of a booking that mean nothing in a state. They get their defaults when it is entered.
+# Fields that have no meaning in a state. They are reset to their defaults when it is entered.
 CLEARED_IN: Mapping[State, tuple[str, ...]] = {
     State.SCHEDULED: ("alternatives", "planned_places"),
     State.PAUSING: (
@@ -84,7 +84,7 @@ CLEARED_IN: Mapping[State, tuple[str, ...]] = {
     **dict.fromkeys(TERMINAL, ("extension_until", "planned_places")),
 }  # fmt: skip
 _RUN_LOST = ("ready_at", "released_at", "extension_until")
-# What a single step clears beyond that: a new run begins, a notice is withdrawn, a run is lost.
+# Fields that a single transition also resets: a run starts, a notice is withdrawn, a run is lost.
 CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
     (State.STARTING, State.ACTIVE): (
         "saved_at", "absent_seconds", "absent_until", "absence_warnings",
@@ -96,10 +96,10 @@ CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
 
 
 def fields_cleared(old: State, new: State) -> tuple[str, ...]:
-    """Names of the fields that the step from `old` to `new` sets back to their defaults."""
+    """Names of the fields that the transition from `old` to `new` resets to their defaults."""
     return CLEARED_IN.get(new, ()) + CLEARED_BY.get((old, new), ())
 
 
 def is_transition_allowed(old: State, new: State) -> bool:
-    """True when the table lists the step."""
+    """Whether the table has the transition."""
     return (old, new) in TRANSITIONS

@@ -1,4 +1,4 @@
-"""What a booking asks for: the one-line grammar and the structured document, both strict."""
+"""Requests for GPUs: the one-line grammar and the structured document. Both are strict."""
 
 from allocation.rules.ask.line.grammar import MAX_TEXT_LENGTH, parse_ask
 from allocation.rules.ask.words.document import (

@@ -1,1 +1,1 @@
-"""Rules about nodes: leases, health, clocks, unreachable agents. Pure."""
+"""Pure rules of nodes: leases, health, plausibility, unreachable agents."""

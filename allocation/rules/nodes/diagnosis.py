@@ -1,7 +1,7 @@
-"""What holds work up, from what was measured: one signature with its evidence.
+"""The bottleneck of running work, from utilisation readings.
 
-A signature is a hint to the owner, never a reason to take anything back. Idle is said only when
-every moment was measured: what is unknown is not idle.
+A bottleneck is a hint to the owner and never a reason to take GPUs away. Work counts as idle only
+if all of the period was measured: unknown is not idle.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Kind = Literal[
 ]
 
 SHORTEST_S = 600
-# Parts of the time that must have been measured: to say anything, and to call it idle.
+# The measured fraction of the period that is required: for any result, and for idle.
 WATCHED, WATCHED_IDLE = 0.8, 0.95
 IDLE_BELOW = 5
 WORKS_FROM = 50
@@ -27,9 +27,9 @@ GIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One step: seconds that there were and that were measured, over all devices; percent of busy
-    time (least, mean, most), of memory bandwidth and of tensor cores; KiB a second over PCIe;
-    seconds with the clock held down by heat or power. None: not measured."""
+    """One step: total and measured seconds over all devices; utilisation (lowest, mean, highest),
+    memory bandwidth and tensor core activity in percent; KiB per second over PCIe; seconds of
+    throttling by heat or power. None: not measured."""
 
     seconds: int
     measured: int
@@ -44,7 +44,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """`sentence` is for the owner; `evidence` the numbers it rests on, by name."""
+    """A bottleneck with a sentence for the owner and its evidence: numbers by name."""
 
     kind: Kind
     sentence: str
@@ -64,12 +64,12 @@ class _Sums:
 
 
 def bottleneck_of(moments: Sequence[Moment]) -> Bottleneck:
-    """The first that fits, the plainest first."""
+    """The first bottleneck that matches, in order of certainty."""
     asked = sum(moment.seconds for moment in moments)
     known = [moment for moment in moments if moment.measured and moment.busy is not None]
     watched = sum(moment.measured for moment in known) / asked if asked else 0.0
     if asked < SHORTEST_S or watched < WATCHED:
-        return Bottleneck("unknown", "Too little was measured to say what holds it up.")
+        return Bottleneck("unknown", "There are too few readings for a diagnosis.")
     sums = _sums(known, watched)
     if sums.top < IDLE_BELOW:
         return _idle(sums, is_whole=len(known) == len(moments))
@@ -79,17 +79,17 @@ def bottleneck_of(moments: Sequence[Moment]) -> Bottleneck:
             return found
     return Bottleneck(
         "steady",
-        f"Nothing stands out: {sums.busy:.0f} % busy on average.",
+        f"No bottleneck found: {sums.busy:.0f} % busy on average.",
         (("busy", round(sums.busy, 1)),),
     )
 
 
 def _idle(sums: _Sums, *, is_whole: bool) -> Bottleneck:
     if not is_whole or sums.watched < WATCHED_IDLE:
-        return Bottleneck("unknown", "It was not busy while it was measured, which was not always.")
+        return Bottleneck("unknown", "It was idle in all readings, but readings are missing.")
     return Bottleneck(
         "idle",
-        f"Idle: it was never more than {sums.top:.0f} % busy. If you are done, release it.",
+        f"Idle: never more than {sums.top:.0f} % busy. If you are done, release the booking.",
         (("busy_max", sums.top),),
     )
 
@@ -99,8 +99,7 @@ def _held_down(sums: _Sums) -> Bottleneck | None:
         return None
     return Bottleneck(
         "held_down",
-        f"Slowed down by heat or power for {100 * sums.held:.0f} % of the time: its clock is"
-        " lower than the GPU's own.",
+        f"Throttled by heat or power for {100 * sums.held:.0f} % of the time.",
         (("held", round(sums.held, 3)), ("busy", round(sums.busy, 1))),
     )
 
@@ -113,8 +112,8 @@ def _memory_bound(sums: _Sums) -> Bottleneck | None:
         return None
     return Bottleneck(
         "memory_bound",
-        f"Limited by the GPU's memory: {bandwidth:.0f} % of its bandwidth is in use. Fused"
-        " kernels or smaller numbers help more than a faster GPU.",
+        f"Limited by memory bandwidth: {bandwidth:.0f} % is in use. Fused kernels or lower"
+        " precision help more than a faster GPU.",
         (("bandwidth", round(bandwidth, 1)), ("busy", round(sums.busy, 1))),
     )
 
@@ -127,12 +126,12 @@ def _input_bound(sums: _Sums) -> Bottleneck | None:
     if sums.pcie_gib is not None:
         if sums.pcie_gib < 1:
             return None
-        over = f" while {sums.pcie_gib:.1f} GiB/s come over PCIe"
+        over = f" with {sums.pcie_gib:.1f} GiB/s over PCIe"
         evidence.append(("pcie_gib", round(sums.pcie_gib, 2)))
     return Bottleneck(
         "input_bound",
-        f"Waits for data again and again: it swings by {sums.swing:.0f} points{over} and is"
-        f" {sums.busy:.0f} % busy. More loader processes or data nearer to it help.",
+        f"Often waits for data: utilisation varies by {sums.swing:.0f} points{over} and averages"
+        f" {sums.busy:.0f} %. More loader processes or local data help.",
         tuple(evidence),
     )
 
@@ -156,7 +155,7 @@ def _sums(known: Sequence[Moment], watched: float) -> _Sums:
         values = [(read(m), m.measured) for m in known]
         there = [(value, weight) for value, weight in values if value is not None]
         weights = sum(weight for _, weight in there)
-        # Half of the time is not enough to speak for all of it.
+        # Readings of a part of the period are not enough for a mean over all of it.
         if weights < WATCHED * total:
             return None
         return sum(value * weight for value, weight in there) / weights

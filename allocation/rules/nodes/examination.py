@@ -1,17 +1,17 @@
-"""Which findings of `doctor` keep a node from new work until an operator has looked."""
+"""The checks of `gpu-agent doctor` whose failure quarantines a node."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 ESSENTIAL = ("driver", "driver's version", "process ids", "state folder")
-"""Without these the agent can't serve the node, or can't tell whose a program is. What fails on
-one GPU is left to that GPU's own health, and all else is shown."""
+"""Without these the agent can't serve the node or can't attribute processes to bookings. Failures
+of one GPU affect only the health of that GPU. All other failures are shown as warnings."""
 
 
 def essential_failed(checks: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns a sentence for each essential check that fails, by its name."""
+    """Returns a sentence for each failed essential check, by name."""
     return {
-        check["name"]: f"Check of {check['name']} fails: {check['seen']}. To do: {check['do']}."
+        check["name"]: f"The check of {check['name']} fails: {check['seen']}. Fix: {check['do']}."
         for check in checks
         if check["state"] == "fail" and check["name"] in ESSENTIAL
     }

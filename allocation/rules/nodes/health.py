@@ -1,6 +1,6 @@
-"""What an error that a GPU reports means for the work on it: one table, after NVIDIA's catalogue.
+"""The effect of a GPU error on the work on it, in one table after NVIDIA's catalogue of Xids.
 
-Pure. What stands in no line is noted and changes nothing: most Xids are a program's own fault.
+Pure. Errors that are not in the table are recorded only: most Xids are caused by programs.
 """
 
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """How far an error reaches. Each says what becomes of the hardware and of the work on it."""
+    """The effect of an error on the hardware and on the work on it."""
 
     NOTE = "note"
-    """It is written down."""
+    """The error is recorded."""
     FINISH = "finish"
-    """The GPU takes no new work; what runs goes on to its end."""
+    """The GPU takes no new work. Running bookings continue to their end."""
     INSTANCE = "instance"
-    """The booking on the named slice (without one: on the GPU) starts again; the GPU serves on."""
+    """The booking on the slice, or on the GPU, restarts. The GPU stays in service."""
     GPU = "gpu"
-    """All work on the GPU starts again elsewhere; the GPU waits for an operator."""
+    """All work on the GPU restarts elsewhere. The GPU waits for an operator."""
     LOST = "lost"
-    """As `GPU`, and the device can't be reached: nothing proves that it is empty."""
+    """As `GPU`, and the device is unreachable: nothing proves that it is empty."""
     NODE = "node"
     """As `GPU`, for every GPU of the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`words` finish the sentence "Xid 79: …" and name no booking and no person."""
+    """`words` complete the sentence "Xid 79: …". They name no booking and no person."""
 
     action: Action
     words: str
@@ -54,7 +54,7 @@ XIDS: dict[int, Finding] = {
     150: Finding(Action.GPU, "an NVLink error (MSE); the GPU needs a reset"),
     154: Finding(Action.NODE, "the driver asks for the node to be restarted"),
 }
-"""Xid -> what follows from it."""
+"""The effect of each Xid."""
 
 RECOVERIES: dict[str, Finding] = {
     "none": Finding(Action.NOTE, "the driver asks for nothing any more"),
@@ -62,21 +62,21 @@ RECOVERIES: dict[str, Finding] = {
     "drain": Finding(Action.FINISH, "the driver asks for the GPU to be emptied, then reset"),
     "reboot": XIDS[154],
 }
-"""What Xid 154 means where the driver says what it asks for."""
+"""The effect of Xid 154 by the recovery action that the driver requests."""
 
 ECCS: dict[int, Finding] = {
     1: Finding(Action.NOTE, "corrected memory errors"),
     2: Finding(Action.FINISH, "a memory error that could not be corrected"),
 }
-"""Bits of a memory error -> what follows from it. What it broke is told by an Xid of its own."""
+"""The effect of a memory error by its number of bits. Damage to work has an Xid of its own."""
 
 RECOVERY_CHANGED = 154
 UNKNOWN = Finding(Action.NOTE, "an error of the driver or of an application")
 
 
 def finding_of(kind: str, code: int, recovery: str | None = None) -> Finding:
-    """What an error of `kind` ("xid" or "ecc") means; `UNKNOWN` for what stands in no line.
-    `recovery` is what the driver asked for with it."""
+    """The effect of an error of `kind` ("xid" or "ecc"), or `UNKNOWN`. `recovery` is the action
+    that the driver requests."""
     if (kind, code) == ("xid", RECOVERY_CHANGED) and recovery in RECOVERIES:
         return RECOVERIES[recovery]
     return {"xid": XIDS, "ecc": ECCS}.get(kind, {}).get(code, UNKNOWN)

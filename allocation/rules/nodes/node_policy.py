@@ -1,4 +1,4 @@
-"""What the operator's policy says of nodes that do not answer. Pure."""
+"""The policy for unreachable nodes and unbooked processes. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    """Seconds. A node that was not heard for `silent_after` gets nothing new, until it has been
-    heard for `heard_again` on end; what is planned there is placed elsewhere after `silent_limit`.
-    Who starts is told when a node has not answered for `start_slow`. Who uses what nobody gave them
-    is warned `unbooked_warn_after`, and ended `unbooked_end_after` after they were first seen; 0:
-    never. A node may have an own ladder.
+    """Times in seconds.
+
+    A node without a heartbeat for `silent_after` gets no new work until it has sent heartbeats for
+    `heard_again`. After `silent_limit`, bookings that are planned there move. The owner of a
+    starting booking is notified when its node has not answered for `start_slow`. An unbooked
+    process is warned `unbooked_warn_after` and ended `unbooked_end_after` it was first seen; 0
+    means never. A node can have its own times for unbooked processes.
     """
 
     silent_after: int = 45
@@ -22,7 +24,7 @@ class NodePolicy:
 
     @property
     def is_escalation_valid(self) -> bool:
-        """Whether nobody is ended without a warning, and time to read it."""
+        """Whether every process gets a warning, and time to read it, before it is ended."""
         return is_escalation_valid(
             self.unbooked_warn_after or None, self.unbooked_end_after or None
         )
@@ -32,13 +34,14 @@ WARNING_LEAD_SECONDS = 60
 
 
 def is_escalation_valid(warn_after: int | None, end_after: int | None) -> bool:
-    """Whether nobody is ended without a warning, and time to read it; None is never."""
+    """Whether every process gets a warning, and time to read it, before it is ended. None means
+    never."""
     if end_after is None:
         return True
     return warn_after is not None and end_after >= warn_after + WARNING_LEAD_SECONDS
 
 
-# The most that each may be; all are whole numbers above zero.
+# Upper bounds. All values are whole numbers above zero.
 NODE_POLICY_MAX = {
     "silent_after": 3_600,
     "heard_again": 3_600,
@@ -50,8 +53,8 @@ NODE_POLICY_MAX = {
 
 
 def node_policy_of(document: Mapping[str, object]) -> NodePolicy:
-    """What a policy document says of nodes; what it leaves out, or says badly, has its default:
-    nodes must be watched whatever became of the document."""
+    """Reads the policy document. Missing and invalid values have their defaults, so that nodes are
+    watched whatever the document holds."""
     values = ((name, document.get(name), most) for name, most in NODE_POLICY_MAX.items())
     return NodePolicy(
         **{name: each for name, each, most in values if type(each) is int and 1 <= each <= most}

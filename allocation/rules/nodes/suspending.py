@@ -1,4 +1,4 @@
-"""Which bookings nodes can suspend at a pause, as far as that is known before."""
+"""Which bookings can be suspended at a pause, as far as that is known in advance."""
 
 import re
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ MIN_DRIVER = 550
 def why_not_suspendable(
     *, devices: int, is_divided: bool, drivers: Iterable[str] = ()
 ) -> str | None:
-    """Returns why a booking of so many devices is stopped instead; None if it can be suspended.
+    """Returns why a booking can't be suspended and is stopped instead, or None if it can.
 
-    `is_divided`: they are slices or shares of GPUs. `drivers` are the versions on its nodes; one
-    that is not known proves nothing.
+    `is_divided`: its devices are slices or shares. `drivers` are the driver versions of its nodes;
+    an unknown version does not prevent suspension.
     """
     if is_divided:
         return "only a whole GPU can be suspended"
@@ -20,5 +20,5 @@ def why_not_suspendable(
         return "programs that work together on several GPUs can't be suspended"
     majors = (re.match(r"\d+", version) for version in drivers)
     if any(found and int(found[0]) < MIN_DRIVER for found in majors):
-        return f"its node has a driver before {MIN_DRIVER}, which can't suspend programs"
+        return f"its node has a driver older than {MIN_DRIVER}, which can't suspend programs"
     return None

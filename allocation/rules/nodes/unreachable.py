@@ -1,4 +1,4 @@
-"""Who does not answer, and who answers again, counted on a steady clock. Pure."""
+"""Which nodes are unreachable, and which answer again, on a monotonic clock. Pure."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from allocation.rules.nodes.node_policy import NodePolicy
 
 N = TypeVar("N", bound=Hashable)
 
-# Heartbeats come every five seconds: with a longer gap a node was not heard on end.
+# Heartbeats come every five seconds. A longer gap interrupts a node's contact.
 GAP_SECONDS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A node's newest heartbeat, the newest word of ours that it acts on, and whether there is a
-    newer one: who speaks and does not hear must get nothing new either."""
+    """A node's newest heartbeat, the generation that it has applied, and whether a newer one
+    exists. A node that sends but does not receive is unreachable, too."""
 
     seq: int
     observed: int
     behind: bool
 
     def is_answer(self, before: "Beat") -> bool:
-        """Whether it shows that the node both speaks and hears."""
+        """Whether it proves that the node both sends and receives."""
         return self.seq != before.seq and (not self.behind or self.observed != before.observed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """The last sign that was an answer, when we saw it, and since when they come without a gap."""
+    """The last heartbeat that was an answer, when it was seen, and since when there is no gap."""
 
     sign: Beat
     at: float
@@ -37,7 +37,7 @@ class _Heard:
 
 @dataclass(frozen=True)
 class AnswerStates(Generic[N]):
-    """Nodes that do not answer, or have not for long, and those that have for a while."""
+    """Nodes that do not answer, that have not answered for long, and that answer reliably again."""
 
     silent: frozenset[N]
     long_unreachable: frozenset[N]
@@ -45,7 +45,7 @@ class AnswerStates(Generic[N]):
 
 
 class AnswerWatch(Generic[N]):
-    """Of each node. One that begins knows of no silence yet, and of nobody's being heard."""
+    """Tracks the answers of each node. A new watch knows of no node as unreachable or answering."""
 
     def __init__(self) -> None:
         self._nodes: dict[N, _Heard] = {}
@@ -53,7 +53,7 @@ class AnswerWatch(Generic[N]):
     def turn(
         self, signs: Mapping[N, Beat], steady_now: float, policy: NodePolicy
     ) -> AnswerStates[N]:
-        """Of the nodes with their newest signs."""
+        """Updates the watch with the newest heartbeats and returns the nodes by state."""
         self._nodes = {node: each for node, each in self._nodes.items() if node in signs}
         for node, sign in signs.items():
             known = self._nodes.setdefault(node, _Heard(sign, steady_now))

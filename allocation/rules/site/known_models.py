@@ -1,6 +1,6 @@
-"""The shipped catalogue: data-centre GPUs by the names that NVML reports, and a new site's tiers.
+"""The shipped catalogue: data-centre GPUs by their NVML names, and the tiers of a new site.
 
-It suggests and explains; what a driver reports replaces what is expected here.
+Its values are suggestions. What a driver reports takes precedence.
 """
 
 import tomllib
@@ -14,13 +14,13 @@ from typing import Any
 WORKLOADS = ("training", "inference")
 _CENT = Decimal("0.01")
 _NVIDIA = "10de"
-# Error correction takes a sixteenth of some memories, and drivers keep a little for themselves.
+# Error correction takes a sixteenth of some memories, and drivers reserve a little.
 _MEMORY_VARIES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class KnownProfile:
-    """A MIG profile that a model is expected to have."""
+    """An expected MIG profile of a model."""
 
     name: str
     compute: int
@@ -31,8 +31,8 @@ class KnownProfile:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A GPU model as shipped. `speeds` are thousandths of an H100 by kind of work, `price` is that
-    of the tier with factor 1."""
+    """A shipped GPU model. `speeds` are in thousandths of an H100 by kind of work. `price` applies
+    to the tier with factor 1."""
 
     slug: str
     names: tuple[str, ...]
@@ -48,13 +48,13 @@ class KnownModel:
 
     @property
     def mode_switch(self) -> str:
-        """As GpuModel has it."""
+        """The value of `GpuModel.mode_switch`."""
         return "reset" if self.reset_seconds else "online"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTier:
-    """A tier as shipped; `terms` are the fields of TierTerms."""
+    """A shipped tier. `terms` are the fields of TierTerms."""
 
     slug: str
     price_factor: Decimal
@@ -63,7 +63,7 @@ class KnownTier:
 
 @dataclass(frozen=True, slots=True)
 class KnownCatalogue:
-    """All that is shipped, in the file's order: the fastest models and the first tiers first."""
+    """The shipped models, fastest first, and tiers, in the order of the file."""
 
     currency: str
     models: Mapping[str, KnownModel]
@@ -74,8 +74,8 @@ class KnownCatalogue:
         return next((model for model in self.models.values() if name in model.names), None)
 
     def by_device(self, device_id: str, memory_mb: int) -> KnownModel | None:
-        """The model of this PCI id, as "10de:2330". With less or more memory than the model has it
-        is another product, such as a part of the GPU that a hypervisor hands out."""
+        """The model with this PCI id ("10de:2330"). A device with another amount of memory is
+        another product, such as a virtual GPU."""
         vendor, _, device = device_id.partition(":")
         if vendor != _NVIDIA:
             return None
@@ -85,17 +85,17 @@ class KnownCatalogue:
         return found
 
     def of_class(self, gpu_class: str) -> KnownModel | None:
-        """The first model for which this class is suggested: its speeds and prices are typical."""
+        """The first model of a class. Its speeds and prices are typical for the class."""
         return next((model for model in self.models.values() if model.gpu_class == gpu_class), None)
 
     def price(self, model: KnownModel, tier: str) -> Decimal:
-        """The typical price of a GPU-hour in a tier; one that is not shipped has factor 1."""
+        """The typical price of a GPU-hour in a tier. Tiers that are not shipped have factor 1."""
         known = self.tiers.get(tier)
         factor = known.price_factor if known else Decimal(1)
         return (model.price * factor).quantize(_CENT, ROUND_HALF_UP)
 
     def speeds(self, gpu_classes: Iterable[str]) -> dict[str, dict[str, int]]:
-        """Typical thousandths by kind of work and class, for the classes that are known."""
+        """Typical speeds in thousandths by kind of work and known class."""
         known = {slug: model for slug in gpu_classes if (model := self.of_class(slug))}
         return {
             workload: {slug: model.speeds[workload] for slug, model in known.items()}
@@ -106,7 +106,7 @@ class KnownCatalogue:
 
 @lru_cache(maxsize=1)
 def known_catalogue() -> KnownCatalogue:
-    """The shipped catalogue, read once."""
+    """The shipped catalogue. Read once."""
     raw = tomllib.loads(Path(__file__).with_name("known_models.toml").read_text("utf-8"))
     return KnownCatalogue(
         currency=raw["currency"],

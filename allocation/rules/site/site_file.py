@@ -1,4 +1,5 @@
-"""`site.toml`: a new site in one file, read strictly. Every fault names its line and key."""
+"""`site.toml`: a new site in one file. It is read strictly, and every fault names its line and
+key."""
 
 import json
 import re
@@ -12,7 +13,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 
 Key = tuple[str | int, ...]
-"""Where something stands: table names, and the number of an entry of a list, from 0."""
+"""The path of a value: table names, and indexes into lists from 0."""
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?")
 _PAIR = re.compile(
@@ -23,20 +24,20 @@ _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong, and where. `line` is None for what is missing from the whole file."""
+    """A fault and its position. `line` is None for keys that are missing from the file."""
 
     key: str
     sentence: str
     line: int | None = None
 
     def text(self, name: str) -> str:
-        """As `site.toml:14: tier[1].name: …`."""
+        """The fault with its position: `site.toml:14: tier[1].name: …`."""
         where = name if self.line is None else f"{name}:{self.line}"
         return f"{where}: {self.key}: {self.sentence}" if self.key else f"{where}: {self.sentence}"
 
 
 class SiteFaults(Exception):
-    """The file can't be followed."""
+    """The file has faults."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(fault.sentence for fault in faults))
@@ -45,18 +46,18 @@ class SiteFaults(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SiteFile:
-    """A file that fits the schema: its values, and the line of each key."""
+    """A valid file: its values, and the line of each key."""
 
     values: Mapping[str, Any]
     lines: Mapping[Key, int]
 
     def fault(self, key: Key, sentence: str) -> Fault:
-        """A fault at `key`, or at the nearest key above it that is written."""
+        """A fault at `key`, or at its nearest parent in the file."""
         return Fault(key_text(key), sentence, visible_booking(self.lines, key))
 
 
 def site_read(text: str) -> SiteFile:
-    """Reads the file. Raises SiteFaults with all that is wrong with it."""
+    """Reads the file. Raises SiteFaults with all faults."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -72,12 +73,12 @@ def site_read(text: str) -> SiteFile:
 
 
 def example_read() -> str:
-    """The commented example that is shipped."""
-    return _beside("site.example.toml")
+    """The shipped example with comments."""
+    return _package_file("site.example.toml")
 
 
 def key_text(key: Key) -> str:
-    """As `tenant[0].admin`."""
+    """The key as text: `tenant[0].admin`."""
     text = ""
     for part in key:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -85,7 +86,7 @@ def key_text(key: Key) -> str:
 
 
 def visible_booking(lines: Mapping[Key, int], key: Key) -> int | None:
-    """The line of a key, or of the nearest one above it."""
+    """The line of a key, or of its nearest parent."""
     for length in range(len(key), 0, -1):
         if key[:length] in lines:
             return lines[key[:length]]
@@ -93,7 +94,7 @@ def visible_booking(lines: Mapping[Key, int], key: Key) -> int | None:
 
 
 def lines_read(text: str) -> dict[Key, int]:
-    """The line of each table and key. Keys inside of inline tables have that of the table."""
+    """The line of each table and key. Keys of inline tables have the line of the table."""
     found: dict[Key, int] = {}
     counts: dict[Key, int] = {}
     table: Key = ()
@@ -111,7 +112,7 @@ def lines_read(text: str) -> dict[Key, int]:
 
 
 def _entered(names: Sequence[str], counts: Mapping[Key, int]) -> Key:
-    """The names with the number of the latest entry after each that is a list."""
+    """The names, with the index of the latest entry after each list."""
     key: Key = ()
     for name in names:
         key = (*key, name)
@@ -136,14 +137,14 @@ def _fault(error: ValidationError, lines: Mapping[Key, int]) -> Fault:
         known = set(error.schema.get("properties", {}))
         strange = sorted(set(error.instance) - known)
         key = (*key, strange[0])
-        sentence = f"There is no such key. Known here: {', '.join(sorted(known))}."
+        sentence = f"There is no such key. Allowed keys: {', '.join(sorted(known))}."
     elif error.validator == "required":
-        sentence = f"{error.message.partition(' ')[0]} is missing here."
+        sentence = f"{error.message.partition(' ')[0]} is required."
     return Fault(key_text(key), sentence, visible_booking(lines, key))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (TOML holds values of many shapes)
-    """TOML's own dates as text, as JSON has them."""
+    """The value with TOML dates as text, as in JSON."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -154,10 +155,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 (TOML holds values of many shapes
 @lru_cache(maxsize=1)
 def _validator() -> Draft202012Validator:
     return Draft202012Validator(
-        json.loads(_beside("site.schema.json")),
+        json.loads(_package_file("site.schema.json")),
         format_checker=Draft202012Validator.FORMAT_CHECKER,
     )
 
 
-def _beside(name: str) -> str:
+def _package_file(name: str) -> str:
     return Path(__file__).with_name(name).read_text("utf-8")

@@ -13,9 +13,9 @@ from django.db import connection, transaction
 
 from allocation import wire
 from allocation.models import Node, SolverState
-from allocation.rules.nodes.clocks import clock_is_wrong
 from allocation.rules.nodes.fencing import follows_newer
 from allocation.rules.nodes.leases import lease_seconds
+from allocation.rules.nodes.plausibility import clock_is_wrong
 from allocation.services.nodes.fleet import agent_supports, key_confirm
 from allocation.services.nodes.leases import OUTAGE_UNTIL, lease_note, leases_grant
 from allocation.services.nodes.restore_fence import restore_notify

@@ -18,7 +18,7 @@ from allocation.queries.fleet.telemetry import (
     rollup_parameters,
     rollup_sql,
 )
-from allocation.rules.nodes.plausible import is_implausible
+from allocation.rules.nodes.plausibility import is_implausible
 from allocation.services.record.counters import counter_add
 
 USE_KEPT = timedelta(days=90)

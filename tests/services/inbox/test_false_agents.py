@@ -13,7 +13,7 @@ import pytest
 
 from allocation import wire
 from allocation.models import Booking, GpuSample, Node
-from allocation.rules.nodes.plausible import is_implausible
+from allocation.rules.nodes.plausibility import is_implausible
 from allocation.services.bookings.bookings import booking_release, booking_request
 from tests.builders_allocation import Lab, a_lab, a_wish
 from tests.roles import as_system

@@ -50,14 +50,14 @@ def test_what_keeps_a_node_from_being_served_waits_for_an_operator_once(plant: P
     assert told(plant, (driver, "fail"), seq=2) == "applied"
     assert (node().state, node().differences) == (
         Node.State.QUARANTINED,
-        ["Check of driver's version fails: 530.41. To do: change it."],
+        ["The check of driver's version fails: 530.41. Fix: change it."],
     )
     approved(plant)
     # The operator has seen it: a restart of the agent says it again and changes nothing.
     told(plant, (driver, "fail"), seq=3)
     assert node().state == Node.State.READY
     told(plant, (driver, "fail"), ("state folder", "fail"), seq=4)
-    assert [text.split(" fails")[0] for text in node().differences] == ["Check of state folder"]
+    assert [text.split(" fails")[0] for text in node().differences] == ["The check of state folder"]
     approved(plant)
     # What was well meanwhile is news when it fails again.
     told(plant, (driver, "ok"), seq=5)

@@ -168,7 +168,7 @@ x100 = 2.5
         [
             ("[operator]", "[operator", "5: Expected ']'"),
             ('name = "Olaf Berg"', "nome = 1", "7: operator.nome: There is no such key."),
-            ("[operator]", "[oper]", "'operator' is missing"),
+            ("[operator]", "[oper]", "'operator' is required"),
             ("guaranteed = 1", "guaranteed = -1", "13: tenant[0].quota.h100.guaranteed"),
             ("quota.h100", "quota.h1", "13: tenant[0].quota.h1: There is no such GPU"),
             ("h100-80gb", "h100-81gb", "2: models[0]: The shipped catalogue has no"),

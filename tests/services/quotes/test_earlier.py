@@ -200,4 +200,4 @@ def test_pauses_are_counted_once_a_booking_and_told_in_the_quote(lab: Lab) -> No
     told = {option.tier: option for option in quote.options if option.kind == "as_asked"}
     assert (told["standard"].pause_risk, told["standard"].pause_basis) == (0, "")
     assert told["spot"].pause_risk > 0
-    assert "like it" in told["spot"].pause_basis
+    assert "similar bookings" in told["spot"].pause_basis

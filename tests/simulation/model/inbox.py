@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from allocation import wire
-from allocation.rules.nodes.clocks import clock_is_wrong
 from allocation.rules.nodes.fencing import (
     STARTED,
     PortalState,
@@ -14,6 +13,7 @@ from allocation.rules.nodes.fencing import (
     is_stale,
 )
 from allocation.rules.nodes.leases import TTL_SECONDS, lease_seconds
+from allocation.rules.nodes.plausibility import clock_is_wrong
 from tests.simulation.model import healing, lifecycle, replacing
 from tests.simulation.tables.rows import NodeRow, Row, Site, Tables
 

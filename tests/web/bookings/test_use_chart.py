@@ -112,11 +112,11 @@ def test_the_page_says_what_holds_the_work_up(running: tuple[Booking, Allocation
     booking, place = running
     now = timezone.now()
     measured(place, [0] * 360, now=now, step=timedelta(seconds=10))
-    assert "Idle: it was never more than 0 % busy" in page(booking)
+    assert "Idle: never more than 0 % busy" in page(booking)
     with as_system():
         GpuSample.objects.update(utilisation=60, bandwidth=90, tensor=5)
     text = page(booking).partition('class="signature')[2]
-    assert "Limited by the GPU&#x27;s memory: 90 %" in text[:200]
+    assert "Limited by memory bandwidth: 90 %" in text[:200]
 
 
 @pytest.mark.django_db

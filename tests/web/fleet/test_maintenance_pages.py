@@ -92,7 +92,7 @@ def test_maintenance_repeats_on_days_of_the_month_and_says_which_it_did_not_unde
     wrong = operator.post("/ops/maintenance", a_form("save", **(monthly | {"days": "x"})))
     assert wrong.status_code == 422
     assert 'id="m-days-note"' in wrong.content.decode()
-    assert "Say days of the month" in wrong.content.decode()
+    assert "Use days of the month" in wrong.content.decode()
 
 
 def test_what_repeats_needs_a_last_day(operator: Client) -> None:

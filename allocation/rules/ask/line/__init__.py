@@ -1,1 +1,1 @@
-"""The one-line grammar, its tokens, repairs, and the text of a document."""
+"""The one-line grammar: tokens, rules, repairs, and the text of a document."""

@@ -1,5 +1,5 @@
-"""The one-line ask: `2 h100 6h today same nvlink`. Every word is consumed by exactly one meaning,
-or the ask is refused at that word; the order of the parts does not matter."""
+"""The one-line request: `2 h100 6h today same nvlink`. The parts can be in any order. Every word
+has exactly one meaning, or the request is refused at that word."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,8 +24,8 @@ from allocation.rules.ask.words.reading import Reading
 MAX_TEXT_LENGTH = 200
 _SPACES = "\t\u00a0\u202f"
 
-# An order-free list of parts. That each is said at most once, and that day and time make one window
-# wherever they stand, is checked by what the parts mean.
+# A list of parts in any order. The rules of the parts refuse a part that occurs twice, and combine
+# a day and a time into one window wherever they are.
 GRAMMAR = r"""
 start: part*
 ?part: count | classes | anything | profile | slice | memory | share | filler | cores | ram
@@ -83,13 +83,13 @@ noise: NOISE | AND
 
 
 class _Tokens(Lexer):
-    """Hands the parser the tokens that were made beforehand."""
+    """A lexer for tokens that exist already."""
 
     def __init__(self, lexer_conf: object) -> None:
-        """Nothing of the configuration is needed."""
+        """Ignores the configuration."""
 
-    def lex(self, lexer_state: Any, parser_state: object = None) -> Iterator[Token]:  # noqa: ANN401 (Lark hands over what it was given)
-        """The tokens as they are; Lark calls lexers of its own with more."""
+    def lex(self, lexer_state: Any, parser_state: object = None) -> Iterator[Token]:  # noqa: ANN401 (Lark passes on what it was given)
+        """The tokens, unchanged."""
         return iter(lexer_state)
 
 
@@ -97,15 +97,16 @@ _PARSER = Lark(GRAMMAR, parser="lalr", lexer=_Tokens)
 
 
 def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo) -> Parsed:
-    """Reads one line. `now` is aware; words of time are meant in `zone`.
+    """Parses one line. `now` is aware, and local times are in `zone`.
 
-    AskError only for text that is no request at all: too long, or with control characters.
+    Problems are part of the result. Raises AskError only for text that is too long or has control
+    characters.
     """
     if len(text) > MAX_TEXT_LENGTH:
-        sentence = f"A request is at most {MAX_TEXT_LENGTH} characters long."
+        sentence = f"A request can be at most {MAX_TEXT_LENGTH} characters long."
         raise AskError("text_too_long", sentence, "request")
     if any(not char.isprintable() and char not in _SPACES for char in text):
-        raise AskError("control_characters", "A request is one line of plain text.", "request")
+        raise AskError("control_characters", "A request must be one line of plain text.", "request")
 
     def read(line: str) -> Parsed:
         return _read(Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone))
@@ -121,7 +122,7 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
 
 
 def _read(reading: Reading) -> Parsed:
-    """What the line means, with every repair that comes to mind."""
+    """The meaning of the line, with all repairs for its problems."""
     trees, refused = _trees(tokens_of(reading.text, reading.names))
     when = When()
     for tree in trees:
@@ -143,9 +144,10 @@ def _part(reading: Reading, when: When, tree: Tree[Token]) -> None:
 
 
 def _trees(tokens: list[Token]) -> tuple[list[Tree[Token]], list[Token]]:
-    """(The parts, the tokens that belong to none).
+    """(The parts, the tokens that belong to no part).
 
-    Where the grammar can't go on, what was begun there is refused, and the rest is read by itself.
+    Where the grammar can't continue, the part that was begun is refused and parsing restarts after
+    it.
     """
     trees: list[Tree[Token]] = []
     refused: list[Token] = []
@@ -169,7 +171,7 @@ def _trees(tokens: list[Token]) -> tuple[list[Tree[Token]], list[Token]]:
 
 
 def _tree(tokens: list[Token]) -> tuple[list[Tree[Token]] | None, int]:
-    """The parts, or None and how many tokens could be read."""
+    """The parts, or None and the number of tokens that could be parsed."""
     try:
         tree = _PARSER.parse(tokens)
     except UnexpectedInput as error:
@@ -184,7 +186,7 @@ def _parsed(reading: Reading) -> Parsed:
     classes = classes_of(reading)
     deadline = values.get("deadline")
     if deadline is None and "start_by" in values and "starts" not in values:
-        # A day is when it starts; the window's end is that day's and the time it takes.
+        # A day limits the start: the deadline is the end of that day plus the duration.
         deadline = values["start_by"] + timedelta(seconds=values.get("duration", 0))
     starts, not_before = values.get("starts"), values.get("not_before")
     _check_window(reading, deadline)
@@ -220,11 +222,11 @@ def _check_window(reading: Reading, deadline: datetime | None) -> None:
     seconds, starts = values.get("duration"), values.get("starts")
     not_before = values.get("not_before")
     if starts is not None and (not_before is not None or deadline is not None):
-        sentence = "A window is either exact, or has an earliest start and a deadline."
+        sentence = "Use either an exact start, or an earliest start and a deadline."
         reading.add_problem("window_twice", sentence, reading.spans["starts"])
     elif deadline is not None and isinstance(seconds, int):
         first = max(not_before or reading.now, reading.now)
         if deadline < first + timedelta(seconds=seconds):
             span = reading.spans.get("deadline") or reading.spans["not_before"]
-            sentence = "There is less time before the deadline than the booking is long."
+            sentence = "The booking is longer than the time until the deadline."
             reading.add_problem("deadline_unreachable", sentence, span)

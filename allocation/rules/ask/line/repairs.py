@@ -1,4 +1,4 @@
-"""What is said about words that have no meaning, and the lines that would be right instead."""
+"""Problems with words that have no meaning, and corrected lines that repair them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ _SYNONYMS = {
     "breakfast": "9:00",
     "dinner": "20:00",
 }
-# Taking these away would change what was meant.
+# Words that change the meaning of a request, so that no repair leaves them out.
 _KEPT = frozenset(
     ("or", "every", "each", "/", "|", "hundred", "thousand", "first", "second", "third", "last")
 )
@@ -55,11 +55,11 @@ _LEADS = {
 
 
 def words_refuse(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Note tokens that no part of the grammar takes, each with what is known about it."""
+    """Adds a problem for each token that no part of the grammar accepts."""
     if tokens and tokens[0].lower() in _OTHER_VERBS:
-        # What follows is not an ask.
+        # The rest of the line is not a request for GPUs.
         reading.problems.clear()
-        sentence = "This line books. Open a booking to see, extend, release or cancel it."
+        sentence = "This field only books. Open a booking to extend, release or cancel it."
         _refuse(reading, (span_of(*tokens)[0], len(reading.text.rstrip())), sentence, [])
         return
     loose: list[Token] = []
@@ -74,7 +74,7 @@ def words_refuse(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Tokens next to each other as one."""
+    """Adjacent tokens, grouped."""
     runs: list[list[Token]] = []
     for token in tokens:
         if runs and (token.start_pos or 0) - (runs[-1][-1].end_pos or 0) <= 1:
@@ -94,13 +94,13 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     words = [word for token in tokens for word in token.lower().split()]
     tiers = _known(reading, span, text.lower())
     if _DENIALS.intersection(words) and not tiers:
-        sentence = f"“{text}” is not understood. Say what you want, not what you don't want."
+        sentence = f"“{text}” is not understood. State only what you need."
         _refuse(reading, span, sentence, [])
         return
     repairs = _known(reading, span, text.lower()) + _vague(reading, tokens)
     repairs += _spelled(reading, tokens)
     if tokens[0].type in _LEADS:
-        sentence = f"“{text}” stands alone. Say it as in “{_LEADS[tokens[0].type]}”."
+        sentence = f"“{text}” is incomplete. Example: “{_LEADS[tokens[0].type]}”."
     else:
         sentence = f"“{text}” is not understood."
     if not _KEPT.intersection(words):
@@ -109,7 +109,7 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
-    """What the words may have been meant to be."""
+    """Repairs for misspelled words."""
     repairs: list[Repair] = []
     for token in tokens[:MAX_GUESSES]:
         word = token.lower().rstrip(".:")
@@ -121,7 +121,7 @@ def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
 
 
 def _unglued(reading: Reading, token: Token) -> list[Repair]:
-    """`2h100`, `6hours2d`: words that lack a space."""
+    """Repairs for words without a space: `2h100`, `6hours2d`."""
     found = re.fullmatch(r"(\d+)([a-z]\w*)", token)
     if not found:
         return []
@@ -129,7 +129,7 @@ def _unglued(reading: Reading, token: Token) -> list[Repair]:
 
 
 def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
-    """What other systems and other people call it."""
+    """Repairs for names that other systems and people use."""
     wanted = None
     if _PAUSABLE.search(text):
         wanted = True
@@ -165,7 +165,7 @@ def _vague(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
 
 
 def _other_gpu(reading: Reading, token: Token) -> None:
-    """A GPU that people know and that is not here."""
+    """A known GPU that the fleet does not have."""
     span = span_of(token)
     entries = reading.catalogue.classes
     labels = ", ".join(entry.label for entry in entries)
@@ -173,15 +173,16 @@ def _other_gpu(reading: Reading, token: Token) -> None:
         Repair(entry.label, reading.replaced(span, entry.label.lower()))
         for entry in entries[:MAX_REPAIRS]
     ]
-    _refuse(reading, span, f"There is no {reading.words(span)} here: {labels}.", repairs)
+    sentence = f"This site has no {reading.words(span)}. Available: {labels}."
+    _refuse(reading, span, sentence, repairs)
 
 
 def _fraction(reading: Reading, token: Token) -> None:
-    """`1.5 h100`: neither one nor two."""
+    """`1.5 h100`: not a whole number of GPUs."""
     span = span_of(token)
     whole = int(re.split("[.,]", token)[0])
     choices = [str(number) for number in (whole, whole + 1) if number]
-    sentence = f"{token} GPUs: {' or '.join(choices)}?"
+    sentence = f"{token} is not a number of GPUs. Do you mean {' or '.join(choices)}?"
     others = [f"{token.replace(',', '.')}h"]
     hours, _, minutes = token.partition(".")
     if int(hours) < 24 and len(minutes) == 2 and int(minutes) < 60:
@@ -190,7 +191,7 @@ def _fraction(reading: Reading, token: Token) -> None:
 
 
 def _bare_number(reading: Reading, token: Token) -> None:
-    """A number of nobody knows what."""
+    """A number without a unit."""
     span = span_of(token)
     repairs = []
     span = reading.with_noise(span)
@@ -200,20 +201,20 @@ def _bare_number(reading: Reading, token: Token) -> None:
         repairs.append(Repair(f"{token} hours", reading.replaced(span, f"{token}h")))
     if token.isdecimal() and int(token) < 24:
         repairs.append(Repair(f"at {token}:00", reading.replaced(span, f"at {int(token):02}:00")))
-    _refuse(reading, span_of(token), f"{token} of what? GPUs, or hours?", repairs)
+    _refuse(reading, span_of(token), f"Do you mean {token} GPUs or {token} hours?", repairs)
 
 
 def _quantity(reading: Reading, token: Token) -> None:
-    """`up to 4 h100`: a booking is of one number."""
+    """`up to 4 h100`: a booking has an exact number of GPUs."""
     span = span_of(token)
     repair = Repair(f"without “{reading.words(span)}”", reading.replaced(span, ""))
-    _refuse(reading, span, "A booking is of one number: say which.", [repair])
+    _refuse(reading, span, "A booking needs an exact number of GPUs.", [repair])
 
 
 def _nodes(reading: Reading, token: Token) -> None:
-    """`a full node of h100`: the number of its GPUs is not known here."""
+    """`a full node of h100`: the grammar does not know how many GPUs a node has."""
     span = span_of(token)
-    sentence = "Say how many GPUs, and “same node”: nodes are not booked as a whole."
+    sentence = "Nodes can't be booked as a whole. Give a number of GPUs and “same node”."
     repairs = [
         Repair(f"{number} on one node", f"{reading.replaced(span, str(number))} same node")
         for number in (4, 8)
@@ -222,10 +223,11 @@ def _nodes(reading: Reading, token: Token) -> None:
 
 
 def _hour_h(reading: Reading, token: Token) -> None:
-    """`from 19h`, which is a length everywhere else."""
+    """`from 19h`, which is a duration everywhere else."""
     hour, _, minute = token.partition("h")
-    repairs = reading.replacements(span_of(token), f"{int(hour):02}:{minute or '00'}")
-    _refuse(reading, span_of(token), f"“{token}” is a length. Say a time as in “19:00”.", repairs)
+    clock = f"{int(hour):02}:{minute or '00'}"
+    sentence = f"“{token}” is a duration. Write the time as “{clock}”."
+    _refuse(reading, span_of(token), sentence, reading.replacements(span_of(token), clock))
 
 
 def _clock_words(reading: Reading, token: Token) -> None:
@@ -242,7 +244,7 @@ def _clock_words(reading: Reading, token: Token) -> None:
 
 
 def _range(reading: Reading, token: Token) -> None:
-    """`2-4 h100`, `4-8h`: a booking is of one number."""
+    """`2-4 h100`, `4-8h`: a booking needs one number."""
     first, last = re.split(r"\s*(?:-+|or|/|\|)\s*", token, maxsplit=1)
     unit = re.sub(r"^[\d.\s]+", "", last) if first.isdecimal() else ""
     choices = (f"{first}{' ' * (len(unit) > 1)}{unit}", last)
@@ -258,25 +260,27 @@ def _no_project(reading: Reading, token: Token) -> None:
     span = span_of(token)
     known = [slug for slug, _ in reading.catalogue.projects]
     names = ", ".join(known)
-    sentence = f"You have no project “{token.split()[-1]}”" + (f": {names}." if names else ".")
+    sentence = f"You have no project “{token.split()[-1]}”."
+    sentence += f" Your projects: {names}." if names else ""
     repairs = reading.replacements(span, *(f"project {slug}" for slug in known[:MAX_REPAIRS]))
     _refuse(reading, span, sentence, repairs)
 
 
 def _past(reading: Reading, token: Token) -> None:
-    reading.add_problem("window_past", "That time is over.", span_of(token))
+    reading.add_problem("window_past", "This time is in the past.", span_of(token))
 
 
 def _within(reading: Reading, token: Token) -> None:
     span = span_of(token)
     length = re.sub(r"^.*?(?=\d|\bhalf|\ban?\b|\b(?:one|two|three|four|five|six)\b)", "", token)
     repairs = reading.replacements(span, f"for {length}", f"in {length}", "asap")
-    _refuse(reading, span, "Say when it is to be done, as in “by 18:00”, or for how long.", repairs)
+    sentence = "Give a deadline, such as “by 18:00”, or a duration, such as “for 2h”."
+    _refuse(reading, span, sentence, repairs)
 
 
 def _apart(reading: Reading, token: Token) -> None:
     repairs = reading.replacements(span_of(token), "same node", "same nvlink", "same rack")
-    _refuse(reading, span_of(token), "On one node, or in one NVLink domain?", repairs)
+    _refuse(reading, span_of(token), "Do you mean one node, NVLink domain or rack?", repairs)
 
 
 _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
@@ -296,7 +300,7 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
 
 
 def missing_part_of(reading: Reading, parsed: Parsed) -> Problem | None:
-    """What a line without a mistake does not say yet."""
+    """The missing part of a line without problems."""
     text = " ".join(reading.text.split())
     end = len(reading.text)
     if not parsed.classes:
@@ -307,21 +311,22 @@ def missing_part_of(reading: Reading, parsed: Parsed) -> Problem | None:
         ]
         repairs.append(Repair("any GPU", f"{text} any"))
         what = "GPU" if number == 1 else "GPUs"
-        return Problem(0, end, "no_class", f"Say which {what}, or “any”.", tuple(repairs))
+        sentence = f"Name a class of {what}, or “any”."
+        return Problem(0, end, "no_class", sentence, tuple(repairs))
     if parsed.duration is None:
         repairs = [Repair(length, f"{text} {length}") for length in _LENGTHS]
         if "start_by" in reading.values:
             whole = re.sub(r"\b((?:this |next )?weekend)\b", r"all \1", text, flags=re.IGNORECASE)
             whole = f"{text} all day" if whole == text else whole
             repairs.insert(0, Repair("all of it", whole))
-        return Problem(0, end, "no_duration", "Say for how long, like 6h.", tuple(repairs))
+        return Problem(0, end, "no_duration", "Add a duration, such as 6h.", tuple(repairs))
     return None
 
 
 def repairs_useful(
     problems: Sequence[Problem], read: Callable[[str], Parsed], longest: int
 ) -> tuple[Problem, ...]:
-    """The problems in order, each with the repairs that leave no problem, or else fewer."""
+    """The problems in order, each with the repairs that leave the fewest problems."""
     ordered = sorted(problems, key=lambda each: (each.start, each.code))
     left: dict[str, int] = {}
 
@@ -348,7 +353,7 @@ def repairs_useful(
 
 
 def _all_repaired(problems: Sequence[Problem], read: Callable[[str], Parsed]) -> str | None:
-    """A line without a problem, by one repair after the other; None if there is no way."""
+    """A line without problems, made by successive repairs, or None."""
     line = None
     for _ in range(MAX_TRIALS):
         repairs = [each for problem in problems for each in problem.repairs[:MAX_GUESSES]]

@@ -1,5 +1,5 @@
-"""What is asked for: count, class, slice or share, host resources, place, tier. One rule for each
-part of the grammar."""
+"""The parts of a request except its times: count, class, slice or share, host resources, place and
+tier. The grammar has one rule for each part."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ MAX_SHOWN = 4
 
 
 def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`2`, `two`, `2x`, `x2`, `a pair of`."""
+    """Reads `2`, `two`, `2x`, `x2`, `a pair of`."""
     words = re.sub(r"^x\s*|\s*[x*]$", "", tokens[0])
     number = number_of(words)
     span = span_of(*tokens)
@@ -47,7 +47,7 @@ def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_classes(reading: Reading, tokens: Sequence[Token]) -> None:
-    """One class, or several with `or` between."""
+    """Reads one class, or several separated by `or`."""
     slugs: list[str] = []
     family: list[str] = []
     span = span_of(*tokens)
@@ -65,18 +65,18 @@ def read_classes(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_any(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`any`: every class, if no other is named."""
+    """Reads `any`: every class, unless a class is named."""
     reading.set_value("any", "any", "any GPU", span_of(*tokens))
 
 
 def read_profile(reading: Reading, tokens: Sequence[Token]) -> None:
-    """The name of a slice."""
+    """Reads the name of a MIG profile."""
     profile = reading.names.profile_by_key[key_of(tokens[0])]
     reading.set_value("profile", profile, f"slice {profile}", span_of(*tokens))
 
 
 def read_slice(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`mig slice`, `slice`: which one is said by its name or its memory."""
+    """Reads `mig slice`, `slice`. A name or a memory size selects the profile."""
     span = span_of(*tokens)
     if "slice" in reading.values:
         reading.add_part("slice", "a slice", span)
@@ -85,7 +85,8 @@ def read_slice(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_memory(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`80gb`, `>=40gb`, `40 GB VRAM`: of the whole GPU, or of the slice where one is asked for."""
+    """Reads `80gb`, `>=40gb`, `40 GB VRAM`: the memory of the GPU, or of the slice if there is
+    one."""
     found = re.search(r"\d+", tokens[0])
     gigabytes = int(found[0]) if found else 0
     is_least = _AT_LEAST.search(tokens[0]) is not None
@@ -95,7 +96,7 @@ def read_memory(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_share(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`0.25`, `25%`, `half a`, `1/4 of an`."""
+    """Reads `0.25`, `25%`, `half a`, `1/4 of an`."""
     span = span_of(*tokens)
     try:
         share = share_of(_share(tokens[0]))
@@ -106,18 +107,18 @@ def read_share(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_filler(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`gpus`: adds nothing to the count and class that are said or missed."""
+    """Reads `gpus`, which adds no meaning."""
     reading.noise.append(span_of(*tokens))
 
 
 def read_cores(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`16 cores`, for each GPU, slice or share."""
+    """Reads `16 cores`, for each GPU, slice or share."""
     number = number_of(re.split(r"\s*-?(?:host|cpu|core|vcpu)", tokens[0])[0])
     _say_host(reading, tokens, "cores", number, f"{number} host cores with each")
 
 
 def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`64gb ram`, for each GPU, slice or share."""
+    """Reads `64gb ram`, for each GPU, slice or share."""
     found = re.search(r"\d+", tokens[0])
     gigabytes = int(found[0]) if found else 0
     if not re.search(r"ram|host|system|main", tokens[0]) and any(
@@ -128,7 +129,7 @@ def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
             Repair(f"{gigabytes} GB host memory", reading.replaced(span, f"{gigabytes}gb ram")),
             Repair(f"{gigabytes} GB GPU memory", reading.replaced(span, f"{gigabytes}gb")),
         ]
-        sentence = f"Are {gigabytes} GB the memory of the GPU, or of its host?"
+        sentence = f"Do you mean {gigabytes} GB of GPU memory or of host memory?"
         reading.add_problem("which_memory", sentence, span, choices)
         return
     _say_host(reading, tokens, "memory", gigabytes, f"{gigabytes} GiB of host memory with each")
@@ -145,49 +146,49 @@ def _say_host(
 
 
 def read_together(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`same node` is a condition, `preferably same node` a wish; `nvlink` alone is a condition."""
+    """Reads `same node` and `nvlink`, which are requirements, and `preferably same node`."""
     words = tokens[0].split()
-    is_wish = words[0] in ("prefer", "preferably", "ideally")
+    is_preference = words[0] in ("prefer", "preferably", "ideally")
     group = _GROUPS["nvlink" if "nvlink" in tokens[0] else words[-1]]
     name = "NVLink domain" if group == "domain" else group
-    meaning = f"{'better' if is_wish else 'must'} share one {name}"
+    meaning = f"{'preferably' if is_preference else 'must'} share one {name}"
     if "together" not in reading.values:
-        reading.values["required"] = not is_wish
+        reading.values["required"] = not is_preference
     reading.set_value("together", group, meaning, span_of(*tokens))
 
 
 def read_workload(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`kind:training`: it is work of that kind, as long as its class needs."""
+    """Reads `kind:training`: the kind of work, whose duration depends on the class."""
     kind = tokens[0].partition(":")[2]
     span = span_of(*tokens)
-    reading.set_value("workload", kind, f"{kind} work: other GPUs take as long as they need", span)
+    reading.set_value("workload", kind, f"{kind} work: the duration depends on the GPU", span)
     known = reading.catalogue.workloads
     if kind not in known:
         names = ", ".join(known) or "none yet"
-        sentence = f"No such kind of work. There is: {names}."
+        sentence = f"There is no kind of work called {kind}. Available: {names}."
         choices = reading.replacements(span, *(f"kind:{name}" for name in known[:MAX_SHOWN]))
         reading.add_problem("unknown_workload", sentence, span, choices)
 
 
 def read_tier(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`spot`, `in the standard tier`."""
+    """Reads `spot`, `in the standard tier`."""
     slug = reading.names.tier_by_key[names_key(tokens[0], "tier")]
     reading.set_value("tier", slug, f"in the tier {slug}", span_of(*tokens))
 
 
 def read_project(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`for project folding`."""
+    """Reads `for project folding`."""
     slug = reading.names.project_by_key[names_key(tokens[0], "project")]
     reading.set_value("project", slug, f"for the project {slug}", span_of(*tokens))
 
 
 def read_cheapest(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`cheapest`: among what fits, the least price."""
+    """Reads `cheapest`: the lowest price among the options."""
     reading.set_value("cheapest", "cheapest", "the cheapest that fits", span_of(*tokens))
 
 
 def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Names of nodes and GPUs; whether they exist is not known here."""
+    """Reads names of nodes and GPUs. Whether they exist is checked later."""
     span = span_of(*tokens)
     try:
         pin = pin_of(place_names(tokens[0]))
@@ -200,12 +201,12 @@ def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Courtesies and articles."""
+    """Reads courtesies and articles, which add no meaning."""
     reading.noise.append(span_of(*tokens))
 
 
 def _share(text: str) -> int:
-    """Thousandths."""
+    """The share in thousandths."""
     text = re.sub(r"\s*(?:of)?\s*(?:\b(?:an?|the))?$", "", text).strip()
     text = re.sub(r"^(?:an?|one)\s+", "", text)
     if text in _FRACTIONS:
@@ -219,7 +220,7 @@ def _share(text: str) -> int:
 
 
 def classes_of(reading: Reading) -> tuple[str, ...]:
-    """The classes named, or all that can make what was named, once every part is read."""
+    """The classes of the request, once every part is read: those named, or all that fit."""
     _slice_of_memory(reading)
     named = _of_memory(reading)
     _how_many(reading)
@@ -231,7 +232,7 @@ def classes_of(reading: Reading) -> tuple[str, ...]:
         return able
     fitting = tuple(slug for slug in named if slug in able)
     if not fitting:
-        sentence = f"{' or '.join(named)} has no slice {profile}."
+        sentence = f"{' or '.join(named)} does not offer the slice {profile}."
         profiles = list(dict.fromkeys(p for e in _entries(reading, named) for p in e.profiles))
         span = reading.spans["profile"]
         choices = reading.replacements(span, *profiles[:MAX_SHOWN])
@@ -257,10 +258,10 @@ def _named(reading: Reading) -> tuple[str, ...] | None:
 
 
 def _how_many(reading: Reading) -> None:
-    """`h100s` without a number could be any number; a share is of one GPU."""
+    """Adds problems for `h100s` without a number, and for a share of several GPUs."""
     count, share = reading.values.get("count"), reading.values.get("share")
     if share is not None and (count not in (None, 1) or "profile" in reading.values):
-        sentence = "A share is a part of one whole GPU."
+        sentence = "A share is a part of one GPU. It can't be combined with a count or a slice."
         dropped = reading.spans.get("count") or reading.spans["profile"]
         choices = [Repair(reading.words(reading.spans["share"]), reading.replaced(dropped, ""))]
         reading.add_problem("share_of_one", sentence, reading.spans["share"], choices)
@@ -268,11 +269,11 @@ def _how_many(reading: Reading) -> None:
         span = reading.spans["plural"]
         words = reading.words(span)
         choices = reading.replacements(span, *(f"{number} {words}" for number in (1, 2, 4)))
-        reading.add_problem("how_many", f"How many {words}?", span, choices)
+        reading.add_problem("how_many", f"Give the number of {words}.", span, choices)
 
 
 def _slice_of_memory(reading: Reading) -> None:
-    """`mig slice 20gb` is the smallest slice with that memory; a slice without a size is open."""
+    """Resolves `mig slice 20gb` to the smallest slice with that memory."""
     if "slice" not in reading.values or "profile" in reading.values:
         _bare_compute(reading)
         return
@@ -303,7 +304,7 @@ def _slice_of_memory(reading: Reading) -> None:
 
 
 def _bare_compute(reading: Reading) -> None:
-    """`1g` alone is the beginning of a slice's name, not a memory."""
+    """Handles `1g` alone, which begins a slice's name and is not a memory size."""
     if "gigabytes" not in reading.values:
         return
     number, _, is_compute = _memory_said(reading)
@@ -317,7 +318,7 @@ def _bare_compute(reading: Reading) -> None:
 
 
 def profile_gigabytes(profile: str) -> int:
-    """The memory that a slice's name says."""
+    """The memory in the name of a slice, in GB."""
     found = re.search(r"\.(\d+)gb", profile)
     return int(found[1]) if found else 0
 
@@ -332,7 +333,7 @@ def _memory_said(reading: Reading) -> tuple[int, bool, bool]:
 
 
 def _of_memory(reading: Reading) -> tuple[str, ...] | None:
-    """The classes named, those of them with the memory that was said."""
+    """The named classes that have the requested memory."""
     if "gigabytes" not in reading.values:
         return _named(reading)
     gigabytes, is_least, _ = _memory_said(reading)
@@ -352,11 +353,11 @@ def _of_memory(reading: Reading) -> tuple[str, ...] | None:
 
 def _no_such_memory(reading: Reading, entries: list[ClassEntry], gigabytes: int) -> None:
     span = reading.spans["gigabytes"]
-    beside = reading.spans.get("any", span)
-    if abs(beside[1] - span[0]) <= 1:
-        span = (beside[0], span[1])
+    before = reading.spans.get("any", span)
+    if abs(before[1] - span[0]) <= 1:
+        span = (before[0], span[1])
     sizes = sorted({gigabytes_of(entry) for entry in entries})
-    sentence = f"No GPU class has {gigabytes} GB: {', '.join(map(str, sizes))}."
+    sentence = f"No GPU has {gigabytes} GB. Available: {', '.join(map(str, sizes))} GB."
     choices = reading.replacements(reading.spans["gigabytes"], *(f"{size}gb" for size in sizes))
     larger = [size for size in sizes if size > gigabytes]
     if larger:
@@ -374,7 +375,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def count_words() -> tuple[str, ...]:
-    """Words that are numbers, for guesses at what was misspelled."""
+    """Number words, for spelling corrections."""
     return tuple(word for word in NUMBER_WORDS if " " not in word)
 
 

@@ -1,4 +1,4 @@
-"""Writes a request as the one line of text that the ask field understands."""
+"""Writes a structured request as one line that the grammar parses."""
 
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
@@ -24,7 +24,7 @@ def fixed_text(
     zone: tzinfo,
     share: int | None = None,
 ) -> str:
-    """`2 h100 from 2026-11-24 14:00 to 18:00`, in the reader's zone."""
+    """`2 h100 from 2026-11-24 14:00 to 18:00`, in `zone`."""
     starts, ends = (moment.astimezone(zone) for moment in window)
     last = f"{ends:%H:%M}" if ends.date() == starts.date() else f"{ends:%Y-%m-%d %H:%M}"
     shape = shape_text(count, gpu_class, profile, share)
@@ -32,12 +32,12 @@ def fixed_text(
 
 
 def host_resources_text(cores: int, memory: int) -> list[str]:
-    """`16 cores`, `64 gb ram`; nothing for nothing."""
+    """`16 cores`, `64 gb ram`. Zero amounts are left out."""
     return [f"{cores} cores"] * bool(cores) + [f"{memory} gb ram"] * bool(memory)
 
 
 def pin_text(pin: Iterable[str]) -> list[str]:
-    """`on n0003/2 or n0004`; nothing for nothing."""
+    """`on n0003/2 or n0004`. Empty without a pin."""
     names = " or ".join(pin)
     return [f"on {names}"] if names else []
 
@@ -49,7 +49,7 @@ def pin_words(pin: Iterable[str]) -> str:
 
 
 def duration_text(seconds: int) -> str:
-    """`6h`, `1h30m`, `2d`; whole minutes."""
+    """`6h`, `1h30m`, `2d`, in whole minutes."""
     parts, left = [], seconds
     for size, unit in UNITS:
         count, left = divmod(left, size)
@@ -59,7 +59,7 @@ def duration_text(seconds: int) -> str:
 
 
 def document_text(ask: AskDocument, zone: tzinfo) -> str:
-    """The line that means this ask, to the minute."""
+    """The line that parses to this request. Times are rounded down to minutes."""
     classes = " or ".join(ask.classes)
     parts = [shape_text(ask.count, classes, ask.profile, ask.share), duration_text(ask.duration)]
     parts += host_resources_text(ask.cores, ask.memory)

@@ -1,7 +1,7 @@
-"""The words of an ask as tokens of its grammar: tolerant of spelling, never of meaning.
+"""The tokens of a request. Spelling is tolerant, meaning is not.
 
-A token covers one or more words ("half a day", "A100 80 GB"). What is no token of the language is
-UNKNOWN, which no rule of the grammar takes.
+A token covers one or more words ("half a day", "A100 80 GB"). All other words are UNKNOWN tokens,
+which no rule of the grammar accepts.
 """
 
 import re
@@ -42,7 +42,7 @@ _COURTESY = (
     r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just|either|(?:duration|length)(?:\s+of)?)",
 )
 
-# In order: the first that matches a whole word or words is the token.
+# The first pattern that matches one or more whole words is the token.
 _TERMINALS: tuple[tuple[str, str], ...] = (
     ("RRULE", r"rrule:\S+"),
     ("WORKLOAD", r"kind:[^\s,;]+"),
@@ -204,7 +204,7 @@ _TERMINALS: tuple[tuple[str, str], ...] = (
     ("NOISE", "|".join(_COURTESY)),
 )
 _END = r"(?=[\s,;!?()&|/]|[.:](?:\s|$)|$)"
-# What may stand at a dash, as in `9-17` and `mon-wed`.
+# Tokens that can end at a dash, as in `9-17` and `mon-wed`.
 _DASHED = r"(?=[\s,;!?()&|/-]|[.:](?:\s|$)|$)"
 _ENDS = dict.fromkeys(("NUM", "CLOCK", "DAY", "INSTANT", "DEC", "LENGTH"), _DASHED)
 _ENDS |= {"NUMX": "", "DASH": "", "OR": "", "AT": "", "CLASS": rf"(?:{_END}|(?=x\s?\d))"}
@@ -218,25 +218,25 @@ _LEADS = frozenset({"AT", "FROM", "START", "BY", "UNTIL", "BETWEEN", "TO", "DASH
 
 
 def plain(text: str) -> str:
-    """The text in lower case with plain dashes and spaces, character by character as long."""
+    """The text in lower case with plain dashes and spaces. Every character keeps its position."""
     lowered = (char.lower() if len(char.lower()) == 1 else char for char in text)
     return "".join(_SPLIT.get(char, char) for char in lowered)
 
 
 def tokens_of(text: str, names: Names) -> list[Token]:
-    """The tokens of a line in order; together they cover all but spaces and punctuation."""
+    """The tokens of a line in order. They cover everything except spaces and punctuation."""
     line = plain(text)
     return _with_roles(line, list(_scan(line, names)))
 
 
 def token_of(kind: str, line: str, start: int, end: int) -> Token:
-    """A token with its place."""
+    """A token with its position."""
     return Token(kind, line[start:end], start_pos=start, end_pos=end)
 
 
 @lru_cache(maxsize=256)
 def _named(classes: str, profiles: str, tiers: str, projects: str) -> re.Pattern[str]:
-    """What finds the names of one catalogue; they come before every other word."""
+    """The pattern for the names of one catalogue, which take precedence over other words."""
     tier = rf"(?:(?:on|in|as|using)\s+)?(?:the\s+)?(?:tier[:\s]+)?(?:{tiers})(?:\s+tier)?"
     project = (
         rf"(?:(?:for|in|on|under)\s+)?(?:the\s+)?"
@@ -267,12 +267,12 @@ _WORDS = _pattern((*_TERMINALS[:1], ("OTHER", OTHER_GPUS), *_TERMINALS[1:]))
 
 @dataclass(frozen=True, slots=True)
 class _Scanner:
-    """Finds names first, then words."""
+    """Matches names first, then words."""
 
     named: re.Pattern[str]
 
     def match(self, line: str, at: int) -> re.Match[str] | None:
-        """The token that begins there, if any."""
+        """The token that begins at this position, if any."""
         return self.named.match(line, at) or _WORDS.match(line, at)
 
 
@@ -305,14 +305,14 @@ _MORE = re.compile(r"\s+(?:or|and)\s+(?:gpu\s+(?P<number>\d{1,3})\s+(?:of|on|in)
 
 
 def _place(line: str, at: int, names: Names, scanner: _Scanner) -> Token | None:
-    """`on n0003/2 or n0004`, `pin to node n0003`: names that are nothing else."""
+    """Matches `on n0003/2 or n0004`, `pin to node n0003`: names without another meaning."""
     lead = _LEAD.match(line, at)
     if lead is None:
         return None
     end = _name_end(line, lead.end(), scanner)
     is_named = lead["kind"] is not None
     if not end or (not is_named and line[lead.end()].isdigit()):
-        # `on 2026-02-30` is a date that does not exist, and not a machine.
+        # `on 2026-02-30` is a date that does not exist, not a machine.
         return None
     while (more := _MORE.match(line, end)) and (last := _name_end(line, more.end(), scanner)):
         end = last
@@ -320,7 +320,7 @@ def _place(line: str, at: int, names: Names, scanner: _Scanner) -> Token | None:
 
 
 def _name_end(line: str, at: int, scanner: _Scanner) -> int:
-    """Where a name that begins there ends; 0 where there is none, or something with a meaning."""
+    """The end of the name that begins at `at`; 0 if there is none, or if it has another meaning."""
     name = _NAME.match(line, at)
     if name is None:
         return 0
@@ -330,7 +330,7 @@ def _name_end(line: str, at: int, scanner: _Scanner) -> int:
 
 
 def _with_roles(line: str, tokens: list[Token]) -> list[Token]:
-    """Tokens whose kind depends on their neighbours: counts, hours, `at` and `on`."""
+    """Resolves tokens whose kind depends on their neighbours: counts, hours, `at` and `on`."""
     tokens = list(_ranges(line, tokens))
     for number, token in enumerate(tokens):
         before = tokens[number - 1].type if number else ""
@@ -350,7 +350,7 @@ _EITHER = frozenset({"DAY", "CLOCK", "LENGTH", "TIER", "PROJECT", "PROFILE"})
 
 
 def _ranges(line: str, tokens: list[Token]) -> Iterator[Token]:
-    """`2-4 h100` and `4-8h` leave open how many, and are not times of day."""
+    """Merges `2-4 h100` and `4-8h`, which are ambiguous numbers and not times of day."""
     has_length = any(token.type == "LENGTH" for token in tokens)
     at = 0
     while at < len(tokens):
@@ -371,7 +371,7 @@ def _ranges(line: str, tokens: list[Token]) -> Iterator[Token]:
 
 
 def _next_kind(tokens: list[Token], number: int) -> str:
-    """The kind of the next token that is no courtesy and no `whole`."""
+    """The kind of the next token that is neither noise nor `whole`."""
     kinds = (each.type for each in tokens[number + 1 :])
     return next((kind for kind in kinds if kind not in ("NOISE", "WHOLE")), "")
 
@@ -383,7 +383,7 @@ def _number(token: Token, before: str, after: str) -> Token:
     if after in _COUNTED:
         return _as("COUNT", token)
     if after == "UNKNOWN":
-        # What is counted has no meaning, and so has its number.
+        # The counted word has no meaning, so its number has none.
         return _as("UNKNOWN", token)
     if is_hour and (
         before in ("DAY", "PART", "TONIGHT") or after in ("DASH", "TO", "UNTIL", "PART")
@@ -414,7 +414,7 @@ _AFTER_ON = frozenset({"DAY", "SPAN", "INSTANT"})
 
 
 def _merged(line: str, tokens: list[Token]) -> list[Token]:
-    """Leads like `at`, `on` and `for` become a part of what they lead to."""
+    """Merges prepositions such as `at`, `on` and `for` with the token that follows."""
     found: list[Token] = []
     for number in reversed(range(len(tokens))):
         token = tokens[number]
@@ -432,7 +432,7 @@ def _merged(line: str, tokens: list[Token]) -> list[Token]:
 
 
 def _triple(line: str, found: list[Token]) -> None:
-    """`1 day and 6 hours` and `from 9 to 17`, of which the last three found are the reverse."""
+    """Merges `1 day and 6 hours` and `9 to 17`. `found` is in reverse order."""
     kinds = tuple(each.type for each in reversed(found[-3:]))
     kind = _TRIPLES.get(kinds, "")
     if kind:
@@ -441,8 +441,8 @@ def _triple(line: str, found: list[Token]) -> None:
 
 
 def _joint(token: Token, following: Token, after: str) -> str:
-    """What a token and the one after it are together; NOISE if the first adds nothing to the
-    second, empty if each stands for itself."""
+    """The kind of a token merged with the next one. NOISE if the first adds no meaning, empty if
+    they do not merge."""
     if token.value == "for" and following.type in ("LENGTH", "NEXTLENGTH"):
         return following.type
     if token.value == "on" and following.type in _AFTER_ON:
@@ -457,7 +457,7 @@ def _joint(token: Token, following: Token, after: str) -> str:
 
 
 def place_names(text: str) -> list[str]:
-    """The names in a PLACE token, GPUs as `node/index`."""
+    """The names in a PLACE token, with GPUs as `node/index`."""
     lead = _LEAD.match(text)
     rest = text[lead.end() :] if lead else text
     number = lead["number"] if lead else None
@@ -474,7 +474,7 @@ def place_names(text: str) -> list[str]:
 
 
 def names_key(text: str, lead: str) -> str:
-    """The key of the name in a token, without the words around it."""
+    """The key of the name in a token, without the surrounding words."""
     plain_name = re.sub(
         rf"^(?:(?:for|on|in|as|using|under)\s+)?(?:the\s+)?(?:{lead}[:\s]+)?", "", text
     )

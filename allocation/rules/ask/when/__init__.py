@@ -1,1 +1,1 @@
-"""When a booking is requested for: days, windows, deadlines, series."""
+"""Times in a request: days, windows, deadlines and series."""

@@ -1,4 +1,4 @@
-"""The UTC time of a moment that is said in words, and the question where it could be two."""
+"""The UTC time of a moment in words, and problems for ambiguous moments."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta
@@ -12,7 +12,7 @@ _FIVE_MINUTES = 300
 
 
 def is_half_ambiguous(reading: Reading, moment: Moment) -> bool:
-    """Whether `at 3` could be meant in the afternoon; noted with both."""
+    """Whether `at 3` can also mean the afternoon. Adds a problem with both times."""
     clock = moment.clock
     if clock is None or not clock.is_ambiguous_afternoon:
         return False
@@ -23,13 +23,14 @@ def is_half_ambiguous(reading: Reading, moment: Moment) -> bool:
     )
     if not lead and "duration" not in reading.values and not clock.time.minute:
         choices += reading.replacements(moment.clock_span, f"{clock.time.hour}h")
-    sentence = f"{clock.time:%H:%M} or {later:%H:%M}?"
+    sentence = f"Do you mean {clock.time:%H:%M} or {later:%H:%M}?"
     reading.add_problem("which_half", sentence, moment.clock_span, choices)
     return True
 
 
 def is_midnight_ambiguous(reading: Reading, moment: Moment) -> bool:
-    """Whether `friday midnight` could be its beginning or its end; noted with both."""
+    """Whether `friday midnight` can be the start or the end of that day. Adds a problem with
+    both."""
     clock, day = moment.clock, moment.day
     if clock is None or day is None or not clock.is_midnight:
         return False
@@ -45,7 +46,10 @@ def is_midnight_ambiguous(reading: Reading, moment: Moment) -> bool:
             Repair(f"{each:%a} {each.day} {each:%b} 00:00", reading.replaced(both, words))
         )
     reading.add_problem(
-        "which_day", "The midnight before that day or after it?", moment.clock_span, choices
+        "which_day",
+        "Do you mean the midnight before or after that day?",
+        moment.clock_span,
+        choices,
     )
     return True
 
@@ -59,9 +63,9 @@ def instant_of(
     begins: bool = False,
     after: datetime | None = None,
 ) -> datetime | None:
-    """UTC time of the moment, in the future; None with the trouble noted.
+    """The UTC time of a moment in the future, or None after adding a problem.
 
-    With `begins`, a day that has begun is what is left of it.
+    With `begins`, a day that has already begun means the rest of that day.
     """
     if moment.part and not begins:
         hours = PARTS[moment.part]
@@ -69,7 +73,8 @@ def instant_of(
         words = reading.words(span)
         lead = words.split()[0] if words.split() else "by"
         choices = reading.replacements(span, *(f"{lead} {day} {hour:02}:00" for hour in hours))
-        reading.add_problem("which_half", f"At what time of the {moment.part}?", span, choices)
+        sentence = f"Give a time in the {moment.part}."
+        reading.add_problem("which_half", sentence, span, choices)
         return None
     try:
         found = _time_of(reading, moment, after or reading.now, end_of_day=end_of_day)
@@ -85,13 +90,13 @@ def instant_of(
         if moment.clock and moment.day and moment.day.on == reading.today:
             lead = "" if begins else "by "
             choices = reading.replacements(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
-        reading.add_problem("window_past", "That time is over.", span, choices)
+        reading.add_problem("window_past", "This time is in the past.", span, choices)
         return None
     return found
 
 
 def _time_of(reading: Reading, moment: Moment, after: datetime, *, end_of_day: bool) -> datetime:
-    """The first such time after `after`, where the words leave a choice of days."""
+    """The UTC time. Without a date, the first such time after `after`."""
     zone = reading.zone
     if moment.fixed is not None:
         fixed = moment.fixed
@@ -126,7 +131,7 @@ def _on(reading: Reading, moment: Moment, day: date, *, end_of_day: bool) -> dat
 
 
 def date_of(moment: Moment, reading: Reading | None = None) -> date:
-    """Date on which the moment is; today where no day is said."""
+    """The date of a moment. Defaults to today."""
     if moment.day is not None:
         return moment.day.on
     if moment.fixed is not None:
@@ -135,11 +140,11 @@ def date_of(moment: Moment, reading: Reading | None = None) -> date:
 
 
 def day_words(day: Day | None) -> str:
-    """Words for the day, as in "on Fri 27 Nov"; empty where there is none."""
+    """The day in words, such as "on Fri 27 Nov". Empty without a day."""
     return f"on {day.on:%a %d %b}" if day else ""
 
 
 def next_five_minutes(now: datetime) -> datetime:
-    """The next full five minutes that leave one to press the button."""
+    """The next full five minutes, at least one minute ahead, so that there is time to submit."""
     seconds = int((now + ONE_MINUTE).timestamp())
     return datetime.fromtimestamp(-(-seconds // _FIVE_MINUTES) * _FIVE_MINUTES, tz=now.tzinfo)

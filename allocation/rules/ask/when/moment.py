@@ -1,4 +1,4 @@
-"""One moment, of the days, times and parts of a day that stand next to each other in an ask."""
+"""A moment: adjacent days, times of day and parts of a day in a request."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import Clock, Day, clock_read, day_read, instant_read
 
 PARTS = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 24)}
-"""From which hour to which."""
+"""The first hour of each part of a day, and the hour after it."""
 ONE_MINUTE = timedelta(minutes=1)
 ONE_DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
@@ -20,8 +20,8 @@ NOON = 12
 
 @dataclass(slots=True)
 class Moment:
-    """What words said about a time: a day or several, a part of the day, a time of day, or an
-    instant. `ends` is the end of a day or week."""
+    """A time in words: one or several days, a part of the day, a time of day, or an instant. `ends`
+    names a day or week whose end is meant."""
 
     span: Span
     day: Day | None = None
@@ -36,17 +36,17 @@ class Moment:
 
     @property
     def has_time(self) -> bool:
-        """Whether it says more than days."""
+        """Whether it has a time of day."""
         return self.clock is not None or self.fixed is not None
 
     @property
     def has_day(self) -> bool:
-        """Whether it says which day or days."""
+        """Whether it has a day or days."""
         return self.day is not None or self.days is not None or self.fixed is not None
 
 
 def moment_of(reading: Reading, tree: Tree[Token]) -> Moment:
-    """The moment that days, times and parts of a day next to each other make."""
+    """The moment that adjacent days, times and parts of a day describe."""
     tokens = [token for token in tree.children if isinstance(token, Token)]
     moment = Moment(span_of(*tokens))
     for token in tokens:
@@ -61,15 +61,15 @@ def moment_of(reading: Reading, tree: Tree[Token]) -> Moment:
 
 
 def is_consistent(reading: Reading, moment: Moment) -> bool:
-    """Whether its words can be meant together; noted where they can't. A weekday beside a week is
-    the day of that week."""
+    """Whether the words are consistent. Adds a problem if not. A weekday with a week is the day in
+    that week."""
     if moment.days is not None and moment.day is not None:
         first, last = moment.days
         day = moment.day.on
         if moment.day.is_weekday:
             day = first + timedelta(days=(day.weekday() - first.weekday()) % 7)
         if not first <= day < last:
-            reading.add_problem("said_twice", "That day is not in that week.", moment.span)
+            reading.add_problem("said_twice", "This day is not in this week.", moment.span)
             return False
         moment.day, moment.days = Day(day), None
     has_days = moment.days is not None or moment.fixed is not None
@@ -77,14 +77,14 @@ def is_consistent(reading: Reading, moment: Moment) -> bool:
     if (has_days and (is_vague or (moment.fixed and moment.day))) or (
         moment.ends and (moment.part or moment.clock)
     ):
-        sentence = "These times can't be meant together: say one day and one time."
+        sentence = "These times contradict each other. Give one day and one time."
         reading.add_problem("said_twice", sentence, moment.span)
         return False
     return True
 
 
 def _stamp(reading: Reading, moment: Moment, token: Token) -> bool:
-    """Add what one token says; False with the trouble noted."""
+    """Adds one token to the moment. False after adding a problem."""
     span = span_of(token)
     return _STAMPS.get(token.type, _stamp_part)(reading, moment, token, span)
 
@@ -92,7 +92,7 @@ def _stamp(reading: Reading, moment: Moment, token: Token) -> bool:
 def _stamp_instant(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     moment.fixed = instant_read(token)
     if moment.fixed is None:
-        reading.add_problem(NOT_UNDERSTOOD, "There is no such time.", span)
+        reading.add_problem(NOT_UNDERSTOOD, "This time does not exist.", span)
     return moment.fixed is not None
 
 
@@ -128,14 +128,14 @@ def _stamp_part(reading: Reading, moment: Moment, token: Token, span: Span) -> b
 def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     day = day_read(token, reading.today)
     if day is None:
-        reading.add_problem(NOT_UNDERSTOOD, "There is no such day.", span)
+        reading.add_problem(NOT_UNDERSTOOD, "This day does not exist.", span)
         return False
     if day.choices:
         choices = [
             Repair(f"{each:%a} {each.day} {each:%b}", reading.replaced(span, each.isoformat()))
             for each in day.choices
         ]
-        reading.add_problem("which_day", f"Which day is “{token}”?", span, choices)
+        reading.add_problem("which_day", f"“{token}” can be several days.", span, choices)
         return False
     if moment.day is None:
         moment.day, moment.day_span = day, span
@@ -151,7 +151,7 @@ def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bo
 def _stamp_clock(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     clock = clock_read(token)
     if clock is None:
-        reading.add_problem(NOT_UNDERSTOOD, "There is no such time of day.", span)
+        reading.add_problem(NOT_UNDERSTOOD, "This time of day does not exist.", span)
         return False
     if moment.clock is not None:
         reading.add_duplicate("time", span, moment.clock_span)
@@ -167,7 +167,7 @@ _STAMPS = {
 
 
 def clock_in_part(reading: Reading, moment: Moment) -> None:
-    """`8 in the evening` is 20:00; `14:00 in the morning` is a contradiction."""
+    """Resolves `8 in the evening` to 20:00. Adds a problem for `14:00 in the morning`."""
     first, last = PARTS[moment.part]
     first = {"morning": 0, "evening": 16, "night": 17}.get(moment.part, first)
     if moment.clock is None:
@@ -177,7 +177,7 @@ def clock_in_part(reading: Reading, moment: Moment) -> None:
     found = next((hour for hour in hours if first <= hour < last), None)
     if found is None:
         reading.add_problem(
-            "no_such_time", f"That time is not in the {moment.part}.", moment.clock_span
+            "no_such_time", f"This time is not in the {moment.part}.", moment.clock_span
         )
         moment.is_wrong = True
         return
@@ -185,7 +185,7 @@ def clock_in_part(reading: Reading, moment: Moment) -> None:
 
 
 def days_of(text: str, today: date) -> tuple[date, date] | list[tuple[date, date]] | None:
-    """Days [first, last) of a weekend or week; several where the words leave it open."""
+    """The days [first, last) of a weekend or week. A list if the text is ambiguous."""
     monday = today - timedelta(days=today.weekday())
     is_next = "next" in text
     if "weekend" in text:
@@ -206,7 +206,7 @@ def add_ambiguous_days(
     reading: Reading, span: Span, choices: list[tuple[date, date]] | None
 ) -> None:
     if not choices:
-        reading.add_problem("which_day", "Say from which day, as in “from 1 dec”.", span)
+        reading.add_problem("which_day", "Give the first day, such as “from 1 dec”.", span)
         return
     repairs = [
         Repair(
@@ -215,4 +215,4 @@ def add_ambiguous_days(
         )
         for first, _ in choices
     ]
-    reading.add_problem("which_day", "Which weekend?", span, repairs)
+    reading.add_problem("which_day", "This can be two weekends. Choose one.", span, repairs)

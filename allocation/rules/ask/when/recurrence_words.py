@@ -1,4 +1,4 @@
-"""A rule of repetition in words: for people, and as the one-line field reads them again."""
+"""Recurrence rules in words: for people, and as text that the one-line grammar parses."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def recurrence_words(rule: Recurrence) -> str:
 
 
 def recurrence_line(rule: Recurrence) -> str:
-    """The same in words that the one-line field reads; what it has no words for as an RRULE."""
+    """The rule as text that the grammar parses: in words, or as an RRULE if there are no words."""
     if _of_month(rule) and not month_line(rule):
         return f"rrule:{rule.text}"
     end = f" until {rule.until.isoformat()}" if rule.until else f" {rule.times} times"
@@ -29,7 +29,7 @@ def recurrence_line(rule: Recurrence) -> str:
 
 
 def every_words(rule: Recurrence) -> str:
-    """`every Mon, Wed`, without its end."""
+    """The rule without its end: `every Mon, Wed`."""
     is_monthly, unit = rule.freq == "MONTHLY", UNITS[rule.freq]
     names = _of_month(rule) if is_monthly else ", ".join(_NAMES[day] for day in rule.days)
     if rule.days and rule.interval == 1 and not is_monthly:
@@ -39,7 +39,7 @@ def every_words(rule: Recurrence) -> str:
 
 
 def month_line(rule: Recurrence) -> str:
-    """`2nd Tue, last Fri`, if that is read as the same days; else empty."""
+    """`2nd Tue, last Fri`, or empty if these words would parse to another rule."""
     words = _of_month(rule).removeprefix("the ")
     found, _ = month_days_in(words.replace(",", "").lower().split())
     same = found and (found.days, found.nth, found.month_days, found.positions)
@@ -48,19 +48,19 @@ def month_line(rule: Recurrence) -> str:
 
 
 def month_rule(text: str, param: str) -> Recurrence:
-    """`2nd tue, last fri` or `1st and 15th` as a rule without an end. AskError: neither."""
+    """Reads `2nd tue, last fri` or `1st and 15th` as a rule without an end. Raises AskError."""
     words = text.replace(",", " ").lower().split()
     found, used = month_days_in(words)
     if found is None or used < len(words):
-        sentence = "Say days of the month like “2nd tue, last fri”, “1st and 15th”, “last weekday”."
+        sentence = "Use days of the month: “2nd tue, last fri”, “1st and 15th”, “last weekday”."
         raise AskError("not_a_rule", sentence, param)
     return found
 
 
 def month_days_in(words: Sequence[str]) -> tuple[Recurrence | None, int]:
-    """(The rule of the days of a month that the words begin with, words used).
+    """(The rule for the days of a month at the start of the words, number of words used).
 
-    Weekdays that count, days by number, or a weekday: of these one kind.
+    The days are of one kind: numbered weekdays, days by number, or a working day.
     """
     nth: set[tuple[int, int]] = set()
     days: set[int] = set()
@@ -100,8 +100,8 @@ def _numbered(which: int) -> str:
 
 
 def _of_month(rule: Recurrence) -> str:
-    """`the 2nd Tue, last Fri`, `the 1st, 15th, last day`, `the last weekday`; empty: the same day
-    of each month."""
+    """`the 2nd Tue, last Fri`, `the 1st, 15th, last day`, `the last weekday`. Empty for the same
+    day of every month."""
     if rule.freq != "MONTHLY":
         return ""
     days = [_numbered(day) + (" day" if day < 0 else "") for day in rule.month_days]

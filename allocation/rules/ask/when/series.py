@@ -1,4 +1,4 @@
-"""What repeats: `every mon,wed 9-17 until 31 jan`."""
+"""Recurrences in a request: `every mon,wed 9-17 until 31 jan`."""
 
 import re
 from collections.abc import Sequence
@@ -32,11 +32,12 @@ _INTERVALS = {"other": 2, "second": 2, "third": 3}
 
 
 def read_repeat(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`every day`, `every 2 weeks on mon`, `mondays and fridays`, `every month on the 2nd tue`."""
+    """Reads `every day`, `every 2 weeks on mon`, `mondays and fridays`, `every month on the 2nd
+    tue`."""
     span = span_of(*tokens)
     rule = _rule(" ".join(tokens[0].split()))
     if rule is None:
-        sentence = "Say days of the month of one kind, like “2nd tue, last fri” or “1st and 15th”."
+        sentence = "Use days of the month of one kind: “2nd tue, last fri” or “1st and 15th”."
         reading.add_problem("not_understood", sentence, span)
         return
     reading.set_value("repeat", rule, every_words(rule), span)
@@ -76,7 +77,7 @@ def _weekdays(text: str) -> tuple[int, ...]:
 
 
 def read_rule(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`rrule:FREQ=MONTHLY;BYDAY=-1FR;COUNT=6`, with its end or with one in words."""
+    """Reads `rrule:FREQ=MONTHLY;BYDAY=-1FR;COUNT=6`. The end can also be in words."""
     span = span_of(*tokens)
     try:
         rule = rule_read(tokens[0], "request")
@@ -91,7 +92,7 @@ def read_rule(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_times(reading: Reading, tokens: Sequence[Token]) -> None:
-    """`10 times`."""
+    """Reads `10 times`."""
     number = number_of(re.split(r"\s+(?:times|dates|occ)", tokens[0])[0])
     reading.set_value("times", number, f"{number} dates", span_of(*tokens))
 
@@ -100,13 +101,13 @@ SERIES_RULES = {"repeat": read_repeat, "rrule": read_rule, "times": read_times}
 
 
 def series_end(reading: Reading, when: When) -> None:
-    """`until 31 jan`, beside something that repeats, is its last day."""
+    """Reads `until 31 jan` in a recurring request as its last day."""
     until = when.until
     if "repeat" not in reading.values or until is None:
         return
     when.until = None
     if not until.has_day or until.has_time or until.days or until.part:
-        sentence = "Say the last day on which it repeats, as in “until 31 jan”."
+        sentence = "Give the last day of the series, such as “until 31 jan”."
         reading.add_problem("no_end", sentence, until.span)
         return
     day = _last_day(until)
@@ -118,17 +119,18 @@ def _last_day(until: Moment) -> date:
 
 
 def series_of(reading: Reading) -> Recurrence | None:
-    """The rule that the words make in all; trouble is noted where they make none."""
+    """The recurrence of the request. Adds a problem if it is incomplete or invalid."""
     rule = reading.values.get("repeat")
     until, times = reading.values.get("until"), reading.values.get("times")
     if not isinstance(rule, Recurrence):
         if "times" in reading.values:
-            sentence = "Say what repeats, as in “every mon”."
+            sentence = "Add a recurrence, such as “every mon”."
             reading.add_problem("no_repeat", sentence, reading.spans["times"])
         return None
     span = reading.spans["repeat"]
     if until is not None and times is not None:
-        reading.add_problem("end_twice", "It ends on a day or after so many dates, not both.", span)
+        sentence = "Give either the last day or the number of dates, not both."
+        reading.add_problem("end_twice", sentence, span)
         return None
     rule = replace(
         rule,
@@ -144,5 +146,5 @@ def series_of(reading: Reading) -> Recurrence | None:
         reading.add_problem(error.code, error.sentence, span, choices)
         return None
     if "starts" not in reading.values:
-        reading.add_problem("no_start", "Say at what time, as in “9-17”.", span)
+        reading.add_problem("no_start", "Add a time of day, such as “9-17”.", span)
     return rule

@@ -1,4 +1,4 @@
-"""What one line says about time, part by part: day, time, length and window."""
+"""The parts of a request that are about time: days, times, durations and windows."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from allocation.rules.ask.words.times import Clock, clock_read, duration_words
 
 @dataclass(slots=True)
 class When:
-    """The parts that were said about time; each at most once."""
+    """The parts about time, each at most once."""
 
     plain: Moment | None = None
     window: tuple[Moment, Moment] | None = None
@@ -46,7 +46,7 @@ class When:
 
 
 def when_add(reading: Reading, when: When, tree: Tree[Token]) -> None:
-    """Keep one part of the grammar that is about time."""
+    """Adds one part of the grammar that is about time."""
     tokens = list(tree.scan_values(lambda value: isinstance(value, Token)))
     span = span_of(*tokens)
     name = str(tree.data)
@@ -64,7 +64,7 @@ def when_add(reading: Reading, when: When, tree: Tree[Token]) -> None:
 
 
 def _each_day(reading: Reading, when: When, span: Span) -> bool:
-    """`mon to fri 9-17` is meant for each of these days; noted with the line that says so."""
+    """Whether the line is like `mon to fri 9-17`. Adds a problem with the recurrence as repair."""
     window = when.window
     if window is None or any(each.has_time or not each.day for each in window):
         return False
@@ -74,7 +74,8 @@ def _each_day(reading: Reading, when: When, span: Span) -> bool:
     text = Reading.replaced(reading, span, "")
     both = reading.words(when.window_span)
     repair = Repair("every day", " ".join(text.replace(both, words).split()))
-    reading.add_problem("said_twice", "Say what repeats, as in “every day”.", span, [repair])
+    sentence = "Add a recurrence, such as “every day”."
+    reading.add_problem("said_twice", sentence, span, [repair])
     return True
 
 
@@ -90,7 +91,7 @@ def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence
     if not _is_one_length(text):
         begin, rest = text.split(maxsplit=1)
         choices = [Repair(each, reading.replaced(span, each)) for each in (begin, rest)]
-        reading.add_problem("said_twice", "This is the second duration.", span, choices)
+        reading.add_problem("said_twice", "The request already has a duration.", span, choices)
         return
     seconds = sum(length_of(each) or 0 for each in re.split(r"\s+and\s+(?=\d|one|an?\s\w+$)", text))
     if " and a half" in text:
@@ -99,13 +100,13 @@ def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence
 
 
 def _is_one_length(text: str) -> bool:
-    """Whether each unit is smaller than the one before: `1d 6h`, not `6h 8h`."""
+    """Whether the units get smaller: `1d 6h`, not `6h 8h`."""
     units = re.findall(r"\d\s*-?(w|d|h|m)", text)
     return units == sorted(set(units), key="wdhm".index)
 
 
 def set_duration(reading: Reading, seconds: int, span: Span) -> bool:
-    """Say the duration; False, with the trouble noted, where none can be that long."""
+    """Sets the duration. False after adding a problem if it is out of bounds."""
     try:
         reading.set_value("duration", duration_of(seconds), f"for {duration_words(seconds)}", span)
     except AskError as error:
@@ -127,7 +128,7 @@ def _add_plain(reading: Reading, when: When, _: Sequence[Token], moments: Sequen
 
 
 def _both(reading: Reading, one: Moment, other: Moment) -> Moment:
-    """A day said here and a time said there are one moment."""
+    """Combines a day and a time from different places of the line into one moment."""
     for name, word in (("day", "day"), ("clock", "time"), ("part", "part of the day")):
         if getattr(one, name) and getattr(other, name):
             reading.add_duplicate(word, other.span, one.span)
@@ -135,7 +136,7 @@ def _both(reading: Reading, one: Moment, other: Moment) -> Moment:
     if (one.days or one.fixed) and (other.days or other.fixed or other.day):
         reading.add_duplicate("day", other.span, one.span)
         return one
-    kept, beside = (other, one) if other.clock and not one.clock else (one, other)
+    kept, day_part = (other, one) if other.clock and not one.clock else (one, other)
     both = replace(
         kept,
         day=one.day or other.day,
@@ -144,13 +145,13 @@ def _both(reading: Reading, one: Moment, other: Moment) -> Moment:
         fixed=one.fixed or other.fixed,
         ends=one.ends or other.ends,
     )
-    # What is meant is shown where the time is said; the day that was said apart from it, there.
-    reading.add_part("day", day_words(both.day) or "a part of that time", beside.span)
+    # The combined meaning is shown at the time. The day in another place shows its own meaning.
+    reading.add_part("day", day_words(both.day) or "a part of that time", day_part.span)
     return both
 
 
 def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequence[Moment]) -> None:
-    """`9-17`, `from 22:00 to 6:00`, `2-4pm`."""
+    """Adds `9-17`, `from 22:00 to 6:00`, `2-4pm`."""
     token = next(each for each in tokens if each.type == "HOURS")
     span = span_of(*tokens)
     text = re.sub(r"^(?:(?:at|@|from)\s+)+", "", token)
@@ -159,7 +160,7 @@ def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequenc
     )
     clocks = clock_read(first), clock_read(last)
     if None in clocks:
-        reading.add_problem("no_such_time", "There is no such time of day.", span)
+        reading.add_problem("no_such_time", "This time of day does not exist.", span)
         return
     starts, ends = (Moment(span, clock=clock, clock_span=span) for clock in clocks)
     when.window, when.window_span = (starts, ends), span
@@ -168,7 +169,7 @@ def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequenc
 
 
 def _halves(reading: Reading, when: When, first: str, last: str) -> None:
-    """`2-4pm` is in one half of the day; `9-5` and `2-4` could be meant in either."""
+    """Resolves `2-4pm` to one half of the day. Adds a problem for `9-5` and `2-4`."""
     if when.window is None:
         return
     starts, ends = when.window
@@ -188,26 +189,26 @@ def _halves(reading: Reading, when: When, first: str, last: str) -> None:
     when.window = None
     reading.add_problem(
         "which_half",
-        "Is that in the morning or in the afternoon?",
+        "Do you mean the morning or the afternoon?",
         when.window_span,
         reading.replacements(when.window_span, *words),
     )
 
 
 def _either(clock: Clock) -> list[time]:
-    """The hour as it is said, and twelve hours later where that could be meant."""
+    """The time as written, and the one twelve hours later if it is ambiguous."""
     later = [clock.time.replace(hour=clock.time.hour + 12)] if clock.is_ambiguous_afternoon else []
     return [clock.time, *later]
 
 
 def _hours_between(begin: time, end: time) -> float:
-    """From one to the next of the other."""
+    """The hours from `begin` to the next `end`."""
     minutes = (end.hour - begin.hour) * 60 + end.minute - begin.minute
     return (minutes % 1_440 or 1_440) / 60
 
 
 def _latest_before(clock: Clock, end: Clock) -> Clock:
-    """Of the two hours that `2` may be, the one nearer before the end."""
+    """The later of the two times that `2` can mean, before `end`."""
     both = [time(clock.time.hour % 12 + add, clock.time.minute) for add in (0, 12)]
     before = [each for each in both if each < end.time] or both
     return Clock(before[-1])

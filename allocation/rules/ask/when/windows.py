@@ -1,9 +1,8 @@
-"""Windows with two ends: `9-17`, `all day friday`, `overnight`, `until 18:00` from now."""
+"""Windows: `9-17`, `all day friday`, `overnight`, `until 18:00`, and days without a time."""
 
 from dataclasses import replace
-from datetime import datetime, time
+from datetime import date, datetime, time
 
-from allocation.rules.ask.when.days import set_days
 from allocation.rules.ask.when.instants import (
     date_of,
     day_words,
@@ -15,13 +14,14 @@ from allocation.rules.ask.when.moment import NOON, ONE_DAY, PARTS, Moment, clock
 from allocation.rules.ask.when.when_parts import When, set_duration
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span
-from allocation.rules.ask.words.times import Clock, Day, day_bounds, duration_words
+from allocation.rules.ask.words.times import Clock, Day, day_bounds, duration_words, wall
 
 OVERNIGHT = (time(20), time(8))
+_NO_START = "Add a start, such as “9:00-17:00”."
 
 
 def whole_rule(reading: Reading, when: When) -> bool:
-    """Read `all day friday`, `the whole weekend`: exactly these days."""
+    """Reads exact days: `all day friday`, `the whole weekend`."""
     if when.whole is None:
         return False
     plain = when.plain
@@ -30,7 +30,7 @@ def whole_rule(reading: Reading, when: When) -> bool:
             Repair("24 hours", reading.replaced(when.whole, "1d")),
             Repair("all day tomorrow", reading.replaced(when.whole, "all day tomorrow")),
         ]
-        reading.add_problem("which_day", "All of which day?", when.whole, choices)
+        reading.add_problem("which_day", "Add a day, such as “tomorrow”.", when.whole, choices)
         return True
     if plain.span != when.whole:
         reading.add_part("day", "all of it", when.whole)
@@ -41,7 +41,7 @@ def whole_rule(reading: Reading, when: When) -> bool:
 
 
 def overnight_rule(reading: Reading, when: When) -> bool:
-    """Read `overnight`: 20:00 to 08:00, or with a length a start in the evening."""
+    """Reads `overnight`: 20:00 to 08:00, or a start in the evening if there is a duration."""
     if when.overnight is None:
         return False
     span = when.overnight
@@ -67,14 +67,14 @@ def overnight_rule(reading: Reading, when: When) -> bool:
 
 
 def window_rule(reading: Reading, when: When) -> bool:
-    """Read `from 14:00 to 18:00`, with its day wherever that is said."""
+    """Reads `from 14:00 to 18:00`, with its day anywhere in the line."""
     _join_ends(reading, when)
     if when.window is None:
         return False
     starts, ends = when.window
     if not _give_day(reading, when, starts, ends):
         return True
-    # What `to` leads to is in that window; a series may end later.
+    # The window has an end already. Only a series can have another one.
     if when.until is not None:
         _second_end(reading, when.until, when.window_span)
         when.until = None
@@ -88,7 +88,7 @@ def window_rule(reading: Reading, when: When) -> bool:
 
 
 def _second_end(reading: Reading, until: Moment, window: Span) -> None:
-    """`9-17 until 31 jan` says when a series ends and not what repeats."""
+    """Adds a problem for `9-17 until 31 jan`: an end of a series without a recurrence."""
     if until.has_time or not until.has_day:
         reading.add_duplicate("end", until.span, window)
         return
@@ -96,12 +96,12 @@ def _second_end(reading: Reading, until: Moment, window: Span) -> None:
         Repair(often, reading.replaced(window, f"{often} {reading.words(window)}"))
         for often in ("every day", "every weekday", "every week")
     ]
-    sentence = "Say what repeats, as in “every mon”."
+    sentence = "Add a recurrence, such as “every mon”."
     reading.add_problem("no_repeat", sentence, until.span, repairs)
 
 
 def _join_ends(reading: Reading, when: When) -> None:
-    """`at 14:00 … until 18:00` and `from 14:00 … until 18:00` are windows, too."""
+    """Turns `at 14:00 … until 18:00` and `from 14:00 … until 18:00` into windows."""
     begin = when.earliest or when.plain
     if when.window or when.until is None or begin is None or "repeat" in reading.values:
         return
@@ -119,7 +119,7 @@ def _join_ends(reading: Reading, when: When) -> None:
 
 
 def _give_day(reading: Reading, when: When, starts: Moment, ends: Moment) -> bool:
-    """The day that was said beside the window is the one on which it starts. False: no window."""
+    """Gives the window the day of its start. False if there is no window."""
     plain = when.plain
     if when.earliest is not None:
         if when.earliest.has_time or when.earliest.part or plain is not None:
@@ -134,7 +134,7 @@ def _give_day(reading: Reading, when: When, starts: Moment, ends: Moment) -> boo
 
 
 def _take_day(reading: Reading, when: When, plain: Moment) -> bool:
-    """The window is on the day that was said apart from it."""
+    """Gives the window the day from elsewhere in the line. False after adding a problem."""
     if when.window is None:
         return False
     starts, ends = when.window
@@ -151,7 +151,7 @@ def _take_day(reading: Reading, when: When, plain: Moment) -> bool:
 
 
 def _take_end_day(reading: Reading, when: When, starts: Moment, ends: Moment) -> bool:
-    """`14:00 to 18:00 tomorrow` is tomorrow as a whole."""
+    """Resolves `14:00 to 18:00 tomorrow`: both times are tomorrow."""
     if starts.has_day or ends.clock is None or starts.clock is None:
         return True
     starts.day = ends.day
@@ -162,7 +162,8 @@ def _take_end_day(reading: Reading, when: When, starts: Moment, ends: Moment) ->
 
 
 def _no_begin(reading: Reading, when: When) -> bool:
-    """`tomorrow until 18:00`: from when? With a length it is done by then. Always False."""
+    """Handles `tomorrow until 18:00`, which has no start; with a duration the end is a deadline.
+    Returns False."""
     if when.window is None or when.window[0].day is None or when.window[1].clock is None:
         return False
     (starts, ends), span = when.window, when.window_span
@@ -171,7 +172,7 @@ def _no_begin(reading: Reading, when: When) -> bool:
     if starts.part:
         hours = [PARTS[starts.part][0] + more for more in (0, 2, 4)]
         clocks = [f"{day} {hour:02}:00-{last:%H:%M}" for hour in hours]
-        reading.add_problem("no_start", "From when?", span, reading.replacements(span, *clocks))
+        reading.add_problem("no_start", _NO_START, span, reading.replacements(span, *clocks))
     elif "duration" in reading.values:
         ends.day = Day(day)
         _between(reading, starts, ends, span)
@@ -180,12 +181,12 @@ def _no_begin(reading: Reading, when: When) -> bool:
         window_from_now(reading, when)
     else:
         words = (f"{day.isoformat()} {first}-{last:%H:%M}" for first in ("09:00", "00:00"))
-        reading.add_problem("no_start", "From when?", span, reading.replacements(span, *words))
+        reading.add_problem("no_start", _NO_START, span, reading.replacements(span, *words))
     return False
 
 
 def _hours_in_part(reading: Reading, part: str, starts: Moment, ends: Moment) -> bool:
-    """`tonight 8-10` is 20:00 to 22:00."""
+    """Resolves `tonight 8-10` to 20:00-22:00. False if there is no such window."""
     starts.part = part
     clock_in_part(reading, starts)
     if starts.is_wrong or starts.clock is None or ends.clock is None:
@@ -197,7 +198,8 @@ def _hours_in_part(reading: Reading, part: str, starts: Moment, ends: Moment) ->
 
 
 def _is_open_end(reading: Reading, when: When, plain: Moment) -> bool:
-    """`from 22:00 to 02:00 tomorrow`: is tomorrow when it starts, or when it ends?"""
+    """Whether `tomorrow` in `from 22:00 to 02:00 tomorrow` can mean the start or the end. Adds a
+    problem with both."""
     window = when.window
     if window is None or plain.day is None or "-" in reading.words(when.window_span):
         return False
@@ -220,12 +222,12 @@ def _open_end(reading: Reading, when: When, day: Day, more: Span | None = None) 
         Repair(f"from {first:%a %d %b}", reading.replaced(span, f"{first.isoformat()} {clocks}"))
         for first in (day.on - ONE_DAY, day.on)
     ]
-    reading.add_problem("which_day", "On which day does it start?", span, choices)
+    reading.add_problem("which_day", "Choose the day of the start.", span, choices)
     return True
 
 
 def _between(reading: Reading, starts: Moment, ends: Moment, span: Span) -> None:
-    """`2h between 9 and 17`: not before and done by."""
+    """Sets the window of `2h between 9 and 17`: an earliest start and a deadline."""
     first = instant_of(reading, starts, span, begins=True)
     if first is None:
         return
@@ -237,7 +239,7 @@ def _between(reading: Reading, starts: Moment, ends: Moment, span: Span) -> None
 
 
 def until_rule(reading: Reading, when: When) -> bool:
-    """Read `until 18:00` alone as from now to then."""
+    """Reads `until 18:00` alone as a window that starts now."""
     is_series = "repeat" in reading.values
     if when.until is None or when.deadline or is_series or "duration" in reading.values:
         return False
@@ -245,7 +247,7 @@ def until_rule(reading: Reading, when: When) -> bool:
 
 
 def window_from_now(reading: Reading, when: When) -> bool:
-    """Say the window from now to `until`; False where no end is said."""
+    """Sets the window from now to `until`. False if there is no end."""
     until = when.until
     if until is None:
         return False
@@ -259,13 +261,12 @@ def window_from_now(reading: Reading, when: When) -> bool:
 
 
 def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span) -> None:
-    """Exactly from one moment to the next of the other."""
+    """Sets a fixed window from one moment to the next occurrence of the other."""
     starts, ends = window
     if any(is_half_ambiguous(reading, each) for each in window if each.span != span):
         return
     if starts.part or ends.part:
-        sentence = "Say at what time, as in “9:00-17:00”."
-        reading.add_problem("no_start", sentence, starts.span if starts.part else ends.span)
+        reading.add_problem("no_start", _NO_START, starts.span if starts.part else ends.span)
         return
     first = instant_of(reading, starts, span, begins=True)
     if first is None:
@@ -277,14 +278,14 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span) -> None:
 
 def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) -> None:
     if ends <= starts:
-        reading.add_problem("ends_first", "That window ends before it starts.", span)
+        reading.add_problem("ends_first", "The window ends before it starts.", span)
         return
     seconds = int((ends - starts).total_seconds())
     values = reading.values.get("duration")
     if values is not None and values != seconds:
         first, last = reading.time_text(starts), reading.time_text(ends)
         length = reading.words(reading.spans["duration"])
-        sentence = f"{first} to {last} is {duration_words(seconds)}, and this says {length}."
+        sentence = f"{first} to {last} is {duration_words(seconds)}, not {length}."
         choices = [Repair(duration_words(seconds), reading.replaced(reading.spans["duration"], ""))]
         between = f"between {_stamp_text(reading, starts)} and {_stamp_text(reading, ends)}"
         choices.append(Repair("sometime between", reading.replaced(span, between)))
@@ -301,3 +302,53 @@ def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) 
 
 def _stamp_text(reading: Reading, moment: datetime) -> str:
     return f"{moment.astimezone(reading.zone):%Y-%m-%d %H:%M}"
+
+
+def days_rule(reading: Reading, when: When) -> bool:
+    """Reads a day, several days or a part of a day, in which the booking starts at any time."""
+    if when.plain is None:
+        return False
+    set_days(reading, when.plain)
+    return True
+
+
+def set_days(reading: Reading, moment: Moment) -> None:
+    """Sets a start at any time in these days, or in this part of the day."""
+    if moment.ends:
+        sentence = "Add “by” or “until” before it."
+        choices = reading.replacements(
+            moment.span, *(f"{word} {reading.words(moment.span)}" for word in ("by", "until"))
+        )
+        reading.add_problem("which_end", sentence, moment.span, choices)
+        return
+    first, last = moment.days or (date_of(moment, reading), date_of(moment, reading) + ONE_DAY)
+    begins, ends = day_bounds(first, reading.zone)[0], day_bounds(last, reading.zone)[0]
+    words = f"starts on {first:%a %d %b}"
+    if moment.days is not None:
+        words = f"starts between {first:%a %d %b} and {last - ONE_DAY:%a %d %b}"
+    if moment.part and moment.days is None:
+        if moment.day is None and _part_bounds(reading, first, moment.part)[0] <= reading.now:
+            _which_part(reading, moment)
+            return
+        begins, ends = _part_bounds(reading, first, moment.part)
+        words = f"starts in the {moment.part} of {first:%a %d %b}"
+    if ends <= reading.now:
+        reading.add_problem("window_past", "This day is in the past.", moment.span)
+        return
+    reading.values["start_by"] = ends
+    reading.set_value("not_before", max(begins, reading.now), words, moment.span)
+
+
+def _which_part(reading: Reading, moment: Moment) -> None:
+    """Adds a problem for `in the morning` when this morning has already begun."""
+    choices = reading.replacements(moment.span, f"this {moment.part}", f"tomorrow {moment.part}")
+    sentence = f"Do you mean this {moment.part} or tomorrow's?"
+    reading.add_problem("which_day", sentence, moment.span, choices)
+
+
+def _part_bounds(reading: Reading, day: date, part: str) -> tuple[datetime, datetime]:
+    first, last = PARTS[part]
+    ends = day_bounds(day, reading.zone)[1]
+    if last < 24:
+        ends = wall(day, time(last), reading.zone)
+    return wall(day, time(first), reading.zone), ends

@@ -1,1 +1,1 @@
-"""Words of a request: numbers, names, times, and the structured document."""
+"""Words in a request: numbers, names and times, and the structured document."""

@@ -1,4 +1,4 @@
-"""The structured ask, strict both ways: what REST takes and what a booking stores."""
+"""The structured form of a request, as REST accepts it and as a booking stores it."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ WHOLE_SHARE = 1_000
 MAX_HOST_RESOURCE = 16_384
 MAX_NAME_LENGTH = 64
 MAX_PINS = 16
-# What is shorter is not booked, and the rest of a run that is shorter is not started again.
+# Shorter bookings are refused, and a shorter remainder of a paused run does not resume.
 MIN_DURATION_SECONDS = 60
 MAX_DURATION_SECONDS = 90 * 86_400
 
@@ -31,14 +31,15 @@ _YEARS = range(2000, 2200)
 
 @dataclass(frozen=True, slots=True)
 class AskDocument:
-    """Count × shape of one or more classes, how close together, and when.
+    """A request: a number of GPUs, slices or a share, their classes, and a window.
 
-    A `share` is thousandths of one GPU, which is not isolated from the other shares on it. Each of
-    the `count` comes with `cores` (whole ones) and `memory` (GiB) of its node. `duration` is in
-    seconds; times are aware UTC in whole seconds. `starts` makes the window fixed (`starts` +
-    `duration`); else it is flexible, not before and by a deadline where given. With a `workload`
-    (a kind of work) the duration is that of the first class; others take their own. With a `pin` it
-    lies on these nodes, by name, or GPUs, as `node/index`, and nowhere else.
+    `classes` are alternatives. `share` is in thousandths of one GPU and not isolated from other
+    shares. Each device comes with `cores` and `memory` (GiB) of its node. `together` is the
+    required or preferred distance of the devices. `duration` is in seconds; times are aware UTC in
+    whole seconds. With `starts` the window is fixed; otherwise it is flexible between `not_before`
+    and `deadline`. With a `workload` (a kind of work) the duration applies to the first class and
+    is scaled by speed for the others. `pin` limits the booking to these nodes, by name, and GPUs,
+    as `node/index`.
     """
 
     count: int
@@ -58,20 +59,20 @@ class AskDocument:
 
     @property
     def shape(self) -> str | int | None:
-        """A slice's profile, thousandths of a share, or None for a whole GPU."""
+        """The profile of a slice, the thousandths of a share, or None for whole GPUs."""
         return self.profile if self.share is None else self.share
 
     @classmethod
     def from_json(cls, data: object) -> "AskDocument":
-        """Reads the JSON form. AskError: unknown or missing field, wrong type, out of bounds."""
+        """Reads the JSON form. Raises AskError for unknown, missing and invalid fields."""
         if not isinstance(data, Mapping):
-            raise AskError("not_an_object", "The ask must be a JSON object.", "ask")
+            raise AskError("not_an_object", "`ask` must be a JSON object.", "ask")
         for name in data:
             if name not in _READERS:
-                raise AskError("unknown_field", "An ask has no such field.", str(name)[:64])
+                raise AskError("unknown_field", "There is no such field.", str(name)[:64])
         for name in ("classes", "duration"):
             if name not in data:
-                raise AskError("missing_field", f"The ask needs {name}.", name)
+                raise AskError("missing_field", f"`{name}` is required.", name)
         values: dict[str, Any] = {"count": 1, "profile": None, "together": "any", "required": False}
         values |= {name: _READERS[name](value, name) for name, value in data.items()}
         document = cls(**values)
@@ -80,30 +81,31 @@ class AskDocument:
         return document
 
     def check_share(self) -> None:
-        """AskError for a share of more than one whole GPU."""
+        """Raises AskError for a share of several GPUs or of a slice."""
         if self.share is not None and (self.count != 1 or self.profile is not None):
-            raise AskError("share_of_one", "A share is a part of one whole GPU.", "share")
+            sentence = "A share is a part of one GPU. It can't be combined with a count or a slice."
+            raise AskError("share_of_one", sentence, "share")
 
     def check_window(self) -> None:
-        """AskError when the window contradicts itself."""
+        """Raises AskError for a contradictory window."""
         flexible = self.not_before is not None or self.deadline is not None
         if self.starts is not None and flexible:
-            sentence = "A window is either fixed by starts, or has not_before and deadline."
+            sentence = "Provide either `starts`, or `not_before` and `deadline`."
             raise AskError("window_twice", sentence, "starts")
         if self.deadline is None or self.not_before is None:
             return
         if self.deadline < self.not_before + timedelta(seconds=self.duration):
-            sentence = "There is less time between not_before and deadline than the duration."
+            sentence = "The duration is longer than the time from `not_before` to `deadline`."
             raise AskError("deadline_unreachable", sentence, "deadline")
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical JSON form; `from_json` of it gives the same document."""
+        """The canonical JSON form. `from_json` returns the same document."""
         names = (field.name for field in fields(self) if field.name != "pin")
         plain = {name: getattr(self, name) for name in names}
         plain["classes"] = list(self.classes)
         for name in ("starts", "not_before", "deadline"):
             plain[name] = None if plain[name] is None else time_text(plain[name])
-        # What was stored before there were pins is what it was.
+        # Left out when empty, as in documents stored before pins existed.
         plain |= {"pin": list(self.pin)} if self.pin else {}
         return plain
 
@@ -114,7 +116,7 @@ def time_text(moment: datetime) -> str:
 
 
 def count_of(value: object, param: str = "count") -> int:
-    """A count within bounds. AskError otherwise."""
+    """A count within bounds. Raises AskError otherwise."""
     number = _whole(value, param)
     if not 1 <= number <= MAX_COUNT:
         sentence = f"The count must be between 1 and {MAX_COUNT}."
@@ -123,7 +125,7 @@ def count_of(value: object, param: str = "count") -> int:
 
 
 def duration_of(value: object, param: str = "duration") -> int:
-    """Seconds, from whole seconds or ISO 8601 (`PT6H`). AskError otherwise."""
+    """Seconds, from whole seconds or ISO 8601 (`PT6H`). Raises AskError otherwise."""
     seconds = _iso_seconds(value, param) if isinstance(value, str) else _whole(value, param)
     if not MIN_DURATION_SECONDS <= seconds <= MAX_DURATION_SECONDS:
         sentence = "The duration must be between 1 minute and 90 days."
@@ -134,7 +136,7 @@ def duration_of(value: object, param: str = "duration") -> int:
 def _iso_seconds(value: str, param: str) -> int:
     found = _DURATION.fullmatch(value)
     if found is None or not any(found.groups()) or value.endswith("T"):
-        sentence = "Give whole seconds, or an ISO 8601 duration like PT6H."
+        sentence = "The duration must be whole seconds or an ISO 8601 duration, such as PT6H."
         raise AskError("not_a_duration", sentence, param)
     amounts = (int(amount or 0) for amount in found.groups())
     return sum(amount * each for amount, each in zip(amounts, _SECONDS, strict=True))
@@ -147,18 +149,18 @@ def _whole(value: object, param: str) -> int:
 
 
 def share_of(value: object, param: str = "share") -> int | None:
-    """Thousandths of a GPU. AskError: out of bounds."""
+    """Thousandths of a GPU. Raises AskError if out of bounds."""
     if value is None:
         return None
     share = _whole(value, param)
     if not 1 <= share < WHOLE_SHARE:
-        sentence = "A share is between 1 and 999 thousandths of a GPU."
+        sentence = "A share must be between 1 and 999 thousandths of a GPU."
         raise AskError("share_out_of_bounds", sentence, param)
     return share
 
 
 def host_resource_of(value: object, param: str) -> int:
-    """Host cores, or memory in GiB. AskError: out of bounds."""
+    """Host cores, or memory in GiB. Raises AskError if out of bounds."""
     amount = _whole(value, param)
     if not 0 <= amount <= MAX_HOST_RESOURCE:
         raise AskError(
@@ -173,7 +175,7 @@ def _name(value: object, param: str) -> str:
         or not 1 <= len(value) <= MAX_NAME_LENGTH
         or not value.isprintable()
     ):
-        sentence = f"{param} must be text of 1 to {MAX_NAME_LENGTH} characters."
+        sentence = f"{param} must have 1 to {MAX_NAME_LENGTH} printable characters."
         raise AskError("not_a_name", sentence, param)
     return value
 
@@ -188,12 +190,12 @@ def _classes(value: object, param: str) -> tuple[str, ...]:
         raise AskError("not_a_list", sentence, param)
     names = tuple(_name(each, param) for each in value)
     if len(set(names)) != len(names):
-        raise AskError("class_twice", "A GPU class is named twice.", param)
+        raise AskError("class_twice", "classes must not repeat a GPU class.", param)
     return names
 
 
 def pin_of(value: object, param: str = "pin") -> tuple[str, ...]:
-    """Names of nodes and GPUs, sorted, each once. AskError: too many, or no names."""
+    """Names of nodes and GPUs, sorted and unique. Raises AskError for too many or invalid names."""
     if not isinstance(value, list | tuple) or len(value) > MAX_PINS:
         sentence = f"{param} must be a list of at most {MAX_PINS} nodes or GPUs."
         raise AskError("not_a_list", sentence, param)
@@ -215,7 +217,7 @@ def _truth(value: object, param: str) -> bool:
 def _time_or_none(value: object, param: str) -> datetime | None:
     if value is None:
         return None
-    sentence = f"{param} must be a time like 2026-11-24T09:00:00+01:00, with its offset."
+    sentence = f"{param} must be a time with an offset, such as 2026-11-24T09:00:00+01:00."
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         raise AskError("not_a_time", sentence, param)
     try:
@@ -223,7 +225,8 @@ def _time_or_none(value: object, param: str) -> datetime | None:
     except ValueError:
         raise AskError("not_a_time", sentence, param) from None
     if moment.year not in _YEARS:
-        raise AskError("time_out_of_bounds", f"{param} is not in this age.", param)
+        sentence = f"{param} must be between the years {_YEARS[0]} and {_YEARS[-1]}."
+        raise AskError("time_out_of_bounds", sentence, param)
     return moment.astimezone(UTC)
 
 

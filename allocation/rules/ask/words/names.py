@@ -1,4 +1,4 @@
-"""Names that an ask may use: the catalogue's classes, slices, tiers and projects."""
+"""Names in a request: classes, slices, tiers and projects of the catalogue."""
 
 import re
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ OTHER_GPUS = (
     r"|[alt][248]|[al]40s?|a10g?|a16|a30|a40|l20|a[2456][05]00|[pkmt]\d{1,2}0?|v100s?)"
     r"(?:[\s-]*\d{1,3}[\s-]*gi?b)?(?:'?s)?"
 )
-"""GPUs that people know and that this fleet does not have."""
+"""Known GPUs, so that a request for one that the fleet lacks gets a useful refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The classes that a name means, and all of its family, for a memory size said beside it."""
+    """The classes that a name means, and its whole family, from which a memory size selects."""
 
     slugs: tuple[str, ...]
     family: tuple[str, ...]
@@ -30,7 +30,8 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Patterns of every name, longest first, and what each means. Empty patterns match nothing."""
+    """Patterns for all names, longest first, and their meanings. A pattern without names matches
+    nothing."""
 
     classes: str
     profiles: str
@@ -44,7 +45,7 @@ class Names:
 
 @lru_cache(maxsize=64)
 def names_of(catalogue: Catalogue) -> Names:
-    """Every name in this catalogue; made once for each catalogue."""
+    """The names of a catalogue. Cached per catalogue."""
     classes = _classes(catalogue.classes)
     profiles = {key_of(name): name for entry in catalogue.classes for name in entry.profiles}
     tiers = {key_of(name): each.slug for each in catalogue.tiers for name in (each.slug, each.name)}
@@ -63,13 +64,13 @@ def names_of(catalogue: Catalogue) -> Names:
 
 
 def key_of(name: str) -> str:
-    """The letters and digits of a name, `gib` and `g` as `gb`; what all its spellings share."""
+    """The letters and digits of a name, with `gib` and `g` as `gb`. Equal for all spellings."""
     plain = re.sub(r"[^a-z0-9+/]", "", re.sub(_VENDOR, "", name.lower()))
     return re.sub(r"(\d)(?:gib|g|gb)(?![a-z0-9])", r"\1gb", plain)
 
 
 def class_named(names: Names, text: str) -> tuple[Named | None, bool]:
-    """What a class's name in a text means, and whether it is a plural."""
+    """The classes that a name in a text means, and whether the name is a plural."""
     key = key_of(text)
     if key in names.class_by_key:
         return names.class_by_key[key], False
@@ -77,12 +78,12 @@ def class_named(names: Names, text: str) -> tuple[Named | None, bool]:
 
 
 def gigabytes_of(entry: ClassEntry) -> int:
-    """The memory in the label, as people say it; else what the driver says in GB."""
+    """The memory of a class in GB: the size in its label, or else the driver's."""
     return gigabytes_labelled(entry.label, entry.memory_mb)
 
 
 def gigabytes_labelled(label: str, memory_mb: int) -> int:
-    """The memory of a class by its label, and by its driver where that says none."""
+    """The memory in GB from a class's label, or from its driver if the label has no size."""
     found = re.search(r"(\d+)\s*gi?b", label.lower())
     return int(found[1]) if found else round(memory_mb / 1_024)
 
@@ -111,7 +112,7 @@ def _spellings(classes: tuple[ClassEntry, ...]) -> list[str]:
 
 
 def _classes(classes: tuple[ClassEntry, ...]) -> dict[str, Named]:
-    """By key; a slug or a label means its class alone, an alias or a family each that has it."""
+    """The meanings by key. A slug or label means one class; an alias or family can mean several."""
     shared: dict[str, tuple[str, ...]] = {}
     exact: dict[str, str] = {}
     families: dict[str, tuple[str, ...]] = {}
@@ -137,7 +138,7 @@ def _classes(classes: tuple[ClassEntry, ...]) -> dict[str, Named]:
 
 
 def _pattern(names: list[str], before: str = "", after: str = "") -> str:
-    """A pattern of all spellings of these names; of nothing where there are none."""
+    """A pattern for all spellings of these names. Without names it matches nothing."""
     spelled = sorted({" ".join(name.lower().split()) for name in names if name}, key=_longest)
     return rf"{before}(?:{'|'.join(map(_spelled, spelled))}){after}" if spelled else r"(?!)"
 
@@ -147,12 +148,13 @@ def _longest(name: str) -> tuple[int, str]:
 
 
 def _spelled(name: str) -> str:
-    """A name with any of space, hyphen and nothing between its words; `80 GB` also as `80g`."""
+    """A pattern for a name with spaces, hyphens or nothing between its words; `80 GB` also as
+    `80g`."""
     words = [word for word in re.split(r"[\s_.-]+", re.sub(r"(\d)(gi?b)$", r"\1 \2", name)) if word]
     patterns = [r"gi?b?" if re.fullmatch("gi?b", word) else re.escape(word) for word in words]
     spelled = patterns[0]
     for number in range(1, len(words)):
-        # "a100 40 minutes" does not name the class "a100-40".
+        # "a100 40 minutes" must not match the class "a100-40".
         is_memory = words[number].isdecimal() and "gi?b?" not in patterns[number + 1 : number + 2]
         is_apart = is_memory and any(char.isdecimal() for char in words[number - 1])
         spelled += ("[_-]" if is_apart else _GAP) + patterns[number]

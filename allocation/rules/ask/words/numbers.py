@@ -1,5 +1,4 @@
-"""Numbers and lengths of time as people write them: `two`, `1h30m`, `half a day`, `an hour and a
-half`."""
+"""Numbers and durations in words: `two`, `1h30m`, `half a day`, `an hour and a half`."""
 
 import re
 
@@ -46,7 +45,7 @@ ONE_LENGTH = (
     rf"(?:{_CHUNK}|(?:{_ONE})[\s-]+{_LONG_UNIT}|half[\s-]+(?:an?\s+)?{_HALF_OF}|"
     rf"(?:{_ONE}|\d{{1,3}})\s+{_HALF_OF}s?\s+and\s+a\s+half)"
 )
-"""An amount of one unit."""
+"""A duration with one unit."""
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "f": 1_209_600}
 _LENGTH = re.compile(LENGTH)
 _AMOUNT = re.compile(rf"({_DIGITS})[\s-]*({_UNIT})")
@@ -55,14 +54,14 @@ _LAST_UNIT = re.compile(r"(hour|day|week|fortnight|hrs?|wks?|minute|min|[hdwm])s
 
 
 def number_of(text: str) -> int:
-    """A whole number in digits or in words; `a` is one."""
+    """A whole number in digits or in words. `a` is one."""
     if text.isdecimal():
         return int(text)
     return NUMBER_WORDS.get(" ".join(text.split()), 1)
 
 
 def length_of(text: str) -> int | None:
-    """Seconds of a length of time that is the whole text, or None."""
+    """The seconds of a duration, or None if the text is not a duration."""
     text = " ".join(text.lower().split())
     if not _LENGTH.fullmatch(text):
         return None

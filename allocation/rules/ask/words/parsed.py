@@ -1,4 +1,4 @@
-"""What one line of text said: fields, where each was said, and what nobody understood."""
+"""The result of parsing one line: its fields, where each is in the text, and its problems."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from allocation.rules.recurrence import Recurrence
 
 @dataclass(frozen=True, slots=True)
 class ClassEntry:
-    """A GPU class as people name it. `memory_mb` is one whole GPU's; `profiles` its slices."""
+    """The names of a GPU class, the memory of one whole GPU, and its MIG profiles."""
 
     slug: str
     label: str
@@ -21,7 +21,7 @@ class ClassEntry:
 
 @dataclass(frozen=True, slots=True)
 class TierEntry:
-    """A tier as people name it."""
+    """The names of a tier."""
 
     slug: str
     name: str
@@ -30,8 +30,8 @@ class TierEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What an ask may name: classes in the order in which `any` takes them, the kinds of work whose
-    speeds are known, tiers, and the asker's projects as (slug, name)."""
+    """The names that a request can use: classes in the order of `any`, kinds of work with known
+    speeds, tiers, and the caller's projects as (slug, name)."""
 
     classes: tuple[ClassEntry, ...]
     workloads: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Characters [start, end) of the text, which field they set, and what they mean."""
+    """Characters [start, end) of the text, the field that they set, and their meaning."""
 
     start: int
     end: int
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A line that could be meant instead: what is different about it, and all of its text."""
+    """A corrected line: a label for the correction, and the whole text."""
 
     label: str
     text: str
@@ -59,7 +59,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Characters [start, end) that can't be meant so, why, and the lines that would be right."""
+    """Characters [start, end) that are wrong, the reason, and corrected lines."""
 
     start: int
     end: int
@@ -69,16 +69,16 @@ class Problem:
 
 
 NOT_UNDERSTOOD = "not_understood"
-"""The code of a problem with words that have no meaning where they stand."""
+"""The code of a problem with words that have no meaning in their place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What the text says; None (or no classes) where it says nothing, for the caller's defaults.
+    """The fields of a line. A field that the line does not set is None (`classes`: empty).
 
-    Every word is in a part, in a problem or in `noise` (courtesies and articles). With `cheapest`
-    the least price decides among what fits. `missing` is what a line without a problem does not
-    say yet. Times are aware UTC.
+    Every word belongs to a part, a problem or `noise` (courtesies and articles). With `cheapest`
+    the lowest price decides among the options. `missing` is the part that a line without problems
+    still lacks. Times are aware UTC.
     """
 
     count: int | None
@@ -106,26 +106,27 @@ class Parsed:
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
-        """The spans that nobody understood."""
+        """The spans of words without a meaning."""
         return tuple(
             (each.start, each.end) for each in self.problems if each.code == NOT_UNDERSTOOD
         )
 
     def document(self, *, duration: int | None = None, first: bool = False) -> AskDocument:
-        """The structured ask, `duration` seconds long where the text gives none; of a series its
-        `first` date, if that is what the caller wants.
+        """The structured request. `duration` is the default in seconds. A recurrence is refused,
+        unless `first` asks for its first date.
 
-        AskError: something was not understood, is wrong, is missing, or repeats unexpectedly.
+        Raises AskError for problems, missing parts and recurrences.
         """
         if self.repeat is not None and not first:
-            raise AskError("repeats", "This repeats: ask for it as a series.", "request")
+            sentence = "This request repeats. Create a series for it."
+            raise AskError("repeats", sentence, "request")
         if self.problems:
             raise AskError(self.problems[0].code, self.problems[0].sentence, "request")
         if not self.classes:
-            raise AskError("no_class", "Say which GPU class, or any.", "request")
+            raise AskError("no_class", "Name a GPU class, or “any”.", "request")
         seconds = self.duration or duration
         if seconds is None:
-            raise AskError("no_duration", "Say for how long, like 6h.", "request")
+            raise AskError("no_duration", "Add a duration, such as 6h.", "request")
         document = AskDocument(
             count=self.count or 1,
             classes=self.classes,

@@ -1,4 +1,4 @@
-"""What has been read of a line so far: fields, where each was said, and what can't be meant."""
+"""The state of parsing one line: values so far, where each is in the text, and problems."""
 
 import re
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ _TRAILING_NOISE = re.compile(r"(?:\b(?:for|with|of|the|an?|and|or|to|my|our)\s+)
 
 @dataclass(slots=True)
 class Reading:
-    """A line, what it may name, and what its words have said."""
+    """A line, the names that it can use, and the values read so far."""
 
     text: str
     catalogue: Catalogue
@@ -46,11 +46,11 @@ class Reading:
 
     @property
     def today(self) -> date:
-        """The day on the asker's calendar."""
+        """Today's date in the requester's time zone."""
         return self.now.astimezone(self.zone).date()
 
     def set_value(self, name: str, value: object, meaning: str, span: Span) -> None:
-        """Keep what was understood; a second word for the same thing is a problem."""
+        """Sets a value. A second value for the same field is a problem."""
         if name in self.values:
             self.add_duplicate(name.replace("_", " "), span, self.spans.get(name))
             return
@@ -58,38 +58,38 @@ class Reading:
         self.add_part(name, meaning, span)
 
     def add_part(self, name: str, meaning: str, span: Span) -> None:
-        """Show what these words mean."""
+        """Adds the meaning of these words."""
         self.parts.append(Part(*span, name, meaning))
 
     def add_duplicate(self, what: str, span: Span, first: Span | None) -> None:
-        """Two words for the same thing: either may be meant."""
+        """Adds a problem for a second value, with repairs that keep either of them."""
         repairs = []
         for kept, dropped in ((first, span), (span, first)):
             if kept and dropped:
                 repairs.append(Repair(self.words(kept), self.replaced(dropped, "")))
-        self.add_problem("said_twice", f"This is the second {what}.", span, repairs)
+        self.add_problem("said_twice", f"The request already has a {what}.", span, repairs)
 
     def add_problem(
         self, code: str, sentence: str, span: Span, repairs: list[Repair] | None = None
     ) -> None:
-        """Note words that can't be meant so, and lines that would be right."""
+        """Adds a problem with its repairs."""
         self.problems.append(Problem(*span, code, sentence, tuple(repairs or ())))
 
     def words(self, span: Span) -> str:
-        """The text there, as it was typed."""
+        """The text of a span, as typed."""
         return self.text[span[0] : span[1]]
 
     def replaced(self, span: Span, words: str) -> str:
-        """The line with other words there."""
+        """The line with other words in place of a span."""
         line = f"{self.text[: span[0]]} {words} {self.text[span[1] :]}"
         return " ".join(line.split())
 
     def replacements(self, span: Span, *choices: str) -> list[Repair]:
-        """Lines with each of these words there."""
+        """Repairs that replace a span by each of these choices."""
         return [Repair(words, self.replaced(span, words)) for words in choices]
 
     def spelling_guesses(self, word: str) -> list[str]:
-        """Words of the language that this one may have been meant to be."""
+        """Words of the grammar and of the catalogue that are spelled similarly."""
         known = [
             *VOCABULARY,
             *self.names.tier_by_key,
@@ -99,18 +99,18 @@ class Reading:
         return [each for each in get_close_matches(word, known, n=2, cutoff=_ALIKE) if each != word]
 
     def add_misspelling(self, span: Span, word: str) -> None:
-        """A word that is nearly one of the language."""
+        """Adds a problem for a misspelled word."""
         start = self.text.lower().index(word, span[0])
         repairs = self.replacements((start, start + len(word)), *self.spelling_guesses(word))
         self.add_problem(NOT_UNDERSTOOD, f"“{self.words(span)}” is not understood.", span, repairs)
 
     def with_noise(self, span: Span) -> Span:
-        """The span with the courtesies and articles right before it."""
+        """The span extended by the courtesies and articles right before it."""
         before = _TRAILING_NOISE.search(self.text[: span[0]])
         return (before.start() if before else span[0]), span[1]
 
     def time_text(self, moment: datetime) -> str:
-        """A time as the asker's clock shows it."""
+        """A time in the requester's time zone."""
         return f"{moment.astimezone(self.zone):%a %d %b %H:%M}"
 
 

@@ -1,4 +1,4 @@
-"""Days and times of day as people write them, in the asker's zone: `fri`, `27 nov`, `2pm`."""
+"""Days and times of day in words, in the requester's time zone: `fri`, `27 nov`, `2pm`."""
 
 import re
 from dataclasses import dataclass
@@ -58,15 +58,16 @@ _WEEK = timedelta(days=7)
 
 
 class NoSuchTime(ValueError):
-    """A wall clock time that its day does not have, or one that is over; the text says which."""
+    """A local time that does not exist on its day. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A time of day. `is_ambiguous_afternoon`: 1 to 6 o'clock without am, pm or a leading zero,
-    which may be meant in the afternoon; `is_twelve_hour`: it could be (7 to 12 o'clock, too).
-    `ends_day` is
-    24:00."""
+    """A time of day.
+
+    `is_ambiguous_afternoon`: 1 to 6 o'clock without am, pm or a leading zero, which often means the
+    afternoon. `is_twelve_hour`: 1 to 12 o'clock in that form. `ends_day`: 24:00.
+    """
 
     time: time
     is_ambiguous_afternoon: bool = False
@@ -77,8 +78,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day, or what it may be: several `choices` where the words leave it open. A weekday comes
-    again."""
+    """A day. An ambiguous one has several `choices`. A weekday without a date recurs every week."""
 
     on: date
     is_weekday: bool = False
@@ -93,23 +93,23 @@ _NAMED_CLOCKS = {
 
 
 def wall(day: date, clock: time, zone: ZoneInfo) -> datetime:
-    """UTC time of a wall clock time. NoSuchTime when the day does not have it."""
+    """The UTC time of a local time. Raises NoSuchTime if the local time does not exist."""
     local = datetime.combine(day, clock, tzinfo=zone)
     found = local.astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
-        raise NoSuchTime(f"{day.isoformat()} has no {clock:%H:%M} in {zone.key}.")
+        raise NoSuchTime(f"{clock:%H:%M} does not exist on {day.isoformat()} in {zone.key}.")
     return found
 
 
 def day_bounds(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """Begin of the day and of the next one, UTC; the first second there is."""
+    """The start of the day and of the next day, in UTC."""
     begins = datetime.combine(day, time(0), tzinfo=zone).astimezone(UTC)
     ends = datetime.combine(day + timedelta(days=1), time(0), tzinfo=zone).astimezone(UTC)
     return begins, ends
 
 
 def duration_words(seconds: int) -> str:
-    """`1 d 2 h 30 min` for people."""
+    """A duration for people: `1 d 2 h 30 min`."""
     parts = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         amount, seconds = divmod(seconds, size)
@@ -119,7 +119,7 @@ def duration_words(seconds: int) -> str:
 
 
 def clock_read(text: str) -> Clock | None:
-    """The time of day that the words say."""
+    """The time of day in the text, or None."""
     text = re.sub(r"^(?:at|@)\s*", "", text.strip())
     named = _NAMED_CLOCKS.get(text.removeprefix("12").strip())
     military = _MILITARY.fullmatch(text)
@@ -150,7 +150,7 @@ def _in_half(hour: int, minute: int, *, is_pm: bool) -> Clock | None:
 
 
 def instant_read(text: str) -> datetime | None:
-    """An ISO 8601 time, aware where it has an offset."""
+    """An ISO 8601 time, or None. It is aware if it has an offset."""
     text = re.sub(r"^(?:at|on|@)\s*", "", text.strip())
     if not _INSTANT.fullmatch(text):
         return None
@@ -162,7 +162,7 @@ def instant_read(text: str) -> datetime | None:
 
 
 def day_read(text: str, today: date) -> Day | None:
-    """The day that the words say; None for one that there is not."""
+    """The day in the text, or None if it does not exist."""
     text = " ".join(re.sub(r"^(?:on|at)\s+", "", text.strip()).split())
     ahead = 2 if text.endswith("after tomorrow") else _ahead(text)
     if ahead is not None:
@@ -175,7 +175,7 @@ def day_read(text: str, today: date) -> Day | None:
 
 
 def _ahead(text: str) -> int | None:
-    """Days from today."""
+    """The number of days from today, or None."""
     if text in ("tomorrow", "tmrw", "tmr", "tmw", "tomo", "2morrow"):
         return 1
     if text == "today":
@@ -186,7 +186,7 @@ def _ahead(text: str) -> int | None:
 
 
 def _weekday(text: str, today: date) -> Day | None:
-    """A weekday; `next fri` is open when one comes before next week."""
+    """A weekday. `next fri` is ambiguous if a Friday comes before next week."""
     found = re.fullmatch(
         r"(?:the )?(?:(next|this|coming|this coming) )?([a-z]+)(?: (next|this) week)?", text
     )
@@ -232,7 +232,7 @@ def _date_in_words(text: str, today: date) -> Day | None:
 
 
 def _slashed(first: int, second: int, year: str | None, today: date) -> Day | None:
-    """27/11 or 11/27; where both could be the month, it is open."""
+    """27/11 or 11/27. Ambiguous if both numbers can be the month."""
     found = []
     for day, month in ((first, second), (second, first)):
         if month <= 12:
@@ -243,7 +243,7 @@ def _slashed(first: int, second: int, year: str | None, today: date) -> Day | No
 
 
 def _coming(day: int, month: int, year: str | None, today: date) -> Day | None:
-    """The date in that year, or the next that comes."""
+    """The date in `year`, or else the next such date."""
     for each in [int(year)] if year else range(today.year, today.year + 9):
         try:
             found = date(each, month, day)
