@@ -1,6 +1,6 @@
-# The portal from a bare checkout: `make demo` runs it, `make test` proves it.
-# A second demo beside the first: `make demo VAR=../second-demo`; `PORT=9000` asks for a port.
-# Needs Python 3.11 or later, and a network or pip mirror for the first run.
+# `make demo` runs the portal from a bare checkout, `make test` tests it.
+# A second demo at the same time: `make demo VAR=../second-demo`; `PORT=9000` chooses a port.
+# Both need Python 3.11 or later, and a network or pip mirror for the first run.
 
 PYTHON ?= python3
 HOST ?= 127.0.0.1
@@ -22,28 +22,28 @@ demo: $(RUNTIME)
 clean-demo: $(RUNTIME)
 	$(BIN)/python -m portal.local --var $(VAR) --clean
 
-# The rings, the quickest first: linters and types, everything beside each other on two cores,
-# 2,000 seeded schedules of faults, then what kills processes or drives a browser, file by file.
+# The quickest first: linters and types, tests in parallel on two cores, 2,000 seeded schedules of
+# faults, then the tests that kill processes or drive a browser, file by file.
 test: check browser
 	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers"
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "(faults or browser) and not long and not containers"
 
-# The solver and the rules alone: no Django, no server, no process; half a minute.
+# The solver and the rules only: no Django, no server, no process; half a minute.
 test-pure: $(TESTING)
 	$(BIN)/python -m pytest -q --confcutdir=tests/solver tests/solver tests/rules
 
-# The same properties and more on very many examples, on one core.
+# The same properties and more on many more examples, on one core.
 test-long: $(TESTING)
 	$(BIN)/python -m pytest -q -m long
 
-# Small faults, planted one at a time in a copy of the tree: at least 85 % are found by the tests
-# that the list names. For a night: half an hour on a free core. MUTANTS="--only lease" runs some.
+# Plants small faults, one at a time, in a copy of the tree: the tests that the list names must find
+# at least 85 %. Takes half an hour on a free core. MUTANTS="--only lease" runs a part.
 mutants: $(TESTING)
 	$(BIN)/python -m tests.mutants --json $(VAR)/mutants.json $(MUTANTS)
 
 # docker-compose.yml in real containers: needs podman, runc and catatonit. Base images come from
-# their registry, or as root from Debian's packages (debootstrap). Without podman: skipped, with why.
+# their registry, or as root from Debian's packages (debootstrap). Skipped without podman.
 test-containers: $(TESTING)
 	$(BIN)/python -m pytest -q -m containers tests/containers
 
@@ -54,12 +54,12 @@ check: $(TESTING)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/djlint --quiet --check --lint templates
 
-# Known vulnerabilities of what is installed in production. It asks a service on the network, so it
-# is no part of `make test`; it fails, too, where that service gives no answer.
+# Known vulnerabilities of the packages for production. It asks a service on the network, so it is
+# not a part of `make test`; it also fails if that service does not answer.
 audit: $(TESTING)
 	$(BIN)/python -m tests.audit
 
-# What a GPU node installs. Without what earlier builds left: setuptools would put it in.
+# The wheel for GPU nodes. Removes earlier builds, which setuptools would include.
 wheel: $(TESTING)
 	@rm -rf build
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -70,7 +70,7 @@ bench: $(TESTING)
 screens: $(TESTING) browser
 	$(BIN)/python -m tests.browser.screens
 
-# Draws the floors of docs/architecture.md from the contracts of pyproject.toml.
+# Draws the layers of docs/architecture.md from the contracts of pyproject.toml.
 docs: $(TESTING)
 	$(BIN)/python -m tests.docs.architecture
 
@@ -93,7 +93,7 @@ $(TESTING): requirements-test.lock | $(BIN)/python
 	@$(PIP) -r requirements-test.lock
 	@touch $@ $(RUNTIME)
 
-# Browser tests are never skipped: without a Chromium the run fails here and says what to do.
+# Browser tests are never skipped: without a Chromium the run fails here with instructions.
 browser:
 	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome; do \
 	    command -v "$$name" >/dev/null && exit 0; \
