@@ -4,10 +4,12 @@ The rules are those of the claims page: who is inside a guarantee, who may have 
 what a planned start is worth. Hardware and limits are checked by `tests.solver.truth`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
-from allocation.solver import Held, Limit, Model, Place, Plan, Request, Snapshot, Tier, Waiting
+from allocation.solver import Ask, Held, Limit, Model, Place, Plan, Request, Snapshot, Tier, Waiting
 from tests.solver import truth
 from tests.worlds.life import EVERY, UNITS, Turn, World
 
@@ -23,6 +25,8 @@ class Found:
     cycles: int = 0
     pauses: int = 0
     rings: list[str] = field(default_factory=list)
+    potential: list[str] = field(default_factory=list)
+    pairs: list[str] = field(default_factory=list)
     inside_guarantee: list[str] = field(default_factory=list)
     later: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -54,6 +58,12 @@ def units_of(model: Model, place: Place) -> int:
     return max(compute, memory)
 
 
+def _share(row: Limit, blocks: list[Block], inside: dict[str, bool]) -> Fraction:
+    """What a tenant has above its guarantee, by its weight; without a weight it is the most."""
+    borrowed = sum(b.units for b in blocks if b.tenant == row.owner and b.name not in inside)
+    return Fraction(borrowed, row.weight) if row.weight else Fraction(borrowed * 10**9)
+
+
 class Oracle:
     """Follows one world; the same one from its first turn to its last."""
 
@@ -66,6 +76,7 @@ class Oracle:
         self._model_of = {gpu.id: self._models[gpu.model] for gpu in world.drawn.gpus}
         self._seen: set[frozenset[str]] = set()
         self._cut = False
+        self._pairs: Counter[tuple[str, str]] = Counter()
         self._due: dict[str, int] = {}
 
     def look(self, turn: Turn) -> None:
@@ -79,6 +90,9 @@ class Oracle:
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
         found.rings += self._rings(turn)
+        found.potential += self._potential(turn)
+        for pause in turn.plan.pauses:
+            self._pairs[pause.booking, pause.beneficiary] += 1
         self._bound(turn)
 
     def end(self) -> Found:
@@ -86,6 +100,11 @@ class Oracle:
         world = self.world
         left = sorted({*world.waiting, *(row.booking for row in world.rows)})
         self.found.violations += [f"{name} was never served" for name in left]
+        self.found.pairs += [
+            f"{victim} was paused {times} times for {claimant}"
+            for (victim, claimant), times in sorted(self._pairs.items())
+            if times > 1
+        ]
         return self.found
 
     # Hardware and limits.
@@ -142,36 +161,94 @@ class Oracle:
             tier.counts,
         )
 
-    def inside(self, blocks: Iterable[Block], last: str = "") -> set[str]:
-        """Names of those inside their tenant's guarantee (section 1 of the claims page).
+    def inside(self, blocks: Iterable[Block], last: str = "") -> dict[str, bool]:
+        """Those inside their tenant's guarantee (section 1 of the claims page), by name; whether
+        on their own project's part.
 
         With `last`, that booking comes after its equals: where it is inside even so, it is inside
         whatever the order of the decisions of one cycle was.
         """
-        inside: set[str] = set()
+        inside: dict[str, bool] = {}
         counted = [block for block in blocks if block.counts]
         for tenant, gpu_class in sorted({(b.tenant, b.gpu_class) for b in counted}):
             mine = [b for b in counted if (b.tenant, b.gpu_class) == (tenant, gpu_class)]
-            room = self._guaranteed(tenant, gpu_class) or 0
-            rooms = {
-                b.project: own
-                for b in mine
-                if (own := self._guaranteed(b.project, gpu_class)) is not None
-            }
-            for level in sorted({b.level for b in mine}, reverse=True):
-                same = [b for b in mine if b.level == level]
-                same.sort(key=lambda b: (b.name == last, b.granted))
-                for own in (True, False):
-                    for block in same:
-                        fits = block.units <= room and (
-                            not own or block.units <= rooms.get(block.project, 0)
-                        )
-                        if fits and block.name not in inside:
-                            inside.add(block.name)
-                            room -= block.units
-                            if own:
-                                rooms[block.project] -= block.units
+            mine.sort(key=lambda b: (b.name == last, b.granted))
+            inside |= self._inside_of(tenant, gpu_class, mine)
         return inside
+
+    def _inside_of(self, tenant: str, gpu_class: str, mine: list[Block]) -> dict[str, bool]:
+        room = self._guaranteed(tenant, gpu_class) or 0
+        parts = {b.project: self._guaranteed(b.project, gpu_class) or 0 for b in mine}
+        inside: dict[str, bool] = {}
+        for level in sorted({b.level for b in mine}, reverse=True):
+            for is_own in (True, False):
+                for block in mine:
+                    part = parts[block.project] if is_own else room
+                    is_new = block.level == level and block.name not in inside
+                    if is_new and block.units <= min(room, part):
+                        inside[block.name] = is_own
+                        room -= block.units
+                        parts[block.project] -= block.units if is_own else 0
+        return inside
+
+    def potential(self, blocks: list[Block], gpu_class: str) -> tuple[object, ...]:
+        """What every pause must raise (section 5 of the claims page), to be compared as a tuple:
+        units inside by level, then shares of what is borrowed by level, the poorest first, then
+        spot."""
+        here = [block for block in blocks if block.gpu_class == gpu_class]
+        inside = self.inside(here)
+        levels = sorted({(t.priority, not t.pausable) for t in self._tiers.values()}, reverse=True)
+        rows = [r for r in self.world.limits if r.parent is None and r.gpu_class == gpu_class]
+        units = [
+            sum(b.units for b in here if b.level == level and inside.get(b.name) is is_own)
+            for level in levels
+            for is_own in (True, False)
+        ]
+        shares = [
+            sorted(
+                _share(row, [b for b in here if b.counts and b.level >= level], inside)
+                for row in rows
+            )
+            for level in levels
+        ]
+        spot = sorted(_share(row, [b for b in here if not b.counts], inside) for row in rows)
+        return (units, shares, spot)
+
+    def _potential(self, turn: Turn) -> Iterator[str]:
+        """Cycles whose pauses did not raise it. A booking for which somebody was given notice
+        counts as in place from then on."""
+        told = {pause.booking for pause in turn.plan.pauses}
+        before = self._blocks_of([row for row in turn.site.held if not row.pausing])
+        before += self._awaited(but=told)
+        after = self.blocks() + self._awaited()
+        for gpu_class in sorted({b.gpu_class for b in before if b.name in told}):
+            if not self.potential(after, gpu_class) > self.potential(before, gpu_class):
+                yield f"{turn.site.now}: pauses of {sorted(told)} don't raise the potential"
+
+    def _awaited(self, but: Iterable[str] = ()) -> list[Block]:
+        """Those that wait for the room of somebody who has been given notice."""
+        runs = self.world.runs
+        names = {r.beneficiary for r in runs.values() if r.told and r.job.name not in but}
+        return [
+            Block(
+                name,
+                job.tenant,
+                job.project,
+                job.ask.classes[0],
+                self._units_asked(job.ask),
+                (job.tier.priority, not job.tier.pausable),
+                10**9,
+                job.tier.counts,
+            )
+            for name in sorted(names & set(self.world.waiting))
+            for job in (runs[name].job,)
+        ]
+
+    def _units_asked(self, ask: Ask) -> int:
+        gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == ask.classes[0])
+        return ask.count * units_of(
+            self._models[gpu.model], Place("", ask.profile, 0, 8, ask.share)
+        )
 
     def _guaranteed(self, owner: str, gpu_class: str) -> int | None:
         row = self._limit(owner, gpu_class)
