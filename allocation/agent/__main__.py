@@ -103,7 +103,7 @@ def _serve(agent: Agent, identity: Identity, supervisor: Supervisor, examiner: E
     agent.run(link)
     supervisor.stopping()
     link.stop()
-    log.info("stopped; what runs on the GPUs goes on")
+    log.info("stopped; programs on the GPUs continue")
 
 
 def console() -> int:

@@ -187,15 +187,15 @@ def _unit_of(directory: AccountDirectory) -> Callable[[str, str], str]:
 def _available_memory(
     slices: Slices | None, cgroups: Cgroups | None
 ) -> Callable[[str], int | None]:
-    """What the memory limit of a booking leaves it."""
+    """Returns a reader of the memory that a booking's limit leaves."""
     if slices is not None:
         return slices.available_mb
     return cgroups.available_mb if cgroups is not None else lambda booking: None
 
 
 def _may_end(options: argparse.Namespace) -> Callable[[], bool]:
-    """Whether programs may be ended because nobody gave them their device."""
-    if options.never_end_strangers:
+    """Returns a check of whether unbooked processes may be ended."""
+    if options.never_end_unbooked:
         return lambda: False
     return (lambda: True) if options.simulate else OtherSchedulers().none
 

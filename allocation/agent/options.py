@@ -153,17 +153,17 @@ def _metrics_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         type=address_parse,
         default=default("GPU_AGENT_METRICS"),
         metavar="ADDRESS:PORT",
-        help="tell a Prometheus what is measured, as 127.0.0.1:9835 (default: off)",
+        help="serve metrics for Prometheus, for example on 127.0.0.1:9835 (default: off)",
     )
 
 
 def _protection_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     default = environment.get
     parser.add_argument(
-        "--never-end-strangers",
+        "--never-end-unbooked",
         action="store_true",
-        default=default("GPU_AGENT_NEVER_END_STRANGERS") == "1",
-        help="end no program because its device was given to nobody, whatever the portal says",
+        default=default("GPU_AGENT_NEVER_END_UNBOOKED") == "1",
+        help="end no program for use without a booking, whatever the portal orders",
     )
     parser.add_argument(
         "--gpu-services",

@@ -1,4 +1,4 @@
-"""The agent's loop: follow the newest document, end things on time, say what is true."""
+"""The agent's loop: follows the newest document, ends allocations on time, sends reports."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,7 @@ _PROCESS_POLL_S = 0.25
 
 
 class Stop:
-    """Put into the inbox to end the loop."""
+    """Ends the loop when it is in the inbox."""
 
 
 class Agent:
@@ -76,7 +76,7 @@ class Agent:
         self._leases = Leases(node.keys, node.store, boot=inventory.boot)
         self._store_error: str | None = None
         with contextlib.suppress(StoreError):
-            # The numbers of this life are in hand before the first is said, should it be short.
+            # Reserve the sequence numbers of this process before the first message.
             self._store.save()
         self._nvlinks_unreported: str | None = None
         self._slices_error: str | None = None
@@ -87,7 +87,7 @@ class Agent:
         self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
 
     def run(self, sender: Outbox) -> None:
-        """Until a Stop arrives. What runs on the GPUs stays as it is."""
+        """Runs until a Stop arrives. Programs on the GPUs continue."""
         while True:
             self.turn(sender)
             self._node.alive()
@@ -131,7 +131,7 @@ class Agent:
         try:
             inventory = self._node.inventory()
         except GpuError as error:
-            # The old list still serves: bookings must end on time whatever the driver says.
+            # The old list is kept: bookings must end on time even without an inventory.
             log.warning("no inventory: %s", error)
             return
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
@@ -143,7 +143,7 @@ class Agent:
             self._reports.examination(sender, found.checks, at)
 
     def turn(self, sender: Outbox) -> None:
-        """Does whatever is due now."""
+        """Does what is due now."""
         now = self._clock.steady()
         if now >= self._due["reconcile"]:
             self._due["reconcile"] = now + RECONCILE_EVERY_S
@@ -173,7 +173,8 @@ class Agent:
         self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen)
 
     def wait_s(self) -> float:
-        """Seconds until something is due by the steady clock, or a start or end by the wall's."""
+        """Returns the seconds until the next task on the steady clock, or start or end on the
+        wall's."""
         steady = self._clock.steady()
         sooner = [self._due["reconcile"]]
         edge = self._next_boundary()
@@ -195,25 +196,25 @@ class Agent:
         edges = (e for g in desired.gpus for a in g.allocations for e in (a.starts, a.ends))
         return min((edge for edge in edges if edge > now), default=None)
 
-    # Making them true.
+    # Applying the document.
 
     def _reconcile(self) -> None:
         now = self._clock.wall()
-        # What an owner said goes with its file when the booking does.
+        # The file with the owner's report is removed with the booking.
         self._owners.listen(now)
         self._owners.suspended_resume(now)
         before = self._store.held
-        wishes = self._targets(now)
-        named = {target.gpu for target in wishes}
-        wishes += [reconcile.GpuTarget(gpu, None, ()) for gpu in self._gpus if gpu not in named]
-        # What is about to end goes from the files before its device goes.
+        targets = self._targets(now)
+        named = {target.gpu for target in targets}
+        targets += [reconcile.GpuTarget(gpu, None, ()) for gpu in self._gpus if gpu not in named]
+        # The files of an ending booking are removed before its device is taken.
         self._nvlinks_unreported = self._owners.files_sync(now)
-        self._slices_error = self._owners.slices_sync(wishes)
+        self._slices_error = self._owners.slices_sync(targets)
         self._owners.notices_signal(before)
-        # From now on an owner may answer at any moment.
+        # An owner may respond to a notice from now on.
         self._due["listen"] = self._clock.steady() + self._owners.listen_interval_s
-        self._endings.retain({t.allocation.id for w in wishes for t in w.tasks if t.ending})
-        self._outcomes = [self._applier.turn(target) for target in wishes]
+        self._endings.retain({t.allocation.id for each in targets for t in each.tasks if t.ending})
+        self._outcomes = [self._applier.turn(target) for target in targets]
         lapsed_mark_failed(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:
             for name, state in outcome.states.items():
@@ -221,7 +222,7 @@ class Agent:
                 since = self._node.handover.given.get(name) if ready else None
                 self._reports.entered(name, state.state, since.since if since else int(now))
         self._nvlinks_unreported = self._owners.files_sync(now)
-        self._slices_error = self._owners.slices_sync(wishes)
+        self._slices_error = self._owners.slices_sync(targets)
         self._owners.suspended_resume(now)
 
     def _targets(self, now: float) -> list[reconcile.GpuTarget]:
@@ -236,7 +237,7 @@ class Agent:
         try:
             self._store.save()
         except StoreError as error:
-            # Without a record nothing new may begin; what runs goes on, and ends on time.
+            # Without a record nothing new may begin. Running allocations continue and end on time.
             self._store_error = str(error)
             log.error("%s", self._store_error)  # noqa: TRY400 - the message says it all
             self._store.held = self._leases.fence(self._store.held, steady)
@@ -245,11 +246,11 @@ class Agent:
         self._store_error = None
         self._follower.settle()
         self._suspensions.discard_unwanted(desired)
-        wishes = [
+        targets = [
             dataclasses.replace(target, one_account=self._node.one_account)
             for target in reconcile.gpu_targets(desired, self._store.held, now)
         ]
-        return self._leases.without_leased(wishes, steady)
+        return self._leases.without_leased(targets, steady)
 
     def _telemetry(self, sender: Outbox) -> None:
         owners = reports.owners_of(self._store.held)
@@ -268,7 +269,7 @@ def _unbooked_processes(node: Node, steady: Callable[[], float]) -> UnbookedProc
 
 
 def _started_only(target: reconcile.GpuTarget, there: Collection[str]) -> reconcile.GpuTarget:
-    """What ends, and what is handed over; the mode stays what that needs."""
+    """Returns the target with ending and handed allocations only, and the mode that they need."""
     tasks = tuple(task for task in target.tasks if task.ending or task.allocation.id in there)
     mode = next((task.mode for task in tasks if not task.ending), None)
     return dataclasses.replace(target, mode=mode, tasks=tasks)

@@ -1,24 +1,22 @@
-"""What the portal and the agents on GPU nodes say to each other.
+"""The messages between the portal and the agents on GPU nodes.
 
 Every message is a frozen dataclass, written as canonical JSON (sorted keys, no spaces, UTF-8,
 integers only; times are Unix seconds) and signed with HMAC-SHA256 over exactly those bytes. The
-bytes travel next to their signature and are never written again, so both sides sign what is read.
+signed bytes travel with their signature and are never encoded again.
 
-Fields marked `_ADDED` were added to version 1. They are left out where they say nothing, and
-written only for agents from `ADDED_FIELDS_SINCE` on (what belongs to pauses: `PAUSES_SINCE`, to
-leases: `LEASES_SINCE`, to strangers: `ESCALATION_SINCE`), because an older agent refuses a whole
-document with a field that it does not know: it goes on with the one before, and says so in its
-reports. So the portal is upgraded first, then the agents.
+Fields marked `ADDED` were added to version 1. They are omitted at their default, and written only
+for agents from `ADDED_FIELDS_SINCE` on (pauses: `PAUSES_SINCE`, leases: `LEASES_SINCE`,
+enforcement: `ESCALATION_SINCE`), because an older agent refuses a document with an unknown field,
+keeps the document before and reports that. So upgrade the portal first, then the agents.
 
-A node's key is changed without ever being sent in clear, nor by anyone who does not hold the old
-one: the document, signed with the old key, carries the new one under a pad that both sides derive
-from the old key for this version and node alone (`key_wrap`, `key_unwrap`). The new key itself
-comes from the master key, so knowing the old one is of no use to somebody who did not see that
-document. The agent keeps both and signs with the new one from then on; the portal accepts both
-until it sees that, then signs with the new one too and forgets the old one, as does the agent.
+A node's key is rotated without being sent in clear: the document, signed with the old key, carries
+the new key under a pad that both sides derive from the old key for this version and node
+(`key_wrap`, `key_unwrap`). The new key derives from the master key, so the old key alone does not
+reveal it. The agent keeps both keys and signs with the new one; the portal accepts both until it
+receives a message with the new key, then both sides drop the old one.
 
-Everything an agent says has a number that only grows, per kind of message; what is not newer than
-what was heard before is dropped. Agents before `LEASES_SINCE` number reports and heartbeats only.
+Messages of an agent have increasing numbers per kind; the portal drops a message whose number is
+not newer. Agents before `LEASES_SINCE` number reports and heartbeats only.
 
 Redis: ``desired_key`` and ``lease_key`` hold one envelope each (``Envelope.to_json``),
 ``wake_channel`` carries hints (`LEASE_WAKE`: only the lease is new), ``report_stream`` holds
@@ -164,15 +162,15 @@ LEASES_SINCE = (0, 3)
 SHARES_SINCE = (0, 3)
 ESCALATION_SINCE = (0, 4)
 MODES_SINCE = (0, 5)
-"""From here on agents change modes that need a reset."""
+"""Agents since this version change modes that need a reset."""
 HOST_SINCE = (0, 5)
-"""From here on agents hand over host cores and memory."""
+"""Agents since this version hand over host cores and memory."""
 LEASE_REPORTED_SINCE = (0, 6)
-"""From here on agents say in each heartbeat how long their lease lasts."""
+"""Agents since this version report the remaining lease in each heartbeat."""
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MAX = 256
-"""Of one Telemetry: 32 GPUs, each with seven slices."""
+"""The number of samples in one Telemetry at most: 32 GPUs with seven slices each."""
 
 
 def desired_key(node: str) -> str:

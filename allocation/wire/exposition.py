@@ -1,4 +1,4 @@
-"""What is told to Prometheus, in its text format (version 0.0.4)."""
+"""Metrics in Prometheus's text format (version 0.0.4)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One number with its labels. None, not a number or infinite: not told.
+    """One number with its labels. None, NaN and infinity are left out.
 
     The numbers of a histogram have a `suffix`: `_bucket` with the label `le`, `_sum` and `_count`.
     """
@@ -34,11 +34,11 @@ def exposition(metrics: Iterable[Metric]) -> str:
     """One block per metric that has a value; unknown is left out, never zero."""
     lines = []
     for metric in metrics:
-        told = [_line(metric.name, value) for value in metric.values if _is_known(value.number)]
-        if told:
+        known = [_line(metric.name, value) for value in metric.values if _is_known(value.number)]
+        if known:
             lines.append(f"# HELP {metric.name} {_help(metric.help)}")
             lines.append(f"# TYPE {metric.name} {metric.kind}")
-            lines += told
+            lines += known
     return "\n".join([*lines, ""])
 
 

@@ -1,11 +1,10 @@
-"""Freezes the programs of a booking at its pause, and wakes them when it comes back.
+"""Suspends the programs of a booking at its pause, and resumes them when it returns.
 
-Whether a program runs, is half frozen or frozen is asked anew for each job, so that a crash changes
-nothing. Drivers that have no word for it can only freeze what runs and wake what is frozen by one
-toggle: there what is on a device runs. That answer counts only if nothing was under way when it was
-asked for.
+The state of a program (running, locked or checkpointed) is read for each job, so a crash of the
+agent changes nothing. Drivers without such a state have one toggle for both directions: there a
+program on a device runs. That holds only if no job was in progress when the device was read.
 
-A program whose CUDA calls are locked can't end in order: it is woken before it is asked to end.
+A program with locked CUDA calls can't end in order, so it is resumed before TERM.
 """
 
 import logging
@@ -26,7 +25,7 @@ SEVERAL_GPUS = "it has several GPUs, and programs that work together on them can
 
 
 class Suspensions:
-    """`suspender` is None on a node that can't."""
+    """`suspender` is None on a node without `cuda-checkpoint`."""
 
     def __init__(
         self,
@@ -37,23 +36,23 @@ class Suspensions:
         suspender: Suspender | None,
         limit_mb: Callable[[str], int | None] = lambda booking: None,
     ) -> None:
-        """`limit_mb` is the memory that a booking's own limit leaves it, None without one: what is
-        frozen counts against it, since the driver copies device memory into the program's own."""
+        """`limit_mb` returns the memory that a booking's own limit leaves, None without a limit. A
+        suspended program counts against it: the driver copies device memory into the program's."""
         self._port = port
         self._records = records
         self._programs = programs
         self._suspender = suspender
         self._limit_mb = limit_mb
-        # Those for which this life began it, since their last one the other way.
+        # Programs for which this process began the operation, since their last opposite one.
         self._suspended: set[Program] = set()
         self._resumed: set[Program] = set()
-        # An earlier life may have left these half frozen.
+        # An earlier process may have left these half suspended.
         every = records.suspended.values()
         self._earlier = frozenset(program for each in every for program in each.programs)
 
     def busy(self) -> frozenset[str]:
-        """The allocations of which a program is just being frozen or woken: whether it holds its
-        device can't be told."""
+        """Returns the allocations with a program that is being suspended or resumed: whether it
+        holds its device is unknown."""
         suspender = self._suspender
         if suspender is None:
             return frozenset()
@@ -61,14 +60,14 @@ class Suspensions:
         moving = [e for e in every if any(suspender.busy(pid) for pid, _ in e.programs)]
         return frozenset(name for e in moving for name in (e.allocation, e.resumed_by) if name)
 
-    # Freezing.
+    # Suspending.
 
     def refusal(self, allocation: str) -> str | None:
-        """Why its booking can't be frozen here. Raises GpuError."""
+        """Returns why its booking can't be suspended here. Raises GpuError."""
         if self._suspender is None or self._programs is None:
             return "this node has no cuda-checkpoint"
         if allocation in self._records.suspended:
-            # Begun by an earlier life.
+            # An earlier process began it.
             return None
         if self._suspender.refusal is not None:
             return self._suspender.refusal
@@ -77,7 +76,7 @@ class Suspensions:
         return self._memory_refusal(booking_full_name(self._records.held[allocation].allocation))
 
     def _memory_refusal(self, booking: str) -> str | None:
-        """Why the host's memory can't take what its devices have. Raises GpuError."""
+        """Returns why the host's memory is too small for the device memory. Raises GpuError."""
         room = None if self._suspender is None else self._suspender.available_mb()
         members = self._members(booking)
         used = sum(self._port.readings(m.gpu)[0].memory_used_mb or 0 for m in members)
@@ -100,8 +99,8 @@ class Suspensions:
         return sum(1 for _ in same) > 1
 
     def suspend(self, allocation: str) -> bool:
-        """Begins, or goes on, with all of a booking's programs on this node: one of them may hold
-        several devices. Returns whether any was begun. Raises GpuError, StoreError."""
+        """Begins or continues to suspend all programs of a booking on this node: one of them may
+        hold several devices. Returns whether any was begun. Raises GpuError, StoreError."""
         suspender = self._suspender
         if suspender is None:
             return False
@@ -122,7 +121,7 @@ class Suspensions:
         return bool(begun)
 
     def _members(self, booking: str) -> list[Record]:
-        """What is suspended with it: the booking's whole GPUs that are not yet empty."""
+        """Returns the booking's GPUs that are not yet empty: they are suspended together."""
         return [
             held
             for held in self._records.held.values()
@@ -133,7 +132,7 @@ class Suspensions:
         return {pid for member in members for pid in self._port.pids(member.gpu, None)}
 
     def failure(self, allocation: str) -> str | None:
-        """Why one of its programs could not be frozen."""
+        """Returns why one of its programs could not be suspended."""
         each = self._records.suspended.get(allocation)
         if each is None or self._suspender is None:
             return None
@@ -141,16 +140,16 @@ class Suspensions:
         return next((text for text in results if text), None)
 
     def may_be_suspended(self, allocation: str) -> bool:
-        """Whether some of its programs may be frozen, or half frozen, or half woken."""
+        """Returns whether one of its programs may be wholly or partly suspended."""
         every = self._records.suspended.values()
         mine = (each for each in every if allocation in (each.allocation, each.resumed_by))
         return any(self._alive(each) for each in mine)
 
     def undo(self, allocation: str) -> str | None:
-        """Begins, or goes on, to wake all that is frozen or half frozen of its booking here.
+        """Begins or continues to resume all suspended programs of its booking here.
 
-        Returns None while that is under way, else what could not be woken and was killed, empty if
-        there is nothing such. Raises GpuError.
+        Returns None while that is in progress, else which programs could not be resumed and were
+        killed, empty if there are none. Raises GpuError.
         """
         booking = booking_full_name(self._records.held[allocation].allocation)
         mine = [e for e in self._records.suspended.values() if e.booking == booking]
@@ -173,7 +172,8 @@ class Suspensions:
     def _resume_all(
         self, suspender: Suspender, mine: Iterable[Suspended], programs: Iterable[Program]
     ) -> dict[Program, str] | None:
-        """Returns those that could not be woken, with why; None while some are being woken."""
+        """Returns the reason for each that could not be resumed; None while some are in
+        progress."""
         there = {pid for each in mine for pid in self._port.pids(each.gpu, None)}
         for program in programs:
             if program not in self._resumed and not suspender.busy(program[0]):
@@ -189,7 +189,7 @@ class Suspensions:
         return failed
 
     def discard(self, suspended: Iterable[str]) -> None:
-        """Ends what was frozen: it will not go on."""
+        """Ends suspended programs that will not be resumed."""
         names = [name for name in suspended if name in self._records.suspended]
         for name in names:
             for pid, birth in self._records.suspended[name].programs:
@@ -198,7 +198,7 @@ class Suspensions:
             self._records.forgotten(names)
 
     def abandon(self, allocation: str) -> None:
-        """Ends what could not be woken of a booking whose devices are empty."""
+        """Ends the programs of a booking with empty devices that could not be resumed."""
         booking = booking_full_name(self._records.held[allocation].allocation)
         mine = [e for e in self._records.suspended.values() if e.booking == booking]
         for pid, birth in sorted({p for each in mine for p in each.programs}):
@@ -207,18 +207,18 @@ class Suspensions:
         self._records.forgotten([each.allocation for each in mine])
 
     def emptied(self, allocations: Iterable[str]) -> None:
-        """Their devices are empty: programs that ended on their own are not suspended."""
+        """Forgets suspensions of allocations whose programs ended on their own."""
         mine = (self._records.suspended.get(name) for name in allocations)
         gone = [e.allocation for e in mine if e is not None and not self._alive(e)]
         if gone:
             self._records.forgotten(gone)
 
-    # Waking.
+    # Resuming.
 
     def resume(self, parts: Iterable[ActiveBooking], given: Collection[str]) -> None:
-        """Wakes what bookings that are whole here left behind, and what was frozen, or half frozen,
-        before its time: `given` has the allocations that have their devices now. Raises GpuError,
-        StoreError."""
+        """Resumes the programs of bookings that have all their devices again, and those that were
+        suspended too early: `given` has the allocations that have their devices now. Raises
+        GpuError, StoreError."""
         for name in [n for n in self._records.suspended if n in given and n in self._records.held]:
             stuck = self.undo(name)
             if stuck:
@@ -238,7 +238,7 @@ class Suspensions:
                 return
         here = [each.allocation for each in resumes]
         if why is not None:
-            text = f"what was suspended could not go on: {why}"
+            text = f"what was suspended could not be resumed: {why}"
             log.warning("%s: %s", booking, text)
             self._records.noted(here, text)
             self.discard(each.suspended for each in resumes)
@@ -256,7 +256,7 @@ class Suspensions:
         return None
 
     def _resume_programs(self, resumes: tuple[ResumedAllocation, ...]) -> tuple[bool, str | None]:
-        """Begins, or goes on; returns whether everything is awake, and what failed."""
+        """Begins or continues; returns whether all programs run, and the first failure."""
         suspender = self._suspender
         if suspender is None:
             return False, None
@@ -265,7 +265,7 @@ class Suspensions:
         programs = [p for p in every if self._is(p)]
         idle = {p for p in programs if not suspender.busy(p[0])}
         there = {pid for each in resumes for pid in self._port.pids(each.device, None)}
-        # Those on their device, too: an earlier life may have left one locked there.
+        # Includes those on their device: an earlier process may have left one locked there.
         pending = {p for p in programs if p not in self._resumed}
         for each, found in zip(resumes, suspended, strict=True):
             if pending and found.resumed_by != each.allocation:
@@ -280,10 +280,10 @@ class Suspensions:
         failed = next((text for text in results if text), None)
         return failed is None, failed
 
-    # Forgetting.
+    # Discarding.
 
     def discard_unwanted(self, desired: wire.Desired) -> None:
-        """Ends what no booking will come back for."""
+        """Discards suspensions that the document no longer names."""
         if desired.suspended is None or not self._records.suspended:
             return
         wanted = set(desired.suspended)

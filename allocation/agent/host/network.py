@@ -1,8 +1,8 @@
 """The network interface over which this node's programs reach those of other nodes.
 
-A node's own name often means 127.0.1.1 on the node itself (Debian writes it so), where no peer
-can call. Gloo and NCCL look the name up, so they are told the interface; the first node of a gang
-meets at the interface's address.
+A node's own name often means 127.0.1.1 on the node itself (Debian writes it so), where no peer can
+call. Gloo and NCCL resolve the name, so the environment names the interface; the first node of a
+gang meets at the interface's address.
 """
 
 import dataclasses

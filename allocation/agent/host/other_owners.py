@@ -1,6 +1,6 @@
-"""Whether another system gives out this node's GPUs beside the portal: Slurm, Kubernetes, …
+"""Detects other schedulers of this node's GPUs, such as Slurm and Kubernetes.
 
-While one runs here, a program without a booking may be its job, and nobody's error.
+While one runs here, a program without a booking may be its job.
 """
 
 import logging
@@ -55,6 +55,6 @@ class OtherSchedulers:
                 self._there = [f"unknown ({error})"]
             self._fresh_until = now + FRESH_S
             if self._there and self._there != before:
-                log.warning("no stranger is ended while others give out GPUs here: %s",
+                log.warning("no unbooked process is ended while other schedulers run here: %s",
                             ", ".join(self._there))  # fmt: skip
         return not self._there

@@ -1,8 +1,7 @@
-"""Which local account a member of the portal has, as the site's own program `login` says.
+"""The local accounts of portal members: by the node's directory, or by the site's program `login`.
 
-`DIR/login MEMBER` writes the account's name on one line. It runs for a bounded time on a thread of
-its own, and what it says is kept for a while. Where it fails, is late, or names nobody, the member
-has no account here: nothing is opened to anybody on a guess.
+Directory services (LDAP, sssd) and programs may answer late or never, and a look-up in the agent's
+loop would delay leases. So look-ups run on a thread with a time limit, and known accounts are kept.
 """
 
 import json
@@ -27,7 +26,8 @@ _MOST_KEPT = 10_000
 
 
 class AccountDirectory:
-    """`steady` never jumps. `file` keeps the accounts that were found."""
+    """The node's accounts. What is known stays valid while the directory does not answer, also
+    after a restart: `file` keeps it. `steady` never jumps."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class AccountDirectory:
         return None if found is None else found[0] or str(uid)
 
     def _ask(self, learn: Callable[[], None]) -> None:
-        """At once over while an earlier look-up is out."""
+        """Looks up; returns at once while an earlier look-up is pending."""
         try:
             self._thread.ask(learn, LOOKUP_WAIT_S)
         except CallTimeout:
             if not self._warned:
                 self._warned = True
-                log.warning("the accounts of this node are not answered for; what is known counts")
+                log.warning("the directory does not answer; known accounts stay valid")
         except OSError as error:
             log.warning("an account can't be looked up: %s", error)
         else:

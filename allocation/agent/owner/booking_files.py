@@ -1,5 +1,5 @@
-"""Keeps the files of the bookings that are active on this node: `env`, `booking.json` and, where
-asked for, their CDI specification; and tells the hooks who is there.
+"""Keeps the files of active bookings: `env`, `booking.json` and, if enabled, their CDI
+specification; and notifies the hooks.
 
 The folder `bookings/<tenant>.<booking>/` has the first two exactly while all of the booking's
 devices on this node are handed over.
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class BookingFiles:
-    """Level-triggered: told what is active, it makes the files and hooks follow."""
+    """Level-triggered: updates files and hooks for the bookings that are active now."""
 
     def __init__(
         self,
@@ -42,20 +42,20 @@ class BookingFiles:
         self._cdi = cdi
         self._device_acls = device_acls
         self._hooks = hooks
-        # Files of an earlier life are written anew, or removed, by the first look.
+        # The first `sync` rewrites or removes the files of an earlier process.
         folders = root.iterdir() if root.is_dir() else ()
         self._written: dict[str, ActiveBooking | None] = {folder.name: None for folder in folders}
 
     def open(self, parts: Mapping[str, ActiveBooking]) -> list[str]:
-        """Opens the devices of these bookings, and closes all others. Returns what went wrong."""
+        """Opens the devices of these bookings and closes all others. Returns the problems."""
         return [] if self._device_acls is None else self._device_acls.sync(parts)
 
     def sync(
         self, opened: Mapping[str, ActiveBooking], waiting: Collection[str] = ()
     ) -> str | None:
-        """Makes the devices of all these bookings open, and the files of those that don't wait.
+        """Opens the devices of all these bookings, and writes the files of those not `waiting`.
 
-        Returns what went wrong; it is tried again with the next call.
+        Returns the problems; the next call retries.
         """
         parts = {name: part for name, part in opened.items() if name not in waiting}
         problems = []
@@ -83,11 +83,12 @@ class BookingFiles:
         return "; ".join(problems) or None
 
     def has_files(self, name: str) -> bool:
-        """Returns whether the booking has its files, also from an earlier life of the agent."""
+        """Returns whether the booking has its files, also from an earlier process."""
         return (self._root / name / "booking.json").exists()
 
     def saved_times(self) -> dict[str, int]:
-        """When owners last said that everything is saved, by booking; in Unix seconds."""
+        """Returns when owners last reported that everything is saved, by booking; in Unix
+        seconds."""
         found = {}
         for name in self._written:
             try:
@@ -123,15 +124,15 @@ class BookingFiles:
 
 
 def _make_saved(path: Path, part: ActiveBooking, account: int | None) -> None:
-    """The one file that is its owner's: touching it tells that everything is saved. Its folder is
-    ours, so it stays this very file; its time is all that is read of it. Raises OSError."""
+    """Creates the one file that its owner may touch, to report that everything is saved. Only its
+    time is read. Its folder belongs to the agent, so nobody can replace it. Raises OSError."""
     fresh = path.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.close(descriptor)
     try:
         if account is None:
             who = part.account or f"for {part.owner}"
-            log.info("no account %s here: nobody can say that %s is saved", who, path.parent)
+            log.info("no account %s here: nobody can report that %s is saved", who, path.parent)
         elif account != os.geteuid():
             os.chown(fresh, account, -1)
     except PermissionError:

@@ -26,7 +26,7 @@ _TOOLKIT_S = 30
 
 
 class DeviceNodes(Protocol):
-    """Where the kernel has its doors to GPUs."""
+    """The device files of GPUs."""
 
     def common(self) -> tuple[str, ...]:
         """Paths that every program with a GPU needs."""
@@ -95,7 +95,7 @@ class Cdi:
             "containerEdits": {
                 "deviceNodes": [{"path": path} for path in nodes],
                 "env": [f"{key}={value}" for key, value in values.items()],
-                # Notices are read there, and what is saved is told there.
+                # The programs read notices there, and report there that all is saved.
                 "mounts": [
                     {
                         "hostPath": part.folder,
@@ -124,6 +124,6 @@ def driver_edits() -> dict[str, Any]:
         )
         edits = json.loads(done.stdout).get("containerEdits", {})
     except (OSError, subprocess.SubprocessError, ValueError, AttributeError) as error:
-        log.warning("nvidia-ctk does not tell the driver's libraries: %s", error)
+        log.warning("nvidia-ctk does not list the driver's libraries: %s", error)
         return {}
     return edits if isinstance(edits, dict) else {}

@@ -1,7 +1,7 @@
-"""Keeps a booking's programs to its cores and memory, by cgroup v2, in a subtree that is ours.
+"""Limits a booking's programs to its cores and memory, by cgroup v2, in a subtree of the agent.
 
-A program joins by its id when it names the booking in its environment, as `run` and `env` set it;
-what it starts from then on is in the group, too. A program that hides its booking is not kept.
+A program that names the booking in its environment, as `run` and `env` set it, joins the group with
+all that it starts from then on. A program that hides its booking is not limited.
 """
 
 import logging
@@ -59,7 +59,7 @@ def _own(mount: Path, proc: Path) -> Path:
 
 
 class Cgroups:
-    """Level-triggered: told what is active, it makes groups and members follow."""
+    """Level-triggered: updates groups and their members for the bookings that are active now."""
 
     def __init__(self, root: Path, programs: Programs) -> None:
         """`root` is what `subtree_prepare` gave."""
@@ -67,7 +67,7 @@ class Cgroups:
         self._programs = programs
 
     def sync(self, parts: Mapping[str, ActiveBooking]) -> str | None:
-        """Returns what went wrong; it is tried again with the next call."""
+        """Returns the problems; the next call retries."""
         wanted = {name: part for name, part in parts.items() if part.cores or part.memory_mb}
         problems = []
         for name, part in sorted(wanted.items()):
@@ -102,7 +102,7 @@ class Cgroups:
             return  # it has ended meanwhile
 
     def _remove(self, group: Path) -> None:
-        """What still ends there goes on to; the group goes when it is empty."""
+        """Removes the group once it is empty; ending programs keep it."""
         try:
             group.rmdir()
         except OSError as busy:

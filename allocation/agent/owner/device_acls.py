@@ -1,9 +1,8 @@
-"""Opens the device files of a booking to its owner's account, and closes them at its end.
+"""Gives the account of a booking's owner access to its device files, by access control lists.
 
-By access control lists, with the system's own `setfacl`. This keeps somebody out only where nobody
-may open the files anyway: the driver makes them open to everybody unless the site says otherwise
-(`NVreg_DeviceFileMode=0660`). Then the files that every program needs (`/dev/nvidiactl`) are closed
-too, and are opened with the device. Where a device stands open, that is told.
+This restricts others only if the files are not world-accessible, which they are by default (see
+`NVreg_DeviceFileMode=0660`). The files that every program needs (`/dev/nvidiactl`) are then opened
+with the device. A world-accessible device file is logged.
 """
 
 import json
@@ -29,15 +28,15 @@ Right = tuple[str, int]
 
 
 class Access(Protocol):
-    """Who may open a file. Every call may raise OSError."""
+    """Access rights of files. Every call may raise OSError."""
 
     def give(self, right: Right) -> None: ...
 
     def take(self, right: Right) -> None:
-        """A right or a file that is not there is no error."""
+        """Removes a right. A missing right or file is no error."""
 
     def is_world_accessible(self, path: str) -> bool:
-        """Whether everybody may use it anyway."""
+        """Returns whether everybody may use it."""
 
 
 class SetFacl:
@@ -79,9 +78,9 @@ class SetFacl:
 
 
 class DeviceAcls:
-    """Level-triggered: told what is active, it makes the rights follow.
+    """Level-triggered: sets the rights for the bookings that are active now.
 
-    What was given is in the file `state` before it is, so that a crash leaves no door open.
+    A right is in the file `state` before it is given, so that a crash leaves no device open.
     """
 
     def __init__(
@@ -98,16 +97,16 @@ class DeviceAcls:
         self._uid_of = uid_of
         saved = json.loads(state.read_bytes()) if state.exists() else []
         self._saved: set[Right] = {(str(path), int(uid)) for path, uid in saved}
-        # After a restart of the machine the files are new: what is wanted is given again.
+        # After a reboot the files are new, so all rights are given again.
         self._given: set[Right] = set()
-        # A driver that is late for a moment takes nothing from a booking that goes on.
+        # A driver that is briefly late must not take a device from a running booking.
         self._paths: dict[str, tuple[str, ...]] = {}
 
     def sync(self, parts: Mapping[str, ActiveBooking]) -> list[str]:
-        """Returns what went wrong; it is tried again with the next call."""
+        """Returns the problems; the next call retries."""
         problems: list[str] = []
         wanted: set[Right] = set()
-        # Files are numbered anew after a reset: only while it is held is a device's path sure.
+        # A reset renumbers files: the path of a device is certain only while it is held.
         held = {device for part in parts.values() for device in part.devices}
         self._paths = {device: paths for device, paths in self._paths.items() if device in held}
         for name, part in sorted(parts.items()):
@@ -129,7 +128,7 @@ class DeviceAcls:
         return problems
 
     def _collect(self, name: str, part: ActiveBooking, wanted: set[Right]) -> list[str]:
-        """Adds what the booking is to have; returns what of it can't be told."""
+        """Adds the rights of the booking; returns the problems."""
         uid = self._uid_of(part.account) if part.account else None
         if uid is None:
             missing = part.account or f"for {part.owner}"
@@ -140,7 +139,7 @@ class DeviceAcls:
             try:
                 self._paths[device] = self._nodes.of(device)
             except (OSError, GpuError) as error:
-                problems.append(f"the files of {device} of {name} are not told: {error}")
+                problems.append(f"the files of {device} of {name} are not known: {error}")
             wanted |= {(path, uid) for path in self._paths.get(device, ())}
         return problems
 
@@ -150,7 +149,7 @@ class DeviceAcls:
             self._saved = rights
 
     def _give(self, rights: Iterable[Right]) -> list[str]:
-        """A file that is missing, or has no room for a right, keeps back no other file."""
+        """Gives the rights; one that fails does not prevent the others."""
         problems = []
         for right in sorted(rights):
             path = right[0]

@@ -1,7 +1,7 @@
-"""Which programs hold an allocation's device.
+"""The programs that hold an allocation's device.
 
-Of a share that is a question of whose a program is, and it is answered by what the program's
-environment says, else by its account: this detects, it does not prevent.
+Programs are assigned to shares by their environment, else by their account. A program can evade
+this: it detects, it does not prevent.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ AccountOf = Callable[[str], str | None]
 
 
 def device_holders(port: GpuPort, gpu: str, allocation: DesiredAllocation) -> tuple[int, ...]:
-    """Of a whole GPU or a slice. Raises GpuError."""
+    """Returns the programs on a whole GPU or a slice. Raises GpuError."""
     place = place_of(allocation)
     if place is None:
         return port.pids(gpu, None)
@@ -33,7 +33,7 @@ def share_holders(
     shares: Iterable[DesiredAllocation],
     account_of: AccountOf = lambda member: member,
 ) -> dict[str, tuple[int, ...] | None]:
-    """By share, of all that are on a GPU; None where it can't be told. Raises GpuError.
+    """Returns the programs on a GPU by share; None when unknown. Raises GpuError.
 
     A program that names no booking is of its account's share, if that has only one here. While its
     account is not known yet, it may be anybody's.

@@ -1,11 +1,10 @@
-"""Runs a site's own programs when a booking becomes active on this node, when its owner is told of
-a pause, and when it is over.
+"""Runs the site's own programs when a booking starts, gets a notice or ends on this node, and
+around changes of a GPU's mode.
 
-The executables of `<folder>/start` and the like run one after the other in the order of their
-names, without a shell, each for a bounded time, on threads of their own: nothing waits for them,
-and what they answer changes nothing but the log. Notices have a thread to themselves, as they must
-not wait. Programs run at least once: an agent that is killed in between runs them again, so they
-must be safe to run twice.
+The executables of `<folder>/start` and the others run one after the other in the order of their
+names, without a shell, each with a time limit, on their own threads. Nothing waits for them, and
+their exit status is only logged. Notices have a thread of their own, so that they never wait.
+Programs run at least once: a restarted agent runs them again, so they must be idempotent.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ Environments = Mapping[str, Mapping[str, str]]
 """The environment of each active booking, by its full name."""
 Known = Mapping[str, str] | None
 Step = tuple[Event | None, str, Mapping[str, str], Known]
-"""What to run (or nothing), for whom, in which environment, and what to remember of it then."""
+"""An event to run (or None), the booking, its environment, and what to remember afterwards."""
 
 LIMIT_S = 10.0
 PLAIN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -53,18 +52,18 @@ class Hooks:
         )
 
     def sync(self, active: Environments) -> None:
-        """These bookings are active now; returns at once."""
+        """Runs hooks for the bookings that are active now; returns at once."""
         for thread in self._threads:
             thread.sync(active)
 
     def stop(self) -> None:
-        """Lets the programs that run come to their end, within their time."""
+        """Waits for running programs, within their time limit."""
         for thread in self._threads:
             thread.stop()
 
 
 def lifecycle_steps(known: Environments, active: Environments) -> Iterator[Step]:
-    """`known` are those whose start has run, with the environment of then, or of their notice."""
+    """Yields the steps from `known` (bookings whose start has run) to `active`."""
     for name in sorted(known.keys() - active.keys()):
         values = known[name]
         if _PAUSE in values:
@@ -81,7 +80,7 @@ def lifecycle_steps(known: Environments, active: Environments) -> Iterator[Step]
 
 
 def notice_steps(known: Environments, active: Environments) -> Iterator[Step]:
-    """`known` are those of the last notice, or of none."""
+    """Yields the steps for new notices since `known`."""
     for name in sorted(known.keys() - active.keys()):
         yield None, name, {}, None
     for name, values in sorted(active.items()):
@@ -96,10 +95,8 @@ def _pause(values: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 class HookThread:
-    """A thread that makes programs run until nothing is left between what it knows and what is.
-
-    What it knows outlives it in the file `state`.
-    """
+    """A thread that runs programs until its known bookings are the active ones. The known bookings
+    are in the file `state`."""
 
     def __init__(
         self,
@@ -147,7 +144,7 @@ class HookThread:
 
 
 class HookPrograms:
-    """Those of the site."""
+    """The site's programs."""
 
     def __init__(self, folder: Path, limit_s: float) -> None:
         self._folder = folder
@@ -160,7 +157,7 @@ class HookPrograms:
                 log.warning("%s of %s for %s ended with %s", event, program.name, name, code)
 
     def _programs(self, event: Event) -> Iterator[Path]:
-        """Only what nobody but root and we ourselves can have put there or changed."""
+        """Yields the programs that only root and the agent's account can have written."""
         folder = self._folder / event
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.is_file() or not os.access(path, os.X_OK):
@@ -171,7 +168,7 @@ class HookPrograms:
                 log.error("%s is not run: others than root may change it", path)
 
     def _run_one(self, program: Path, environment: Mapping[str, str]) -> int | str:
-        """Its exit status; on time out the program and all it started are killed."""
+        """Returns the exit status. After the time limit the program and its children are killed."""
         try:
             running = subprocess.Popen(  # noqa: S603 (a file of the site's own directory, no shell)
                 [program],
@@ -192,18 +189,19 @@ class HookPrograms:
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether only root and we ourselves can have put it there or changed it. Raises OSError."""
+    """Returns whether only root and the agent's account can have written it. Raises OSError."""
     found = path.stat()
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_MAY_WRITE
 
 
 class ModeHooks:
-    """GPUs may change at the same time, each on a thread of its own: services are stopped before
-    the first of them, and started after the last. An agent that is killed in between starts them
-    in its next life."""
+    """Stops services that watch GPUs (DCGM, exporters, nvidia-persistenced) by the programs in
+    `DIR/release` before the first of several concurrent mode changes, and starts them by
+    `DIR/regain` after the last: a driver changes no GPU whose device file is open. A restarted
+    agent starts services that a killed one has stopped."""
 
     def __init__(self, folder: Path, state: Path, *, limit_s: float = LIMIT_S) -> None:
-        """`state` is the folder of the file that remembers that services are stopped."""
+        """`state` is the folder of the file that marks services as stopped."""
         self._programs = HookPrograms(folder, limit_s)
         self._mark = state / "released"
         self._lock = threading.Lock()
@@ -213,7 +211,7 @@ class ModeHooks:
 
     @contextlib.contextmanager
     def __call__(self, gpu: str) -> Iterator[None]:
-        """Within it nobody who watches has the GPU of this UUID open."""
+        """Keeps services from the GPU of this UUID."""
         with self._lock:
             if self._changing == 0:
                 self._release(gpu)

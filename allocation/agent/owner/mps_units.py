@@ -28,7 +28,7 @@ _THERE = "--state=active,activating,reloading"
 
 
 class MpsUnits:
-    """Level-triggered: given the GPUs that have shares, it makes the units follow."""
+    """Level-triggered: starts and stops units for the GPUs that have shares now."""
 
     def __init__(self, folder: Path = FOLDER, systemctl: str = "systemctl") -> None:
         """`folder` gets a file with the account of each daemon. Raises OSError."""
@@ -44,11 +44,10 @@ class MpsUnits:
         self._thread.start()
 
     def sync(self, accounts: Accounts) -> list[str]:
-        """Each of these GPUs shall have a daemon of its account, all others none. Where the account
-        is not known, what runs goes on.
+        """Runs a daemon of its account for each of these GPUs, and none for others. Where the
+        account is not known, a running daemon stays.
 
-        Waits half a second for systemd. Returns what went wrong; it is tried again with the next
-        call.
+        Waits half a second for systemd. Returns the problems; the next call retries.
         """
         if accounts != self._requested or (self._idle.is_set() and self._problems()):
             self._requested = dict(accounts)
@@ -63,7 +62,7 @@ class MpsUnits:
         return all(gpu in done and done[gpu][0] == asked.get(gpu) for gpu in gpus)
 
     def stop(self) -> None:
-        """Ends the thread; the daemons go on."""
+        """Ends the thread; the daemons stay."""
         self._inbox.put(None)
         self._thread.join(1)
 
@@ -101,7 +100,7 @@ class MpsUnits:
         }
 
     def _serve(self, gpu: str, uid: int | None, *, there: bool) -> str | None:
-        """Returns what went wrong."""
+        """Returns the problem."""
         if uid is None:
             return None if there else "its account is not known"
         file = self._folder / f"{gpu}.env"
@@ -152,4 +151,4 @@ def _settings(uid: int) -> str:
 
 
 class _Refused(Exception):
-    """What systemctl says against it."""
+    """The error of systemctl."""

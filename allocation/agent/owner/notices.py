@@ -1,4 +1,4 @@
-"""What owners are told of pauses, and what they say."""
+"""Notices of pauses to owners, and the owners' reports that all is saved."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -15,12 +15,12 @@ _APART_S = 10
 
 
 def has_open_notice(held: Mapping[str, Record]) -> bool:
-    """Whether somebody who was told of a pause may be about to say that all is saved."""
+    """Returns whether an owner under a notice may report that all is saved."""
     return any(each.notice is not None and not each.emptied for each in held.values())
 
 
 def newly_notified(before: Mapping[str, Record], held: Mapping[str, Record]) -> list[Record]:
-    """The records of those who are to be told of a notice now."""
+    """Returns the records with a notice that is new since `before`."""
     return [
         each
         for name, each in held.items()
@@ -31,10 +31,11 @@ def newly_notified(before: Mapping[str, Record], held: Mapping[str, Record]) -> 
 def saved_updates(
     held: Mapping[str, Record], said: Mapping[str, int], now: float
 ) -> dict[str, int]:
-    """What is new in `said`, the Unix seconds at which owners said that all is saved, by booking.
+    """Returns the new times in `said`: when owners reported that all is saved, by booking, in Unix
+    s.
 
-    The time comes from the owner, so it is believed only within the booking and up to now. Without
-    a notice it only tells of a checkpoint, for which one word in ten seconds is enough.
+    The time comes from the owner, so it counts only within the booking and up to now. Without a
+    notice it marks a checkpoint, which is recorded every ten seconds at most.
     """
     found = {}
     for name, record in held.items():
@@ -49,8 +50,8 @@ def saved_updates(
 
 
 def saved_at(record: Record) -> int | None:
-    """When all was saved, for the portal: before or after its notice as it was here, however
-    much the two clocks differ."""
+    """Returns when all was saved, for the portal: on the same side of the notice as on this node,
+    however much the two clocks differ."""
     notice, at = record.allocation.notice, record.saved
     if at is None or notice is None or record.noticed is None:
         return at
@@ -61,13 +62,13 @@ def programs_signal(
     port: GpuPort,
     programs: Programs,
     number: int,
-    told: Iterable[Record],
+    notified: Iterable[Record],
     held: Mapping[str, Record],
     account_of: AccountOf,
 ) -> None:
-    """Sends the signal to the programs on the devices of `told`, once to each."""
+    """Sends the signal to each program on the devices of `notified` once."""
     pids: dict[int, None] = {}
-    for record in told:
+    for record in notified:
         try:
             pids |= dict.fromkeys(_programs_of(port, programs, record, held, account_of))
         except GpuError as error:
@@ -86,6 +87,6 @@ def _programs_of(
 ) -> tuple[int, ...]:
     if record.allocation.share is None:
         return device_holders(port, record.gpu, record.allocation)
-    beside = (h.allocation for h in held.values() if h.gpu == record.gpu and not h.emptied)
-    shares = (each for each in beside if each.share is not None)
+    same_gpu = (h.allocation for h in held.values() if h.gpu == record.gpu and not h.emptied)
+    shares = (each for each in same_gpu if each.share is not None)
     return share_holders(port, programs, record.gpu, shares, account_of)[record.allocation.id] or ()

@@ -1,4 +1,4 @@
-"""What each booking has on this node as a whole, and what its programs are told of it. Pure."""
+"""The active bookings of a node and the environment of their programs. Pure."""
 
 import dataclasses
 import hashlib
@@ -22,7 +22,7 @@ _PORTS = 12_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResumedAllocation:
-    """An allocation that was handed its device, and the suspended one that it goes on from."""
+    """An allocation with its device, and the suspended allocation that it resumes."""
 
     allocation: str
     suspended: str
@@ -72,7 +72,7 @@ class ActiveBooking:
     `shares` has what a program must know to use each device if they are shares of GPUs, else
     nothing. `cores` and `memory_mb` of the host are its own here. `indexes` are the devices' as
     CUDA counts the GPUs of the node, empty where that is not certain; `inside` are those in a
-    container that has no other GPUs. `network` is set if it lies on several nodes. `gpus` are those
+    container that has no other GPUs. `network` is set if it has several nodes. `gpus` are those
     that the devices are on, and `topology` has the cores next to them. `unit` is the systemd
     slice that may open its devices, empty where there is none.
     """
@@ -180,8 +180,8 @@ def active_bookings(
 
 
 def _indexable(desired: wire.Desired, order: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns `order` if the indexes in it are certain: how CUDA counts GPUs beside others in MIG
-    mode, or beside one that is lost, is nowhere said."""
+    """Returns `order` if its indexes are certain. How CUDA counts GPUs on a node with others in MIG
+    mode, or with a lost one, is not documented."""
     plain = {gpu.uuid for gpu in desired.gpus if gpu.mode != "sliced"}
     return order if plain == set(order) and len(desired.gpus) == len(order) else ()
 

@@ -2,7 +2,7 @@
 
 A slice is closed before anything of its booking is handed over, and closed again before the proof
 that a device is empty: from then on nothing in it opens the device, and what has it open is found
-by its descriptor. When nothing of a booking goes on here, everything in its slice is ended.
+by its descriptor. When a booking has nothing left to run here, everything in its slice is ended.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ def device_number(path: str) -> int:
 class SliceSettings:
     """What slices are made from: device files, and the account of each member of the portal, None
     where there is none or that is not known. `more` are further devices for every booking, as
-    systemd names them. `logins` is the folder that tells logins of their slices."""
+    systemd names them. `logins` is the folder from which logins read their slices."""
 
     nodes: DeviceNodes
     account_of: Callable[[str], Account | None]
@@ -66,10 +66,9 @@ class SliceSettings:
 
 
 class Slices:
-    """Level-triggered: told what is handed over, it makes slices, their rules and members follow.
+    """Level-triggered: updates slices, their rules and members for what is handed over now.
 
-    The truth about slices of earlier lives is asked of systemd and the kernel, so nothing is kept
-    in a file.
+    Slices of earlier processes are read from systemd and the kernel, so there is no state file.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class Slices:
         return sorted(unit for unit in self._units.existing() if booking_of(unit) == booking)
 
     def _open(self, booking: str, *, sure: bool = False) -> None:
-        """`sure`: every file must be there and told by the driver now."""
+        """`sure`: the driver must name every file now, and each must exist."""
         claims = self._of(booking)
         owner = claims[0].allocation.owner
         account = self._account_of(owner)
@@ -152,7 +151,8 @@ class Slices:
         self._asked.pop(unit, None)
 
     def _files(self, device: str, *, sure: bool) -> tuple[str, ...]:
-        """A driver that is late for a moment takes nothing from a booking that goes on."""
+        """Returns the known files if the driver is briefly late, so that a running booking keeps
+        them."""
         try:
             self._paths[device] = self._nodes.of(device)
         except (OSError, GpuError):
@@ -283,7 +283,7 @@ class Slices:
                 names = dict.fromkeys(unit for _, unit in sorted(units))
                 write_atomic(self._site.logins / uid, "".join(f"{name}\n" for name in names))
         except OSError as error:
-            return [f"logins are not told of their slices: {error}"]
+            return [f"the slices of logins are not written: {error}"]
         return []
 
     def available_mb(self, booking: str) -> int | None:

@@ -34,7 +34,7 @@ class Answer:
 
     @property
     def state(self) -> str | None:
-        """The CUDA state of the program, None where that was not told."""
+        """The CUDA state of the program, None when unknown."""
         return self.text if self.code == 0 else None
 
     @property

@@ -1,4 +1,4 @@
-"""The port to the GPUs of one node: what the agent may ask of a driver, in its own words."""
+"""The port to the GPUs of one node."""
 
 import dataclasses
 from collections.abc import Collection
@@ -94,7 +94,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoundError:
-    """An error that the driver told of. `code`: the Xid, or how many bits of memory were wrong.
+    """An error that the driver reported. `code`: the Xid, or the number of wrong memory bits.
     `instance` is the driver's id of the slice that it is about, None for the GPU. `recovery` is
     what the driver asks for, None where it was not asked or does not say."""
 
@@ -111,7 +111,7 @@ def watched(_: str) -> AbstractContextManager[None]:
 
 
 class WatchPort(Protocol):
-    """What a driver tells of its own accord, and whose processes there are."""
+    """Errors that the driver reports, and the users of processes."""
 
     def errors(self) -> tuple[FoundError, ...]:
         """What happened since the last call, without waiting. Raises GpuError."""

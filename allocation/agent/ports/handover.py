@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class HandoverObserver(Protocol):
-    """Someone to tell of devices that come and go; never asked for permission."""
+    """Is notified of hand-overs; can't refuse them."""
 
     def given(self, allocation: DesiredAllocation, device: str) -> None: ...
 
@@ -31,8 +31,8 @@ class HandoverObserver(Protocol):
 
 
 class HandoverGuard(Protocol):
-    """Someone who keeps others from devices, and is asked first. Both may raise OSError, GpuError:
-    then nothing is handed over, or taken to be free."""
+    """Restricts access to devices, and is called first. Both calls may raise OSError and GpuError:
+    then nothing is handed over, or counts as free."""
 
     def allow(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None: ...
 
@@ -83,7 +83,7 @@ class Handover:
             self.given[file.parent.name] = found
 
     def _remove_unfinished(self) -> None:
-        """An agent that died before the mark was there has given nothing; nothing stays of it."""
+        """Removes the files of hand-overs that a killed agent did not complete."""
         for folder in list(self.root.glob("*/*/")):
             if folder.is_dir() and not (folder / "booking.json").exists():
                 _remove(folder)

@@ -60,7 +60,7 @@ def numa_node(pci: str, devices: Path = PCI_DEVICES) -> int | None:
 def core_topology_read(
     gpu_numa: Mapping[str, int | None], nodes: Path = NUMA_NODES
 ) -> CoreTopology:
-    """The online cores of this host. Empty where its kernel does not tell."""
+    """The online cores of this host. Empty if the kernel does not list them."""
     found: dict[int, tuple[int, ...]] = {}
     for path in sorted(nodes.glob("node[0-9]*/cpulist")):
         number = path.parent.name.removeprefix("node")

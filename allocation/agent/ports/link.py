@@ -1,7 +1,7 @@
 """The connection to the portal through Redis, on threads of its own.
 
-The agent's own loop never waits for the network: what arrives is put into its inbox, what it says
-is taken from an outbox. While Redis is away the newest word of each kind waits here.
+The agent's loop never waits for the network: messages arrive in its inbox and leave by an outbox.
+While Redis is unreachable the newest message of each kind waits here.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class LeaseRead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connected:
-    """Redis answers again: what only the portal's memory of the past knows may be lost."""
+    """Redis answers again. Earlier messages may be lost."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ Kind = Literal["inventory", "report", "heartbeat", "telemetry", "examination"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outgoing:
-    """`seq` is told back as Delivered when it is not None."""
+    """A `seq` that is not None comes back as Delivered."""
 
     kind: Kind
     envelope: wire.Envelope
@@ -96,7 +96,7 @@ class Link:
         self._outbox.put(outgoing)
 
     def stop(self) -> None:
-        """Sends what waits if Redis answers, then lets go."""
+        """Sends pending messages if Redis answers, then disconnects."""
         self._stop.set()
         self._outbox.put(None)
         for thread in self._threads:

@@ -1,4 +1,4 @@
-"""The programs of this node as its kernel knows them: whose they are, and telling them things."""
+"""The programs of this node, their owners, and signals to them."""
 
 import dataclasses
 import os
@@ -15,10 +15,9 @@ LAST_PID = 2**22
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProcessOwner:
-    """Whom a program belongs to. `names` are those of bookings and allocations in its environment,
-    as `run` and `env` put them there: a program may lie about it, to nobody's harm but its owner's.
-    `account` is the name of its account, its number if it has none, None if that can't be told;
-    with `late` only because nobody has answered for this node's accounts yet."""
+    """The owner of a program. `names` are the bookings and allocations in its environment, as `run`
+    and `env` set them; a false name harms only its owner. `account` is the name of its account, its
+    number if it has none, None when unknown; `late`: because the directory has not answered."""
 
     names: frozenset[str] = frozenset()
     account: str | None = None
@@ -29,7 +28,8 @@ class Programs(Protocol):
     """By process id. One that is gone is no error."""
 
     def birth(self, pid: int) -> str | None:
-        """Tells a program from a later one with the same id; None when it is gone."""
+        """Returns what distinguishes a program from a later one with the same id; None if it
+        ended."""
 
     def owner_of(self, pid: int) -> ProcessOwner: ...
 

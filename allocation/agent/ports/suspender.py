@@ -1,4 +1,4 @@
-"""The port to what freezes programs: device memory goes to the host's, the device is let go.
+"""The port to suspend programs: device memory moves to the host, and the device is released.
 
 NVIDIA's `cuda-checkpoint` does that in two steps, and in two forms. From driver 570 on, `--action
 lock` makes a program's CUDA calls wait, with a limit, and `--action checkpoint` copies its memory;
@@ -35,8 +35,8 @@ Program = tuple[int, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suspended:
-    """Our record of programs that were frozen on a GPU, or are about to be, for an allocation;
-    and the one for which they are woken."""
+    """The record of an allocation's suspended programs on a GPU, and of the allocation that resumes
+    them."""
 
     allocation: str
     booking: str
@@ -59,25 +59,25 @@ class Suspender(Protocol):
 
     @property
     def refusal(self) -> str | None:
-        """Why no program can be frozen on this node; None where that is possible."""
+        """Why no program can be suspended on this node; None if it is possible."""
 
     def available_mb(self) -> int | None:
-        """What the host has to take device memory, in MiB; None if that is not known."""
+        """Returns the free host memory in MiB; None when unknown."""
 
     def suspend(self, pid: int) -> None:
-        """Begins to freeze a program that the driver names on a device, or goes on with one that is
-        half frozen. While something is under way for it nothing else is begun."""
+        """Begins to suspend a program on a device, or continues with one that is half suspended.
+        Does nothing while an operation is in progress for it."""
 
     def resume(self, pid: int, *, there: bool) -> None:
-        """Begins to make a program run that is frozen, or half frozen; one that runs is left as it
-        is. `there`: the driver names it on a device."""
+        """Begins to resume a program that is wholly or partly suspended; a running one is
+        unchanged. `there`: the driver lists it on a device."""
 
     def busy(self, pid: int) -> bool:
-        """Whether one is under way, begun by this life of the agent or by an earlier one."""
+        """Returns whether an operation of this or an earlier process is in progress."""
 
     def result(self, pid: int) -> str | None:
-        """Of the last one of this life: "" when it was done, else why not; None while there is
-        none or it is under way."""
+        """Returns the failure of this process's last operation, "" after success; None before
+        that."""
 
     def may_be_locked(self, pid: int) -> bool:
         """Whether CUDA calls of the program may be locked by what this life began."""
@@ -99,7 +99,7 @@ _UNLOCK = ToolCall(("--action", "unlock"), _SHORT_S)
 _TOGGLE = ToolCall(("--toggle",))
 
 Steps = Generator[ToolCall, Answer, str]
-"""Asks, is sent what was answered, and returns what went wrong."""
+"""Yields calls, receives their answers, and returns the problem."""
 
 
 class Tool(Protocol):
@@ -122,8 +122,8 @@ class _Job:
 
 
 class CudaCheckpoint:
-    """See Suspender. Each job first asks for the program's state, so it can begin where a life of
-    the agent that was killed has left it."""
+    """See Suspender. Each job first reads the program's state, so it can continue the work of a
+    killed agent."""
 
     def __init__(
         self, tool: Tool, driver: str, steady: Callable[[], float] = time.monotonic
@@ -175,16 +175,16 @@ class CudaCheckpoint:
     # The steps.
 
     def _suspend_calls(self, pid: int) -> Steps:
-        told = yield _STATE
-        state = told.state
+        answer = yield _STATE
+        state = answer.state
         if state == "checkpointed":
             return ""
-        if self._major < _ACTIONS and state in (None, "running") and not told.late:
-            # What the driver names on a device runs, where it has no word for a program's state.
+        if self._major < _ACTIONS and state in (None, "running") and not answer.late:
+            # Without a state, a program that the driver lists on a device runs.
             self._may_be_locked.add(pid)
             return (yield _TOGGLE).failure
         if self._major < _ACTIONS or state not in ("running", "locked"):
-            return told.failure or f"CUDA of the program is {state}"
+            return answer.failure or f"CUDA of the program is {state}"
         self._may_be_locked.add(pid)
         if state == "running":
             locked = yield _LOCK
@@ -193,21 +193,21 @@ class CudaCheckpoint:
         return (yield _CHECKPOINT).failure
 
     def _resume_calls(self, pid: int, *, there: bool) -> Steps:
-        told = yield _STATE
-        state = told.state
+        answer = yield _STATE
+        state = answer.state
         if state == "running":
             failure = ""
         elif state == "locked":
             failure = (yield _UNLOCK).failure
         elif state == "checkpointed":
             failure = yield from self._restore_calls()
-        elif state is None and self._major < _ACTIONS and not told.late:
+        elif state is None and self._major < _ACTIONS and not answer.late:
             if there:
-                # Whether it is locked can't be told.
+                # Whether it is locked is unknown.
                 return ""
             failure = (yield _TOGGLE).failure
         else:
-            return told.failure or f"CUDA of the program is {state}"
+            return answer.failure or f"CUDA of the program is {state}"
         if not failure:
             self._may_be_locked.discard(pid)
         return failure
@@ -232,7 +232,7 @@ class CudaCheckpoint:
         self._jobs[pid] = _Job(steps, ask, call, self._steady() + ask.limit)
 
     def _drive(self, pid: int) -> None:
-        """Goes on as far as answers are there."""
+        """Continues as far as there are answers."""
         while (job := self._jobs.get(pid)) is not None:
             answer = self._answer(job)
             if answer is None:
@@ -263,9 +263,9 @@ def cuda_checkpoint_find(folder: Path, driver: str) -> CudaCheckpoint | None:
     """`cuda-checkpoint` of this node, if there is one. Raises OSError."""
     program = shutil.which("cuda-checkpoint")
     if program is None:
-        log.info("no cuda-checkpoint here: what shall be suspended is stopped")
+        log.info("no cuda-checkpoint here: bookings are stopped instead of suspended")
         return None
     found = CudaCheckpoint(CheckpointTool(Path(program), folder), driver)
     if found.refusal is not None:
-        log.info("%s: what shall be suspended is stopped", found.refusal)
+        log.info("%s: bookings are stopped instead of suspended", found.refusal)
     return found

@@ -97,7 +97,7 @@ class Systemd:
         version = re.match(r"systemd (\d+)", said)
         if version is None or int(version[1]) < _OLDEST:
             raise OSError(f"device rules need systemd {_OLDEST} or newer, here is {said[:20]!r}")
-        # systemd goes on without device rules where the kernel refuses its BPF programs.
+        # systemd continues without device rules where the kernel refuses its BPF programs.
         if self._opens() or not self._opens(f"DeviceAllow={_PROBE} r"):
             raise OSError(
                 "device rules have no effect here: a service with DevicePolicy=closed must be kept"
@@ -256,7 +256,7 @@ def available_mb(group: Path) -> int | None:
 
 
 class Supervisor:
-    """Of nobody, where none has started us (`NOTIFY_SOCKET` is not set)."""
+    """Notifies systemd of the agent's state; does nothing without `NOTIFY_SOCKET`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
@@ -270,7 +270,8 @@ class Supervisor:
         self._notify("READY=1")
 
     def alive(self) -> None:
-        """The loop has come round: with `WatchdogSec=` it is killed when this is not said."""
+        """The loop has completed a turn: `WatchdogSec=` restarts an agent that does not report
+        it."""
         self._notify("WATCHDOG=1")
 
     def stopping(self) -> None:
@@ -283,4 +284,4 @@ class Supervisor:
         try:
             self._socket.sendto(text.encode(), self._address)
         except OSError as error:
-            log.warning("the supervisor does not hear: %s", error)
+            log.warning("the supervisor can't be notified: %s", error)

@@ -1,8 +1,7 @@
-"""Calls that may never return, each on a thread that can be left behind.
+"""Runs calls that may never return on threads that can be abandoned.
 
-A thread that hangs in a driver can't be ended, and an agent that waits for it keeps none of its
-promises. So the caller waits so long and no longer; while a call is out, nothing else is begun on
-its lane.
+A thread that hangs in a driver can't be ended, and an agent that waited for it would miss leases
+and ends. So the caller waits for a limited time; while a call is pending, its thread gets no other.
 """
 
 import concurrent.futures
@@ -23,14 +22,14 @@ T = TypeVar("T")
 ASK_LIMIT_S = 2.0
 CHANGE_LIMIT_S = 6.0
 OPEN_LIMIT_S = 60.0
-# When one lane hangs the others probably will, and leases can't wait for each in turn.
+# When one thread hangs the others probably will, and leases can't wait for each in turn.
 BRIEF_LIMIT_S = 0.25
-# What comes back within this was only slow.
+# A call that returns within this time was only slow.
 HANGS_AFTER_S = 10.0
 
 
 class CallTimeout(Exception):
-    """The call has not come back yet. It may still do what it was to do."""
+    """The call has not returned yet. It may still take effect."""
 
 
 class WorkerThread:
@@ -44,7 +43,7 @@ class WorkerThread:
 
     @property
     def busy(self) -> bool:
-        """Whether a call that nobody waits for any more is still out."""
+        """Whether an abandoned call is still pending."""
         return self._last is not None and not self._last.done()
 
     def ask(self, job: Callable[[], T], limit_s: float) -> T:
@@ -71,7 +70,7 @@ class WorkerThread:
 
 
 class WorkerThreads:
-    """One lane per GPU, and one for what concerns them all. `steady` never jumps."""
+    """One thread per GPU, and one for calls about all of them. `steady` never jumps."""
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
@@ -81,7 +80,7 @@ class WorkerThreads:
         self._warned: set[str] = set()
 
     def ask(self, about: str, job: Callable[[], T]) -> T:
-        """A question. Raises GpuError("hangs"), and whatever the job raises."""
+        """Makes a short call. Raises GpuError("hangs"), and what the job raises."""
         alone = not any(thread.busy for name, thread in self._threads.items() if name != about)
         self._allow(about, HANGS_AFTER_S)
         return self._ask(about, job, ASK_LIMIT_S if alone else BRIEF_LIMIT_S)
@@ -93,12 +92,12 @@ class WorkerThreads:
         limit_s: float = CHANGE_LIMIT_S,
         hangs_s: float = HANGS_AFTER_S,
     ) -> T:
-        """What may take its time; it hangs when it takes longer than `hangs_s`. Raises as `ask`."""
+        """Makes a longer call, which hangs after `hangs_s`. Raises as `ask`."""
         self._allow(about, hangs_s)
         return self._ask(about, job, limit_s)
 
     def hanging(self) -> tuple[str, ...]:
-        """What has not come back for longer than a slow driver takes."""
+        """Returns what has a call that hangs."""
         now = self._steady()
         long = (
             name for name, since in self._asked.items() if now - since >= self._hangs_after[name]
@@ -107,11 +106,11 @@ class WorkerThreads:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is out."""
+        """Whether no call is pending."""
         return not any(thread.busy for thread in self._threads.values())
 
     def _allow(self, about: str, hangs_s: float) -> None:
-        """The next call may take so long; one that is out keeps its own time."""
+        """Sets the limit of the next call; a pending one keeps its own."""
         thread = self._threads.get(about)
         if thread is None or not thread.busy:
             self._hangs_after[about] = hangs_s

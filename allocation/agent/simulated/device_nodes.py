@@ -54,7 +54,7 @@ class SimulatedAccess:
 
 
 class SimulatedUnits:
-    """See systemd.Units. `rules` are the properties of each slice, `members` who is in it."""
+    """See systemd.Units. `rules` are the properties of each slice, `members` its programs."""
 
     def __init__(self) -> None:
         self.rules: dict[str, tuple[str, ...]] = {}

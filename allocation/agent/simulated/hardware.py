@@ -208,7 +208,7 @@ class Hardware:
         self.save()
 
     def fail(self, gpu: Gpu, xid: int, *, instance: int | None = None, bits: int = 0) -> None:
-        """The GPU has an error that its driver tells of. With Xid 79 it is gone besides."""
+        """Adds an error that the driver reports. Xid 79 also removes the GPU from the bus."""
         self.errors.append(Error(gpu.uuid, xid, instance, bits))
         gpu.lost = gpu.lost or xid == XID_OFF_THE_BUS
 

@@ -2,7 +2,7 @@
 
 pynvml looks up every C symbol by name on its global `nvmlLib` and loads the driver's library only
 while that is None. An object with methods of the same names takes its place, so the real wrapper,
-structs and exceptions stay in use and the agent can't tell the difference.
+structs and exceptions stay in use and the agent runs unchanged.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class SimulatedNvml(SimulatedSensors):
 
     @_symbol
     def nvmlDeviceGetMemoryInfo_v2(self, handle: CData, ref: CData) -> None:
-        """The driver's own part is told apart from what is used."""
+        """Reports the driver's own part separately."""
         gpu, instance = self._device(handle)
         total = gpu.model.memory_mb if instance is None else instance.profile.memory_mb
         reserved = gpu.model.reserved_mb if instance is None else 13

@@ -28,7 +28,7 @@ class Process:
 
     `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
     the device: what it had there is in the host's memory. The CUDA calls of what is `locked` wait:
-    it hears no request to end. A `service` watches the GPU.
+    TERM has no effect. A `service` watches the GPU.
     """
 
     pid: int

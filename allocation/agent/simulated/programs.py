@@ -26,7 +26,7 @@ def program(hardware: Hardware, pid: int) -> Process | None:
 
 
 def program_change(hardware: Hardware, pid: int, *, locked: bool, frozen: bool) -> None:
-    """Locks, freezes or wakes a program; what is frozen goes on, on the device that it had.
+    """Locks, freezes or wakes a program; a suspended one resumes on its device.
 
     Raises HardwareFault.
     """
@@ -113,7 +113,7 @@ class SimulatedOpenFiles:
         self.hidden: set[int] = set()
 
     def openers(self) -> Openers:
-        """As /proc would tell it: all programs that use a GPU have its file open."""
+        """Returns what /proc would show: all programs that use a GPU have its file open."""
         found: dict[str, set[Opener]] = defaultdict(set)
         for gpu in self._hardware.gpus:
             for each in self._hardware.holding(gpu):
@@ -143,8 +143,8 @@ UNSUPPORTED = "OS call failed or operation not supported on this OS"
 
 
 class SimulatedTool:
-    """See suspender.Tool. Done at once. `refuses` has what is said of an action that fails, and
-    `calls` has what was called for whom."""
+    """See suspender.Tool. Done at once. `refuses` has the messages of actions that fail,
+    `calls` the calls by process id."""
 
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware

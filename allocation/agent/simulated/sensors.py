@@ -1,4 +1,4 @@
-"""What simulated GPUs say of how hard they work: GPM samples, clocks and energy."""
+"""Simulated error events, GPM samples, clocks and energy."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ _NO_INSTANCE = 0xFFFFFFFF
 
 
 class SimulatedEvents(Calls):
-    """Event sets. One with a GPU that is lost says that, and nothing of the others in it."""
+    """Event sets. A set with a lost GPU returns only that error."""
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__(hardware)
@@ -52,7 +52,7 @@ class SimulatedEvents(Calls):
     def nvmlEventSetWait_v2(self, events: CData, ref: CData, timeout_ms: CData) -> None:
         registered = self._registered[self._key(events, "events")[2]]
         errors = self.hardware.errors
-        # What happens to a GPU that nobody listens to is told to nobody.
+        # Errors of a GPU without a subscriber are dropped.
         every = set().union(*self._registered.values())
         waiting = [error for error in errors if error.gpu in every]
         errors.clear()
@@ -89,7 +89,7 @@ class _Sample:
 
 
 class SimulatedSensors(SimulatedEvents):
-    """Symbols of measuring."""
+    """The symbols for measurements."""
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__(hardware)
@@ -178,7 +178,7 @@ class SimulatedSensors(SimulatedEvents):
 
 
 def _metrics(sample: _Sample) -> dict[int, float]:
-    """What a slice is told of itself; links are the whole GPU's."""
+    """Returns the metrics of a GPU or slice; link metrics exist for a whole GPU only."""
     load = sample.load
     found: dict[int, float] = {
         pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: load.busy,

@@ -54,7 +54,7 @@ class Keys:
 
 
 class DocumentFollower:
-    """Judges what the portal wants. `problem` is why the last document was refused, else None."""
+    """Follows the portal's documents. `problem` is why the last document was refused, else None."""
 
     def __init__(self, keys: Keys, store: Store) -> None:
         self._keys = keys
@@ -63,7 +63,7 @@ class DocumentFollower:
         self.problem: str | None = None
 
     def read(self, raw: bytes) -> bool:
-        """Returns whether something changed: a document to follow, or a trouble to tell of."""
+        """Returns whether the followed document or the problem changed."""
         if raw == self._refused:
             return False
         before = (self._store.epoch, self._store.generation, self.problem)

@@ -1,4 +1,4 @@
-"""Who this node is to the portal: exchanges a one-time token for a name and a signing key."""
+"""The node's identity: enrolment exchanges a one-time token for a name and a signing key."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ _MAX_ANSWER = 64 * 1024
 
 
 class EnrolmentRefused(Exception):
-    """The portal said no; the same token will not do later either."""
+    """The portal refused the enrolment; a retry with the same token is useless."""
 
 
 class PortalUnreachable(Exception):
@@ -98,8 +98,8 @@ def _post(request: urllib.request.Request) -> bytes:
 def _identity(data: dict[str, Any]) -> Identity:
     try:
         # The portal's answer names one key, our own file all of them.
-        told = data["keys"] if "keys" in data else {data["key_version"]: data["key"]}
-        keys = {int(version): bytes.fromhex(key) for version, key in told.items()}
+        versions = data["keys"] if "keys" in data else {data["key_version"]: data["key"]}
+        keys = {int(version): bytes.fromhex(key) for version, key in versions.items()}
         node, epoch, url = str(data["node"]), int(data["epoch"]), str(data["redis_url"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"lacks {error}") from error

@@ -1,4 +1,4 @@
-"""Notes that outlive the agent: what it may rely on after a crash is written here first."""
+"""Records that survive a crash: each is written before the action that relies on it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from allocation.agent.state.store import Store
 
 
 class Records:
-    """Where nothing else is said, a note is on disk when its call returns, or StoreError raised."""
+    """Unless noted, a change is on disk when the call returns, or StoreError is raised."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -23,35 +23,36 @@ class Records:
         return self._store.suspended
 
     def given(self, allocations: Iterable[str]) -> None:
-        """Their owners are about to get devices, so that whatever runs there is the owners'."""
+        """Marks allocations whose owners are about to get their devices."""
         self._change(allocations, lambda held: replace(held, given=True))
         self._store.save()
 
     def emptied(self, allocations: Iterable[str]) -> None:
-        """Nothing of them is left, so that whatever comes to their place is not theirs."""
+        """Marks allocations whose devices are proven empty."""
         self._change(allocations, lambda held: replace(held, emptied=True))
         self._store.save()
 
     def noted(self, allocations: Iterable[str], text: str) -> None:
-        """Something for people; it waits for the next note that matters."""
+        """Sets a text for people; it is on disk with the next change."""
         self._change(allocations, lambda held: replace(held, note=text))
 
     def saved(self, times: Mapping[str, int]) -> None:
-        """When owners said that all is saved, by allocation; as `noted`: their files say it too."""
+        """Sets when owners reported that all is saved, by allocation; on disk with the next
+        change."""
         self._change(times, lambda held: replace(held, saved=times[held.allocation.id]))
 
     def freezing(self, each: Suspended) -> None:
-        """Its programs are about to be frozen, or woken, so that they can be found again."""
+        """Records programs that are about to be suspended or resumed."""
         self._store.suspended[each.allocation] = each
         self._store.save()
 
     def forgotten(self, suspended: Iterable[str]) -> None:
-        """As `noted`: a record of programs that are gone is known by their births."""
+        """Drops suspensions; on disk with the next change. Start times identify ended programs."""
         for name in list(suspended):
             self._store.suspended.pop(name, None)
 
     def resumed(self, allocations: Iterable[str], suspended: Iterable[str]) -> None:
-        """What they resume goes on, or never will. As `noted`: another look would tell the same."""
+        """Marks suspensions as resumed or discarded; on disk with the next change."""
         self._change(allocations, lambda held: replace(held, resumed=True))
         self.forgotten(suspended)
 

@@ -1,7 +1,7 @@
-"""What the agent must not forget: the document it follows, its fence, and what it holds.
+"""The agent's durable state: the document that it follows, the fence, and its records.
 
-Everything is one file, replaced and synced to disk before anything is done about it, so that after
-a crash or while cut off the node goes on from the newest document it ever accepted.
+The state is one file, replaced and synced before any action. So after a crash or during a partition
+the node continues from the newest document that it accepted.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ class Store:
 
     @property
     def folder(self) -> Path:
-        """Where everything of this node lies."""
+        """The folder of the node's state."""
         return self._path.parent
 
     @property
