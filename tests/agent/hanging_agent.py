@@ -1,5 +1,5 @@
-"""The agent, with a driver that does not come back about the first GPU while a file `hang` lies in
-its folder.
+"""The agent, with a driver that does not come back about the first GPU while there is a file `hang`
+in its folder.
 
 Options as for `python -m allocation.agent`.
 """

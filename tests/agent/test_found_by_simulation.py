@@ -144,12 +144,12 @@ def test_an_agent_that_dies_while_it_hands_over_leaves_no_file_behind(
 
 def test_a_stranger_is_not_ended_for_a_booking_that_never_began_here(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: []}))
-    rig.hardware.process_start(rig.gpu, label="a stranger")
+    rig.hardware.process_start(rig.gpu, label="unbooked")
     never_seen = a_whole(state="release")
     rig.desire(a_document({rig.gpu: [never_seen]}, generation=2))
     assert rig.sent.states() == {"w1": "empty"}
     rig.later(60)
-    assert [p.label for p in rig.hardware.gpus[0].processes.values()] == ["a stranger"]
+    assert [p.label for p in rig.hardware.gpus[0].processes.values()] == ["unbooked"]
 
 
 def test_what_is_forgotten_is_not_told_again_before_the_next_look(rig: Rig, tmp_path: Path) -> None:

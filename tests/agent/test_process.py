@@ -185,7 +185,7 @@ def test_a_pause_is_announced_answered_and_carried_out(
 def test_an_agent_that_is_killed_as_it_announces_a_pause_has_announced_it_in_its_next_life(
     portal: Portal, agent: Process
 ) -> None:
-    """The record of the notice is on its disk; nothing of it has been told."""
+    """The record of the notice is on its disk; the owner has not been notified."""
     agent.start()
     seen(lambda: len(portal.reports()) > 0)
     booked = a_whole(starts=now(), ends=now() + HOUR)

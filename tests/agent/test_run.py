@@ -135,7 +135,7 @@ def a_launcher(folder: Path, name: str, text: str) -> str:
 
 
 def test_the_same_line_on_every_node_starts_a_gang_with_all_its_ranks(tmp_path: Path) -> None:
-    """What every program of a gang of two nodes with two GPUs each is told by its launcher."""
+    """The environment from the launcher in a gang of two nodes with two GPUs each."""
     torchrun = a_launcher(tmp_path, "torchrun", TORCHRUN)
     nodes = ("node-0", NODE)
     gang = wire.Gang(

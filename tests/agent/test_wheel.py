@@ -113,27 +113,27 @@ def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path)
 def test_every_module_loads_without_the_server_s_packages(installed: Installed) -> None:
     # The last one is for versions of Python before 3.11.3.
     assert installed.packages - {"async-timeout"} == {"nvidia-ml-py", "redis", "hiredis"}
-    told = installed.run(
+    reported = installed.run(
         "python", "-I", "-c",
         "import allocation, importlib, json, pkgutil, sys\n"
         "found = pkgutil.walk_packages(allocation.__path__, 'allocation.')\n"
         "for each in found: importlib.import_module(each.name)\n"
         "print(json.dumps([allocation.__file__, sorted(sys.modules)]))",
     )  # fmt: skip
-    origin, modules = json.loads(told)
+    origin, modules = json.loads(reported)
     assert Path(origin).parent == installed.site / "allocation"
     assert "allocation.agent.__main__" in modules
     assert {name.partition(".")[0] for name in modules}.isdisjoint(NEVER)
 
 
 def test_doctor_and_units_come_with_it(installed: Installed) -> None:
-    told = installed.run(
+    reported = installed.run(
         "python", "-I", "-c",
         "import runpy, sys\n"
         "sys.argv = ['gpu-agent', 'doctor', '--json', '--simulate', 'h100:2']\n"
         "sys.exit(0 if runpy.run_module('allocation.agent')['main'](sys.argv[1:], {}) < 2 else 2)",
     )  # fmt: skip
-    checks = {each["name"]: each for each in json.loads(told)["checks"]}
+    checks = {each["name"]: each for each in json.loads(reported)["checks"]}
     assert checks["driver"]["state"] == checks["NVML binding"]["state"] == "ok"
     unit = installed.run("gpu-agent", "unit")
     assert f"ExecStart={installed.folder}/bin/gpu-agent\n" in unit

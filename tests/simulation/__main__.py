@@ -1,7 +1,7 @@
 """`python -m tests.simulation --schedules N --first-seed S`: seeded schedules of faults.
 
 Ends with two JSON lines: how often each kind of event happened, and {"schedules", "violations",
-"seconds"}. A schedule that broke a promise is told with its seed and its whole story; the exit
+"seconds"}. A schedule that broke an invariant is printed with its seed and its log; the exit
 status is 1 then.
 """
 
@@ -25,7 +25,7 @@ _BATCH = 20
 _STORIES = 5
 
 
-def told(seed: int) -> tuple[str | None, Counter[str]]:
+def outcome_of(seed: int) -> tuple[str | None, Counter[str]]:
     """What went wrong in one schedule, or None, and what happened."""
     logging.disable(logging.CRITICAL)
     # A schedule is over before its cycles are worth looking for.
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     fault = planted(options.planted) if options.planted else contextlib.nullcontext()
     # The processes are begun with the fault in place.
     with fault, multiprocessing.get_context("fork").Pool(options.processes) as pool:
-        results = list(pool.imap(told, seeds, _BATCH))
+        results = list(pool.imap(outcome_of, seeds, _BATCH))
     stories = [story for story, _ in results if story is not None]
     for story in stories[:_STORIES]:
         sys.stdout.write(f"{story}\n")

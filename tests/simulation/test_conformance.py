@@ -100,22 +100,22 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
     names = {profile: str(uuid.UUID(int=n)) for n, profile in enumerate(ASKED, 1)}
     for profile, name in names.items():
         shape = None if profile == "whole" else profile[:7]
-        wish = UserRequest(
+        asked = UserRequest(
             count=1, profile=shape, together="any", required=False, duration=1200,
             starts=int(world.now) + 600,
         )  # fmt: skip
-        world.portal.request(name, wish, world.now)
+        world.portal.request(name, asked, world.now)
         world.portal.cycle(world.now)
         if profile == "3g.40gb":
-            # The large slice beside it goes, and it is alone: it can lie beside the other.
+            # The large slice on its GPU ends, and it is alone: it can move to the other GPU.
             tables = world.portal.tables
             (small,) = tables.of(tables.bookings[name], "planned")
-            beside = next(
+            neighbour = next(
                 row
                 for row in tables.rows.values()
                 if row.place.gpu == small.place.gpu and row is not small
             )
-            world.portal.cancel(beside.booking, world.now)
+            world.portal.cancel(neighbour.booking, world.now)
     tables = world.portal.tables
     assert tables.bookings[names["whole"]].state == "scheduled"
     moved = [row for row in tables.rows.values() if row.state == "superseded"]

@@ -157,13 +157,13 @@ def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
     def hasty(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         return [
             dataclasses.replace(
-                wish,
+                target,
                 tasks=tuple(
                     dataclasses.replace(task, ending=task.ending or bool(task.allocation.notice))
-                    for task in wish.tasks
+                    for task in target.tasks
                 ),
             )
-            for wish in really(desired, held, now)
+            for target in really(desired, held, now)
         ]
 
     with mock.patch.object(reconcile, "gpu_targets", hasty):
@@ -173,11 +173,11 @@ def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
 def test_a_portal_that_tells_too_late_is_seen() -> None:
     really = pausing.pause_begin
 
-    def late(tables, told, *rest):  # type: ignore[no-untyped-def]  # as the real one
-        really(tables, dataclasses.replace(told, at=told.at - 9), *rest)
+    def late(tables, solver_pause, *rest):  # type: ignore[no-untyped-def]  # as the real one
+        really(tables, dataclasses.replace(solver_pause, at=solver_pause.at - 9), *rest)
 
     with mock.patch.object(planning, "pause_begin", late):
-        assert is_found("P12", says="was not told in time")
+        assert is_found("P12", says="was not notified in time")
 
 
 def test_a_beneficiary_that_starts_at_the_word_and_not_at_the_proof_is_seen() -> None:
@@ -228,9 +228,9 @@ def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
     def grasping(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         return [
             dataclasses.replace(
-                wish, tasks=tuple(dataclasses.replace(task, given=True) for task in wish.tasks)
+                target, tasks=tuple(dataclasses.replace(task, given=True) for task in target.tasks)
             )
-            for wish in really(desired, held, now)
+            for target in really(desired, held, now)
         ]
 
     with mock.patch.object(reconcile, "gpu_targets", grasping):

@@ -35,7 +35,7 @@ def found(rig: Rig, name: str = "w1") -> wire.ReportedAllocation:
 def notified(
     rig: Rig, *, stubborn: bool = False, method: wire.PauseMethod = "stop", at: int = NOW + 120
 ) -> int:
-    """A booking that runs a program and is told of a pause. Returns the program's id."""
+    """A booking with a program, under a notice. Returns the program's id."""
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     pid = rig.hardware.process_start(rig.gpu, label="w1", stubborn=stubborn)
     rig.later(1)
@@ -47,7 +47,7 @@ def says_saved(state: Path, at: float, folder: str = FOLDER) -> None:
     os.utime(state / folder / "saved", (at, at))
 
 
-# Being told.
+# The notice.
 
 
 def test_a_notice_is_in_the_bookings_files_at_once_and_in_the_report(
@@ -204,12 +204,12 @@ def test_checkpoints_without_a_notice_are_told_at_most_every_ten_seconds(
     for second in range(1, 31):
         says_saved(tmp_path, NOW + second)
         rig.later(1)
-    told = [
+    reported = [
         each.allocations[0].saved
         for each in rig.sent.messages("report")[before:]
         if isinstance(each, wire.Report)
     ]
-    assert len(told) <= 3
+    assert len(reported) <= 3
     rig.later(10)
     assert found(rig).saved == NOW + 30
 
@@ -243,18 +243,18 @@ def test_what_was_saved_before_and_after_the_notice_is_so_for_the_portal_whateve
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     rig.later(60)
     says_saved(tmp_path, NOW + 50)
-    told = NOW + 60 + skew
+    reported = NOW + 60 + skew
     wanted = noticed(a_whole(), at=NOW + 600)
-    notice = wire.Notice(id="p1", told=told, at=NOW + 600, method="stop")
+    notice = wire.Notice(id="p1", told=reported, at=NOW + 600, method="stop")
     rig.desire(a_document({rig.gpu: [replace(wanted, notice=notice)]}, generation=2))
     before = found(rig).saved
     assert before is not None
-    assert before < told
+    assert before < reported
     says_saved(tmp_path, NOW + 61)
     rig.later(1)
     after = found(rig).saved
     assert after is not None
-    assert after >= told
+    assert after >= reported
 
 
 def test_the_last_word_before_the_end_is_still_told(rig: Rig, tmp_path: Path) -> None:

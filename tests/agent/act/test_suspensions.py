@@ -1,4 +1,4 @@
-"""Programs that are frozen at a pause and go on when their booking comes back."""
+"""Programs that are suspended at a pause and resume when their booking returns."""
 
 import dataclasses
 from pathlib import Path
@@ -24,7 +24,7 @@ def back(name: str = "w2", resumes: str = "w1") -> wire.DesiredAllocation:
 
 
 class Slow(SimulatedSuspender):
-    """Takes until it is told to be done; may fail."""
+    """Takes until `done` is called; may fail."""
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__(hardware)
@@ -315,7 +315,7 @@ def test_what_can_not_go_on_is_said_and_the_booking_is_ready_anyway(
         rig.desire(a_document({place: [wanted]}, generation=3))
         finish(rig, 5)
         assert found(rig, "w2").state == "ready"
-        assert "could not go on" in (found(rig, "w2").error or "")
+        assert "could not be resumed" in (found(rig, "w2").error or "")
         assert all(not gpu.processes for gpu in rig.hardware.gpus)
         rig.later(60)
         assert found(rig, "w2").state == "ready"

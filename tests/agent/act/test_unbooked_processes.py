@@ -1,4 +1,4 @@
-"""Programs on devices that nobody gave them: who is one, and what is done about it in its time."""
+"""Unbooked processes: which ones count, and the escalation against them."""
 
 import dataclasses
 import os
@@ -38,7 +38,7 @@ def ruled(rig: Rig, ladder: wire.Escalation | None, *wanted: wire.DesiredAllocat
 
 
 def steps(rig: Rig) -> list[str]:
-    return [deed.step for deed in rig.sent.report().deeds]
+    return [action.step for action in rig.sent.report().deeds]
 
 
 def runs(rig: Rig, pid: int) -> bool:
@@ -51,55 +51,55 @@ def passes(rig: Rig, seconds: float) -> None:
 
 
 def test_without_a_word_of_the_portal_it_is_only_told(known: Rig) -> None:
-    stranger = known.hardware.process_start(known.gpu, label="x", user="eve")
+    unbooked = known.hardware.process_start(known.gpu, label="x", user="eve")
     ruled(known, None)
     passes(known, 3600)
-    assert runs(known, stranger)
+    assert runs(known, unbooked)
     assert steps(known) == []
     (said,) = known.sent.report().foreign
     assert (said.processes, said.users, said.booked) == (1, ("eve",), False)
 
 
 def test_it_is_warned_asked_and_killed_each_at_its_time(known: Rig) -> None:
-    stranger = known.hardware.process_start(known.gpu, label="x", user="eve", stubborn=True)
+    unbooked = known.hardware.process_start(known.gpu, label="x", user="eve", stubborn=True)
     ruled(known, LADDER)
     passes(known, 115)
     assert steps(known) == []
     passes(known, 10)
     assert steps(known) == ["warned"]
     ((pid, text),) = known.programs.written
-    assert pid == stranger
-    assert f"Your process {stranger} uses {known.gpu}, which is not booked." in text
+    assert pid == unbooked
+    assert f"Your process {unbooked} uses {known.gpu}, which is not booked." in text
     passes(known, 470)
     assert steps(known) == ["warned"]
     passes(known, 10)
     assert steps(known) == ["warned", "asked"]
-    assert runs(known, stranger)
+    assert runs(known, unbooked)
     passes(known, KILL_AFTER_S + 5)
     assert steps(known) == ["warned", "asked", "killed"]
-    assert not runs(known, stranger)
+    assert not runs(known, unbooked)
     passes(known, 60)
     assert known.sent.report().foreign == ()
-    assert {deed.user for deed in known.sent.report().deeds} == {"eve"}
+    assert {action.user for action in known.sent.report().deeds} == {"eve"}
 
 
 def test_nobody_is_ended_who_had_no_time_to_read_the_warning(known: Rig) -> None:
-    stranger = known.hardware.process_start(known.gpu, label="x", user="eve")
+    unbooked = known.hardware.process_start(known.gpu, label="x", user="eve")
     ruled(known, wire.Escalation(warn_after=0, end_after=0))
     passes(known, WARNED_BEFORE_S - 5)
-    assert (steps(known), runs(known, stranger)) == (["warned"], True)
+    assert (steps(known), runs(known, unbooked)) == (["warned"], True)
     passes(known, 15)
-    assert (steps(known), runs(known, stranger)) == (["warned", "asked"], False)
+    assert (steps(known), runs(known, unbooked)) == (["warned", "asked"], False)
 
 
 def test_the_nodes_own_configuration_may_forbid_to_end_anybody(known: Rig) -> None:
     node = dataclasses.replace(known.node, may_end=lambda: False)
     agent = Agent(node, Clock(wall=known.wall, steady=known.steady))
     strict = dataclasses.replace(known, node=node, agent=agent)
-    stranger = strict.hardware.process_start(strict.gpu, label="x", user="eve")
+    unbooked = strict.hardware.process_start(strict.gpu, label="x", user="eve")
     ruled(strict, wire.Escalation(warn_after=0, end_after=60))
     passes(strict, 600)
-    assert (steps(strict), runs(strict, stranger)) == (["warned"], True)
+    assert (steps(strict), runs(strict, unbooked)) == (["warned"], True)
 
 
 def test_on_a_booked_device_only_those_of_others_are_strangers(known: Rig) -> None:
@@ -108,12 +108,12 @@ def test_on_a_booked_device_only_those_of_others_are_strangers(known: Rig) -> No
     by_name = start(known.gpu, label="biology.BK-7", user="svc")
     by_allocation = start(known.gpu, label="w1")
     by_account = start(known.gpu, label="a shell", user="ada")
-    stranger = start(known.gpu, label="a shell", user="eve")
+    unbooked = start(known.gpu, label="a shell", user="eve")
     passes(known, 5)
     (said,) = known.sent.report().foreign
     assert (said.processes, said.users, said.booked) == (1, ("eve",), True)
     passes(known, 300)
-    assert [runs(known, pid) for pid in (by_name, by_allocation, by_account, stranger)] == [
+    assert [runs(known, pid) for pid in (by_name, by_allocation, by_account, unbooked)] == [
         True, True, True, False,
     ]  # fmt: skip
     assert "is booked by somebody else" in known.programs.written[0][1]
@@ -178,7 +178,7 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         pid = rig.hardware.process_start(rig.gpu, label="x")
         process = rig.hardware.gpus[0].processes.pop(pid)
         rig.hardware.gpus[0].processes[child.pid] = dataclasses.replace(process, pid=child.pid)
-        intruders = UnbookedProcesses(
+        processes = UnbookedProcesses(
             rig.node.port, HostPrograms(), lambda member: member, rig.steady, may_end=lambda: True
         )
         ladder = wire.Escalation(warn_after=0, end_after=60)
@@ -186,12 +186,12 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         outcomes = rig.agent._outcomes
         for wait in (0, 30, 30):
             rig.steady.now += wait
-            (found,) = intruders.look(outcomes, {}, ladder, rig.wall())
+            (found,) = processes.look(outcomes, {}, ladder, rig.wall())
         assert found.user == pwd.getpwuid(os.getuid()).pw_name
-        assert [deed.step for deed in intruders.actions] == ["warned", "asked"]
+        assert [action.step for action in processes.actions] == ["warned", "asked"]
         assert child.poll() is None
         rig.steady.now += KILL_AFTER_S
-        intruders.look(outcomes, {}, ladder, rig.wall())
+        processes.look(outcomes, {}, ladder, rig.wall())
         wait_until(lambda: child.poll() is not None, seconds=5)
         assert child.returncode == -9
     finally:
@@ -210,13 +210,13 @@ def test_nobody_is_ended_while_another_scheduler_gives_out_the_gpus(
     node = dataclasses.replace(known.node, may_end=owners.none)
     agent = Agent(node, Clock(wall=known.wall, steady=known.steady))
     shared = dataclasses.replace(known, node=node, agent=agent)
-    stranger = shared.hardware.process_start(shared.gpu, label="x", user="eve")
+    unbooked = shared.hardware.process_start(shared.gpu, label="x", user="eve")
     ruled(shared, wire.Escalation(warn_after=0, end_after=60))
     passes(shared, 600)
-    assert (steps(shared), runs(shared, stranger)) == (["warned"], True)
+    assert (steps(shared), runs(shared, unbooked)) == (["warned"], True)
     (slurm / "comm").unlink()
     passes(shared, 60)
-    assert (steps(shared), runs(shared, stranger)) == (["warned", "asked"], False)
+    assert (steps(shared), runs(shared, unbooked)) == (["warned", "asked"], False)
 
 
 def test_where_programs_can_not_be_seen_nobody_is_ended(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from allocation.agent.doctor.host import HostOptions, host_checks
 from allocation.agent.simulated.drivers import DRIVERS
 
 
-def told(state: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, dict[str, Any]]:
+def reported(
+    state: Path, capsys: pytest.CaptureFixture[str], *more: str
+) -> dict[str, dict[str, Any]]:
     command.main(["--json", "--state", str(state), *more], {})
     checks = json.loads(capsys.readouterr().out)["checks"]
     found = {each["name"]: each for each in checks}
@@ -36,7 +38,7 @@ def _logs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_driver_branch_is_examined_to_the_end(
     branch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(tmp_path, capsys, "--simulate", "h100:2,l40s:1", "--simulate-driver", branch)
+    found = reported(tmp_path, capsys, "--simulate", "h100:2,l40s:1", "--simulate-driver", branch)
     assert found["driver"]["state"] == "ok"
     assert "simulated" in found["driver"]["seen"]
     assert found["GPUs"]["seen"].startswith("2 × NVIDIA H100")
@@ -54,7 +56,7 @@ def test_a_machine_without_a_gpu_says_so(
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", no_library)
-    found = told(tmp_path, capsys)
+    found = reported(tmp_path, capsys)
     assert "no NVIDIA" in found["driver"]["seen"]
     assert found["GPUs"] | {"seconds": 0} == {
         "name": "GPUs", "state": "unknown", "seen": "no driver answers", "do": "", "seconds": 0

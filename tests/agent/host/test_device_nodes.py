@@ -1,4 +1,4 @@
-"""Doors to real devices, as the driver and /proc tell of them."""
+"""Device files of real devices, from the driver and /proc."""
 
 import os
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def test_a_driver_that_does_not_answer_is_a_fault_of_the_gpu(
         ("exit 1", {}),
         (None, {}),
     ],
-    ids=["tells", "tells nothing", "a list", "no JSON", "fails", "is not there"],
+    ids=["a value", "no value", "a list", "no JSON", "fails", "is not there"],
 )  # fmt: skip
 def test_the_drivers_libraries_are_what_the_toolkit_tells(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str | None, edits: dict[str, Any]

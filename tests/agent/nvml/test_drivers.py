@@ -15,7 +15,7 @@ BRANCHES = sorted(DRIVERS)
 
 
 def facts(rig: Rig) -> list[wire.InventoryGpu]:
-    """What every branch tells alike."""
+    """What every branch reports alike."""
     return list(rig.node.port.inventory())
 
 
@@ -151,9 +151,9 @@ def test_a_gpu_is_handed_over_when_its_fabric_is_complete(rig: Rig) -> None:
     device = rig.hardware.gpus[0]
     device.fabric = pynvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS
     rig.desire(a_document({rig.gpu: [a_whole()]}))
-    (told,) = rig.sent.report().allocations
-    assert told.state == "preparing"
-    assert "fabric is being joined" in (told.error or "")
+    (reported,) = rig.sent.report().allocations
+    assert reported.state == "preparing"
+    assert "fabric is being joined" in (reported.error or "")
     device.fabric = pynvml.NVML_GPU_FABRIC_STATE_COMPLETED
     rig.later(5)
     assert rig.sent.states() == {"w1": "ready"}

@@ -20,12 +20,12 @@ GARBAGE = 0xFFFFFFFF
 KINDS: tuple[Kind, ...] = ("graphics", "mps", "file")
 
 
-def told(rig: Rig, name: str) -> wire.ReportedAllocation:
+def reported(rig: Rig, name: str) -> wire.ReportedAllocation:
     return next(each for each in rig.sent.report().allocations if each.id == name)
 
 
 def listed_as(rig: Rig, pid: int, number: int) -> None:
-    """The driver tells a program under another number."""
+    """The driver reports a program under another number."""
     processes = rig.hardware.gpus[0].processes
     processes[number] = dataclasses.replace(processes.pop(pid), pid=number)
 
@@ -34,8 +34,8 @@ def listed_as(rig: Rig, pid: int, number: int) -> None:
 def test_a_gpu_that_somebody_has_open_is_not_handed_over(rig: Rig, kind: Kind) -> None:
     pid = rig.hardware.holder_start(rig.gpu, label="vkcube", kind=kind, user="eve")
     rig.desire(a_document({rig.gpu: [a_whole()]}))
-    assert told(rig, "w1").state == "preparing"
-    assert f"vkcube (pid {pid})" in (told(rig, "w1").error or "")
+    assert reported(rig, "w1").state == "preparing"
+    assert f"vkcube (pid {pid})" in (reported(rig, "w1").error or "")
     assert [item.users for item in rig.sent.report().foreign] == [("eve",)]
     rig.hardware.process_signal(pid, force=True)
     rig.later(5)
@@ -61,8 +61,8 @@ def test_memory_that_stays_in_use_is_no_empty_gpu(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     rig.hardware.gpus[0].leaked_mb = 9_000
     rig.desire(a_document({rig.gpu: [a_whole(state="release")]}, generation=2))
-    assert told(rig, "w1").state == "ending"
-    assert "9000 MiB" in (told(rig, "w1").error or "")
+    assert reported(rig, "w1").state == "ending"
+    assert "9000 MiB" in (reported(rig, "w1").error or "")
     rig.desire(a_document({rig.gpu: [a_whole("w2", booking="BK-8")]}, generation=3))
     assert rig.sent.states() == {"w1": "ending", "w2": "preparing"}
     rig.hardware.gpus[0].leaked_mb = 20
@@ -87,7 +87,7 @@ def test_a_service_keeps_nobody_from_a_gpu_and_is_named_when_it_is_in_the_way(ri
 
 def test_a_program_without_a_context_keeps_its_slice(rig: Rig) -> None:
     rig.desire(a_document({rig.gpu: [a_slice("a1"), a_slice("a2", slot=2, booking="BK-9")]}))
-    device = told(rig, "a1").devices[0]
+    device = reported(rig, "a1").devices[0]
     pid = rig.hardware.holder_start(device, label="a1", kind="file", user="ada")
     counts = {i.place.slot: i.processes for i in rig.node.port.truth(rig.gpu).instances}
     assert counts == {0: 1, 2: 0}

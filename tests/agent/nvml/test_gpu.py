@@ -149,8 +149,8 @@ def test_linked_gpus_share_a_domain_and_others_have_none() -> None:
 
 def test_boards_are_told_by_the_halves_of_their_pci_numbers() -> None:
     with simulate("h100:1,l40s:1") as node:
-        told = [(gpu.device_id, gpu.subsystem_id) for gpu in node.port.inventory()]
-    assert told == [("10de:2330", "10de:16c1"), ("10de:26b9", "")]
+        reported = [(gpu.device_id, gpu.subsystem_id) for gpu in node.port.inventory()]
+    assert reported == [("10de:2330", "10de:16c1"), ("10de:26b9", "")]
 
 
 def test_a_lost_gpu_is_left_out_of_the_inventory() -> None:
@@ -342,7 +342,7 @@ def test_the_driver_tells_the_placements_of_the_published_tables(slug: str) -> N
     with simulate(f"{slug}:1") as node:
         (gpu,) = node.port.inventory()
 
-    told = {(p.profile_id, p.start, p.size, p.compute, p.max) for p in gpu.placements}
+    reported = {(p.profile_id, p.start, p.size, p.compute, p.max) for p in gpu.placements}
     table = {
         (19, 1, 1, 7): range(7),
         (20, 1, 1, 1): range(7),
@@ -352,7 +352,7 @@ def test_the_driver_tells_the_placements_of_the_published_tables(slug: str) -> N
         (5, 4, 4, 1): (0,),
         (0, 8, 7, 1): (0,),
     }
-    assert told == {
+    assert reported == {
         (number, start, size, compute, most)
         for (number, size, compute, most), starts in table.items()
         for start in starts
@@ -362,8 +362,8 @@ def test_the_driver_tells_the_placements_of_the_published_tables(slug: str) -> N
 def test_a_driver_that_numbers_twelve_slots_is_told_and_asked_in_steps_of_three() -> None:
     with simulate("rtx-pro-6000:1") as node:
         (gpu,) = node.port.inventory()
-        told = {(p.profile, p.start, p.size, p.compute, p.max) for p in gpu.placements}
-        assert told == {
+        reported = {(p.profile, p.start, p.size, p.compute, p.max) for p in gpu.placements}
+        assert reported == {
             *(("1g.24gb", start, 1, 1, 4) for start in range(4)),
             *(("2g.48gb", start, 2, 2, 2) for start in (0, 2)),
             ("4g.96gb", 0, 4, 4, 1),

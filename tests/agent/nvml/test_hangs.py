@@ -153,12 +153,12 @@ def test_a_booking_ends_on_time_on_a_gpu_that_hangs_and_is_proven_empty_afterwar
     hang(patient)
     # Never seen by the driver, but it says whose it is; and one that says that it is another's.
     late = hardware.process_start(patient.gpu, label="w1", stubborn=True)
-    stranger = hardware.process_start(hardware.gpus[1].uuid, label="b7")
+    unbooked = hardware.process_start(hardware.gpus[1].uuid, label="b7")
     patient.later(56)
     assert set(hardware.gpus[0].processes) == {stubborn, late}, polite
     patient.later(KILL_AFTER_S)
     assert set(hardware.gpus[0].processes) == set()
-    assert set(hardware.gpus[1].processes) == {stranger}
+    assert set(hardware.gpus[1].processes) == {unbooked}
     assert patient.sent.states() == {"w1": "ending"}
     answers(patient)
     patient.later(5)

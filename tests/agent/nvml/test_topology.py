@@ -1,4 +1,4 @@
-"""How GPUs are joined, as the driver tells it."""
+"""How GPUs are joined, as the driver reports it."""
 
 from collections.abc import Iterator
 

@@ -129,10 +129,10 @@ def test_a_missing_device_file_keeps_back_no_other_booking(rig: Rig, tmp_path: P
     one, two = rig.hardware.gpus
     other = dataclasses.replace(a_whole("w2", booking="BK-9"), owner="eve")
     rig.desire(a_document({one.uuid: [a_whole()], two.uuid: [other]}))
-    told = found.sync(parts(rig, tmp_path))
-    assert told == ["/dev/nvidia0 was not opened: there is no such file; see nvidia-modprobe"]
+    reported = found.sync(parts(rig, tmp_path))
+    assert reported == ["/dev/nvidia0 was not opened: there is no such file; see nvidia-modprobe"]
     assert ("/dev/nvidia1", EVE) in access.rights
-    assert found.sync(parts(rig, tmp_path)) == told
+    assert found.sync(parts(rig, tmp_path)) == reported
     access.path = ""
     assert found.sync(parts(rig, tmp_path)) == []
     assert ("/dev/nvidia0", ADA) in access.rights
@@ -154,8 +154,8 @@ def test_a_device_whose_files_are_not_told_keeps_back_no_other_of_its_booking(
     access = SimulatedAccess()
     rig.desire(a_document({one.uuid: [a_whole("w1")], two.uuid: [a_whole("w2")]}))
     found = DeviceAcls(Silent(rig.hardware), access, tmp_path / "doors.json", uid_of)
-    (told,) = found.sync(parts(rig, tmp_path))
-    assert told.startswith(f"the files of {one.uuid} of biology.")
+    (reported,) = found.sync(parts(rig, tmp_path))
+    assert reported.startswith(f"the files of {one.uuid} of biology.")
     assert ("/dev/nvidia1", ADA) in access.rights
     assert ("/dev/nvidia0", ADA) not in access.rights
 
@@ -176,8 +176,8 @@ def test_a_driver_that_is_late_takes_no_right_from_a_booking_that_goes_on(
     found = DeviceAcls(nodes, access, tmp_path / "doors.json", uid_of)
     found.sync(parts(rig, tmp_path))
     nodes.late = True
-    (told,) = found.sync(parts(rig, tmp_path))
-    assert "no answer" in told
+    (reported,) = found.sync(parts(rig, tmp_path))
+    assert "no answer" in reported
     assert ("/dev/nvidia0", ADA) in access.rights
     found.sync({})
     assert access.rights == set()
@@ -193,8 +193,8 @@ def test_an_owner_without_an_account_here_is_told_and_opens_nothing(
     nobody = dataclasses.replace(a_whole(), owner="nobody-here")
     rig.desire(a_document({rig.gpu: [nobody]}))
     bookings = BookingFiles(tmp_path / "other", device_acls=device_acls(rig, access, tmp_path))
-    told = bookings.sync(parts(rig, tmp_path))
-    assert "there is no account nobody-here here" in (told or "")
+    reported = bookings.sync(parts(rig, tmp_path))
+    assert "there is no account nobody-here here" in (reported or "")
     assert access.rights == set()
 
 
@@ -216,8 +216,8 @@ def test_setfacl_opens_a_file_to_an_account_and_closes_it(tmp_path: Path) -> Non
     access.give((str(path), ADA))
 
     def rights() -> str:
-        told = ["getfacl", "-n", "-p", "-c", str(path)]
-        return subprocess.run(told, capture_output=True, text=True, check=True).stdout
+        reported = ["getfacl", "-n", "-p", "-c", str(path)]
+        return subprocess.run(reported, capture_output=True, text=True, check=True).stdout
 
     assert f"user:{ADA}:rw-" in rights()
     for _ in range(2):

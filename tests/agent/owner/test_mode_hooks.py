@@ -51,12 +51,12 @@ def test_two_gpus_at_a_time_have_them_stopped_once(tmp_path: Path, hooks: Path) 
             go_on.wait(5)
 
     with change("GPU-1"):
-        beside = threading.Thread(target=other)
-        beside.start()
+        other_change = threading.Thread(target=other)
+        other_change.start()
         begun.wait(5)
     assert said(tmp_path) == ["release GPU-1"], "the other change still runs"
     go_on.set()
-    beside.join()
+    other_change.join()
     assert said(tmp_path) == ["release GPU-1", "regain GPU-2"]
 
 
@@ -92,9 +92,9 @@ def test_a_slice_that_only_a_service_has_open_is_taken_away(rig: Rig) -> None:
     (device,) = rig.sent.report().allocations[0].devices
     pid = rig.hardware.holder_start(device, label="nv-hostengine", kind="file", service=True)
     rig.desire(a_document({rig.gpu: [a_slice(state="release")]}, generation=2))
-    (told,) = rig.sent.report().allocations
-    assert told.state == "ending"
-    assert f"nv-hostengine (pid {pid})" in (told.error or "")
+    (reported,) = rig.sent.report().allocations
+    assert reported.state == "ending"
+    assert f"nv-hostengine (pid {pid})" in (reported.error or "")
     without(rig)
     rig.later(5)
     assert rig.sent.states() == {"a1": "empty"}

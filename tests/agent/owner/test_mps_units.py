@@ -1,4 +1,5 @@
-"""MPS daemons as units of systemd: one for each shared GPU, none twice, none for a stranger."""
+"""MPS daemons as units of systemd: one for each shared GPU, none twice, none for an unbooked
+process."""
 
 import dataclasses
 import os
@@ -85,8 +86,8 @@ def test_a_daemon_is_found_again_by_the_next_agent_and_not_started_twice(systemd
     assert first.is_settled(["GPU-a", "GPU-b"])
     first.stop()
     assert systemd.running() == ["gpu-mps@GPU-a.service", "gpu-mps@GPU-b.service"]
-    told = (systemd.folder / "mps" / "GPU-b.env").read_text()
-    assert told == f"MPS_UID={NOBODY.pw_uid}\nMPS_GID={NOBODY.pw_gid}\nMPS_MODE=0700\n"
+    reported = (systemd.folder / "mps" / "GPU-b.env").read_text()
+    assert reported == f"MPS_UID={NOBODY.pw_uid}\nMPS_GID={NOBODY.pw_gid}\nMPS_MODE=0700\n"
     second = systemd.agent()
     assert settled(second, {"GPU-a": ROOT, "GPU-b": NOBODY.pw_uid}) == []
     assert systemd.calls("start") == ["gpu-mps@GPU-a.service", "gpu-mps@GPU-b.service"]
@@ -172,7 +173,7 @@ def test_a_share_has_its_daemon_before_its_files_and_until_it_is_empty(
 
 
 def test_a_share_has_no_files_while_its_daemon_is_not_there(tmp_path: Path) -> None:
-    """With a systemctl that does not answer; one that refuses is told, and holds nothing back."""
+    """With a systemctl that does not answer; a refusal is reported, and delays nothing."""
     systemctl = tmp_path / "systemctl"
     os.mkfifo(tmp_path / "answer")
     systemctl.write_text(f"#!/bin/sh\n[ $1 = list-units ] || read line < {tmp_path}/answer\n")
@@ -188,7 +189,7 @@ def test_a_share_has_no_files_while_its_daemon_is_not_there(tmp_path: Path) -> N
         assert rig.sent.states() == {"s1": "ready"}
         assert not (folder / "booking.json").exists()
         assert device_acls.opened == ["biology.BK-1"], "the daemon's account needs the device"
-        (tmp_path / "answer").write_text("go on\n")
+        (tmp_path / "answer").write_text("continue\n")
         assert units._idle.wait(20)
         rig.later(5)
         assert (folder / "booking.json").exists()
@@ -197,6 +198,6 @@ def test_a_share_has_no_files_while_its_daemon_is_not_there(tmp_path: Path) -> N
         with_daemons(rig, restarted)
         rig.agent._owners.files_sync(rig.wall.now)
         assert (folder / "booking.json").exists()
-        (tmp_path / "answer").write_text("go on\n")
+        (tmp_path / "answer").write_text("continue\n")
         for each in (units, restarted):
             each.stop()

@@ -1,4 +1,4 @@
-"""What programs are told of their GPUs by index, and of where they meet those of other nodes."""
+"""The environment for GPUs by index, and for the rendezvous with other nodes."""
 
 import json
 import socket
@@ -139,7 +139,7 @@ def test_every_run_of_a_gang_that_is_named_has_a_port_of_its_own(tmp_path: Path)
         ran(tmp_path, *more, NAME, "--", "sh", "-c", PORTS).stdout.split(" ", 2)
         for more in ((), ("--run", "a"), ("--run", "b"), ("--run", "a"))
     ]
-    assert all(one == two and f":{one}" in told for one, two, told in said)
+    assert all(one == two and f":{one}" in reported for one, two, reported in said)
     assert len({one for one, _, _ in said}) == 3
     assert said[1] == said[3]
 
@@ -154,12 +154,12 @@ def test_runs_on_one_node_meet_at_free_ports_and_what_they_start_with_them() -> 
     assert isinstance(own, dict)
     first = run.run_name(booking, None, {})
     assert first is not None
-    told = run.meeting(booking, first)
+    reported = run.meeting(booking, first)
     with socket.socket() as taken:
-        taken.bind(("", int(told["MASTER_PORT"])))
+        taken.bind(("", int(reported["MASTER_PORT"])))
         taken.listen()
         second = run.meeting(booking, run.run_name(booking, None, {}))
-    assert second["MASTER_PORT"] != told["MASTER_PORT"]
-    assert run.run_name(booking, None, {**own, **told}) == first
-    other = {**own, **told, "GPU_BOOKING": "BK-8", run.RUN: "of another booking"}
+    assert second["MASTER_PORT"] != reported["MASTER_PORT"]
+    assert run.run_name(booking, None, {**own, **reported}) == first
+    other = {**own, **reported, "GPU_BOOKING": "BK-8", run.RUN: "of another booking"}
     assert run.run_name(booking, None, other) != "of another booking"

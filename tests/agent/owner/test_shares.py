@@ -1,4 +1,4 @@
-"""Shares: several bookings on one GPU that is not cut, told apart by whose their programs are."""
+"""Shares: several bookings on one whole GPU, distinguished by the owners of their programs."""
 
 import dataclasses
 import json

@@ -60,7 +60,7 @@ def error(rig: Rig, name: str = "w1") -> str:
 
 
 class Seen:
-    """Stands where owners are told of devices, after whoever guards them."""
+    """An observer of hand-overs, called after the guard."""
 
     def __init__(self, fake: Fake) -> None:
         self.fake = fake

@@ -142,7 +142,7 @@ AT = Place(14, 0, 2)
                 [GONE], sliced(), (held(SLICE),), {"a1": "MIG-1"}, [TakeBack("a1")],
                 {"a1": "ending"},
             ),
-            "a slice past its end goes without being told": (
+            "a slice past its end goes without a release": (
                 [LATE], sliced(there()), (held(LATE),), {"a1": "MIG-1"},
                 [TakeBack("a1"), Destroy(1, "a1")], {"a1": "ending"},
             ),
@@ -193,7 +193,7 @@ AT = Place(14, 0, 2)
             "a whole GPU in use by its booking is ready": (
                 [WHOLE], whole(3), (held(WHOLE),), {"w1": GPU}, [], {"w1": "ready"},
             ),
-            "a whole GPU with a stranger's process is not handed over": (
+            "a whole GPU with an unbooked process is not handed over": (
                 [WHOLE], whole(1), (), {}, [], {"w1": "preparing"},
             ),
             "a whole GPU whose processes can't be counted is not handed over": (
@@ -211,14 +211,14 @@ AT = Place(14, 0, 2)
                 [dataclasses.replace(WHOLE, state="release")], whole(None), (held(WHOLE),), {}, [],
                 {"w1": "ending"},
             ),
-            "a released whole GPU that was never given leaves strangers alone": (
+            "a released whole GPU that was never given leaves unbooked processes alone": (
                 [dataclasses.replace(WHOLE, state="release")], whole(1),
                 (held(WHOLE, given=False),), {}, [], {"w1": "empty"},
             ),
             "an empty GPU is switched before slices are made": (
                 [SLICE], whole(), (), {}, [SetMode("sliced")], {"a1": "preparing"},
             ),
-            "a GPU with a stranger's process is not switched": (
+            "a GPU with an unbooked process is not switched": (
                 [SLICE], whole(1), (), {}, [], {"a1": "preparing"},
             ),
             "idle slices of nobody go before a switch": (

@@ -77,7 +77,7 @@ def begins(rig: Rig, *, stubborn: bool = False) -> int:
     return pid
 
 
-def told(rig: Rig, name: str = "w1") -> wire.ReportedAllocation:
+def reported(rig: Rig, name: str = "w1") -> wire.ReportedAllocation:
     (one,) = [each for each in rig.sent.report().allocations if each.id == name]
     return one
 
@@ -118,7 +118,11 @@ def test_each_driver_is_asked_in_its_own_words(
     with a_rig(tmp_path, suspender=Suspender, driver=driver) as rig:
         pid = begins(rig)
         rig.later(119)
-        assert (told(rig).state, told(rig).suspended, told(rig).error) == ("empty", True, None)
+        assert (reported(rig).state, reported(rig).suspended, reported(rig).error) == (
+            "empty",
+            True,
+            None,
+        )
         assert actions(rig) == there
         tool(rig).calls.clear()
         rig.later(81)
@@ -127,7 +131,7 @@ def test_each_driver_is_asked_in_its_own_words(
         process = program(rig.hardware, pid)
         assert process is not None
         assert (process.locked, process.frozen) == (False, False)
-        assert (told(rig, "w2").state, told(rig, "w2").error) == ("ready", None)
+        assert (reported(rig, "w2").state, reported(rig, "w2").error) == ("ready", None)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_each_driver_is_asked_in_its_own_words(
         ("580", {"lock": NOT_READY}, f"lock --timeout 30000 ended with 1: {NOT_READY}", "TERM"),
         ("580", {"checkpoint": UNSUPPORTED}, f"checkpoint ended with 1: {UNSUPPORTED}", "TERM"),
         ("580", {"--get-state": UNSUPPORTED}, f"--get-state ended with 1: {UNSUPPORTED}", "TERM"),
-        # It is locked and can't be unlocked, or that can't be told: KILL without TERM.
+        # It is locked and can't be unlocked, or its state is unknown: KILL without TERM.
         (
             "580",
             {"checkpoint": UNSUPPORTED, "unlock": UNSUPPORTED},
@@ -163,9 +167,9 @@ def test_a_locked_program_is_unlocked_before_it_is_asked_to_end_or_else_killed(
         assert signals == [signal]
         rig.later(KILL_AFTER_NOTICE_S)
         assert program(rig.hardware, pid) is None
-        assert (told(rig).state, told(rig).suspended) == ("empty", False)
-        assert "it was stopped, not suspended: " in (told(rig).error or "")
-        assert says in (told(rig).error or "")
+        assert (reported(rig).state, reported(rig).suspended) == ("empty", False)
+        assert "it was stopped, not suspended: " in (reported(rig).error or "")
+        assert says in (reported(rig).error or "")
 
 
 def test_a_program_without_cuda_is_asked_to_end(tmp_path: Path) -> None:
@@ -177,7 +181,7 @@ def test_a_program_without_cuda_is_asked_to_end(tmp_path: Path) -> None:
         rig.later(119)
         assert program(rig.hardware, pid) is None
         assert set(actions(rig)) == {"--get-state"}
-        assert "killed" not in (told(rig).error or "")
+        assert "killed" not in (reported(rig).error or "")
 
 
 @pytest.mark.parametrize("at", ["lock", "checkpoint"])
@@ -194,7 +198,7 @@ def test_killed_between_the_steps_the_next_life_asks_and_goes_on(at: str, tmp_pa
         rig.agent.turn(rig.sent)
         rest = ["lock", "checkpoint"] if at == "lock" else ["checkpoint"]
         assert actions(rig) == ["--get-state", *rest]
-        assert (told(rig).state, told(rig).suspended) == ("empty", True)
+        assert (reported(rig).state, reported(rig).suspended) == ("empty", True)
 
 
 @pytest.mark.parametrize("then", ["it ends", "it runs on"])
@@ -215,11 +219,11 @@ def test_killed_while_locked_the_next_life_unlocks_what_is_to_run_or_to_end(
             # It heard TERM, which a locked program does not.
             assert "unlock" in actions(rig)
             assert process is None
-            assert told(rig).state == "empty"
+            assert reported(rig).state == "empty"
         else:
             assert process is not None
             assert not process.locked
-            assert told(rig).state == "ready"
+            assert reported(rig).state == "ready"
         assert rig.node.store.suspended == {}
 
 
@@ -246,7 +250,7 @@ def test_killed_between_restore_and_unlock_the_next_life_unlocks(tmp_path: Path)
 def test_a_driver_that_stops_answering_while_cuda_is_locked_has_the_program_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing can unlock it then, and it can't hear TERM."""
+    """Nothing can unlock it then, and TERM has no effect."""
     with a_rig(tmp_path, suspender=Suspender) as rig:
         pid = begins(rig)
         tool(rig).hangs = "checkpoint"
@@ -271,18 +275,18 @@ def test_a_call_that_does_not_come_back_is_killed_and_what_it_left_is_undone(
         tool(rig).hangs = "checkpoint"
         rig.later(119)
         rig.later(119)
-        assert told(rig).state == "ending"
+        assert reported(rig).state == "ending"
         for _ in range(3):
             # Killed, then seen to be dead and undone.
             rig.agent.wait_s()
             rig.later(0.5)
         assert actions(rig)[-2:] == ["--get-state", "unlock"]
         assert program(rig.hardware, pid) is None
-        assert "checkpoint took longer than 120 s" in (told(rig).error or "")
+        assert "checkpoint took longer than 120 s" in (reported(rig).error or "")
 
 
 def test_a_program_of_another_state_is_neither_frozen_nor_woken(tmp_path: Path) -> None:
-    """As a program that is half checkpointed by somebody else: its word is told."""
+    """As a program that is half checkpointed by somebody else: its error is reported."""
     with a_rig(tmp_path, suspender=Suspender) as rig:
         pid = begins(rig)
         program_change(rig.hardware, pid, locked=True, frozen=False)
@@ -306,4 +310,4 @@ def test_a_program_that_does_not_have_the_device_open_is_neither_frozen_nor_ende
         rig.later(KILL_AFTER_NOTICE_S)
         assert tool(rig).calls == []
         assert program(rig.hardware, pid) is not None
-        assert told(rig).state == "ending"
+        assert reported(rig).state == "ending"

@@ -109,13 +109,13 @@ def test_a_gang_finds_its_nodes_its_rank_and_its_meeting_point(rig: Rig, tmp_pat
 
 
 def test_every_node_of_a_gang_says_the_same_of_where_to_meet(tmp_path: Path) -> None:
-    told = []
+    reported = []
     for node in ("node-0", NODE):
         desired = a_document({"GPU-1": [a_whole()]}, gangs=(GANG,), node=node)
         part = active_bookings(desired, {"w1": "GPU-1"}, NOW, NodeContext(node, tmp_path))[NAME]
-        told.append((part.address, part.port, part.world_size, part.rank))
-    assert [rank for *_, rank in told] == [0, 1]
-    assert told[0][:3] == told[1][:3]
+        reported.append((part.address, part.port, part.world_size, part.rank))
+    assert [rank for *_, rank in reported] == [0, 1]
+    assert reported[0][:3] == reported[1][:3]
 
 
 def test_bookings_meet_at_different_ports_below_those_that_kernels_lend() -> None:

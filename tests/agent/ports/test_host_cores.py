@@ -92,9 +92,9 @@ class TestHandOver:
         (part,) = active_bookings(
             desired, handover.devices(), NOW, place, handover.cores()
         ).values()
-        told = environment(part)
-        assert (told["GPU_BOOKING_CORES"], told["OMP_NUM_THREADS"]) == ("0-1,8-10", "5")
-        assert told["GPU_BOOKING_MEMORY_MB"] == "3072"
+        reported = environment(part)
+        assert (reported["GPU_BOOKING_CORES"], reported["OMP_NUM_THREADS"]) == ("0-1,8-10", "5")
+        assert reported["GPU_BOOKING_MEMORY_MB"] == "3072"
         env = (tmp_path / "biology.BK-7" / "a" / "env").read_text()
         assert "export OMP_NUM_THREADS=2" in env
         assert "export GPU_BOOKING_CORES=0-1" in env
@@ -105,7 +105,7 @@ class TestHandOver:
 
 class TestNear:
     @pytest.mark.parametrize(
-        ("pci", "told", "node"),
+        ("pci", "reported", "node"),
         [
             ("00000000:C1:00.0", "1\n", 1),
             ("00010000:C1:00.0", "0\n", 0),
@@ -116,11 +116,11 @@ class TestNear:
         ],
     )
     def test_the_node_is_the_kernel_s_word(
-        self, pci: str, told: str, node: int | None, tmp_path: Path
+        self, pci: str, reported: str, node: int | None, tmp_path: Path
     ) -> None:
         for name in ("0000:c1:00.0", "10000:c1:00.0"):
             (tmp_path / name).mkdir()
-            (tmp_path / name / "numa_node").write_text(told)
+            (tmp_path / name / "numa_node").write_text(reported)
         assert numa_node(pci, tmp_path) == node
 
     def test_programs_are_told_the_nodes_and_cores_next_to_their_gpus(self) -> None:
@@ -145,14 +145,14 @@ class TestNear:
 
     def test_the_inventory_tells_the_kernel_s_node_and_not_the_driver_s(self, rig: Rig) -> None:
         host = host_simulated(NODE, 2)
-        told = inventory_take(host, rig.node.port)
-        assert [gpu.numa for gpu in told.gpus] == [0, 1]
+        reported = inventory_take(host, rig.node.port)
+        assert [gpu.numa for gpu in reported.gpus] == [0, 1]
         kernel = dataclasses.replace(host, numa=lambda _: None)
         assert {gpu.numa for gpu in inventory_take(kernel, rig.node.port).gpus} == {None}
 
 
 class Named(HostPrograms):
-    """Programs that were told to the test."""
+    """Programs that the test names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class TestCgroups:
     def test_an_agent_that_systemd_starts_in_the_child_has_the_group_above(
         self, tmp_path: Path
     ) -> None:
-        """Else its successor, whom systemd starts in the same child, would find it limited."""
+        """Else its successor, which systemd starts in the same child, would find it limited."""
         own, proc = a_tree(tmp_path / "mount" / "unit"), tmp_path / "proc"
         a_tree(own / "agent")
         proc.mkdir()

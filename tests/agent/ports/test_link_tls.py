@@ -30,7 +30,7 @@ def port(servers: Servers, redis_client: "redis.Redis") -> Iterator[int]:
 
 
 def comes(address: str) -> bool:
-    """Whether an agent that was told this address is connected soon."""
+    """Whether an agent with this address connects soon."""
     arrived: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
     link = Link(url=address, node=NODE, deliver=arrived.put)
     link.start()

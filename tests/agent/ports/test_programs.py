@@ -16,7 +16,9 @@ from allocation.agent.ports.suspender import LIMIT_S, CudaCheckpoint
 from tests.agent.builders import FakeTime
 from tests.servers.waiting import wait_until
 
-HANDLES = "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'told\\n'))\n"
+HANDLES = (
+    "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'signalled\\n'))\n"
+)
 WAITS = "print('here', flush=True)\nwhile True: signal.pause()"
 
 
@@ -39,7 +41,7 @@ def test_a_program_that_handles_the_signal_gets_it() -> None:
     with a_program(HANDLES) as program:
         assert HostPrograms().warn(program.pid, signal.SIGUSR1)
         assert program.stdout is not None
-        assert program.stdout.readline() == "told\n"
+        assert program.stdout.readline() == "signalled\n"
 
 
 def test_a_program_that_would_end_by_the_signal_does_not_get_it() -> None:

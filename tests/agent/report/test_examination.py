@@ -1,4 +1,4 @@
-"""The agent examines its node at its start, in a process of its own, and tells what was found."""
+"""The agent examines its node at its start, in a process of its own, and reports the results."""
 
 import json
 import queue

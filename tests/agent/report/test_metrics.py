@@ -1,4 +1,4 @@
-"""What Prometheus is told: right format, nothing unknown as zero, and only where it is on."""
+"""Metrics for Prometheus: the format, no unknown value as zero, and only when enabled."""
 
 import math
 import re
@@ -58,11 +58,11 @@ def parsed(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 def test_any_label_and_number_comes_out_as_it_went_in(
     labels: dict[str, str], number: float
 ) -> None:
-    told = parsed(exposition([Metric("m", "gauge", "a\nb \\ c", (Value(number, labels),))]))
+    reported = parsed(exposition([Metric("m", "gauge", "a\nb \\ c", (Value(number, labels),))]))
     if not math.isfinite(number):
-        assert told == {}
+        assert reported == {}
     else:
-        assert told == {("m", tuple(sorted(labels.items()))): number}
+        assert reported == {("m", tuple(sorted(labels.items()))): number}
 
 
 def test_what_is_unknown_is_left_out_and_never_zero() -> None:
@@ -79,17 +79,17 @@ def test_the_agent_tells_its_gpus_and_its_own_state(tmp_path: Path) -> None:
         rig.desire(a_document({first: [a_slice()], second: [a_whole()]}))
         rig.later(30)
         rig.later(30)
-        told = parsed(board.text())
+        reported = parsed(board.text())
 
     assert [name for name, _ in before] == ["gpu_agent_info"]
-    assert told["gpu_agent_allocations", (("state", "ready"),)] == 2
-    assert told["gpu_agent_gpus_silent", ()] == 0
-    assert ("gpu_agent_gpu_utilisation_percent", (("gpu", second), ("slot", ""))) in told
-    assert told["gpu_agent_gpu_memory_used_mib", (("gpu", second), ("slot", ""))] > 0
-    assert ("gpu_agent_gpu_power_milliwatts", (("gpu", first), ("slot", "0"))) not in told
-    # A GPU that is cut tells no utilisation as a whole.
-    assert ("gpu_agent_gpu_utilisation_percent", (("gpu", first), ("slot", ""))) not in told
-    assert not any("BK-" in str(key) or "biology" in str(key) for key in told)
+    assert reported["gpu_agent_allocations", (("state", "ready"),)] == 2
+    assert reported["gpu_agent_gpus_silent", ()] == 0
+    assert ("gpu_agent_gpu_utilisation_percent", (("gpu", second), ("slot", ""))) in reported
+    assert reported["gpu_agent_gpu_memory_used_mib", (("gpu", second), ("slot", ""))] > 0
+    assert ("gpu_agent_gpu_power_milliwatts", (("gpu", first), ("slot", "0"))) not in reported
+    # A sliced GPU reports no utilisation as a whole.
+    assert ("gpu_agent_gpu_utilisation_percent", (("gpu", first), ("slot", ""))) not in reported
+    assert not any("BK-" in str(key) or "biology" in str(key) for key in reported)
 
 
 def test_it_is_served_on_its_address_until_the_agent_stops() -> None:

@@ -1,4 +1,4 @@
-"""Errors that the driver tells of, processes of nobody, and slices made by hand."""
+"""Driver errors, unbooked processes, and slices made by hand."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def errors(rig: Rig) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("xid", "bits", "told"),
+    ("xid", "bits", "reported"),
     cases(
         {
             "an Xid": (48, 0, ("xid", 48)),
@@ -23,14 +23,14 @@ def errors(rig: Rig) -> list[tuple[str, int]]:
     ),
 )
 def test_an_error_of_a_gpu_is_in_the_next_report(
-    rig: Rig, xid: int, bits: int, told: tuple[str, int]
+    rig: Rig, xid: int, bits: int, reported: tuple[str, int]
 ) -> None:
     rig.later(0)
     rig.hardware.fail(rig.hardware.gpus[0], xid, bits=bits)
     rig.later(5)
     (error,) = rig.sent.report().errors
     assert error == wire.HardwareError(
-        gpu=rig.gpu, kind="xid" if told[0] == "xid" else "ecc", code=told[1], instance=None,
+        gpu=rig.gpu, kind="xid" if reported[0] == "xid" else "ecc", code=reported[1], instance=None,
         at=NOW + 5,
     )  # fmt: skip
 
@@ -52,15 +52,17 @@ def test_a_gpu_that_is_gone_does_not_silence_the_others(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"), [(0, "none"), (1, "reset"), (2, "reboot"), (4, "drain"), (6, "reset")]
+    ("asked", "reported"), [(0, "none"), (1, "reset"), (2, "reboot"), (4, "drain"), (6, "reset")]
 )
-def test_with_xid_154_the_driver_is_asked_what_it_wants(rig: Rig, asked: int, told: str) -> None:
+def test_with_xid_154_the_driver_is_asked_what_it_wants(
+    rig: Rig, asked: int, reported: str
+) -> None:
     rig.later(0)
     rig.hardware.gpus[0].recovery = asked
     rig.hardware.fail(rig.hardware.gpus[0], 154)
     rig.later(5)
     (error,) = rig.sent.report().errors
-    assert (error.code, error.recovery) == (154, told)
+    assert (error.code, error.recovery) == (154, reported)
 
 
 def test_an_old_driver_does_not_say_what_it_wants(tmp_path: Path) -> None:

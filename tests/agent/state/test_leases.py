@@ -1,4 +1,4 @@
-"""What an agent may run while it does not hear the portal, and for how long."""
+"""What an agent may run without the portal, and for how long."""
 
 import dataclasses
 from collections.abc import Callable
@@ -243,8 +243,8 @@ def test_what_may_begin_elsewhere_is_ended_and_not_frozen() -> None:
     wanted = dataclasses.replace(wanted, notice=notice)
     desired = a_document({"GPU-1": [wanted]})
     held = {"a1": Record(wanted, "GPU-1", given=True)}
-    (wish,) = gpu_targets(desired, held, NOW + 1)
-    assert [(task.ending, task.allocation.notice) for task in wish.tasks] == [(False, notice)]
+    (target,) = gpu_targets(desired, held, NOW + 1)
+    assert [(task.ending, task.allocation.notice) for task in target.tasks] == [(False, notice)]
     held = {"a1": dataclasses.replace(held["a1"], fenced=True)}
-    (wish,) = gpu_targets(desired, held, NOW + 1)
-    assert [(task.ending, task.allocation.notice) for task in wish.tasks] == [(True, None)]
+    (target,) = gpu_targets(desired, held, NOW + 1)
+    assert [(task.ending, task.allocation.notice) for task in target.tasks] == [(True, None)]

@@ -55,7 +55,7 @@ def _allocation(
     tables: Tables, site: Site, row: Row, resumes: Mapping[str, str]
 ) -> wire.DesiredAllocation:
     place, booking = row.place, tables.bookings[row.booking]
-    party = site.parties[booking.wish.who]
+    party = site.parties[booking.asked.who]
     return wire.DesiredAllocation(
         id=row.id,
         booking=f"BK-{booking.number}",
@@ -80,13 +80,13 @@ def _notice(tables: Tables, row: Row) -> wire.Notice | None:
     pause = tables.pause_of(booking)
     if pause is None or pause.emptied_at is not None or row.left:
         return None
-    told = int(pause.noticed_at)
-    return wire.Notice(id=pause.id, told=told, at=row.ends, method=pause.method)
+    sent = int(pause.noticed_at)
+    return wire.Notice(id=pause.id, told=sent, at=row.ends, method=pause.method)
 
 
 def _gangs(tables: Tables, site: Site, rows: Iterable[Row]) -> Iterable[wire.Gang]:
     here = [tables.bookings[name] for name in {row.booking for row in rows if not row.left}]
-    slugs = {each.id: site.parties[each.wish.who].slug for each in here}
+    slugs = {each.id: site.parties[each.asked.who].slug for each in here}
     for booking in sorted(here, key=lambda each: (slugs[each.id], each.number)):
         begun = [row for row in tables.of(booking, *STARTED_STATES, "ended") if not row.left]
         this = runs_of(tables, booking)[-1]

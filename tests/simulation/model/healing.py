@@ -22,7 +22,8 @@ def gpus_lost(tables: Tables, uuids: set[str], now: float) -> None:
 
 
 def gone(tables: Tables, site: Site, node: str, report: wire.Report, now: float) -> set[str]:
-    """See gone_apply: marks what is not there, and tells whose failure is their hardware's."""
+    """See gone_apply: marks missing GPUs, and returns the bookings that fail because of
+    hardware."""
     failed = {item.id for item in report.allocations if item.state == "failed"}
     if not failed:
         return set()
@@ -38,7 +39,7 @@ def gone(tables: Tables, site: Site, node: str, report: wire.Report, now: float)
 def errors(
     tables: Tables, site: Site, node: str, report: wire.Report, now: float
 ) -> list[tuple[str, Row]]:
-    """See errors_apply: marks what is broken, and tells whose run alone is, by booking."""
+    """See errors_apply: marks broken hardware, and returns the broken runs by booking."""
     hurt: dict[str, Row] = {}
     here = {site.uuids[gpu.id] for gpu in site.gpus if gpu.node == node}
     for error in report.errors:
@@ -118,8 +119,8 @@ def hardware_vacate(tables: Tables, site: Site, now: float, *, is_frozen: bool =
     """Takes bookings off hardware that they can't stay or start on; while decisions are frozen only
     what runs on hardware that failed."""
     bookings = [tables.bookings[name] for name in sorted(tables.bookings)]
-    upkeep = [] if is_frozen else planned(tables, now)
-    leaving = [booking for booking in bookings if _leaves(tables, site, booking, now, upkeep)]
+    maintenance = [] if is_frozen else planned(tables, now)
+    leaving = [booking for booking in bookings if _leaves(tables, site, booking, now, maintenance)]
     for booking in leaving:
         run_interrupt(tables, booking, now)
     if is_frozen:
@@ -132,7 +133,7 @@ def hardware_vacate(tables: Tables, site: Site, now: float, *, is_frozen: bool =
 
 
 def _leaves(
-    tables: Tables, site: Site, booking: Booking, now: float, upkeep: list[MaintenanceRow]
+    tables: Tables, site: Site, booking: Booking, now: float, maintenance: list[MaintenanceRow]
 ) -> bool:
     """See _leaving."""
     if booking.state not in (*STARTED, "pausing"):
@@ -140,7 +141,7 @@ def _leaves(
     rows = tables.of(booking, *STARTED)
     if booking.state == "pausing":
         rows += [r for r in tables.of(booking, "releasing") if _is_stuck(tables, site, r)]
-    due = [each for each in upkeep if each.drain_by <= now]
+    due = [each for each in maintenance if each.drain_by <= now]
     return any(_must_leave(tables, site, r, now) or is_away(r, site, due) for r in rows)
 
 
@@ -206,7 +207,7 @@ def _blocked(tables: Tables, site: Site, row: Row, now: float) -> bool:
 
 
 def _places(booking: Booking, rows: list[Row]) -> tuple[Place, ...]:
-    if booking.wish.starts is not None:
+    if booking.asked.starts is not None:
         return ()
     return tuple(sorted((r.place for r in rows), key=lambda place: (place.gpu, place.start)))
 

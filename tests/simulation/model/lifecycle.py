@@ -31,7 +31,7 @@ def starts_due(tables: Tables, now: float) -> None:
 
 
 def is_resuming(tables: Tables, booking: Booking) -> bool:
-    """Paused, with a place to go on."""
+    """Paused, with a place to resume."""
     return booking.state == "paused" and bool(tables.of(booking, "planned"))
 
 
@@ -175,7 +175,7 @@ def _goes(tables: Tables, booking: Booking) -> bool:
 
 def _is_too_late(tables: Tables, booking: Booking, now: float) -> bool:
     pause = tables.pause_of(booking)
-    if pause is None or pause.emptied_at is None or booking.wish.starts is None:
+    if pause is None or pause.emptied_at is None or booking.asked.starts is None:
         return False
     return pause.ends_before <= now
 
@@ -199,7 +199,7 @@ def _start(tables: Tables, booking: Booking) -> None:
         row.occupied, row.state, row.leased = True, "starting", booking.tier.replace
     tables.bump(rows)
     if booking.pause_count:
-        # Those that keep what is frozen are to hear of it.
+        # Nodes with suspended programs of it need a new document.
         mine = (row for row in tables.rows.values() if row.booking == booking.id)
         tables.bump(row for row in mine if row.suspended)
     booking.state = "starting"

@@ -27,5 +27,5 @@ def is_away(row: Row, site: Site, wanted: Iterable[MaintenanceRow]) -> bool:
     return any(_covers(each, node, index) for each in wanted)
 
 
-def _covers(upkeep: MaintenanceRow, node: str, index: int) -> bool:
-    return upkeep.node == node and upkeep.gpu in (None, index)
+def _covers(maintenance: MaintenanceRow, node: str, index: int) -> bool:
+    return maintenance.node == node and maintenance.gpu in (None, index)

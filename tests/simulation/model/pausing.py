@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from allocation.rules.nodes.fencing import STARTED
-from allocation.solver import Pause as Told
+from allocation.solver import Pause as SolverPause
 from tests.simulation.model import lifecycle
 from tests.simulation.tables.accounts import granted_seconds
 from tests.simulation.tables.calendar import is_excluded
@@ -16,24 +16,29 @@ NOTIFY_MARGIN = 15
 PLANNED_FOR = ("scheduled", "queued", "paused")
 
 
-def pause_begin(tables: Tables, told: Told, new_id: Callable[[], str], now: float) -> None:
+def pause_begin(
+    tables: Tables, solver_pause: SolverPause, new_id: Callable[[], str], now: float
+) -> None:
     """See pause_begin."""
-    booking, beneficiary = tables.bookings[told.booking], tables.bookings[told.beneficiary]
+    booking, beneficiary = (
+        tables.bookings[solver_pause.booking],
+        tables.bookings[solver_pause.beneficiary],
+    )
     rows = tables.of(booking, *STARTED)
     upper = rows[0].ends
     for row in rows:
-        row.ends = told.at
+        row.ends = solver_pause.at
     tables.bump(rows)
     pause = Pause(
         id=new_id(),
         booking=booking.id,
         beneficiary=beneficiary.id,
         number=sum(p.booking == booking.id for p in tables.pauses.values()) + 1,
-        may_wait=beneficiary.wish.starts is None,
+        may_wait=beneficiary.asked.starts is None,
         own=tables.is_own(booking, beneficiary),
         ready_at=booking.ready_at or now,
         noticed_at=int(now),
-        deadline=told.at,
+        deadline=solver_pause.at,
         ends_before=upper,
         method=way_of(tables, booking, rows),
     )
@@ -109,7 +114,7 @@ def _hand_over(tables: Tables, beneficiary: Booking, now: float) -> None:
     for pause in mine:
         pause.handed = True
     starts = beneficiary.starts
-    is_early = starts is not None and starts > now + SOON and beneficiary.wish.starts is None
+    is_early = starts is not None and starts > now + SOON and beneficiary.asked.starts is None
     if is_early and tables.of(beneficiary, "planned"):
         _plan_again(tables, beneficiary, 0)
 
@@ -130,7 +135,7 @@ def _put_off(tables: Tables, pause: Pause, until: int, now: float) -> bool:
     beneficiary = tables.bookings[pause.beneficiary]
     waits = beneficiary.state in PLANNED_FOR
     rows = tables.of(tables.bookings[pause.booking], *STARTED)
-    if (waits and beneficiary.wish.starts is not None) or not rows:
+    if (waits and beneficiary.asked.starts is not None) or not rows:
         return False
     moved = {row.id for row in tables.of(beneficiary, "planned")} if waits else set()
     others = [r for r in tables.rows.values() if r.state in LIVE and r.id not in moved]

@@ -43,7 +43,7 @@ class PlanStale(Exception):
 
 
 def is_anything_undecided(tables: Tables) -> bool:
-    """Whether there is a wish for the solver to answer."""
+    """Whether the solver has a request to answer."""
     waits = ("requested", "queued", "pausing", "paused")
     return any(
         b.state in waits or (b.extension is not None and b.state in EXTENDABLE)
@@ -115,8 +115,8 @@ class Writer:
         _orders_answer(tables, news.orders)
 
 
-def _pauses_begin(tables: Tables, told: Iterable[Pause], new_id: NewId, now: float) -> None:
-    for pause in told:
+def _pauses_begin(tables: Tables, pauses: Iterable[Pause], new_id: NewId, now: float) -> None:
+    for pause in pauses:
         if getattr(tables.bookings.get(pause.booking), "state", None) != "active":
             raise PlanStale(f"{pause.booking} is to be paused and does not run")
         pause_begin(tables, pause, new_id, now)
@@ -124,8 +124,8 @@ def _pauses_begin(tables: Tables, told: Iterable[Pause], new_id: NewId, now: flo
 
 def _changes_of(tables: Tables, plan: Plan, now: float) -> Plan:
     """See changes_of."""
-    told = {pause.booking for pause in plan.pauses}
-    leaving = told | {b.id for b in tables.bookings.values() if b.state == "pausing"}
+    pauses = {pause.booking for pause in plan.pauses}
+    leaving = pauses | {b.id for b in tables.bookings.values() if b.state == "pausing"}
     stays = (a for a in plan.assigns if a.booking in leaving)
     waits = (*plan.waits, *(_promised(assign) for assign in stays))
     return dataclasses.replace(
@@ -156,14 +156,14 @@ def _is_known(tables: Tables, wait: Waiting) -> bool:
 
 def _waits_on(booking: Booking, now: float) -> bool:
     if booking.state == "paused":
-        return booking.wish.starts is not None
+        return booking.asked.starts is not None
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= WORTH
 
 
 def _assign(tables: Tables, assign: Assign, new_id: NewId) -> None:
     booking = tables.bookings[assign.booking]
     if booking.state == "paused" and tables.here(booking):
-        raise PlanStale(f"{booking.id} has a place to go on")
+        raise PlanStale(f"{booking.id} has a place to resume")
     _rows_write(tables, booking, assign, new_id)
     if booking.state != "paused":
         booking.state = "scheduled"
@@ -240,5 +240,5 @@ def _refused_as(booking: Booking) -> str:
         return "failed"
     if booking.replaced:
         return "expired"
-    is_window = booking.state == "requested" or booking.wish.starts is not None
+    is_window = booking.state == "requested" or booking.asked.starts is not None
     return "refused" if is_window else "expired"

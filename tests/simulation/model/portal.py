@@ -79,17 +79,17 @@ class ModelPortal:
 
     # What people do.
 
-    def request(self, identifier: str, wish: UserRequest, now: float) -> None:
-        """Admission is not a schedule's subject: every wish is taken in."""
-        slug = self.site.parties[wish.who].slug
+    def request(self, identifier: str, asked: UserRequest, now: float) -> None:
+        """Admission is not a schedule's subject: every request is admitted."""
+        slug = self.site.parties[asked.who].slug
         self.tables.counted[slug] = self.tables.counted.get(slug, 0) + 1
         self.tables.bookings[identifier] = Booking(
             id=identifier,
             number=self.tables.counted[slug],
-            wish=wish,
-            duration=wish.duration,
-            bought=wish.duration,
-            not_before=int(now) if wish.starts is None else wish.starts,
+            asked=asked,
+            duration=asked.duration,
+            bought=asked.duration,
+            not_before=int(now) if asked.starts is None else asked.starts,
             submitted=int(now),
         )
 
@@ -225,7 +225,7 @@ class ModelPortal:
     def _decide(
         self, now: float, acts: list[tuple[Act, ...]], *, is_held: bool, is_last: bool
     ) -> bool:
-        """Whether somebody who is still there has no answer. Nobody acts while all is held."""
+        """Whether a remaining request has no answer. No act happens while all rows are locked."""
         snapshot = snapshot_take(self.tables, self.site, now)
         plan = solve(snapshot, POLICY)
         news = planning.news_of(self.tables, plan, now)

@@ -64,7 +64,7 @@ def _is_handing_over(tables: Tables, row: Row, now: float) -> bool:
 
 def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
     booking = tables.bookings[row.booking]
-    party = site.parties[booking.wish.who]
+    party = site.parties[booking.asked.who]
     name = str(uuid.UUID(row.id))
     is_had = booking.state in ("active", "pausing") and not row.left
     return Held(
@@ -83,14 +83,14 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         pausing=booking.state == "pausing" and not row.left,
         owner=party.owner_id,
         level=_level(booking) if row.state == "planned" else None,
-        pinned=bool(booking.wish.pin),
+        pinned=bool(booking.asked.pin),
     )
 
 
 def _level(booking: Booking) -> Together | None:
     if booking.state != "scheduled" or booking.extension is not None:
         return None
-    ask = booking.wish.ask()
+    ask = booking.asked.ask()
     return ask.together if ask.required and ask.count > 1 else "any"
 
 
@@ -105,7 +105,7 @@ def _out(ends: int, now: int) -> int:
 
 
 def _request(booking: Booking, site: Site, now: float) -> Request:
-    party, fixed = site.parties[booking.wish.who], booking.wish.starts is not None
+    party, fixed = site.parties[booking.asked.who], booking.asked.starts is not None
     duration, latest = booking.duration, None
     if has_earlier_run(booking):
         duration, latest = time_remaining(booking, now)
@@ -117,7 +117,7 @@ def _request(booking: Booking, site: Site, now: float) -> Request:
         tier=booking.tier.slug,
         priority=booking.tier.priority,
         submitted=booking.submitted,
-        ask=booking.wish.ask(),
+        ask=booking.asked.ask(),
         duration=duration,
         earliest=booking.not_before,
         latest=latest,
@@ -134,8 +134,8 @@ def _is_running(booking: Booking, now: float) -> bool:
 
 def _running(tables: Tables, booking: Booking, site: Site, now: float) -> Request:
     ends = booking.ends or 0
-    wish = _going_on(booking, site, now, (ends - int(now), ends))
-    return with_original_gpus(wish, home_running(tables, booking), now)
+    request = _going_on(booking, site, now, (ends - int(now), ends))
+    return with_original_gpus(request, home_running(tables, booking), now)
 
 
 def _going_on(booking: Booking, site: Site, now: float, rest: tuple[int, int]) -> Request:
@@ -144,7 +144,7 @@ def _going_on(booking: Booking, site: Site, now: float, rest: tuple[int, int]) -
         _request(booking, site, now),
         duration=left,
         earliest=int(now),
-        latest=ends if booking.wish.starts is not None else None,
+        latest=ends if booking.asked.starts is not None else None,
         fixed=False,
         pauses=booking.pause_count,
         promise=None,
@@ -157,8 +157,8 @@ def _pauses_requested(tables: Tables, site: Site, now: float) -> list[Request]:
         booking = tables.bookings[pause.booking]
         waits = pause.is_open and booking.state in ("pausing", "paused")
         if waits and not tables.of(booking, "planned"):
-            wish = _paused(pause, booking, site, now)
-            found.append(with_original_gpus(wish, home_paused(tables, booking, pause), now))
+            request = _paused(pause, booking, site, now)
+            found.append(with_original_gpus(request, home_paused(tables, booking, pause), now))
     return [request for request in found if request.duration > 0]
 
 
@@ -169,14 +169,14 @@ def _paused(pause: Pause, booking: Booking, site: Site, now: float) -> Request:
         left = pause.remaining_seconds
     else:
         out = _out(int(pause.acknowledged_at or pause.deadline), out)
-    if booking.wish.starts is not None:
+    if booking.asked.starts is not None:
         left = min(left, pause.ends_before - out)
-    wish = _going_on(booking, site, now, (left, pause.ends_before))
-    return dataclasses.replace(wish, earliest=out, paused=True, promise=_promise(booking))
+    request = _going_on(booking, site, now, (left, pause.ends_before))
+    return dataclasses.replace(request, earliest=out, paused=True, promise=_promise(booking))
 
 
 def _promise(booking: Booking) -> PlannedStart | None:
-    is_one = bool(booking.places) or booking.wish.starts is None
+    is_one = bool(booking.places) or booking.asked.starts is None
     if not is_one or booking.starts is None or booking.ends is None:
         return None
     return PlannedStart(booking.starts, booking.ends, booking.places)

@@ -25,7 +25,7 @@ LEAK_MB = 4_000
 
 
 class Machine(Hardware):
-    """GPUs that tell at which point of their work the agent is, and what it stops."""
+    """GPUs that report which point the agent has reached, and what it stops."""
 
     def __init__(self, node: "SimNode", gpus: int, clock: Callable[[], float], driver: str) -> None:
         fleet = fleet_parse(f"h100:{gpus}")
@@ -69,7 +69,7 @@ class Machine(Hardware):
 
     def process_signal(self, pid: int, *, force: bool) -> None:
         found = program(self, pid)
-        # What was woken beside a program that could not be is killed: a part can't go on.
+        # A resumed program is killed if another one of its booking could not be resumed.
         woken = found is not None and found.label in self._node.occupancy.resumed_as
         if found is not None and not found.frozen and not (woken and force):
             self._node.stops(found.label)
@@ -169,8 +169,8 @@ class SlowSuspender:
 
 
 class QuietWatch(NvmlWatch):
-    """Whose processes are where, and what the driver has to tell. It is asked only when there is
-    something: that is seldom, and asking takes many calls."""
+    """The users of processes, and the driver's errors. These are read only when there are
+    some: that is seldom, and asking takes many calls."""
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__(hardware.process_user)

@@ -80,7 +80,7 @@ class Crash(BaseException):
 @dataclass(frozen=True)
 class Stopped:
     """Somebody lost a device, or was asked to let it go, at `wall` by the node's clock; under a
-    notice that they were told of, or none. `early`: before their document says so."""
+    notice that was delivered, or none. `early`: before their document says so."""
 
     allocation: str
     wall: float
@@ -179,7 +179,7 @@ class SimNode:
     # The life of an agent.
 
     def boot(self) -> None:
-        """The agent starts, from what its disk tells; where the driver does not answer it ends
+        """The agent starts, from its disk; where the driver does not answer it ends
         at once, to be started again."""
         self.outbox.clear()
         self.arrivals = [links.Connected()]
@@ -307,8 +307,8 @@ class SimNode:
         self.look()
 
     def waits(self) -> float | None:
-        """To be called before time passes: the agent notes what it will be due for, and tells in
-        how many seconds."""
+        """To be called before time passes: the agent notes what will be due, and returns in how
+        many seconds."""
         if self.agent is None:
             return None
         if self.stopped_until is not None:
@@ -368,7 +368,7 @@ class SimNode:
         return runs[-1]
 
     def unreported_deaths(self) -> list[str]:
-        """Runs that were to go on with programs that had died, and whose owners were not told."""
+        """Runs that were to resume programs that had died, and whose owners were not notified."""
         if self.node is None or not self.died_frozen:
             return []
         held = self.node.store.held.values()
@@ -401,7 +401,7 @@ class SimNode:
         record, desired = self.node.store.held.get(name), self.node.store.desired
         every = (a for gpu in desired.gpus for a in gpu.allocations) if desired else ()
         wanted = next((a for a in every if a.id == name and a.state == "run"), None)
-        # A disk that is full may have lost the mark: the lease itself tells.
+        # A disk that is full may have lost the mark: the lease itself decides.
         fenced = record is not None and (
             record.fenced or (record.allocation.lease and not self._has_lease())
         )

@@ -46,7 +46,7 @@ class Occupancy:
         self._hardware = hardware
         self._ticks = 0
         self.given: dict[str, Slots] = {}
-        # Of what is a share: thousandths, and whose. Of programs that go on: for whom.
+        # Shares: thousandths and owner. Resumed programs: the allocation that resumes them.
         self.shares: dict[str, tuple[int, str]] = {}
         self.resumed_as: dict[str, str] = {}
         self._open: dict[tuple[str, Slots], tuple[float, float]] = {}
@@ -106,7 +106,7 @@ class Occupancy:
         return both + self._shared(holders)
 
     def _may_meet(self, one: str, other: str) -> bool:
-        """Shares beside each other; what a stranger does beside them can't be told from theirs."""
+        """Shares of one GPU may meet; unbooked programs can't be distinguished from theirs."""
         kinds = [name in self.shares or is_foreign(name) for name in (one, other)]
         return all(kinds) or (is_foreign(one) and is_foreign(other))
 
@@ -118,8 +118,8 @@ class Occupancy:
                 there.setdefault(gpu, {})[name] = self.shares[name]
         sums = [(gpu, sum(part for part, _ in found.values())) for gpu, found in there.items()]
         found = [f"{gpu} is shared to {taken} thousandths" for gpu, taken in sums if taken > 1000]
-        for gpu, beside in there.items():
-            owners = {owner for _, owner in beside.values()}
+        for gpu, shares in there.items():
+            owners = {owner for _, owner in shares.values()}
             if len(owners) > 1:
                 found.append(f"{gpu} is shared by {sorted(owners)} at once")
         return found

@@ -1,4 +1,4 @@
-"""What may happen in a schedule, and how often beside the other things."""
+"""The events of a schedule, with their weights."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.simulation.schedules.schedule import Schedule
 
 KINDS = (
-    "pauses told",
+    "pauses notified",
     "pauses of a tenant that borrows",
     "pauses inside a tenant",
     "pauses of gangs",
@@ -44,7 +44,7 @@ KINDS = (
     "bookings begun anew for silence",
     "leases that ran out",
     "shares",
-    "shares beside each other",
+    "shares side by side",
     "pinned bookings begun",
     "work that left for maintenance",
     "nodes silent",
@@ -53,7 +53,7 @@ KINDS = (
     "GPUs that hang",
     "errors of hardware",
     "GPUs put back by an operator",
-    "programs of strangers",
+    "unbooked programs",
     "programs on the other lists",
     "programs that are on no list",
     "services stopped for a change",
@@ -91,12 +91,12 @@ def happened(schedule: "Schedule") -> Counter[str]:
         if r.occupied is not None
     )
     found["gangs on one node begun"] = sum(
-        each.wish.together == "node" and each.wish.count > 1 for each in begun
+        each.asked.together == "node" and each.asked.count > 1 for each in begun
     )
-    found["pinned bookings begun"] = sum(bool(each.wish.pin) for each in begun)
+    found["pinned bookings begun"] = sum(bool(each.asked.pin) for each in begun)
     windows = Counter((r.booking, r.starts, r.ends) for r in tables.rows.values())
     found["planned places moved"] = sum(
-        windows[r.booking, r.starts, r.ends] > tables.bookings[r.booking].wish.count
+        windows[r.booking, r.starts, r.ends] > tables.bookings[r.booking].asked.count
         for r in tables.rows.values()
         if r.state == "superseded"
     )
@@ -108,7 +108,7 @@ def happened(schedule: "Schedule") -> Counter[str]:
 def _count_shares(tables: Tables, found: Counter[str]) -> None:
     began = [r for r in tables.rows.values() if r.place.share and r.occupied is not None]
     found["shares"] = len(began)
-    found["shares beside each other"] = sum(
+    found["shares side by side"] = sum(
         one.place.gpu == other.place.gpu and one.meets(other)
         for i, one in enumerate(began)
         for other in began[i + 1 :]
@@ -118,12 +118,12 @@ def _count_shares(tables: Tables, found: Counter[str]) -> None:
 def _count_pauses(tables: Tables, found: Counter[str]) -> None:
     for pause in tables.pauses.values():
         booking, other = tables.bookings[pause.booking], tables.bookings[pause.beneficiary]
-        is_own = BORROWER not in (booking.wish.who, other.wish.who)
+        is_own = BORROWER not in (booking.asked.who, other.asked.who)
         facts = {
-            "pauses told": True,
+            "pauses notified": True,
             "pauses of a tenant that borrows": not is_own,
             "pauses inside a tenant": is_own,
-            "pauses of gangs": booking.wish.count > 1,
+            "pauses of gangs": booking.asked.count > 1,
             f"pauses by {booking.tier.method}": True,
             "pauses answered early": pause.acknowledged_at is not None,
             "pauses put off": pause.more_times_used > 0,

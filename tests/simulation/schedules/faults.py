@@ -77,7 +77,7 @@ def connection_breaks(schedule: "Schedule") -> None:
     node.receives, node.sends = schedule.world.rng.choice(
         ((False, False), (True, False), (False, True), (True, True))
     )
-    schedule.log(f"{node.name} hears {node.receives}, speaks {node.sends}")
+    schedule.log(f"{node.name} receives {node.receives}, sends {node.sends}")
     if node.receives and node.sends:
         reconnected(node)
     everybody_works(schedule)
@@ -147,7 +147,7 @@ def driver_hangs(schedule: "Schedule") -> None:
 
 
 def hardware_errs(schedule: "Schedule") -> None:
-    """The driver tells of an error: of a slice, of a GPU, or of the whole node."""
+    """The driver reports an error: of a slice, of a GPU, or of the whole node."""
     rng = schedule.world.rng
     node = rng.choice(schedule.world.nodes)
     gpu = rng.choice(node.hardware.gpus)
@@ -156,7 +156,7 @@ def hardware_errs(schedule: "Schedule") -> None:
     bits = rng.choice((0, 0, 0, 0, 1, 2))
     code = 0 if bits else rng.choice(ERRORS)
     instance = rng.choice([None, *sorted(gpu.instances)]) if code == CONTAINED else None
-    schedule.log(f"GPU {gpu.index} of {node.name} tells of Xid {code}, {bits} bits, in {instance}")
+    schedule.log(f"GPU {gpu.index} of {node.name} reports Xid {code}, {bits} bits, in {instance}")
     node.hardware.fail(gpu, code, instance=instance, bits=bits)
     node.able_since = None
     schedule.happened["errors of hardware"] += 1
@@ -215,8 +215,8 @@ def unbooked_process_starts(schedule: "Schedule") -> None:
     if device is None or (not gpu.mig and (_is_used(gpu) or _is_held(node, gpu, (0, 8)))):
         return
     if not gpu.mig or rng.random() < 0.7:
-        schedule.happened["programs of strangers"] += 1
-        name = f"{FOREIGN}-{schedule.happened['programs of strangers']}"
+        schedule.happened["unbooked programs"] += 1
+        name = f"{FOREIGN}-{schedule.happened['unbooked programs']}"
         schedule.log(f"{name} runs on GPU {gpu.index} of {node.name}")
         pid = node.hardware.process_start(device, label=name, user="mallory")
         node.hardware.use_as(pid, node.kinds.choice(get_args(Kind)))

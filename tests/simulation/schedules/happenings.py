@@ -35,10 +35,10 @@ def everybody_works(schedule: "Schedule") -> None:
 
 
 def request(schedule: "Schedule") -> None:
-    wish = request_draw(schedule.world.rng, schedule.world.now)
+    asked = request_draw(schedule.world.rng, schedule.world.now)
     if schedule.world.rng.random() < 0.15:
-        wish = dataclasses.replace(wish, pin=_pin(schedule))
-    ask(schedule, wish)
+        asked = dataclasses.replace(asked, pin=_pin(schedule))
+    ask(schedule, asked)
 
 
 def _pin(schedule: "Schedule") -> tuple[str, ...]:
@@ -55,21 +55,21 @@ def claim(schedule: "Schedule") -> None:
     if not runs:
         request(schedule)
         return
-    wish = tables[schedule.world.rng.choice(runs)].wish
+    asked = tables[schedule.world.rng.choice(runs)].asked
     for _ in range(schedule.world.rng.choice((1, 1, 2))):
-        ask(schedule, claim_draw(schedule.world.rng, wish))
+        ask(schedule, claim_draw(schedule.world.rng, asked))
 
 
-def ask(schedule: "Schedule", wish: UserRequest) -> None:
+def ask(schedule: "Schedule", asked: UserRequest) -> None:
     rng = schedule.world.rng
     classes = sorted(set(schedule.portal.site.class_of.values()))
     if len(classes) > 1:
-        wish = dataclasses.replace(
-            wish, classes=rng.choice((*((c,) for c in classes), (*classes,)))
+        asked = dataclasses.replace(
+            asked, classes=rng.choice((*((c,) for c in classes), (*classes,)))
         )
-    schedule.log(f"somebody asks for {wish}")
+    schedule.log(f"somebody asks for {asked}")
     schedule.portal.request(
-        str(uuid.UUID(int=rng.getrandbits(128), version=4)), wish, schedule.world.now
+        str(uuid.UUID(int=rng.getrandbits(128), version=4)), asked, schedule.world.now
     )
     if rng.random() < 0.8:
         schedule.portal.cycle(schedule.world.now)
@@ -119,7 +119,7 @@ def people_act_while_a_plan_is_made(schedule: "Schedule") -> None:
 
 
 def _asked_now(schedule: "Schedule") -> UserRequest:
-    """A stronger claim where something runs that may be paused, or any wish."""
+    """A stronger claim where something runs that may be paused, or any request."""
     runs = sorted(
         name
         for name, booking in schedule.portal.tables.bookings.items()
@@ -128,7 +128,7 @@ def _asked_now(schedule: "Schedule") -> UserRequest:
     if runs and schedule.world.rng.random() < 0.7:
         return claim_draw(
             schedule.world.rng,
-            schedule.portal.tables.bookings[schedule.world.rng.choice(runs)].wish,
+            schedule.portal.tables.bookings[schedule.world.rng.choice(runs)].asked,
         )
     return request_draw(schedule.world.rng, schedule.world.now)
 
@@ -137,7 +137,7 @@ def _act(schedule: "Schedule", asked: Sequence[str]) -> Act:
     rng, bookings = schedule.world.rng, schedule.portal.tables.bookings
     if rng.random() < 0.15:
         name = str(uuid.UUID(int=rng.getrandbits(128), version=4))
-        return Act("request", name, wish=request_draw(rng, schedule.world.now))
+        return Act("request", name, asked=request_draw(rng, schedule.world.now))
     claims = {each.beneficiary for each in schedule.portal.tables.pauses.values() if each.is_open}
     runs = {name for name, booking in bookings.items() if booking.state == "active"}
     others = {name for name, booking in bookings.items() if booking.state not in OVER}
@@ -165,7 +165,7 @@ def move_is_ordered(schedule: "Schedule") -> None:
 
 
 def portal_is_killed_before_it_publishes(schedule: "Schedule") -> None:
-    schedule.log("a cycle is killed before nodes are told")
+    schedule.log("a cycle is killed before it publishes")
     schedule.portal.cycle(schedule.world.now, publishes=False)
     schedule.world.look()
 
@@ -176,24 +176,24 @@ def saved_is_reported(schedule: "Schedule") -> None:
     if name is None:
         return
     if schedule.world.rng.random() < 0.5:
-        schedule.log(f"{name} is saved, the portal hears")
+        schedule.log(f"{name} is saved, reported to the portal")
         schedule.portal.saved(name, schedule.world.now)
     else:
-        schedule.log(f"{name} is saved, its nodes hear")
+        schedule.log(f"{name} is saved, reported on its nodes")
         for node in schedule.world.nodes:
             _saved_on(schedule, node, name)
 
 
 def _saved_on(schedule: "Schedule", node: SimNode, name: str) -> None:
     booking = schedule.portal.tables.bookings[name]
-    slug = schedule.portal.site.parties[booking.wish.who].slug
+    slug = schedule.portal.site.parties[booking.asked.who].slug
     file = node.folder / "bookings" / f"{slug}.BK-{booking.number}" / "saved"
     if file.exists():
         os.utime(file, (node.wall(), node.wall()))
 
 
 def claim_is_given_up(schedule: "Schedule") -> None:
-    """By whom somebody is told to pause for."""
+    """A booking that another one is to be paused for is cancelled."""
     tables = schedule.portal.tables
     found = sorted({p.beneficiary for p in tables.pauses.values() if p.is_open})
     if found:

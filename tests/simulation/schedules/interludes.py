@@ -23,7 +23,7 @@ _ON_LEASE = UserRequest(
 
 
 def agent_is_stopped(schedule: "Schedule") -> None:
-    """SIGSTOP: it does nothing for a while, and then goes on with what it knew."""
+    """SIGSTOP: it does nothing for a while, and then continues with its old state."""
     running = [node for node in schedule.world.nodes if node.agent is not None]
     if not running:
         return
@@ -96,7 +96,9 @@ def _portal_is_away(schedule: "Schedule", until: int) -> None:
     for node in safe:
         schedule.happened["outages slept through"] += node.is_on_lease()
         if node.happened["leases that ran out"] > before[node.name]:
-            world.violations.append(f"P12 {node.name} ended work in an outage that it was told of")
+            world.violations.append(
+                f"P12 {node.name} ended work in an outage that was announced to it"
+            )
 
 
 def _has_confirmed(schedule: "Schedule", node: "SimNode", until: int) -> bool:
@@ -110,7 +112,7 @@ def _has_confirmed(schedule: "Schedule", node: "SimNode", until: int) -> bool:
 def decisions_are_frozen(schedule: "Schedule") -> None:
     """By an operator, for a while, or until somebody ends it."""
     if schedule.portal.tables.is_frozen(schedule.world.now):
-        schedule.log("decisions go on")
+        schedule.log("decisions continue")
         schedule.portal.freeze_end(schedule.world.now)
         return
     seconds = schedule.more.choice((None, 20, 90, 400))

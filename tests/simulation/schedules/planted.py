@@ -76,7 +76,7 @@ FAULTS: dict[str, Fault] = {
     "the agent does not sync what it must not forget": (
         store, "write_synced", lambda _: _unsynced),
     "a word that was overtaken is proof": (inbox, "is_proof", lambda _: lambda *_: True),
-    "what died while it was frozen goes on": (Suspensions, "_alive", lambda _: lambda *_: True),
+    "what died while it was suspended resumes": (Suspensions, "_alive", lambda _: lambda *_: True),
     "a class has the GPUs of every class": (space, "pools_of", _mixed),
     "a gang of one node is spread": (demand, "demand_of", _anywhere),
     "an agent that was stopped keeps its lease": (Leases, "fence", _unless_it_slept),

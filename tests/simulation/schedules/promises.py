@@ -33,30 +33,30 @@ def invariants_broken(tables: Tables) -> list[str]:
 
 
 def begun_broken(tables: Tables, site: Site, begun: Iterable[Row], now: float) -> Iterable[str]:
-    """Nothing new is told to who does not answer, nor begun on hardware that is not well or under
-    maintenance, nor anywhere but where its owner asked for it by name."""
+    """Nothing new is sent to a node that does not answer, nor begun on hardware that is not well or
+    under maintenance, nor anywhere but where its owner asked for it by name."""
     under = [each for each in planned(tables, now) if each.starts <= now]
     for row in begun:
         if tables.nodes[site.node_of[row.place.gpu]].unreachable_since is not None:
-            yield f"R85 {row.id} was told to a node that does not answer"
+            yield f"R85 {row.id} was sent to a node that does not answer"
         if tables.gpus[site.uuids[row.place.gpu]].health != "ok":
             yield f"R62 {row.id} was begun on a GPU that is not well"
         if is_away(row, site, under):
             yield f"R33 {row.id} was begun under maintenance"
-        wish = tables.bookings[row.booking].wish
-        if site.class_of[row.place.gpu] not in wish.classes:
+        asked = tables.bookings[row.booking].asked
+        if site.class_of[row.place.gpu] not in asked.classes:
             yield f"R3 {row.id} is of a class that nobody asked for"
-        beside = {site.node_of[other.place.gpu] for other in begun_with(tables, row)}
-        if wish.together == "node" and wish.required and len(beside) > 1:
-            yield f"R4 {row.booking} was to be on one node, and is on {sorted(beside)}"
+        nodes = {site.node_of[other.place.gpu] for other in begun_with(tables, row)}
+        if asked.together == "node" and asked.required and len(nodes) > 1:
+            yield f"R4 {row.booking} was to be on one node, and is on {sorted(nodes)}"
         node, index = site.node_of[row.place.gpu], site.index_of[row.place.gpu]
-        pin = tables.bookings[row.booking].wish.pin
+        pin = tables.bookings[row.booking].asked.pin
         if pin and node not in pin and f"{node}/{index}" not in pin:
             yield f"R78 {row.id} is on {node}/{index}, and was asked for on {pin}"
 
 
 def frozen_broken(tables: Tables, begun: Iterable[Row], now: float) -> Iterable[str]:
-    """While decisions are frozen nothing begins, and nobody is told to pause."""
+    """While decisions are frozen nothing begins, and no pause is announced."""
     since = tables.frozen_since
     if since is None or not tables.is_frozen(now):
         return
@@ -64,7 +64,7 @@ def frozen_broken(tables: Tables, begun: Iterable[Row], now: float) -> Iterable[
         yield f"R120 {row.id} was begun while decisions were frozen"
     for pause in tables.pauses.values():
         if pause.noticed_at > since:
-            yield f"R120 {pause.booking} was told to pause while decisions were frozen"
+            yield f"R120 {pause.booking} got notice of a pause while decisions were frozen"
 
 
 def begun_with(tables: Tables, row: Row) -> list[Row]:
@@ -98,17 +98,17 @@ def _gang_broken(tables: Tables, booking: Booking) -> list[str]:
     if booking.state not in ("scheduled", "starting", "active", "paused"):
         return []
     members = tables.here(booking)
-    whole = len(members) == booking.wish.count and len({row.starts for row in members}) == 1
+    whole = len(members) == booking.asked.count and len({row.starts for row in members}) == 1
     if whole or (booking.state == "paused" and not members):
         return []
-    return [f"P13 {booking.id} has {len(members)} of {booking.wish.count}"]
+    return [f"P13 {booking.id} has {len(members)} of {booking.asked.count}"]
 
 
 def _notice_broken(tables: Tables, pause: Pause) -> list[str]:
     """A pause is a contract: its grace is whole, and the places are its owner's until then."""
     booking, found = tables.bookings[pause.booking], []
     if pause.deadline < pause.noticed_at + booking.tier.grace:
-        found.append(f"P12 {booking.id} was not told in time")
+        found.append(f"P12 {booking.id} was not notified in time")
     if pause.acknowledged_at is None and booking.state == "pausing":
         rows = [row for row in tables.of(booking, *STARTED) if row.ends != pause.deadline]
         found += [f"P12 {row.id} is to be out at {row.ends}, not {pause.deadline}" for row in rows]
@@ -118,7 +118,7 @@ def _notice_broken(tables: Tables, pause: Pause) -> list[str]:
 def _account_broken(tables: Tables, booking: Booking) -> list[str]:
     """What was bought is what was had, without what is given back for work to be done again, and
     what is left. Not of a run that hardware broke, or that was begun anew: that counts less."""
-    if booking.wish.starts is not None or booking.replaced or booking.lost_at is not None:
+    if booking.asked.starts is not None or booking.replaced or booking.lost_at is not None:
         return []
     if any(row.broken for row in tables.of(booking, "releasing", "ended")):
         return []
@@ -155,8 +155,8 @@ def stops_broken(tables: Tables, node: SimNode) -> Iterable[str]:
 def _is_too_soon(tables: Tables, row: Row, pause: Pause, stop: Stopped) -> bool:
     booking = tables.bookings[row.booking]
     counts = booking.state == "pausing" and row.state in STARTED
-    told = stop.notice == pause.id and pause.acknowledged_at is None
-    return counts and told and stop.wall < pause.noticed_at + booking.tier.grace
+    notified = stop.notice == pause.id and pause.acknowledged_at is None
+    return counts and notified and stop.wall < pause.noticed_at + booking.tier.grace
 
 
 def runs_broken(tables: Tables, nodes: Iterable[SimNode], now: float) -> Iterable[str]:

@@ -71,7 +71,7 @@ def fully_borrowed(schedule: "Schedule") -> None:
 
 
 def cut_off_on_lease(schedule: "Schedule") -> None:
-    """Work that may begin anew elsewhere, and a node that neither hears nor speaks for long."""
+    """Leased work, and a node that is cut off in both directions for long."""
     ask(schedule, dataclasses.replace(_ONE, tier="steady"))
     _begun(schedule)
     node = schedule.world.rng.choice(schedule.world.nodes)
@@ -106,15 +106,15 @@ def old_reports_repeated(schedule: "Schedule") -> None:
 
 
 def overtaken(schedule: "Schedule") -> None:
-    """A node that hears nothing ends a booking on time that is longer by now; it takes it up again
-    once it hears of that, and its old word is heard when the booking has been given back."""
+    """A node that receives nothing ends a booking on time that has been extended; it restarts it
+    once it receives that, and its old report arrives after the booking was released."""
     ask(schedule, dataclasses.replace(_ONE, duration=60))
     _begun(schedule)
     for node in schedule.world.nodes:
         node.receives = False
     active = sorted(n for n, b in schedule.portal.tables.bookings.items() if b.state == "active")
     for name in active:
-        schedule.log(f"{name} shall be longer, and its node does not hear of it")
+        schedule.log(f"{name} shall be longer, and its node does not receive it")
         schedule.portal.extend(
             name, (schedule.portal.tables.bookings[name].ends or 0) + 600, schedule.world.now
         )
@@ -133,7 +133,7 @@ def overtaken(schedule: "Schedule") -> None:
 
 
 def power_lost_in_the_dark(schedule: "Schedule") -> None:
-    """What one had is proven empty; then its node loses power, comes back and hears nothing."""
+    """What one had is proven empty; then its node loses power, comes back and receives nothing."""
     ask(schedule, _ONE)
     _begun(schedule)
     release(schedule)
@@ -143,7 +143,7 @@ def power_lost_in_the_dark(schedule: "Schedule") -> None:
         _begun(schedule)
     for node in schedule.world.nodes:
         node.receives = False
-        schedule.log(f"{node.name} loses power, and hears nothing")
+        schedule.log(f"{node.name} loses power, and receives nothing")
         node.loses_power()
         schedule.happened["power lost in the dark"] += 1
     for seconds in (1, 10):
@@ -152,7 +152,8 @@ def power_lost_in_the_dark(schedule: "Schedule") -> None:
 
 
 def frozen_that_die(schedule: "Schedule") -> None:
-    """Work is frozen for somebody stronger; before it goes on, a program of it is ended."""
+    """Work is suspended for a higher-priority booking; before it resumes, a program of it is
+    ended."""
     frozen = dataclasses.replace(_ONE, who=BORROWER, tier="frozen", duration=3600)
     for _ in schedule.portal.site.gpus:
         ask(schedule, frozen)
@@ -204,7 +205,8 @@ def in_the_way(schedule: "Schedule") -> None:
 
 
 def clock_set_back(schedule: "Schedule") -> None:
-    """A node that hears nothing ends a booking in time, says so, and then its clock goes wrong."""
+    """A node that receives nothing ends a booking in time, says so, and then its clock goes
+    wrong."""
     ask(schedule, dataclasses.replace(_ONE, duration=60))
     _begun(schedule)
     for node in schedule.world.nodes:
@@ -230,7 +232,8 @@ def sliced(schedule: "Schedule") -> None:
 
 
 def node_unreachable(schedule: "Schedule") -> None:
-    """A node is not heard, or does not hear, when something is to start there; perhaps for long."""
+    """A node is cut off in one or both directions when something is to start there, perhaps for
+    long."""
     node = schedule.world.rng.choice(schedule.world.nodes)
     starts = int(schedule.world.now) + schedule.world.rng.choice((90, 2400))
     ask(schedule, dataclasses.replace(_ONE, pin=(node.name,), starts=starts))
@@ -238,7 +241,7 @@ def node_unreachable(schedule: "Schedule") -> None:
     node.receives, node.sends = schedule.world.rng.choice(
         ((False, True), (True, False), (False, False))
     )
-    schedule.log(f"{node.name} hears {node.receives}, speaks {node.sends}")
+    schedule.log(f"{node.name} receives {node.receives}, sends {node.sends}")
     for seconds in (30, 30, 60, *schedule.world.rng.choice(((), (300, 300)))):
         schedule.world.passes(seconds)
         everybody_works(schedule)
@@ -264,17 +267,17 @@ def driver_that_hangs(schedule: "Schedule") -> None:
 
 
 def slices_moved_together(schedule: "Schedule") -> None:
-    """Slices that are to begin later lie apart once others are given up; then there is room for a
-    whole GPU only if they lie beside each other."""
+    """Planned slices are on two GPUs once others are cancelled; a whole GPU is free only if they
+    move to one."""
     later = dataclasses.replace(_ONE, starts=int(schedule.world.now) + 600)
     for profile in ("4g.40gb", "4g.40gb", "3g.40gb"):
         ask(schedule, dataclasses.replace(later, profile=profile))
     schedule.portal.cycle(schedule.world.now)
     tables = schedule.portal.tables
     planned = [row for row in tables.rows.values() if row.state == "planned"]
-    beside = {row.place.gpu for row in planned if row.place.profile == "3g.40gb"}
+    both = {row.place.gpu for row in planned if row.place.profile == "3g.40gb"}
     for row in planned:
-        if row.place.gpu in beside and row.place.profile != "3g.40gb":
+        if row.place.gpu in both and row.place.profile != "3g.40gb":
             schedule.log(f"{row.booking} is cancelled")
             schedule.portal.cancel(row.booking, schedule.world.now)
     ask(schedule, later)

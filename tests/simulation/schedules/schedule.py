@@ -27,7 +27,7 @@ SITES: tuple[tuple[int, ...], ...] = ((1,), (2,), (1, 1), (2, 1))
 
 @dataclass
 class Schedule:
-    """`story` tells what happened, to be read when a promise was broken."""
+    """`story` is the log of what happened, for a schedule that broke an invariant."""
 
     world: World
     story: list[str] = field(default_factory=list)
@@ -132,8 +132,8 @@ class Schedule:
             ids = {row.id for row in active}
             if set(node.occupancy.given) != ids:
                 found.append(f"{node.name} has given {sorted(node.occupancy.given)}, not {ids}")
-            if strangers := {name for name, _ in node.occupancy.holders()} - ids:
-                found.append(f"{node.name} still holds {strangers}")
+            if holders := {name for name, _ in node.occupancy.holders()} - ids:
+                found.append(f"{node.name} still holds {holders}")
         return found
 
     def everything_given_back(self) -> None:

@@ -33,7 +33,7 @@ _NAMESPACE = uuid.UUID("0c9a6c1e-3c3f-5f0e-9f7e-1f6f7cf1a5b1")
 
 
 class Portal(Protocol):
-    """What a schedule asks of a portal: the model, or the real services beside it."""
+    """What a schedule asks of a portal: the model, or both the model and the real services."""
 
     site: Site
 
@@ -41,7 +41,7 @@ class Portal(Protocol):
     def tables(self) -> Tables: ...
     @property
     def dropped(self) -> list[str]: ...
-    def request(self, identifier: str, wish: UserRequest, now: float) -> None: ...
+    def request(self, identifier: str, asked: UserRequest, now: float) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
     def extend(self, identifier: str, until: int, now: float) -> None: ...
@@ -179,7 +179,8 @@ class World:
     def portal_receives(self, count: int | None = None) -> None:
         """The reader takes what is in the stream, or the first so many of it.
 
-        A server that has lost its data has no group of readers any more: all is told again.
+        A server that has lost its data has no group of readers any more: all documents are sent
+        again.
         """
         if self.server.lost:
             self.server.lost = False
@@ -212,7 +213,8 @@ class World:
             self.violations += [f"P2 {text}" for text in node.overlaps]
             node.overlaps.clear()
             self.violations += [
-                f"P12 {name} goes on, and what was frozen died" for name in node.unreported_deaths()
+                f"P12 {name} resumed, and what was suspended died"
+                for name in node.unreported_deaths()
             ]
             for holder, _ in node.occupancy.holders():
                 row = tables.rows.get(holder)
@@ -226,11 +228,11 @@ class World:
         self.portal.dropped.clear()
         self.violations += runs_broken(tables, self.nodes, self.now)
         self.violations += invariants_broken(tables)
-        told = self._started_now()
-        fresh = [tables.rows[name] for name in sorted(told - self._started)]
+        started = self._started_now()
+        fresh = [tables.rows[name] for name in sorted(started - self._started)]
         self.violations += begun_broken(tables, self.portal.site, fresh, self.now)
         self.violations += frozen_broken(tables, fresh, self.now)
-        self._started = told
+        self._started = started
         self.marks |= {
             ("nodes silent for long" if node.long_unreachable else "nodes silent", name)
             for name, node in tables.nodes.items()

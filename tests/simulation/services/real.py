@@ -1,4 +1,4 @@
-"""The real services beside the model: every step on both, and whatever differs is an error."""
+"""The model and the real services: every step on both, and any difference is an error."""
 
 import contextlib
 import itertools
@@ -160,31 +160,31 @@ class BothPortals:
 
     # Every step, on both.
 
-    def request(self, identifier: str, wish: UserRequest, now: float) -> None:
-        """What the real one refuses is no wish for the model either."""
-        if self._requested(identifier, wish, now):
-            self._model.request(identifier, wish, now)
+    def request(self, identifier: str, asked: UserRequest, now: float) -> None:
+        """A request that the real services refuse does not reach the model."""
+        if self._requested(identifier, asked, now):
+            self._model.request(identifier, asked, now)
             self._compare()
 
-    def _requested(self, identifier: str, wish: UserRequest, now: float) -> bool:
-        starts = None if wish.starts is None else when(wish.starts)
+    def _requested(self, identifier: str, asked: UserRequest, now: float) -> bool:
+        starts = None if asked.starts is None else when(asked.starts)
         ask = AskDocument(
-            wish.count,
-            wish.classes,
-            wish.profile,
-            wish.together,  # type: ignore[arg-type]  # one of its words
-            wish.required,
-            wish.duration,
+            asked.count,
+            asked.classes,
+            asked.profile,
+            asked.together,  # type: ignore[arg-type]  # one of its words
+            asked.required,
+            asked.duration,
             starts,
-            share=wish.share,
-            pin=wish.pin,
+            share=asked.share,
+            pin=asked.pin,
         )
-        project, actor = self._actors[wish.who]
+        project, actor = self._actors[asked.who]
         try:
             with as_system():
                 booking_request(
                     actor=actor,
-                    wish=a_wish(project, ask, tier=wish.tier),
+                    wish=a_wish(project, ask, tier=asked.tier),
                     now=when(now),
                     booking_id=UUID(identifier),
                 )
@@ -223,7 +223,7 @@ class BothPortals:
     def _person(self, service: Callable[..., Any], identifier: str, **named: datetime) -> None:
         with as_system():
             booking = Booking.objects.get(id=identifier)
-            _, actor = self._actors[self.tables.bookings[identifier].wish.who]
+            _, actor = self._actors[self.tables.bookings[identifier].asked.who]
             try:
                 service(actor=actor, booking=booking, **named)
             except Refused:
@@ -231,14 +231,14 @@ class BothPortals:
 
     def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None:
         """A date that is past is no date for the model either."""
-        wish = MaintenanceTerms(
+        asked = MaintenanceTerms(
             *(when(wanted.starts), when(wanted.ends), "new fans"),
             node=wanted.node,
             gpu=wanted.gpu,
             drain_by=when(wanted.drain_by),
         )
         with as_system():
-            made = maintenance_plan(operator=self._operator, terms=wish, now=when(now))
+            made = maintenance_plan(operator=self._operator, terms=asked, now=when(now))
         self._upkeep[wanted.id] = made
         self._model.maintenance_plan(wanted, now)
         self._compare()
@@ -335,8 +335,8 @@ class BothPortals:
     def _acted(self, act: Act, now: float) -> bool:
         """Does it on the real services; what is refused there is not asked of the model."""
         if act.kind == "request":
-            assert act.wish is not None
-            return self._requested(act.booking, act.wish, now)
+            assert act.asked is not None
+            return self._requested(act.booking, act.asked, now)
         service = _SERVICES[act.kind]
         named = {"until": when(act.until)} if act.kind == "extend" else {}
         self._person(service, act.booking, now=when(now), **named)

@@ -12,7 +12,7 @@ KINDS: tuple[Kind, ...] = ("cancel", "cancel", "release", "release", "extend", "
 class Actable(Protocol):
     """What an act needs of a portal."""
 
-    def request(self, identifier: str, wish: UserRequest, now: float) -> None: ...
+    def request(self, identifier: str, asked: UserRequest, now: float) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
     def extend(self, identifier: str, until: int, now: float) -> None: ...
@@ -27,12 +27,12 @@ class Act:
     kind: Kind
     booking: str
     until: int = 0
-    wish: UserRequest | None = None
+    asked: UserRequest | None = None
 
     def on(self, portal: Actable, now: float) -> None:
         """Does it."""
-        if self.kind == "request" and self.wish is not None:
-            portal.request(self.booking, self.wish, now)
+        if self.kind == "request" and self.asked is not None:
+            portal.request(self.booking, self.asked, now)
         elif self.kind == "cancel":
             portal.cancel(self.booking, now)
         elif self.kind == "release":

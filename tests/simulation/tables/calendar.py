@@ -6,7 +6,7 @@ from tests.simulation.tables.rows import WHOLE, Row
 
 
 def is_excluded(row: Row, live: Iterable[Row]) -> bool:
-    """Whether a row can't stand in the calendar beside these."""
+    """Whether a row can't stand in the calendar with these."""
     meeting = [o for o in live if o.place.gpu == row.place.gpu and o.meets(row)]
     if any(row.collides(other) or _mode(row) != _mode(other) for other in meeting):
         return True

@@ -152,12 +152,12 @@ def borrowing_draw(rng: random.Random, tiers: Sequence[str]) -> UserRequest:
     )
 
 
-def claim_draw(rng: random.Random, wish: UserRequest) -> UserRequest:
-    """A stronger claim on what a wish was given, or on whole GPUs, by who is guaranteed it."""
+def claim_draw(rng: random.Random, asked: UserRequest) -> UserRequest:
+    """A request for what another one got, or for whole GPUs, by the guaranteed tenant."""
     if rng.random() < 0.6:
-        wish = dataclasses.replace(
-            wish, profile=None, share=None, count=rng.choice((1, 1, 2)), together="any"
+        asked = dataclasses.replace(
+            asked, profile=None, share=None, count=rng.choice((1, 1, 2)), together="any"
         )
     tier = rng.choice(("standard", "standard", "steady"))
     duration = rng.choice((60, 60, 120, 300))
-    return dataclasses.replace(wish, who=LENDER, tier=tier, duration=duration, starts=None)
+    return dataclasses.replace(asked, who=LENDER, tier=tier, duration=duration, starts=None)

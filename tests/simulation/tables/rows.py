@@ -66,7 +66,7 @@ class Booking:
 
     id: str
     number: int
-    wish: UserRequest
+    asked: UserRequest
     duration: int
     not_before: int
     submitted: int
@@ -90,7 +90,7 @@ class Booking:
 
     @property
     def tier(self) -> Service:
-        return SERVICES[self.wish.tier]
+        return SERVICES[self.asked.tier]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class Row:
     saved_at: float | None = None
 
     def collides(self, other: "Row") -> bool:
-        """On the same slots, at whatever time; shares beside shares are counted instead."""
+        """On the same slots, at whatever time; shares on one GPU are counted instead."""
         mine, its = self.place, other.place
         return (
             mine.gpu == its.gpu
@@ -289,7 +289,7 @@ class Tables:
 
     def is_own(self, booking: Booking, claim: Booking) -> bool:
         """See own_of: all but one of the people are of one tenant, and nobody is of two."""
-        return (booking.wish.who == BORROWER) == (claim.wish.who == BORROWER)
+        return (booking.asked.who == BORROWER) == (claim.asked.who == BORROWER)
 
     def is_silent(self, row: Row) -> bool:
         """Whether its node does not answer."""
@@ -309,7 +309,7 @@ class Tables:
 
 
 def shares_fit(row: Row, others: Iterable[Row]) -> bool:
-    """Whether a share fits beside other shares that are there all the time."""
+    """Whether a share fits with other shares that are there all the time."""
     if row.place.share is None:
         return True
     there = sum(o.place.share or 0 for o in others if o.place.gpu == row.place.gpu)
