@@ -1,4 +1,4 @@
-"""A budget as it is drawn: texts and widths."""
+"""The drawing of a budget: texts and widths."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,7 +11,7 @@ HUNDRED = Decimal(100)
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A bar of three parts in percent of the whole; `label` says the same in words."""
+    """A bar of three parts in percent; `label` is its text alternative."""
 
     spent: Decimal
     held: Decimal
@@ -51,7 +51,7 @@ class BudgetBar:
 
 
 def budget_bar(effect: BudgetFigures, extra: Decimal = Decimal(0)) -> BudgetBar:
-    """How the budget looks now, and with `extra` more held."""
+    """Returns the budget's drawing now and with `extra` more held."""
 
     def text(amount: Decimal) -> str:
         return money_text(amount, effect.currency)

@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The tenant's line: sums over the rows shown, and how many of them need a look."""
+    """The tenant's line: sums over the rows shown, and how many of them need attention."""
 
     amount: str
     spent: str
@@ -127,7 +127,7 @@ def _page(
             "after_text": period_text(month_of(month.ends)),
             "rows": rows,
             "totals": _totals(effects, rows),
-            # What was sent for a row that is not shown has its refusal above the table.
+            # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
             "may_edit": actor.is_tenant_admin,
             "people_url": f"/t/{actor.tenant_slug}/people",
@@ -199,7 +199,7 @@ def _typed(form: QueryDict, refusal: Refused) -> RefusedBudget:
 
 
 def _month(text: str, today: date) -> Period:
-    """The month in `2026-11`; this month for anything else, as in an old or mangled link."""
+    """Returns the month of `2026-11`; this month for any other text."""
     try:
         return month_of(_day(f"{text}-01"))
     except ValueError:
@@ -214,7 +214,7 @@ def _period(form: QueryDict) -> Period:
 
 
 def _day(text: str) -> date:
-    """A day of this age. Raises ValueError."""
+    """Returns a day of the supported years. Raises ValueError."""
     day = date.fromisoformat(text)
     if day.year not in YEARS:
         raise ValueError("a year that no calendar here goes to")

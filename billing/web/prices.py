@@ -1,4 +1,4 @@
-"""The price book: what everybody may read, and how the operator publishes the next version."""
+"""The price pages: current prices for everyone, and the operator's next version."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A class in a tier: the price now and, if it changes, the next one."""
+    """The price of a class in a tier, now and in the next version if it changes."""
 
     tier: Tier
     now: str
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An input for a price, or any other, with what is wrong with it."""
+    """An input with its value and error."""
 
     name: str
     label: str
@@ -47,7 +47,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """Where a form was refused, and why."""
+    """The field and the reason of a refusal."""
 
     param: str
     sentence: str
@@ -56,7 +56,7 @@ class FieldError:
 @require_safe
 @tenant_page
 def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What an hour of a whole GPU costs now, and from the next version's date on."""
+    """Shows the price of a GPU-hour now and in the next version."""
     now = timezone.now()
     book, coming = price_book_at(now), price_book_after(now)
     tiers = list(Tier.objects.all())
@@ -74,7 +74,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
-    """All versions, and a form for the next; POST publishes it, after a question."""
+    """Shows all versions and a form for the next; POST publishes it after a confirmation."""
     now = timezone.now()
     if request.method != "POST":
         return _form(request, None, now)
@@ -104,7 +104,7 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
 def _question(
     latest: PriceBook | None, valid_from: datetime, wanted: Prices, now: datetime
 ) -> Confirmation:
-    """Before a version is published: what differs from the live one, and who keeps old prices."""
+    """Returns the confirmation before a version is published, with the price changes."""
     live = price_book_at(now)
     old, currency = prices_of(live) if live else {}, live.currency if live else "EUR"
     changes = list(_changes(old, wanted, currency))
@@ -152,7 +152,7 @@ def _changes(old: Prices, wanted: Prices, currency: str) -> Iterator[str]:
 
 
 def _amount(price: Decimal) -> str:
-    """With two places unless more say something: prices are kept with four."""
+    """Formats a price with two decimals, or four if needed."""
     return f"{price:.2f}" if price == round(price, 2) else str(price)
 
 
@@ -242,7 +242,7 @@ def _prices(form: QueryDict) -> dict[tuple[str, str], Decimal]:
 
 
 def _valid_from(text: str, now: datetime) -> datetime:
-    """A local time in the operator's zone, as the browser's field writes it; empty for now."""
+    """Reads a local time in the operator's zone; empty means now."""
     if not text.strip():
         return now
     try:

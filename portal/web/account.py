@@ -1,4 +1,4 @@
-"""A person's own account, in whichever tenants: invitations, where they are signed in, password."""
+"""The page of a person's account: invitations, sessions and password."""
 
 from django.contrib.auth import update_session_auth_hash
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -30,7 +30,10 @@ from tenants.web.sessions import proof_give, sessions_shown
 @require_http_methods(["GET", "HEAD", "POST"])
 @person_page
 def account(request: HttpRequest, user: User) -> HttpResponse:
-    """Invitations, sessions, the password. Forms of other pages post here with their `next`."""
+    """Shows invitations, sessions and the password form.
+
+    Forms of other pages post here with `next`.
+    """
     refusal = None
     if request.method == "POST":
         refusal = form_action_run(
@@ -78,7 +81,7 @@ def _decline(user: User, form: QueryDict) -> str:
 
 def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
     now = timezone.now()
-    # Whoever finds a browser signed in must not try the password out here.
+    # Limits guesses of the password in a browser left signed in.
     attempt = Attempt(user.username, client_address(request.META), f"account {user.pk}")
     wait = sign_in_try(attempt, now)
     if wait:
@@ -94,7 +97,7 @@ def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
     if password != form.get("again", ""):
         raise invalid("not_the_same", "The passwords don't match.", "again")
     new = own_password_set(user=user, current=current, password=password, now=now)
-    # All sessions ended with the old password; this browser gets a new one.
+    # The password change ended all sessions; this browser gets a new one.
     proof_give(request, new)
     update_session_auth_hash(request, user)
     return "Password changed. All other browsers are signed out."

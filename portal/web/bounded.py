@@ -1,7 +1,5 @@
-"""HTTP with bounds on what arrives before a request is one: its head, in time and in bytes.
-
-uvicorn waits for a head for as long as the connection lasts, and takes one of any size.
-"""
+"""HTTP with limits on the time and size of a request's head. uvicorn itself waits without limit for
+a head and accepts any size."""
 
 import asyncio
 from http import HTTPStatus
@@ -14,23 +12,23 @@ HEAD_BYTES = 64 * 1024
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which ends connections whose head comes too slowly or is too large."""
+    """uvicorn's protocol that closes connections whose head is too slow or too large."""
 
     _late: asyncio.TimerHandle | None = None
     _head_bytes = 0
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (uvicorn's signature)
-        """Begins to wait for the first request."""
+        """Starts the timer for the first request."""
         super().connection_made(transport)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Waits no longer."""
+        """Stops the timer."""
         self._head_came()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Reads on; what is still head afterwards counts."""
+        """Reads data and counts it while the head is incomplete."""
         super().data_received(data)
         if self._late is None:
             return
@@ -39,13 +37,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """Begins to wait for the head of the next request on the same connection."""
+        """Starts the timer for the next request on the connection."""
         super().on_message_begin()
         self._head_came()
         self._await_head()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Stops the timer when the head is complete."""
         self._head_came()
         super().on_headers_complete()
 

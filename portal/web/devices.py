@@ -1,7 +1,7 @@
 """Browsers in which an account has signed in before, by a signed cookie.
 
-The cookie gives its browser tries of its own for that account (portal/web/limits.py), and no other
-right. It follows OWASP's device cookies: signed, bound to the account, with a nonce to count by.
+The cookie gives the browser its own sign-in attempts for the account (portal/web/limits.py) and no
+other right. It follows OWASP's device cookies: signed, bound to the account, with a nonce.
 """
 
 import secrets
@@ -12,18 +12,18 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import salted_hmac
 
 SALT = "portal.device"
-# Browsers keep no cookie longer than 400 days; each sign-in renews it.
+# Browsers limit cookies to 400 days; each sign-in renews it.
 AGE_SECONDS = 400 * 24 * 60 * 60
 MOST_ACCOUNTS = 5
 
 
 def device_of(request: HttpRequest, username: str) -> str | None:
-    """What to count this browser's tries for the account by; None when it is not known to it."""
+    """Returns the nonce that counts this browser's attempts for the account; None if unknown."""
     return _devices(request).get(_account(username))
 
 
 def device_remember(request: HttpRequest, response: HttpResponse, username: str) -> None:
-    """Makes the browser one that is known to the account, for 400 days."""
+    """Marks the browser as known to the account for 400 days."""
     known = _devices(request)
     account = _account(username)
     nonce = known.pop(account, None) or secrets.token_urlsafe(12)
@@ -39,7 +39,7 @@ def device_remember(request: HttpRequest, response: HttpResponse, username: str)
 
 
 def _devices(request: HttpRequest) -> dict[str, str]:
-    """Nonces by account, the account that signed in last comes last."""
+    """Returns nonces by account, most recent last."""
     try:
         found = signing.loads(
             request.COOKIES.get(settings.DEVICE_COOKIE_NAME, ""), salt=SALT, max_age=AGE_SECONDS
@@ -50,5 +50,5 @@ def _devices(request: HttpRequest) -> dict[str, str]:
 
 
 def _account(username: str) -> str:
-    # A cookie must not name who else uses the browser.
+    # The cookie must not reveal other users of the browser.
     return salted_hmac(SALT, username.casefold(), algorithm="sha256").hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Pages for what no view answers. None of them repeats anything that was sent."""
+"""Error pages. None of them repeats anything from the request."""
 
 import sys
 from http import HTTPStatus
@@ -15,12 +15,12 @@ from tenants.web.frame import busy_page, refused_page
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """404: the same page as for what belongs to somebody else."""
+    """Returns 404: the same page as for an object of another tenant."""
     return refused_page(request, missing("page"))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """400: what was sent can't be understood. Asks nothing of the request, it may be hostile."""
+    """Returns 400. Does not read the request, which may be hostile."""
     return _plain(
         "Bad request",
         "Your browser sent a request that can't be processed.",
@@ -29,14 +29,14 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403."""
+    """Returns 403."""
     return _page(
         request, "Not allowed", "You don't have permission to do this.", HTTPStatus.FORBIDDEN
     )
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """403 for a form without this browser's mark: another site sent it, or it lay too long."""
+    """Returns 403 for a form without a valid CSRF token: sent by another site, or expired."""
     return _page(
         request,
         "This form has expired",
@@ -46,9 +46,9 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """500: our fault. Asks neither database nor session.
+    """Returns 500 without using database or session.
 
-    503 where the database did not answer, or not in time: Django brings here what no view caught.
+    Returns 503 for an uncaught database error or timeout.
     """
     if isinstance(sys.exception(), OperationalError | InterfaceError):
         return busy(request)
@@ -61,7 +61,7 @@ def broken(request: HttpRequest) -> HttpResponse:
 
 
 def busy(request: HttpRequest) -> HttpResponse:
-    """503, as a page or as problem JSON."""
+    """Returns 503 as a page or as problem JSON."""
     if not request.path_info.startswith("/api/"):
         return busy_page()
     response = problem(Refused("busy", "The portal is busy. Try again in a moment."))

@@ -1,9 +1,8 @@
-"""Brakes on guessing passwords.
+"""Rate limits against password guessing.
 
-A browser that has signed in to the account before has tries of its own: nobody else can use them
-up. All other browsers share few tries for an account, and many for an address, so that neither a
-password nor a list of names can be tried out. Past the free tries, one try opens a pause; each
-pause is twice as long as the one before.
+A browser that has signed in to the account before has its own attempts, which no one else can use
+up. All other browsers share few attempts per account and many per address. After the free attempts,
+each attempt starts a pause that is twice as long as the one before.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ WINDOW_SECONDS = 15 * 60
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Tries within 15 minutes that need no pause, and how long pauses are."""
+    """Free attempts within 15 minutes, and the length of pauses."""
 
     free: int
     first_pause: int
@@ -33,16 +32,16 @@ class Limit:
 
 DEVICE = Limit(free=5, first_pause=15, longest_pause=15 * 60)
 ACCOUNT = Limit(free=5, first_pause=15, longest_pause=15 * 60)
-# Many people may share an address: what one of them does must not keep the others out for long.
+# Many people can share an address, so one of them must not lock out the others for long.
 ADDRESS = Limit(free=100, first_pause=2, longest_pause=30)
 
-# Without Redis each process counts for itself: a weaker brake, but never none.
+# Without Redis each process counts for itself: weaker, but never unlimited.
 _own = LocMemCache("sign-in", {"OPTIONS": {"MAX_ENTRIES": 50_000}})
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A try to sign in: under which name, from where, and by which browser if it is known."""
+    """A sign-in attempt: name, address and known browser, if any."""
 
     username: str
     address: str
@@ -50,14 +49,14 @@ class Attempt:
 
     @property
     def limits(self) -> list[tuple[str, Limit]]:
-        """The counters that it falls under, with their limits."""
+        """Returns the counters of the attempt with their limits."""
         if self.device is not None:
             return [(_key("device", self.device), DEVICE)]
         return [(_key("account", self.username.casefold()), ACCOUNT), (self._address, ADDRESS)]
 
     @property
     def _address(self) -> str:
-        """One key for each network that one person may have: an address, or an IPv6 /64."""
+        """Returns one key per network of a person: an IPv4 address or an IPv6 /64."""
         with suppress(ValueError):
             if isinstance(found := ip_address(self.address), IPv6Address):
                 return _key("address", str(ip_network((found, 64), strict=False)))
@@ -65,7 +64,7 @@ class Attempt:
 
 
 def sign_in_try(attempt: Attempt, now: datetime) -> int:
-    """Counts a try that is about to be made. Seconds to wait before it may be; 0: go on."""
+    """Counts an attempt before it is made. Returns the seconds to wait; 0 allows it."""
     try:
         return _try(cache, attempt, now)
     except RedisError:
@@ -74,7 +73,7 @@ def sign_in_try(attempt: Attempt, now: datetime) -> int:
 
 
 def sign_in_done(attempt: Attempt) -> None:
-    """The password was right: this was no guess, and those before it are forgotten."""
+    """Resets the counters after a correct password."""
     _forget(_own, attempt)
     try:
         _forget(cache, attempt)
@@ -83,7 +82,7 @@ def sign_in_done(attempt: Attempt) -> None:
 
 
 def _try(store: BaseCache, attempt: Attempt, now: datetime) -> int:
-    # What has to wait for one limit is not made, so the others don't count it.
+    # An attempt that has to wait is not made, so other limits don't count it.
     waiting = max(_wait(store, key, now) for key, _ in attempt.limits)
     return waiting or max(_admit(store, key, limit, now) for key, limit in attempt.limits)
 
@@ -91,7 +90,7 @@ def _try(store: BaseCache, attempt: Attempt, now: datetime) -> int:
 def _forget(store: BaseCache, attempt: Attempt) -> None:
     for key, limit in attempt.limits:
         if limit is ADDRESS:
-            # Others may be guessing from there: only this one was no guess.
+            # Others may be guessing from this address, so only this attempt is uncounted.
             with suppress(ValueError):
                 store.decr(f"tries:{key}")
         else:
@@ -99,13 +98,13 @@ def _forget(store: BaseCache, attempt: Attempt) -> None:
 
 
 def _admit(store: BaseCache, key: str, limit: Limit, now: datetime) -> int:
-    # Counted before the password is looked at, so that parallel guesses share the free tries.
+    # Counts before checking the password, so that parallel guesses share the free attempts.
     store.add(f"tries:{key}", 0, timeout=WINDOW_SECONDS)
     tries = store.incr(f"tries:{key}")
     if tries <= limit.free:
         return 0
     pause = min(limit.first_pause * 2 ** min(tries - limit.free - 1, 10), limit.longest_pause)
-    # Past the free tries one try opens the pause, and only that one is made.
+    # After the free attempts one attempt starts the pause, and only that one is made.
     store.touch(f"tries:{key}", WINDOW_SECONDS)
     if store.add(f"pause:{key}", int(now.timestamp()) + pause, timeout=pause):
         return 0

@@ -1,4 +1,4 @@
-"""Counts what web processes answer and how long it takes them."""
+"""Counts the responses of web processes and their duration."""
 
 import re
 import threading
@@ -23,22 +23,22 @@ _PROBES = frozenset({"healthz", "readyz", "statusz", "metrics"})
 
 
 class MeasuredMiddleware:
-    """Counts each answer of this process by route, method and status, and its time by surface, and
-    gives the request the name that its log lines and its answer carry.
-
-    Outermost, so that errors are counted as they are answered. While a request waits for a
-    decision no time is counted: it holds no thread.
-    """
+    """Counts responses by route, method and status, their duration by surface, and sets the request
+    id. This is the outermost middleware, so that errors are counted as answered. The time a request
+    waits for a decision is not counted: it holds no thread."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        """Django makes one for each process."""
+        """Django creates one per process."""
         self._get_response = get_response
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._added = -EVERY_SECONDS
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """The answer, counted. A web process counts what it passes to the operators' process."""
+        """Counts the response.
+
+        A web process counts requests that it forwards to the operators' process.
+        """
         began = time.perf_counter()
         name = request_id(request)
         with log_ids(request=name):
@@ -70,20 +70,20 @@ class MeasuredMiddleware:
 
 
 def request_id(request: HttpRequest) -> str:
-    """The name of the request that a proxy or client has given, or a new one."""
+    """Returns the request id given by a proxy or client, or a new one."""
     given = request.headers.get(REQUEST_ID, "")
     return given if _NAME.fullmatch(given) else uuid4().hex
 
 
 def route_of(request: HttpRequest) -> str:
-    """The pattern of the address, so that there are as many as routes and not as requests."""
+    """Returns the route's pattern, which bounds the number of counters."""
     if request.resolver_match is not None:
         return f"/{request.resolver_match.route}".replace("|", "/")
     return "static" if request.path.startswith(f"/{settings.STATIC_URL.strip('/')}/") else "none"
 
 
 def surface_of(path: str) -> str:
-    """Who is served: programs, operators, people, probes, or files of pages."""
+    """Returns the surface of a path: API, operators, pages, probes or static files."""
     first = path.lstrip("/").split("/", 1)[0]
     if first in _PROBES:
         return "probe"

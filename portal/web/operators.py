@@ -1,7 +1,7 @@
-"""Requests of operators are answered by a process of its own, which a web process passes them to.
+"""Forwards operators' requests to a separate process.
 
-The web process finds out who asks and sends on what operators ask; it never has the rights for it.
-The operators' process asks again who it is, and answers nobody else.
+The web process authenticates the request and forwards it; it has no operator rights. The operators'
+process authenticates again and serves operators only.
 """
 
 import http.client
@@ -21,10 +21,10 @@ from tenants.platform.errors import missing
 from tenants.platform.wall import ServedElsewhere
 from tenants.web.frame import refused_page
 
-# What the web process says of a request that it passes on. What a client sends is taken out.
+# Headers that the web process adds to a forwarded request. A client's own are removed.
 CLIENT = "X-Portal-Client"
 SCHEME = "X-Portal-Scheme"
-# They are about one connection; lengths are counted anew, and the web process compresses itself.
+# Headers of one connection; lengths are recomputed, and the web process compresses.
 OF_CONNECTION = frozenset(
     {
         "accept-encoding", "connection", "content-length", "expect", "keep-alive",
@@ -32,7 +32,7 @@ OF_CONNECTION = frozenset(
         "upgrade", CLIENT.lower(), SCHEME.lower(),
     }
 )  # fmt: skip
-# All that the operators' process answers. Enrolling agents come with a token that the web checked.
+# The paths that the operators' process serves.
 OPERATORS_PATHS = ("/ops/", "/api/v1/", "/metrics", "/healthz", "/readyz")
 ANSWER_SECONDS = 60
 
@@ -43,19 +43,19 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class OperatorsMiddleware:
-    """Passes on what operators ask; in the operators' process, answers nothing else."""
+    """Forwards operators' requests; in the operators' process, serves nothing else."""
 
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """The answer of the view; in the operators' process 404 for all other addresses."""
+        """Returns the view's response; in the operators' process 404 for other paths."""
         if settings.SERVES_OPERATORS and not request.path_info.startswith(OPERATORS_PATHS):
             return refused_page(request, missing("page"))
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """The operators' process's answer, where a view found that only that one can give it."""
+        """Returns the operators' process's response when a view requires it."""
         if not isinstance(error, ServedElsewhere) or not isinstance(request, ASGIRequest):
             return None
         try:
@@ -65,13 +65,13 @@ class OperatorsMiddleware:
 
 
 class OperatorsHandler:
-    """The operators' process as an ASGI application: sees the client as the web process did."""
+    """The operators' process as an ASGI application with the original client's address."""
 
     def __init__(self, inner: Callable[..., Awaitable[None]]) -> None:
         self.inner = inner
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Puts what the web process said of the client where uvicorn put the web process."""
+        """Replaces the web process's address with the client's."""
         said = dict(scope["headers"])
         client = said.get(CLIENT.lower().encode())
         scheme = said.get(SCHEME.lower().encode())
@@ -108,7 +108,7 @@ def _body(request: ASGIRequest) -> bytes:
     try:
         return request.body
     except RawPostDataException:
-        # A view has read it as a stream.
+        # A view has already read the body as a stream.
         kept = request.scope[BODY]
         kept.seek(0)
         return bytes(kept.read())

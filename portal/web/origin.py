@@ -1,4 +1,4 @@
-"""Sockets are opened by our own pages only."""
+"""Only the portal's own pages can open WebSockets."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,23 +11,23 @@ App = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
 
 class SameOrigin:
-    """Denies a socket whose page has another origin than the portal: scheme, host or port.
+    """Denies a WebSocket from another origin (scheme, host or port).
 
-    Cookies do not know ports: without this a page of any program on the same host could listen.
+    Cookies ignore ports: without this check, a page of any program on the same host could listen.
     """
 
     def __init__(self, inner: App) -> None:
         self._inner = inner
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401
-        """Passes the socket on, or denies it."""
+        """Forwards the socket, or denies it."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         app = self._inner if is_ours(headers) else WebsocketDenier()
         await app(scope, receive, send)
 
 
 def is_ours(headers: dict[bytes, str]) -> bool:
-    """Whether the page came from `PUBLIC_URL`, or from the host that the socket itself names."""
+    """Returns whether the page came from `PUBLIC_URL` or the socket's own host."""
     origin, host = headers.get(b"origin", ""), headers.get(b"host", "")
     if origin == settings.PUBLIC_URL:
         return True

@@ -1,5 +1,4 @@
-"""What everybody is shown, and members are refused, while the portal is about to be upgraded or an
-operator has frozen its decisions."""
+"""Banners and refusals during a planned outage or a decision freeze."""
 
 import math
 from collections.abc import Callable
@@ -19,14 +18,14 @@ from portal.api.errors import PROBLEM_JSON, problem
 from tenants.platform.errors import Refused
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-# Signing in and out, and what operators do about the outage itself.
+# Signing in and out, and operators' changes, always work.
 ALWAYS = ("/ops/", "/sign-in", "/sign-out", "/api/v1/portal/")
 RETRY_MOST = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """A line above every page."""
+    """A banner above every page."""
 
     tone: str
     icon: str
@@ -36,13 +35,13 @@ class Banner:
 
 
 class OutageMiddleware:
-    """Refuses changes with 503 once a planned outage is closed to members."""
+    """Refuses members' changes with 503 during a closed outage."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """The answer of the view, or when to ask again."""
+        """Returns the view's response, or 503 with the time to retry."""
         passes = request.method in SAFE or request.path_info.startswith(ALWAYS)
         if passes or settings.SERVES_OPERATORS:
             return self.get_response(request)
@@ -72,7 +71,7 @@ def _refused(request: HttpRequest, until: datetime, left: timedelta) -> HttpResp
 
 
 def banners(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `portal_banners`, asked for by pages with a frame only."""
+    """Context processor: `portal_banners`, evaluated only by pages with a frame."""
     return {"portal_banners": _banners}
 
 

@@ -1,7 +1,6 @@
 """The web process: uvicorn with our application, `python -m portal.web.server --port 8000`.
 
-As `uvicorn portal.asgi:application`, but a process that is told to stop answers at once the
-requests that wait for a decision; uvicorn alone would wait for them until it cuts them off.
+Unlike plain uvicorn, a stopping process immediately answers the requests that wait for a decision.
 """
 
 import argparse
@@ -13,13 +12,13 @@ import uvicorn
 
 from portal.web.bounded import BoundedProtocol
 
-# Sockets of pages carry a few words.
+# Messages on page sockets are short.
 WS_MAX_SIZE = 65_536
 GRACEFUL_SECONDS = 3
 
 
 class Server(uvicorn.Server):
-    """A server that calls `stopping` when a signal asks it to stop."""
+    """A server that calls `stopping` at a stop signal."""
 
     def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
         super().__init__(config)
@@ -27,19 +26,19 @@ class Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
-        """As uvicorn's; knows from here on which loop the signal belongs to."""
+        """Runs uvicorn's main loop and remembers the event loop for the signal."""
         self._loop = asyncio.get_running_loop()
         await super().main_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Asks uvicorn to end, and the application to conclude."""
+        """Stops uvicorn and lets the application answer waiting requests."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopping)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve until told to stop."""
+    """Serves until a stop signal."""
     parser = argparse.ArgumentParser(prog="python -m portal.web.server", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
@@ -52,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         http=BoundedProtocol,
         ws_max_size=WS_MAX_SIZE,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
-        # The portal reads forwarding headers itself, from whom TRUSTED_PROXIES names.
+        # The portal itself reads forwarding headers from TRUSTED_PROXIES.
         proxy_headers=False,
         server_header=False,
         access_log=False,

@@ -1,4 +1,4 @@
-"""The door: signing in and out, and where a person starts."""
+"""Signing in and out, and the start redirect."""
 
 from http import HTTPStatus
 
@@ -29,7 +29,7 @@ LONGEST_PASSWORD = 128
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """The form. Every failure reads the same and takes the same time, known name or not."""
+    """Shows the form. Every failure has the same text and duration for known and unknown names."""
     after = own_path(request.POST.get("next") or request.GET.get("next") or "/")
     if request.method != "POST":
         return redirect(after) if request.user.is_authenticated else _form(request, after)
@@ -45,7 +45,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         sign_in_failed(_named(username))
         return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
     sign_in_done(attempt)
-    # Whose a session is, the database believes only with the password (tenants.web.sessions).
+    # The database binds a session only with the password's proof (tenants.web.sessions).
     proof_give(request, user.proof)
     login(request, user)
     response = redirect(after)
@@ -55,7 +55,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """Ends the session on the server, not only in the browser."""
+    """Ends the session on the server and in the browser."""
     logout(request)
     return redirect("sign-in")
 
@@ -63,9 +63,9 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def start(request: HttpRequest) -> HttpResponse:
-    """Sends a person to their tenant, an operator to the fleet, others to sign in.
+    """Redirects a person to their tenant, an operator to the fleet, others to sign in.
 
-    On an installation where nothing can be booked yet, operators come to its set-up.
+    On an installation without prices, operators start at its setup.
     """
     user = request.user
     if not isinstance(user, User):
@@ -81,14 +81,14 @@ def start(request: HttpRequest) -> HttpResponse:
 
 
 def own_path(target: str) -> str:
-    """`target` if it is a path of this site, else "/"."""
+    """Returns `target` if it is a path of this site, else "/"."""
     is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
     is_safe = url_has_allowed_host_and_scheme(target, allowed_hosts=None)
     return target if is_path and is_safe else "/"
 
 
 def _authenticate(request: HttpRequest, username: str, password: str) -> User | None:
-    # Over-long input is cut before hashing: it is wrong anyway and must cost no more than others.
+    # Truncates long input before hashing, so that it costs no more than other input.
     user = authenticate(
         request,
         username=_named(username),

@@ -1,9 +1,9 @@
-"""HTTP in a fixed number of threads that last.
+"""Serves HTTP in a fixed pool of threads.
 
-Django's own handler gives each request a thread, and with it connections, of its own, and changes
-threads at each middleware. All of ours is synchronous: a request is one piece of work for one
-thread. Who finds all of them taken waits in line, so that too much at once takes longer and is not
-refused. A request that waits for a decision gives its thread back first.
+Django's handler uses a new thread and new connections per request and switches threads at each
+middleware. All code here is synchronous, so one thread serves a whole request. Requests queue while
+all threads are busy: overload takes longer and is not refused. A request that waits for a decision
+returns its thread first.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from tenants.platform.deferred import DeferredResponse
 
 Message = Mapping[str, Any]
 
-# From the head to the end of the body. REST and forms take as much, so no more is kept.
+# Limits for reading the body, equal to the limits of REST and forms.
 BODY_SECONDS = 30
 BODY_BYTES = 1024 * 1024
 
-# Where a request's scope keeps its thread.
+# The key of a scope for its thread.
 _LEASE = "portal.lease"
 BODY = "portal.body"
-"""Where a scope keeps all that was sent, as a file that can be read again."""
+"""The key of a scope for the body, as a file that can be read again."""
 
 
 class BodyTooLarge(Exception):
-    """More was sent than any request may hold."""
+    """The body exceeds the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """What was sent, as a whole; called, it tells when the client has gone."""
+    """The complete body; calling it waits for a disconnect."""
 
     body: IO[bytes]
     receive: Callable[[], Awaitable[Message]]
@@ -55,7 +55,7 @@ class _Received:
 
 @dataclass(slots=True)
 class _Lease:
-    """The thread of one request; given back once, as early as the request needs it no more."""
+    """The thread of one request; returned once, as early as possible."""
 
     thread: Executor
     free: "asyncio.LifoQueue[Executor]"
@@ -68,7 +68,7 @@ class _Lease:
 
 
 async def _body(receive: Callable[[], Awaitable[Message]]) -> IO[bytes]:
-    """All of it, in memory: it is small. Raises BodyTooLarge, RequestAborted."""
+    """Reads the body into memory. Raises BodyTooLarge, RequestAborted."""
     body = io.BytesIO()
     while True:
         message = await receive()
@@ -85,7 +85,7 @@ async def _body(receive: Callable[[], Awaitable[Message]]) -> IO[bytes]:
 async def _refuse(
     scope: Message, send: Callable[[Message], Awaitable[None]], status: HTTPStatus
 ) -> None:
-    """An answer without a thread and without Django; the rest of the body is not read."""
+    """Sends an error without a thread and without Django; the rest of the body is not read."""
     is_api = scope["path"].startswith(API)
     said = json.dumps(problem_of(status)) if is_api else f"{status.value} {status.phrase}\n"
     kind = PROBLEM_JSON if is_api else "text/plain"
@@ -95,11 +95,11 @@ async def _refuse(
 
 
 class ThreadedHandler(ASGIHandler):
-    """As Django's, with `threads` that serve one request at a time each."""
+    """Django's handler with `threads` threads that each serve one request at a time."""
 
     def __init__(self, threads: int) -> None:
         super().__init__()
-        # Last in, first out: when there is little to do, few threads keep a connection.
+        # Last in, first out: under low load few threads keep a connection.
         self._free: asyncio.LifoQueue[Executor] = asyncio.LifoQueue()
         for _ in range(threads):
             self._free.put_nowait(ThreadPoolExecutor(1, thread_name_prefix="web"))
@@ -110,8 +110,8 @@ class ThreadedHandler(ASGIHandler):
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Serves a request once all of it is there: who sends slowly keeps no thread waiting, and
-        who sends too slowly or too much is refused."""
+        """Serves a request once its body is complete: a slow client holds no thread, and a body
+        that is too slow or too large is refused."""
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(receive)
@@ -123,7 +123,7 @@ class ThreadedHandler(ASGIHandler):
         except BodyTooLarge:
             await _refuse(scope, send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
-        # For a request that another process must answer (portal.web.operators).
+        # Kept for a request that is forwarded (portal.web.operators).
         scope[BODY] = body
         lease = _Lease(await self._free.get(), self._free)
         scope[_LEASE] = lease
@@ -134,16 +134,16 @@ class ThreadedHandler(ASGIHandler):
             lease.end()
 
     async def read_body(self, receive: Any) -> IO[bytes]:  # noqa: ANN401 (what we gave it)
-        """What was read before the thread was taken."""
+        """Returns the body that was read before the thread was taken."""
         body: IO[bytes] = receive.body
         return body
 
     def load_middleware(self, is_async: bool = False) -> None:  # noqa: FBT001, FBT002 (Django's signature)
-        """Every middleware calls the next as it is, in the same thread."""
+        """Loads the middleware as synchronous, in the same thread."""
         super().load_middleware(is_async=False)
 
     async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        """The answer, in one change of threads, or later when it waits for a decision."""
+        """Returns the response after one thread switch, or later if it waits for a decision."""
         response = await sync_to_async(self.get_response)(request)
         if not isinstance(response, DeferredResponse):
             return response

@@ -1,4 +1,4 @@
-"""The door, the start, and one's own account."""
+"""Addresses of sign-in, start and account."""
 
 from django.urls import path
 

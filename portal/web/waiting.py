@@ -1,7 +1,7 @@
-"""Requests that wait for a decision: they hold no thread, and one look serves all of them.
+"""Requests that wait for a decision: they hold no thread, and one query serves all of them.
 
-The event loop keeps who waits. A hint from the solver, or the clock once a second, makes one
-thread look which bookings are decided and make their answers, tenant by tenant.
+The event loop keeps the waiting requests. At a hint from the solver, or once a second, one thread
+looks up decided bookings and builds their responses, tenant by tenant.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tenants.platform.wall import tenant_tx
 
 logger = logging.getLogger(__name__)
 
-# One waiting request takes some 15 kB.
+# A waiting request takes about 15 kB.
 WAITING_MOST = 8_000
 WAITING_MOST_EACH = WAITING_MOST // 4
 LOOK_SECONDS = 1.0
@@ -36,7 +36,7 @@ RECONNECT_SECONDS = 1.0
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """One request. `is_due`: it is answered with what is known then; `applied`: it did wait."""
+    """A waiting request. `is_due`: answer it with the current state; `applied`: it did wait."""
 
     deferred: Deferred
     answered: "asyncio.Future[HttpResponseBase | None]"
@@ -45,12 +45,12 @@ class Waiter:
 
     @property
     def tenant(self) -> UUID:
-        """Whose booking it waits for."""
+        """Returns the tenant of the booking."""
         return self.deferred.wait.tenant_id
 
     @property
     def subject(self) -> UUID:
-        """The booking it waits for."""
+        """Returns the booking that it waits for."""
         return self.deferred.wait.subject
 
 
@@ -59,7 +59,7 @@ Answers = list[tuple[Waiter, HttpResponseBase | None]]
 
 @dataclass
 class Waiting:
-    """Everybody who waits in this process; all methods but `close` belong to the event loop."""
+    """The waiting requests of this process; all methods except `close` run in the event loop."""
 
     most: int = WAITING_MOST
     most_each: int = WAITING_MOST_EACH
@@ -72,9 +72,9 @@ class Waiting:
     _is_closing: bool = False
 
     async def answer(self, now: DeferredResponse) -> HttpResponseBase:
-        """The better answer, or `now` itself when none can be made.
+        """Returns the response with the decision, or `now` when there is none.
 
-        A client that goes away meanwhile changes nothing for its booking and its idempotency key.
+        A client that disconnects does not affect its booking or idempotency key.
         """
         waiter = Waiter(now.deferred, asyncio.get_running_loop().create_future())
         if self._is_closing or self._is_full(waiter.tenant):
@@ -90,7 +90,7 @@ class Waiting:
         return now if better is None else _with_headers_of(now, better)
 
     def close(self) -> None:
-        """Answers everybody now, as far as things are known; safe in a signal handler's thread."""
+        """Answers all requests with the current state; safe in a signal handler's thread."""
         self._is_closing = True
         for waiters in self._waiters.values():
             for waiter in waiters:
@@ -106,9 +106,9 @@ class Waiting:
             self._tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._listen())]
 
     async def _look(self) -> None:
-        """Answers in rounds, as long as the process lives.
+        """Answers in rounds until the process ends.
 
-        A fault ends the task and is logged by the loop; nobody is left waiting because of it.
+        An error ends the task and is logged; waiting requests are still answered.
         """
         try:
             while True:
@@ -138,7 +138,7 @@ class Waiting:
             waiter.answered.set_result(answer)
 
     async def _listen(self) -> None:
-        """Turns the solver's hints into looks; without Redis the clock alone makes them."""
+        """Starts a round at each of the solver's hints; without Redis only the clock does."""
         while True:
             try:
                 async with (
@@ -155,12 +155,15 @@ class Waiting:
 
 @cache
 def waiting_here() -> Waiting:
-    """This process's own."""
+    """Returns the instance of this process."""
     return Waiting()
 
 
 def answers_of(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
-    """The answers that can be given now. A tenant whose answers can't be made gets those it has."""
+    """Returns the responses that are ready.
+
+    On a database error a tenant's due requests get their first response.
+    """
     answers: Answers = []
     for tenant, waiters in everybody.items():
         try:
@@ -173,7 +176,7 @@ def answers_of(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
 
 
 def _look_in_thread(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
-    """As a request, with a connection that lasts and is looked after."""
+    """Runs in the thread, with connections managed as in a request."""
     close_old_connections()
     try:
         return answers_of(everybody)
@@ -193,8 +196,7 @@ def _answers_in(waiters: Iterable[Waiter]) -> Answers:
 
 
 def _with_headers_of(now: DeferredResponse, better: HttpResponseBase) -> HttpResponseBase:
-    """The better answer with what the middlewares gave to the one at hand, apart from what they
-    said about its bytes."""
+    """Returns `better` with the headers that middleware set on `now`, except for its bytes."""
     for name, value in now.items():
         if name not in now.view_headers and name not in _OF_THE_BYTES:
             better[name] = value

@@ -1,10 +1,10 @@
-// The booking panel: asks the server while one types, shows its options, books without leaving.
+// The booking panel: requests options while typing, shows them, and books in place.
 const REST_MS = 350;
-// A panel, or a panel with a refusal. Anything else is a page that does not belong in here.
+// Status codes of a panel. Any other response is a different page.
 const ANSWERS = [200, 403, 409, 422, 429];
 
 const panel = document.querySelector('[data-panel]');
-// An Enter this soon after an option appeared was meant for what stood there before it.
+// Ignores Enter for this long after an option appeared.
 const UNSEEN_MS = 250;
 let timer = 0;
 let asked = null;
@@ -15,7 +15,7 @@ const part = () => panel.querySelector('[data-panel-part]');
 
 const bookButton = () => panel.querySelector('[data-book]');
 
-// `by` is what was changed by hand, `fields` or `choice`; without it the text says it all.
+// `by` names what was edited, `fields` or `choice`; without it only the text counts.
 function values(by) {
   const found = new URLSearchParams({ q: field().value });
   for (const each of panel.querySelectorAll('[data-choice]')) found.set(each.name, each.value);
@@ -37,23 +37,23 @@ async function ask(by = '') {
       headers: { 'X-Fragment': '1' }, signal, redirect: 'error',
     });
     if (signal.aborted) return;
-    if (!ANSWERS.includes(response.status)) { trouble(); return; }
+    if (!ANSWERS.includes(response.status)) { showError(); return; }
     show(await response.text(), by !== '');
-    tellOptions();
+    announceOptions();
   } catch (error) {
-    if (error.name !== 'AbortError') trouble();
+    if (error.name !== 'AbortError') showError();
   } finally {
     if (!signal.aborted) panel.removeAttribute('aria-busy');
   }
 }
 
-// What stands there stays; a line above it says that it could not be renewed.
-function trouble() {
+// Keeps the current options and shows a note that they could not be refreshed.
+function showError() {
   if (part().querySelector('[data-trouble]')) return;
   const note = document.createElement('p');
   note.className = 'note risk';
   note.dataset.trouble = '';
-  note.textContent = 'The portal did not answer. Your text is kept; change it to try again.';
+  note.textContent = 'The portal did not respond. Your text is kept; edit it to try again.';
   part().prepend(note);
 }
 
@@ -69,7 +69,7 @@ function show(html, takesText) {
   seen();
 }
 
-// `data-seen` says that what stands there has been on the screen for a moment.
+// `data-seen` marks options that have been visible for a moment.
 function seen() {
   clearTimeout(unseen);
   delete panel.dataset.seen;
@@ -79,21 +79,21 @@ function seen() {
   });
 }
 
-// The options answer the text as it was; until it is asked again they can't be booked.
+// The options belong to the old text; they can't be booked until refreshed.
 function stale() {
   delete panel.dataset.seen;
   const button = bookButton();
   if (button) button.disabled = true;
 }
 
-// Ask for what stands in the field, then put the focus where the next Enter books.
+// Requests options for the text, then focuses the button so that the next Enter books.
 async function askAndOffer() {
   await ask();
   if (bookButton() && !bookButton().disabled) bookButton().focus();
 }
 
-// Spoken: how many ways there are and the best one; the rest is read where it stands.
-function tellOptions() {
+// Announces the number of options and the best one.
+function announceOptions() {
   const options = part().querySelectorAll('.opt');
   const words = options.length
     ? `${options.length} options. First: ${options[0].querySelector('b').textContent}, ${options[0].querySelector('.p').textContent}`
@@ -125,7 +125,7 @@ async function confirm(form) {
     if (response.ok) made();
   } catch {
     button.disabled = false;
-    trouble();
+    showError();
   }
 }
 
@@ -145,7 +145,7 @@ function start() {
   panel.classList.add('js');
   label();
   seen();
-  // On a page of its own the next Enter books what it shows.
+  // On the booking page the next Enter books.
   if (!document.querySelector('[data-treegrid]') && document.activeElement === document.body) bookButton()?.focus();
   field().addEventListener('input', () => soon(''));
   document.getElementById('ask-form').addEventListener('submit', (event) => {
@@ -160,7 +160,7 @@ function start() {
   panel.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter' || !event.target.matches('[data-book], input[name="option"]')) return;
     event.preventDefault();
-    // A key that is held down, or hit before the option could be seen, books nothing.
+    // A held key, or one pressed before the option was visible, does not book.
     if (event.repeat || !('seen' in panel.dataset) || bookButton().disabled) return;
     event.target.form.requestSubmit(bookButton());
   });

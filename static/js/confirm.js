@@ -1,4 +1,4 @@
-// A form with data-dialog leads by GET to the page that asks first; here it asks over the page.
+// A form with data-dialog opens its confirmation page in a dialog.
 async function ask(form) {
   const response = await fetch(`${form.action}?part=1`, { headers: { 'X-Fragment': '1' }, redirect: 'error' });
   if (!response.ok) throw new Error(response.status);
@@ -22,7 +22,7 @@ export function startConfirm() {
     const form = event.target.closest('form[data-dialog]');
     if (!form) return;
     event.preventDefault();
-    // Without an answer the browser goes to the page itself.
+    // Without a response the browser opens the page itself.
     ask(form).catch(() => form.submit());
   });
 }

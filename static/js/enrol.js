@@ -1,11 +1,11 @@
-// Counts down how long an enrolment token works, and looks whether its agent has come.
+// Counts down the lifetime of an enrolment token and polls for its agent.
 import { refreshAll } from './live.js';
 
 const LOOK_MS = 3000;
 const left = document.querySelector('[data-seconds-left]');
 
 if (left) {
-  // By the page's own age, which goes on while the computer sleeps and knows no wrong clock.
+  // Uses the page's age, which does not depend on the computer's clock.
   const ends = performance.now() + Number(left.dataset.secondsLeft) * 1000;
   const show = () => {
     const seconds = Math.max(0, Math.ceil((ends - performance.now()) / 1000));

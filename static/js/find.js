@@ -1,4 +1,4 @@
-// The search of the top bar: what is found while one types, by arrows and Enter or by mouse.
+// The search of the top bar: results while typing, by keyboard or mouse.
 const REST_MS = 120;
 
 const form = document.querySelector('[data-find-form]');
@@ -38,14 +38,14 @@ async function look() {
     list.replaceChildren(...found.body.childNodes);
     show(document.activeElement === field && options().length > 0);
   } catch {
-    // A newer question is under way, or Enter asks the server for the whole page.
+    // A newer request is running; Enter opens the full page.
   }
 }
 
 function step(by) {
   const all = options();
   const at = all.indexOf(chosen());
-  // One step before the first and behind the last is the field itself: Enter then takes its text.
+  // Before the first and after the last option is the field itself: Enter then submits its text.
   choose(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by] ?? null);
 }
 
@@ -68,6 +68,6 @@ export function startFind() {
   field.addEventListener('keydown', onKey);
   form.addEventListener('submit', (event) => { if (!field.value.trim()) event.preventDefault(); });
   form.addEventListener('focusout', (event) => { if (!form.contains(event.relatedTarget)) show(false); });
-  // The field keeps the focus while an option is pressed, or the list would be gone before.
+  // The field keeps the focus while an option is pressed, or the list would close first.
   list.addEventListener('mousedown', (event) => event.preventDefault());
 }

@@ -1,10 +1,10 @@
-// Telemetry comes every ten seconds and is not announced: the page looks again as often.
+// Telemetry arrives every ten seconds without a live message, so the page polls.
 import { refreshAll } from './live.js';
 
 const EVERY_MS = 10000;
 
 setInterval(() => {
-  // A form that is open keeps what was typed into it.
+  // Open forms keep their input.
   const isOpen = document.querySelector('[data-live] details[open]');
   if (!document.hidden && !isOpen) refreshAll();
 }, EVERY_MS);

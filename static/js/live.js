@@ -1,20 +1,20 @@
 // One socket per page says what changed; marked parts fetch themselves again.
 //   <section data-live="booking.changed" data-live-url="…?part=…" id="…">
-// What is measured all the time says how often it is worth a look: data-live-every="10" (seconds).
+// data-live-every="10" polls a part every 10 seconds.
 // A part may narrow to one booking with data-live-booking="BK-12". Without data-live-url the
 // page's own address is fetched and the element of the same id is taken from it.
 // A part is replaced whole, at most once a second, and keeps scroll positions and focus.
 const GAP_MS = 1000;
 const FIRST_WAIT_MS = 500;
 const LAST_WAIT_MS = 15000;
-// The portal beats every ten seconds; without any for so long, something between it and us is gone.
+// The portal sends a heartbeat every ten seconds; without one for this long the connection is lost.
 const SILENT_MS = 35000;
 
-// The session has ended, or its person may not read here any more: asking again is no use.
+// The session has ended or access was removed: don't reconnect.
 const NOT_YOURS = 4403;
 
 const due = new Map();
-// The number of the last message of each kind, and when any was heard.
+// The number of the last message of each kind, and the time of the last message.
 const last = { own: null, fleet: null };
 let heardAt = 0;
 let isSilent = false;
@@ -41,9 +41,9 @@ function connect(path, wait, isAgain) {
         socket.close();
       }
     }, GAP_MS);
-    // Where nothing came the last time, an open line alone proves nothing.
+    // After a silent connection, wait for a message before showing "Live".
     if (!isSilent) mark(true);
-    // What happened while nobody listened is in the pages themselves.
+    // Refresh to catch up on missed messages.
     if (isAgain) refreshAll();
   });
   socket.addEventListener('message', (event) => heard(JSON.parse(event.data)));
@@ -57,7 +57,7 @@ function connect(path, wait, isAgain) {
 
 function end() {
   for (const text of document.querySelectorAll('[data-live-text]')) {
-    text.textContent = 'Live updates ended. Load the page again.';
+    text.textContent = 'Live updates ended. Reload the page.';
   }
 }
 
@@ -69,7 +69,7 @@ function heard(message) {
   else changed(message);
 }
 
-// A gap in the numbers, also before a beat, is a message that was lost on the way.
+// A gap in the numbers means a lost message.
 function isMissed(message) {
   const isBeat = message.kind === 'live.beat';
   const own = message.kind === 'booking.changed' ? message.number : message.own;
@@ -95,7 +95,7 @@ function mark(isOn) {
     if (isOn) text.textContent = 'Live';
     else if (wasOn || !sign.dataset.lost) {
       const clock = new Intl.DateTimeFormat('sv-SE', { timeZone: document.body.dataset.zone, timeStyle: 'short' }).format(since);
-      text.textContent = `Live updates lost at ${clock}. Trying again.`;
+      text.textContent = `Live updates lost at ${clock}. Reconnecting.`;
       sign.dataset.lost = clock;
     }
     if (isOn) delete sign.dataset.lost;
@@ -121,7 +121,7 @@ function refreshOld() {
   for (const part of document.querySelectorAll('[data-live-every]')) {
     const age = performance.now() - Number(part.dataset.liveAt || 0);
     if (age < part.dataset.liveEvery * 1000) continue;
-    // Counts from now, so that a server that does not answer is not asked every second.
+    // Counts from now, so that an unresponsive server is not polled every second.
     part.dataset.liveAt = String(performance.now());
     refreshSoon(part);
   }
@@ -136,7 +136,7 @@ function refreshSoon(part) {
 
 async function refresh(id) {
   const old = document.getElementById(id);
-  // A part that is being worked on (a drag, a typed value) says so and is left alone until then.
+  // A part in use (during a drag) is refreshed later.
   if (!old || old.dataset.liveBusy !== undefined) {
     due.delete(id);
     if (old) refreshLater(old);
@@ -147,7 +147,7 @@ async function refresh(id) {
     const response = await fetch(url, { headers: { 'X-Fragment': '1' }, redirect: 'error' });
     if (response.ok) replace(id, await response.text());
   } catch {
-    // The socket's own state already tells that the server does not answer.
+    // The socket's state already shows that the server does not respond.
   } finally {
     due.delete(id);
   }

@@ -1,5 +1,4 @@
-// Pauses that count down: the server says how many seconds are left, a clock that nobody can set
-// counts them. A machine that slept asks the server again.
+// Countdowns of pauses: the server sends the remaining seconds, a monotonic clock counts them down.
 //   <div data-countdown="462" data-whole="600" data-name="ablation-7">… <span data-countdown-text>
 import { refreshAll } from './live.js';
 
@@ -26,7 +25,7 @@ function draw(element) {
   return seconds;
 }
 
-// Spoken at whole minutes only, and once when it is over.
+// Announced at whole minutes and once at the end.
 function speak(name, seconds) {
   if (seconds % 60 || said === seconds) return;
   said = seconds;

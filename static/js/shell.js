@@ -1,4 +1,4 @@
-// Runs on every page: theme, the "/" key, menus that close, live parts.
+// Runs on every page: theme, the "/" key, menus, live parts.
 import { startConfirm } from './confirm.js';
 import { startFind } from './find.js';
 import { startLive } from './live.js';

@@ -1,4 +1,4 @@
-// Light or dark by hand. The server writes the cookie's value into the page, so nothing flashes.
+// The theme switch. The server renders the cookie's theme, so the page does not flash.
 const YEAR = 365 * 24 * 3600;
 
 export function startTheme() {

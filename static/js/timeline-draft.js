@@ -1,13 +1,13 @@
-// What is drawn on the grid before it is booked: where, for how long, and as a line of text.
+// The draft booking drawn on the grid: place, time and request text.
 const HOUR = 3_600_000;
 
-// Rows of one node that a draft covers: whole GPUs, or one slice at a legal place.
+// The rows of one node that a draft covers: whole GPUs, or one slice at a legal placement.
 class Place {
   constructor(first, gpuClass, count, profile, lane, height, top = 2) {
     Object.assign(this, { first, gpuClass, count, profile, lane, height, top });
   }
 
-  // One GPU more or fewer, downwards; a slice takes its size from the slots it covers.
+  // Adds or removes a GPU at the bottom; a slice's size follows from its slots.
   grown(view, by) {
     const rows = view.rows();
     const at = rows.findIndex((row) => row.querySelector('.lane').dataset.key === this.first);
@@ -35,7 +35,7 @@ function wholePlace(view, first, last) {
   return new Place(keyOf(first), first.dataset.class, b - a + 1, null, keyOf(all[a]), bottom.bottom - top.top - 4);
 }
 
-// The smallest profile with a legal place over the touched slots that is free for the time.
+// Returns the smallest profile with a free legal placement over the touched slots.
 function slicePlace(view, first, last, from, to) {
   const gpu = first.dataset.gpu;
   const same = last.classList.contains('slot') && last.dataset.gpu === gpu ? last : first;
@@ -112,9 +112,9 @@ export class Draft {
     return `New booking, ${this.shape()}, ${clock(view, this.from)} to ${clock(view, this.to)}`;
   }
 
-  // The line that the ask field understands, in the reader's zone.
+  // The draft as request text in the reader's zone.
   text(view) {
-    // What begins at the now line is wanted as soon as possible, not at the next full five minutes.
+    // A draft at the current time is requested as soon as possible.
     if (this.from <= view.soonest()) return `${this.wanted()} ${minutes(this.to - view.now())} now`;
     const [fromDay, fromClock] = stamp(view, this.from);
     const [toDay, toClock] = stamp(view, this.to);
@@ -134,7 +134,7 @@ function stamp(view, time) {
 
 const clock = (view, time) => stamp(view, time)[1];
 
-// What a screen reader hears on a cell: the booking there, or what is free and for how long.
+// The accessible name of a cell: its booking, or how long it is free.
 export function describe(view, row, time) {
   const bars = view.barsOver(row);
   const hit = bars.find((each) => each.from <= time && time < each.to);

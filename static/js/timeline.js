@@ -1,5 +1,4 @@
-// The timeline by keyboard and mouse. The server draws; this moves the focus, opens nodes and
-// turns a drawn stretch into a request for the booking panel.
+// Keyboard and mouse on the timeline: moves the focus, opens nodes and turns a drawn time into a request.
 import { describe, Draft, placeOf } from './timeline-draft.js';
 
 const FIVE = 5 * 60_000;
@@ -21,14 +20,14 @@ class View {
 
   now() { return Date.now() + this.opened; }
 
-  // The next full five minutes: what begins earlier begins now.
+  // The next full five minutes; an earlier start means now.
   soonest() { return Math.ceil(this.now() / FIVE) * FIVE; }
 
   rows() {
     return [...this.grid.querySelectorAll('.tl-row')].filter((row) => !row.hidden);
   }
 
-  // By height, as a bar may reach down over the rows below its own.
+  // Finds the row by height, since a bar can cover rows below its own.
   rowAt(y) {
     return this.rows().find((row) => {
       const box = row.getBoundingClientRect();
@@ -44,7 +43,7 @@ class View {
     return Math.floor((this.from + share * this.span) / snap) * snap;
   }
 
-  // Bars over a row, those that begin in a row above and reach down included.
+  // Bars over a row, including those from rows above.
   barsOver(row) {
     const box = laneOf(row).getBoundingClientRect();
     const inside = (bar) => {
@@ -153,7 +152,7 @@ function onKey(event) {
     if (!draft.isOn) startDraft(row);
     else extendDraft(key);
   } else if (key === 'Escape' && draft.isOn) cancelDraft();
-  else if (key === 'Enter' && draft.isOn && !focus.onHeader && !event.repeat) tell(true);
+  else if (key === 'Enter' && draft.isOn && !focus.onHeader && !event.repeat) announce(true);
   else if (event.ctrlKey && (key === 'Home' || key === 'End')) {
     const rows = view.rows();
     focusCell(key === 'Home' ? rows[0] : rows.at(-1), focus.time);
@@ -178,7 +177,7 @@ function toggle(row, open) {
   draft.draw(view);
 }
 
-// A bar over several GPUs is as high as their rows, slot rows that are open between them included.
+// Fits bars over several GPUs to the height of their rows and open slot rows.
 function fit() {
   for (const bar of view.grid.querySelectorAll('.tl-row.gpu > .lane > .bar')) {
     const first = rowOf(bar);
@@ -194,7 +193,7 @@ function fit() {
   }
 }
 
-// Nodes that are open, and GPUs whose slot rows were opened ("node/6") or closed ("node/6-") here.
+// Keeps open nodes and GPUs with opened ("node/6") or closed ("node/6-") slot rows in the address.
 function rememberOpen(row) {
   if (row.classList.contains('gpu')) row.dataset.chosen = '';
   const nodes = [...view.grid.querySelectorAll('.tl-row.node[aria-expanded="true"]')].map((each) => each.dataset.node);
@@ -212,14 +211,14 @@ function rememberOpen(row) {
 // --- drawing -------------------------------------------------------------------------------------
 
 const draft = new Draft();
-let telling = 0;
+let announcing = 0;
 
 function startDraft(row) {
   if (!isBookable(row)) return;
   const length = Math.max(HOUR, view.step);
   const from = Math.max(focus.time, view.soonest());
   draft.set(view, placeOf(view, row, row, from, from + length), from, from + length);
-  tell();
+  announce();
 }
 
 function extendDraft(key) {
@@ -230,7 +229,7 @@ function extendDraft(key) {
   } else {
     draft.set(view, draft.place.grown(view, key === 'ArrowDown' ? 1 : -1), draft.from, draft.to);
   }
-  tell();
+  announce();
 }
 
 function cancelDraft() {
@@ -238,11 +237,11 @@ function cancelDraft() {
   say('Draft removed');
 }
 
-// The panel hears of a draft when it rests, not at each step of it; at once when it is done, and
-// then it takes the focus, so that the next Enter books.
-function tell(isDone = false) {
-  clearTimeout(telling);
-  telling = setTimeout(() => {
+// Sends the draft to the panel when it rests; at once when it is done, and the panel then takes
+// the focus, so that the next Enter books.
+function announce(isDone = false) {
+  clearTimeout(announcing);
+  announcing = setTimeout(() => {
     if (!draft.isOn) return;
     say(draft.words(view));
     document.dispatchEvent(new CustomEvent('ask:text', { detail: { text: draft.text(view), isDone } }));
@@ -287,10 +286,10 @@ function onUp(event) {
   delete view.grid.closest('[data-live]').dataset.liveBusy;
   if (event.type === 'pointercancel') return;
   if (!moved) clicked(row, at);
-  tell();
+  announce();
 }
 
-// One click begins an hour, a second one later in the same row says where it ends.
+// A click starts a draft of one hour; a second click later in the row sets its end.
 function clicked(row, at) {
   const same = draft.isOn && draft.place.first === laneOf(row).dataset.key;
   if (same && at >= draft.to) draft.set(view, draft.place, draft.from, at + QUARTER);
@@ -305,11 +304,11 @@ function onClick(event) {
     toggle(row, row.getAttribute('aria-expanded') === 'false');
     return;
   }
-  // Touch has no drag here: it scrolls. A tap is the click of the mouse.
+  // Touch scrolls instead of dragging; a tap is a click.
   const lane = event.target.closest?.('.lane');
   if (event.pointerType === 'touch' && lane && !event.target.closest('.bar') && isBookable(rowOf(lane))) {
     clicked(rowOf(lane), view.timeAt(lane, event.clientX, QUARTER));
-    tell();
+    announce();
   }
 }
 
@@ -323,7 +322,7 @@ function start() {
   const first = known || rows.find((row) => row.classList.contains('gpu')) || rows[0];
   if (!first) return;
   laneOf(first).tabIndex = 0;
-  // What was focused is focused again in the new grid, where it lies now and without scrolling.
+  // Restores the focus in the new grid without scrolling.
   if (known && document.activeElement === laneOf(known)) showCursor(known, false);
 }
 

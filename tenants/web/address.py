@@ -1,4 +1,4 @@
-"""Where a request comes from, for the log of what operators do."""
+"""The client's address of a request, for the audit log."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tenants.audit import acting_from
 
 
 class AddressMiddleware:
-    """Says the client's address to the log while the request is answered."""
+    """Records the client's address for audit entries during a request."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""The frame of every page: who is asking, behind which wall, and what the shell shows around it."""
+"""The frame of every page: the reader, the tenant wall and the shell."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -33,15 +33,15 @@ STATUS = {
 }
 
 THEMES = ("light", "dark")
-"""What the cookie `theme` may ask for; without it, the reader's system decides."""
+"""Values of the cookie `theme`; without it, the system's setting applies."""
 
 FRAME = "portal.frame"
-"""Where a request keeps its Frame, so that a refusal's page has the same shell."""
+"""Where a request keeps its Frame, so that an error page has the same shell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the shell knows about a request: on an operator's pages only the person's zone."""
+    """What the shell knows about a request; on operator pages only the person's zone."""
 
     actor: Actor | None
     tenant: Tenant | None
@@ -51,7 +51,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """The reader's time zone as the shell names it: "Europe/Berlin", "Berlin", "UTC+1"."""
+    """The reader's time zone in the shell: "Europe/Berlin", "Berlin", "UTC+1"."""
 
     name: str
     place: str
@@ -107,8 +107,8 @@ def tenant_page(view: View) -> View:
 def operator_page(view: View) -> View:
     """Makes `view(request, operator, **url_kwargs)` a page for the platform's operators.
 
-    Everybody else gets the answer of a missing page. Runs in one `operator_tx`, in the operators'
-    process: a web process passes the request on.
+    Everyone else gets a 404. Runs in one `operator_tx` in the operators' process;
+    a web process forwards the request to it.
     """
 
     @wraps(view)
@@ -131,10 +131,10 @@ def operator_page(view: View) -> View:
 
 
 def person_page(view: View) -> View:
-    """Makes `view(request, user, **url_kwargs)` a page of the person's own, in no tenant.
+    """Makes `view(request, user, **url_kwargs)` a page of the person, outside tenants.
 
-    Around it stands the shell of their first tenant, if they are in one. The view says itself in
-    which tenant it reads or writes what.
+    The shell is that of the person's first tenant, if any. The view opens the tenants it reads or
+    writes itself.
     """
 
     @wraps(view)
@@ -154,14 +154,14 @@ def person_page(view: View) -> View:
 
 
 def refused_page(request: HttpRequest, refusal: Refused) -> HttpResponse:
-    """The page that says why not: 404 missing, 403 denied, 422 invalid, else 409."""
+    """Returns the page of a refusal: 404 missing, 403 denied, 422 invalid, else 409."""
     status = STATUS.get(refusal.kind, HTTPStatus.CONFLICT)
     response = render(request, "errors/refused.html", {"refusal": refusal}, status=status)
     return _private(response)
 
 
 def busy_page() -> HttpResponse:
-    """503: the database can't answer now. Asks nothing of it, not even who is reading."""
+    """Returns a 503 page. It does not query the database, not even for the reader."""
     response = HttpResponse(
         loader.render_to_string("errors/busy.html"), status=HTTPStatus.SERVICE_UNAVAILABLE
     )
@@ -189,7 +189,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """The zone, or UTC where this machine's table does not know the name any more."""
+    """Returns the zone, or UTC for a name that this machine's table does not have."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
@@ -206,11 +206,11 @@ def _guarded(
         try:
             with wall:
                 response = answer()
-                # A form that did not refuse what can't be seen has done nothing after all.
+                # Invisible characters in a form undo its changes.
                 fault = form_text_error(request)
                 if fault is not None:
                     raise fault
-                # Templates ask the database too, so they must finish before the wall closes.
+                # Templates query the database, so they render inside the wall.
                 if isinstance(response, SimpleTemplateResponse):
                     response.render()
         except Refused as refusal:
@@ -226,8 +226,7 @@ def _private(response: HttpResponse) -> HttpResponse:
 
 
 def _back(request: HttpRequest) -> str:
-    """Where to go after signing in: a lost POST can't be repeated, its page's address may not
-    even answer to GET."""
+    """Returns where to go after signing in: the page of a GET, else the start page."""
     return request.get_full_path() if request.method in ("GET", "HEAD") else "/"
 
 
@@ -263,7 +262,7 @@ def _zone(name: str, now: datetime) -> Zone:
     return Zone(known.key, place, "" if known.key == "UTC" else text)
 
 
-# Addresses are the product's contract; a reverse() here would need every app's views to draw one.
+# Addresses are literal: reverse() would need the views of every app.
 TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "",
@@ -303,7 +302,7 @@ OPERATOR_NAV = (
     ("Decisions", "decisions", "flask"),
     ("Log", "log", "log"),
 )
-# Pages that stand under another one of the operator's.
+# Operator pages that belong under another page of the navigation.
 UNDER = {
     "/ops/maintenance": "/ops/fleet",
     "/ops/compaction": "/ops/fleet",

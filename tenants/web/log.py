@@ -1,4 +1,4 @@
-"""The logs as pages and as CSV: the platform's for operators, a tenant's for its admins."""
+"""The audit logs as pages and CSV: the platform's for operators, a tenant's for its admins."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ from tenants.web.frame import operator_page, tenant_page
 
 MOST_EXPORTED = 10_000
 COLUMNS = ("time", "who", "action", "kind", "object", "before", "after", "detail", "address")
-# Where an object of the platform's log is looked at; `{}` is its id.
+# The page of each kind of object in the platform's log; `{}` is its id.
 OPS_LINKS = {
     "clock": "/ops/fleet",
     "compaction_order": "/ops/compaction",
@@ -63,7 +63,7 @@ TENANT_LINKS = {
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """An entry as its page shows it; `words` stand before and behind the object's name."""
+    """A log entry; `words` are the text before and after the object's name."""
 
     at: datetime
     who: str
@@ -75,7 +75,7 @@ class LogRow:
 
     @property
     def sentence(self) -> SafeString:
-        """What was done; the object's name leads to it where there is a page for it."""
+        """Returns the action as text; the object's name links to its page if there is one."""
         before, behind = self.words
         name = self.name
         if name and self.href:
@@ -84,7 +84,7 @@ class LogRow:
 
 
 class LogForm(forms.Form):
-    """The filter of a log, in its address. Days are the reader's own."""
+    """The filter of a log. Days are in the reader's time zone."""
 
     who = forms.CharField(required=False, max_length=150)
     kind = forms.CharField(required=False, max_length=40)
@@ -93,7 +93,7 @@ class LogForm(forms.Form):
     until = forms.DateField(required=False)
 
     def wanted(self) -> LogFilter:
-        """What was said; a field that can't be read filters nothing."""
+        """Returns the filter; invalid fields are ignored."""
         said = self.cleaned_data
         until: date | None = said.get("until")
         return LogFilter(
@@ -108,7 +108,7 @@ class LogForm(forms.Form):
 @require_safe
 @operator_page
 def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
-    """The platform's log; `who`, `kind`, `about`, `since`, `until` filter, `after` is a page."""
+    """Shows the platform's log; `who`, `kind`, `about`, `since`, `until` filter, `after` pages."""
     context = _context(request, None) | {"verified": verified_last(), "base": "/ops/log"}
     return render(request, "tenants/log.html", context)
 
@@ -116,14 +116,14 @@ def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
 @require_safe
 @operator_page
 def ops_log_csv(request: HttpRequest, operator: User) -> HttpResponse:
-    """The same, unpaged, for a spreadsheet."""
+    """Exports the log as CSV."""
     return _csv(request, None, "platform")
 
 
 @require_safe
 @tenant_page
 def log(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The tenant's log, for its admins."""
+    """Shows the tenant's log to its admins."""
     require_tenant_admin(actor)
     context = _context(request, actor.tenant_id, f"/t/{actor.tenant_slug}/")
     return render(request, "tenants/log.html", context | {"base": f"/t/{actor.tenant_slug}/log"})
@@ -132,7 +132,7 @@ def log(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_safe
 @tenant_page
 def log_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The same, unpaged, for a spreadsheet."""
+    """Exports the log as CSV."""
     require_tenant_admin(actor)
     return _csv(request, actor.tenant_id, actor.tenant_slug)
 
@@ -147,7 +147,12 @@ def _context(request: HttpRequest, tenant_id: UUID | None, base: str = "") -> di
         "form": form,
         "asked": {name: form.data.get(name, "") for name in form.fields},
         "rows": [_row(entry, names, base) for entry in page.entries],
-        "kinds": [(kind, kind.replace("_", " ")) for kind in log_kinds(tenant_id)],
+        "kinds": [
+            ("", "All kinds"),
+            *((kind, kind.replace("_", " ")) for kind in log_kinds(tenant_id)),
+        ],
+        "errors": dict.fromkeys(form.errors, "Enter a date as 2026-11-22."),
+        "example": "BK-2041" if tenant_id else "gpu-a1-01",
         "seal": seal_state(tenant_id),
         "csv": f".csv?{urlencode(asked)}",
         "first": f"?{urlencode(asked)}" if request.GET.get("after") else "",
@@ -178,10 +183,10 @@ def _row(entry: AuditEntry, names: Mapping[int, str], base: str) -> LogRow:
 def _who(entry: AuditEntry, names: Mapping[int, str]) -> str:
     if entry.actor_id is None:
         return "Somebody" if entry.object_kind == "user" else SYSTEM
-    # Who declines stays unknown to the tenant; all others who act there are known to it.
+    # The tenant never learns the name of a person who declines.
     is_declined = entry.action == "invitation.declined"
-    stranger = "The invited person" if is_declined else "The platform's operator"
-    return names.get(entry.actor_id, stranger)
+    unnamed = "The invited person" if is_declined else "The platform's operator"
+    return names.get(entry.actor_id, unnamed)
 
 
 def _href(entry: AuditEntry, name: str, base: str) -> str:
@@ -221,7 +226,7 @@ def _json(value: object) -> str:
 
 
 def _midnight(day: date | None) -> datetime | None:
-    """The first moment of the reader's day; None also where it is outside of the calendar."""
+    """Returns the start of the reader's day; None outside the supported calendar."""
     if day is None or not date(1970, 1, 2) <= day <= date(9999, 12, 30):
         return None
     return timezone.make_aware(datetime(day.year, day.month, day.day))  # noqa: DTZ001 (made aware)

@@ -1,6 +1,7 @@
-"""Template tags of the parts that every page is made of: symbols, pills, fields, empty lists."""
+"""Template tags of shared parts: icons, pills, fields, empty states."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ INDENTATION = re.compile(r"\n\s*")
 
 @register.simple_tag
 def icon(name: str, size: str = "") -> SafeString:
-    """Returns the symbol `name` of the sprite; `size` is one more class, such as `ic-s`."""
+    """Returns the icon `name` of the sprite; `size` is an additional class, such as `ic-s`."""
     return format_html(
         '<svg class="{}" aria-hidden="true"><use href="{}#i-{}"/></svg>',
         f"ic {size}" if size else "ic",
@@ -30,13 +31,13 @@ def icon(name: str, size: str = "") -> SafeString:
 
 @register.simple_tag
 def pill(kind: str, icon_name: str, word: str) -> SafeString:
-    """Returns a word with its symbol in the colours of `kind`."""
+    """Returns a label with its icon in the colours of `kind`."""
     return format_html('<span class="pill {}">{}{}</span>', kind, icon(icon_name), word)
 
 
 @register.simple_block_tag
 def nothing(content: str, icon_name: str, title: str) -> SafeString:
-    """Returns what stands in place of an empty list; the block says what to do next."""
+    """Returns an empty state; the block says what to do next."""
     return format_html('<div class="empty">{}<b>{}</b>{}</div>', icon(icon_name), title, content)
 
 
@@ -48,7 +49,7 @@ def unindented(content: str) -> SafeString:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A labelled input of a form: what is in it, its hint, and what is wrong with it."""
+    """A labelled input of a form with its value, hint and error."""
 
     name: str
     label: str
@@ -60,20 +61,53 @@ class Field:
     id: str = ""
     placeholder: str = ""
     autocomplete: str = "off"
+    css: str = "inp"
+    inputmode: str = ""
+    maxlength: int | None = None
+    choices: Iterable[tuple[object, object]] = ()
 
 
 @register.simple_block_tag
 def field(content: str, name: str, label: str, **more: Any) -> SafeString:  # noqa: ANN401 (a Field's)
-    """Returns a labelled input; the block is its hint, and may be empty.
+    """Returns a labelled input; the block is its hint and may be empty.
 
-    `bound` is a field of a form, for its value and its first error; `refusal` is shown here if it
-    is about this field.
+    `bound` is a form field for value and first error; `refusal` is shown if it concerns this field.
     """
+    shown = _field(name, label, content, more)
+    return SafeString(render_to_string("parts/field.html", {"field": shown}))
+
+
+@register.simple_block_tag
+def select(content: str, name: str, label: str, **more: Any) -> SafeString:  # noqa: ANN401 (a Field's)
+    """Returns a labelled select of `choices`, pairs of value and label; otherwise as `field`."""
+    shown = _field(name, label, content, more)
+    return SafeString(render_to_string("parts/select.html", {"field": shown}))
+
+
+def _field(name: str, label: str, hint: str, more: dict[str, Any]) -> Field:
     bound: BoundField | None = more.pop("bound", None)
     if bound is not None:
         more |= {"value": bound.value(), "error": next(iter(bound.errors), "")}
     refusal: Refused | None = more.pop("refusal", None) or None
     if refusal is not None and refusal.param == name:
         more["error"] = refusal.sentence
-    shown = Field(name, label, hint=content.strip(), **{"id": name, **more})
-    return SafeString(render_to_string("parts/field.html", {"field": shown}))
+    return Field(name, label, hint=hint.strip(), **{"id": name, **more})
+
+
+@register.simple_tag
+def fact(name: str, value: object, *, bad: object = False) -> SafeString:
+    """Returns an entry of a list of facts; `bad` values stand out."""
+    css = format_html(' class="{}"', "c-risk") if bad else ""
+    return format_html("<div><dt>{}</dt><dd{}>{}</dd></div>", name, css, value)
+
+
+@register.simple_tag
+def kpi(name: str, value: object, unit: str = "", note: str = "") -> SafeString:
+    """Returns a key figure with its unit and a note."""
+    return format_html(
+        '<div class="kpi"><dt>{}</dt><dd class="v">{}{}</dd>{}</div>',
+        name,
+        value,
+        format_html(" <small>{}</small>", unit) if unit else "",
+        format_html('<dd class="d">{}</dd>', note) if note else "",
+    )

@@ -1,4 +1,4 @@
-"""How Django asks who somebody is (`AUTHENTICATION_BACKENDS`)."""
+"""Django's authentication backend (`AUTHENTICATION_BACKENDS`)."""
 
 from django.contrib.auth.backends import BaseBackend
 from django.http import HttpRequest
@@ -8,7 +8,7 @@ from tenants.services.passwords import password_holder, password_prove
 
 
 class PasswordBackend(BaseBackend):
-    """By name and password; `user.proof` then makes the session theirs (tenants.web.sessions)."""
+    """Authenticates by name and password; `user.proof` binds the session (tenants.web.sessions)."""
 
     def authenticate(
         self,
@@ -17,7 +17,7 @@ class PasswordBackend(BaseBackend):
         password: str | None = None,
         **_: object,
     ) -> User | None:
-        """The active person of this name and password."""
+        """Returns the active person with this name and password."""
         if username is None or password is None:
             return None
         proof = password_prove(username, password)
@@ -27,5 +27,7 @@ class PasswordBackend(BaseBackend):
         return user
 
     def get_user(self, user_id: int) -> None:
-        """Nobody: a number is no proof. `tenants.web.sessions.AuthenticationMiddleware` asks for
-        the person of a session by its key."""
+        """Returns None: an id is no proof.
+
+        `tenants.web.sessions.AuthenticationMiddleware` loads the person by the session's key.
+        """

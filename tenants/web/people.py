@@ -1,4 +1,4 @@
-"""Who is in which project, and what they may do."""
+"""The page of members, roles, invitations and projects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from tenants.web.frame import tenant_page
 
 @dataclass(frozen=True, slots=True)
 class InviteForm:
-    """What stands in a form that invites: empty, or as it was typed when it was refused."""
+    """The invite form's values: empty, or as typed when it was refused."""
 
     to: str = ""
     error: str = ""
@@ -37,7 +37,7 @@ class InviteForm:
 
 @dataclass(frozen=True, slots=True)
 class ProjectCard:
-    """A project's card: who is in it, who is invited, and the form that invites."""
+    """A project's card: members, invitations and the invite form."""
 
     group: ProjectPeople
     may_change: bool
@@ -48,7 +48,7 @@ class ProjectCard:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def people(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Members by project; leads change their project's, tenant admins everybody's."""
+    """Shows members by project. Leads manage their projects, tenant admins all of them."""
     refusal = None
     if request.method == "POST":
         if (question := _question(actor, request.POST)) is not None:
@@ -87,7 +87,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
         else {},
         "invited_admins": invited.get("", []),
         "admins": admins_of(actor.tenant_id),
-        "roles": [role for role in Role if role != Role.TENANT_ADMIN],
+        "roles": [each for each in Role.choices if each[0] != Role.TENANT_ADMIN],
         "refusal": None if request.POST.get("act") in ("invite", "project") else refusal,
     }
     status = 422 if refusal else 200
@@ -95,7 +95,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _typed_invite(form: QueryDict, refusal: Refused | None, to: tuple[str, str]) -> InviteForm:
-    """What was typed into the form that invites `to` a project or a role, if it was refused."""
+    """Returns the typed values of the refused invite form for `to` (a project or role)."""
     key, value = to
     if refusal is None or form.get("act") != "invite" or form.get(key) != value:
         return InviteForm()
@@ -103,7 +103,7 @@ def _typed_invite(form: QueryDict, refusal: Refused | None, to: tuple[str, str])
 
 
 def _invited(actor: Actor) -> dict[str, list[Invitation]]:
-    """Invitations that the actor may see, by project (its slug); the tenant's own under ""."""
+    """Returns visible invitations by project slug; tenant admins' under ""."""
     found: dict[str, list[Invitation]] = {}
     for each in invitations_of(actor.tenant_id, timezone.now()):
         if may_see(actor, each):
@@ -213,7 +213,7 @@ def _close_question(actor: Actor, form: QueryDict) -> Confirmation | None:
         title=f"Close {project.name}?",
         lost=(
             f"{people} {'person' if people == 1 else 'people'} can't book in it any more.",
-            "What is booked goes on and is charged. Open the project again to undo this.",
+            "Existing bookings continue and are charged. To undo this, reopen the project.",
         ),
         button=f"Close {project.name} for {people} {'person' if people == 1 else 'people'}",
         back=f"/t/{actor.tenant_slug}/people",

@@ -1,4 +1,4 @@
-"""Quotas as pages: a tenant splits its classes among projects, the platform among tenants."""
+"""The quota pages of a tenant's projects and of the platform's tenants."""
 
 from dataclasses import dataclass, replace
 
@@ -35,7 +35,7 @@ class RefusedForm:
 
 @dataclass(frozen=True, slots=True)
 class ShareInput:
-    """A cell that can be changed. `title` is its column's, `label` says it in full."""
+    """An editable cell; `title` is the column's name, `label` the full description."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class ShareInput:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """A share for people: GPUs as text, and how long its bar is, in percent of the scale."""
+    """A quota with GPUs as text and bar widths in percent of the scale."""
 
     owner: Project | Tenant
     guaranteed: str
@@ -62,7 +62,7 @@ class QuotaRow:
 
     @property
     def words(self) -> str:
-        """The bar in words."""
+        """Returns the bar as text."""
         limit = (
             f"at most {self.limit} including borrowed GPUs" if self.limit else "no limit of its own"
         )
@@ -71,7 +71,7 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True)
 class WeightCapRow:
-    """One owner's weight and cap as a form shows them. `key` names the owner to the form."""
+    """The weight and cap of an owner in a form; `key` identifies the owner."""
 
     key: str
     name: str
@@ -83,7 +83,7 @@ class WeightCapRow:
 
 @dataclass(frozen=True, slots=True)
 class ClassCard:
-    """One class's card. All bars of a page have one scale, so that lengths compare."""
+    """The card of a class. All bars of a page share one scale, so that lengths compare."""
 
     slug: str
     label: str
@@ -97,7 +97,7 @@ class ClassCard:
 
     @property
     def borrows(self) -> str:
-        """Up to what the tenant may use in all, and its cap of GPU-hours."""
+        """Returns the tenant's limit and its cap of GPU-hours as text."""
         limit = self.total.limit if self.total else ""
         words = f"at most {limit} including borrowed GPUs" if limit else "unlimited borrowing"
         return f"{words}, {self.cap}" if self.cap else words
@@ -106,7 +106,7 @@ class ClassCard:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What each project is sure of and may use at most; tenant admins change it."""
+    """Shows the quotas of projects; tenant admins change them."""
     refusal = None
     if request.method == "POST":
         require_tenant_admin(actor)
@@ -133,7 +133,7 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
-    """What each tenant is sure of and may use at most."""
+    """Shows the quotas of tenants; operators change them."""
     refusal = None
     if request.method == "POST":
         acts: dict[str, FormAction] = {
@@ -244,7 +244,7 @@ def _shown(classes: list[ClassShares], owner_key: str, sent: RefusedForm | None)
 
 
 def _typed_more(gpu_class: str, sent: RefusedForm | None) -> QueryDict | None:
-    """What was typed into the form of the class's weights and caps, if that was refused."""
+    """Returns the typed values of the class's weights and caps form if it was refused."""
     is_more = sent is not None and sent.form.get("act") == "more"
     return sent.form if sent and is_more and sent.form.get("gpu_class") == gpu_class else None
 
@@ -252,7 +252,7 @@ def _typed_more(gpu_class: str, sent: RefusedForm | None) -> QueryDict | None:
 def _row_to_change(
     row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedForm | None
 ) -> QuotaRow:
-    """The row with its inputs, as they were typed if its form was refused."""
+    """Returns the row with its inputs, as typed if its form was refused."""
     owner = row.owner
     owner_value = owner.slug if isinstance(owner, Project) else str(owner.id)
     form = sent.form if sent else QueryDict()
@@ -318,7 +318,7 @@ def _percent(units: int, scale: int) -> str:
 
 
 def weights_caps_read(form: QueryDict) -> ShareMore:
-    """What the form says. Raises Refused, with the field."""
+    """Reads the form. Raises Refused with the field."""
     weight = _whole(form, "weight")
     if weight is None:
         raise invalid("bad_share", "Enter a weight from 0 to 1000.", "weight")
@@ -331,13 +331,13 @@ def weights_caps_read(form: QueryDict) -> ShareMore:
 
 
 def weights_caps_text(name: str, more: ShareMore) -> str:
-    """The sentence that says what was saved."""
+    """Returns the confirmation of what was saved."""
     cap = cap_words(more.cap_gpu_hours, more.cap_days) or "no cap of GPU-hours"
     return f"{name}: weight {more.weight}, {cap}."
 
 
 def cap_words(hours: int | None, days: int | None) -> str:
-    """`at most 500 GPU-hours in any 7 days`; empty without a cap."""
+    """Returns `at most 500 GPU-hours in any 7 days`; empty without a cap."""
     if hours is None:
         return ""
     period = (
@@ -347,7 +347,7 @@ def cap_words(hours: int | None, days: int | None) -> str:
 
 
 def weights_caps_rows(shares: ClassShares, typed: QueryDict | None) -> tuple[WeightCapRow, ...]:
-    """A row for every owner that has a share; as typed where it was refused."""
+    """Returns a row for each owner with a quota; as typed where it was refused."""
     rows = []
     for row in shares.rows:
         quota = row.quota

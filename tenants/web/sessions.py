@@ -1,4 +1,4 @@
-"""Django's sessions in the portal's own table (`SESSION_ENGINE`), and who uses them from where."""
+"""Django's sessions in the portal's table (`SESSION_ENGINE`), with device and address."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -35,7 +35,7 @@ from tenants.services.sessions import (
     sessions_sweep,
 )
 
-# The first that stands in the header wins: Edge and Opera also say Chrome, and all say Safari.
+# The first match wins: Edge and Opera also contain Chrome, and all contain Safari.
 BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -57,24 +57,24 @@ SYSTEMS = (
 
 
 class SessionStore(SessionBase):
-    """A session in `tenants_session`. Read from the database in every request: an ended session
-    has no effect from the next request on."""
+    """A session in `tenants_session`, read in every request: ending it takes effect at the next
+    request."""
 
     # Methods of Django's that its type stubs leave out.
     _get_new_session_key: Callable[[], str]
     _get_session: Callable[..., dict[str, Any]]
 
     seen: datetime | None = None
-    """When the session's use was noted last; None when never."""
+    """When the session's use was last recorded; None if never."""
 
     person: int | None = None
-    """Whose the stored session is."""
+    """The person of the stored session."""
 
     proof: Proof | None = None
-    """The password that was just given; needed to make the session somebody's."""
+    """The proof of the password just given; needed to bind the session to a person."""
 
     def load(self) -> dict[str, Any]:
-        """The session's data; empty, and without a key, when it has ended."""
+        """Returns the session's data; empty and without a key when it has ended."""
         key = self.session_key
         row = session_find(key, now=timezone.now()) if key else None
         if row is None:
@@ -82,13 +82,13 @@ class SessionStore(SessionBase):
             return {}
         self.seen = row.last_seen if row.device else None
         self.person = row.user_id
-        # Whose a session is says the column, which a web process can't write.
+        # The person is in a column that a web process can't write.
         data: dict[str, Any] = self.decode(row.data)
         data.pop(SESSION_KEY, None)
         return data if row.user_id is None else {**data, SESSION_KEY: str(row.user_id)}
 
     def exists(self, session_key: str) -> bool:
-        """Whether a live session has this key."""
+        """Returns whether a live session has this key."""
         return session_find(session_key, now=timezone.now()) is not None
 
     def create(self) -> None:
@@ -125,10 +125,10 @@ class SessionStore(SessionBase):
             self.sign_in(int(user))
 
     def sign_in(self, user_id: int) -> None:
-        """Makes the stored session the person's, by the password that they gave.
+        """Binds the stored session to the person by the proof of their password.
 
         Raises:
-            PermissionDenied: no password was given, or it is another person's.
+            PermissionDenied: no proof, or another person's.
         """
         found = None if self.proof is None else session_sign_in(self.session_key or "", self.proof)
         if found != user_id:
@@ -143,21 +143,20 @@ class SessionStore(SessionBase):
 
     @classmethod
     def clear_expired(cls) -> None:
-        """Removes sessions that have run out."""
+        """Removes expired sessions."""
         sessions_sweep(timezone.now())
 
 
 def proof_give(request: HttpRequest, proof: Proof | None) -> None:
-    """Hand the password that was just given to the request's session, which needs it to become
-    its person's."""
+    """Passes the password's proof to the request's session, which needs it to be bound."""
     cast(SessionStore, request.session).proof = proof
 
 
 class SessionMiddleware(DjangoSessionMiddleware):
-    """As Django's; notes at most once a minute when a session was used, and from where."""
+    """Django's middleware; also records a session's use, at most once a minute."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        """Saves the session as Django does, then notes its use."""
+        """Saves the session, then records its use."""
         response = super().process_response(request, response)
         session = request.session
         key = session.session_key
@@ -169,41 +168,41 @@ class SessionMiddleware(DjangoSessionMiddleware):
             try:
                 session_use_note(key, session_use_of(request), now=now)
             except (OperationalError, InterfaceError):
-                # The answer stands; the next request notes it.
+                # The response stands; the next request records the use.
                 return response
         return response
 
 
 def session_use_of(request: HttpRequest) -> SessionOrigin:
-    """From where a request comes, in words for its person."""
+    """Returns the device and address of a request."""
     device = device_words(request.headers.get("User-Agent", ""))
     return SessionOrigin(device, client_address(request.META) or None)
 
 
 class AuthenticationMiddleware(DjangoAuthenticationMiddleware):
-    """As Django's; the person comes with the session's key, as the database gives accounts to
-    nobody who has only a number."""
+    """Django's middleware; loads the person by the session's key, since the database gives no
+    accounts by id."""
 
     def process_request(self, request: HttpRequest) -> None:
-        """Sets `request.user`, which is asked for when it is first needed."""
+        """Sets `request.user`, loaded at first use."""
         user: Any = SimpleLazyObject(lambda: _person(request))
         request.user = user
 
 
 def credential_of(request: HttpRequest) -> bytes:
-    """By what the request is its person's (see `User.credential`)."""
+    """Returns the request's credential (see `User.credential`)."""
     return session_digest(request.session.session_key or "")
 
 
 def sessions_shown(request: HttpRequest) -> list[SessionRow]:
-    """Where the person is signed in; this browser first, then by last use."""
+    """Returns the person's sessions; this browser first, then by last use."""
     rows = sessions_of(credential_of(request), timezone.now())
     rows.sort(key=lambda row: row.last_seen, reverse=True)
     return sorted(rows, key=lambda row: not row.is_this)
 
 
 def _person(request: HttpRequest) -> User | AnonymousUser:
-    # Reading it loads the session, which forgets its key when it has ended.
+    # This loads the session, which drops its key when it has ended.
     is_somebodys = SESSION_KEY in request.session
     user = account_of(credential_of(request), timezone.now()) if is_somebodys else None
     return user or AnonymousUser()

@@ -1,4 +1,4 @@
-"""What a person sets for themselves: the time zone, and tokens for programs."""
+"""The settings page: time zone, e-mail and API tokens."""
 
 import zoneinfo
 from datetime import datetime
@@ -27,13 +27,13 @@ from tenants.web.sessions import sessions_shown
 
 MOST_NAMED = 8
 LIFE_DEFAULT = "90"
-"""Days that a token lives, unless somebody types others."""
+"""Default lifetime of a token in days."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Zone, theme and tokens. A new token's clear text is on the answer to its POST only."""
+    """Shows the settings. The text of a new token is shown only once."""
     refusal = None
     made: list[str] = []
     if request.method == "POST":
@@ -49,7 +49,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
                 "revoke-all": lambda _: _revoke_all(actor),
             },
         )
-        # No redirect with a new token: it would have to wait in the session, in clear, in a table.
+        # No redirect with a new token: it would have to be stored in the session in clear text.
         if refusal is None and not made:
             return redirect("settings", tenant=actor.tenant_slug)
     return _page(request, actor, refusal, made[0] if made else "")
@@ -59,7 +59,9 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
     now, typed = timezone.now(), request.POST if refusal else QueryDict()
     tokens = tokens_of(actor.tenant_id, None if actor.is_tenant_admin else actor.user_id)
     context = {
-        "zones": sorted(name for name in zoneinfo.available_timezones() if _is_place(name)),
+        "zones": [
+            (name, name) for name in sorted(filter(_is_place, zoneinfo.available_timezones()))
+        ],
         "my_zone": actor.time_zone,
         "me": User.objects.get(id=actor.user_id),
         "mine": [(t, _state(t, now)) for t in tokens if t.user_id == actor.user_id],
@@ -106,7 +108,7 @@ def _revoke_all(actor: Actor) -> str:
 
 
 def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
-    """Before tokens are revoked; None for what is refused anyway."""
+    """Returns the confirmation before tokens are revoked; None for a refused request."""
     if form.get("act") not in ("revoke", "revoke-all") or CONFIRMED_FIELD in form:
         return None
     is_all = form.get("act") == "revoke-all"

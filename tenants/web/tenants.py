@@ -23,7 +23,7 @@ from tenants.web.frame import operator_page
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
-    """All tenants with their admins; opens, closes and makes them, and accounts."""
+    """Shows tenants and admins; POST creates, opens and closes tenants and creates accounts."""
     refusal = None
     if request.method == "POST":
         if (question := _question(request.POST)) is not None:
@@ -96,7 +96,7 @@ def _admin(operator: User, form: QueryDict) -> str:
 
 
 def _question(form: QueryDict) -> Confirmation | None:
-    """Before a tenant is closed."""
+    """Returns the confirmation before a tenant is closed."""
     if form.get("act") != "close" or CONFIRMED_FIELD in form:
         return None
     tenant = _tenant(form)

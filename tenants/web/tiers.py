@@ -1,4 +1,4 @@
-"""Service classes: read by everybody, changed by operators."""
+"""The tier pages: read by everyone, changed by operators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ TERMS = {
     "more_time_seconds": "Extra time per request",
     "replace_on_lost": "Restart elsewhere when the node is unreachable",
 }
-"""What each term is called where it is compared."""
+"""The label of each term in a comparison."""
 EMPTY: dict[str, str] = {
     "priority": "50",
     "grace": "10m",
@@ -75,8 +75,10 @@ EMPTY: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TierForm:
-    """The form of one tier, or of a new one; `failed` when it was sent and refused. `key` is in
-    the ids of its inputs."""
+    """The form of a tier or of a new one; `failed` when it was refused.
+
+    `key` makes its input ids unique.
+    """
 
     key: str
     slug: str
@@ -91,19 +93,19 @@ class TierForm:
 
     @property
     def methods(self) -> list[tuple[str, str]]:
-        """How a pause can be made."""
+        """Returns the pause methods."""
         return Tier.PauseMethod.choices
 
     @property
     def has_field_error(self) -> bool:
-        """Whether a field shows what was refused."""
+        """Returns whether a field shows the refusal."""
         return any(field.error for field in self.fields)
 
 
 @require_safe
 @tenant_page
 def tiers(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What each tier promises, who goes first comes first."""
+    """Shows the tiers by priority."""
     context = {"tiers": [_shown(tier) for tier in tiers_all()]}
     return render(request, "tenants/tiers.html", context)
 
@@ -111,7 +113,7 @@ def tiers(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
-    """The same with a form for each tier and for a new one."""
+    """Shows the tiers with a form for each and for a new one."""
     refusal = None
     if request.method == "POST":
         if (question := _question(request.POST)) is not None:
@@ -149,7 +151,7 @@ def _set(operator: User, form: QueryDict) -> str:
 
 
 def _question(form: QueryDict) -> Confirmation | None:
-    """Before a tier gets other terms; None for a new one, and for what is refused anyway."""
+    """Returns the confirmation before a tier changes; None for a new one or a refused request."""
     if form.get("act") != "set" or CONFIRMED_FIELD in form or "is_new" in form:
         return None
     try:
@@ -187,7 +189,7 @@ def _term(field: str, value: object) -> str:
 
 
 def _terms(form: QueryDict) -> TierTerms:
-    """The terms as they were typed. Raises Refused."""
+    """Reads the terms of the form. Raises Refused."""
     times = {f"{name}_seconds": seconds_read(form.get(name, ""), param=name) for name in TIMES}
     most = form.get("max_pauses", "")
     return TierTerms(

@@ -51,7 +51,7 @@ NO_PAGES = {
     *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
-    *("ops-clock", "ops-gpu-mode", "ops-strangers"),
+    *("ops-clock", "ops-gpu-mode", "ops-unbooked"),
 }
 
 

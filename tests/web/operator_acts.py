@@ -182,7 +182,7 @@ ACTS: dict[str, Act] = {
     "ops/fleet/<slug:name>/revoke": Act("node.locked_out", "node", made=_enrolled),
     "ops/fleet/<slug:name>/rotate-key": Act("node.key_rotated", "node", made=_enrolled),
     "ops/fleet/<slug:name>/fence": Act("node.fenced", "node", _NOTE, _drained),
-    "ops/fleet/<slug:name>/strangers": Act("node.ladder_set", "node", {"warn": "", "end": ""}),
+    "ops/fleet/<slug:name>/unbooked": Act("node.ladder_set", "node", {"warn": "", "end": ""}),
     "ops/fleet/<slug:name>/<int:index>/return": Act("gpu.returned", "node", _NOTE, _ill),
     "ops/fleet/<slug:name>/<int:index>/mode": Act(
         "node.gpu_mode_pinned", "node", {"mode": "whole"}

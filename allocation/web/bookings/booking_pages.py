@@ -253,7 +253,7 @@ class PlaceCard:
 
     place: NodePlace
     words: str
-    beside: str
+    host_resources: str
 
 
 def titles_of(state: State) -> Titles:

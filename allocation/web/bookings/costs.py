@@ -80,8 +80,8 @@ def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> li
         until = pause.noticed_at
         if pause.relation:
             until = pause.acknowledged_at or pause.deadline
-        began, told = clock(pause.ready_at, ctx.zone), clock(until, ctx.zone)
-        name = f"Run {pause.number}, {began} – {told}"
+        began, paused = clock(pause.ready_at, ctx.zone), clock(until, ctx.zone)
+        name = f"Run {pause.number}, {began} – {paused}"
         found.append(CostLine(name, money_text(pause.charged + pause.credit, booking.currency)))
         if pause.credit:
             credit = money_text(-pause.credit, booking.currency)

@@ -251,16 +251,33 @@ def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
     except (Refused, AskError) as error:
         refusal = error if isinstance(error, Refused) else invalid(error.code, error.sentence, "q")
         return _refused(request, actor, refusal, now)
-    if isinstance(booking, Series):
-        address = f"/t/{actor.tenant_slug}/series/sr_{booking.id.hex}"
-        if _is_fragment(request):
-            return render(request, "allocation/panel_made.html", {"series_address": address})
-        messages.success(request, "Requested all dates. The result of each date is shown below.")
-        return HttpResponseRedirect(address)
+    made = _made(actor, booking)
     if _is_fragment(request):
-        return render(request, "allocation/panel_made.html", {"booking": booking})
-    messages.success(request, f"Booked as {booking.label}. You can undo this below.")
-    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{booking.label}")
+        return render(request, "allocation/panel_made.html", {"made": made})
+    messages.success(request, made["message"])
+    return HttpResponseRedirect(made["href"])
+
+
+def _made(actor: Actor, booking: Booking | Series) -> dict[str, str]:
+    """Returns the texts and the address of a new booking or series."""
+    base = f"/t/{actor.tenant_slug}"
+    if isinstance(booking, Series):
+        return {
+            "label": "a series",
+            "href": f"{base}/series/sr_{booking.id.hex}",
+            "heading": "Requested all dates:",
+            "link": "view the series",
+            "text": "Placing all dates; this takes a few seconds.",
+            "message": "Requested all dates. The result of each date is shown below.",
+        }
+    return {
+        "label": booking.label,
+        "href": f"{base}/bookings/{booking.label}",
+        "heading": "Booked as",
+        "link": booking.label,
+        "text": "Placing it; this takes a few seconds.",
+        "message": f"Booked as {booking.label}. You can undo this below.",
+    }
 
 
 def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series:

@@ -350,8 +350,8 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
         share = each.get("share")
         asked = (each["count"], each["gpu_class"], each["profile"])
         text = fixed_text(*asked, (starts, ends), ctx.zone, share)
-        beside = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
-        text = " ".join([text, *beside, *pin_text(each.get("pin", ()))])
+        host = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
+        text = " ".join([text, *host, *pin_text(each.get("pin", ()))])
         label = ctx.labels.get(each["gpu_class"], each["gpu_class"])
         shape = shape_words(each["count"], label, each["profile"], share)
         cards.append(
@@ -384,5 +384,5 @@ def _extensions(booking: Booking, ctx: PageContext) -> tuple[ExtendChoice, ...]:
 
 def _again(ask: AskDocument) -> str:
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
-    beside = host_resources_text(ask.cores, ask.memory)
-    return " ".join([shape, duration_text(ask.duration), *beside, *pin_text(ask.pin)])
+    host = host_resources_text(ask.cores, ask.memory)
+    return " ".join([shape, duration_text(ask.duration), *host, *pin_text(ask.pin)])

@@ -55,6 +55,4 @@ def ops_unbooked_processes(request: HttpRequest, operator: User, name: str) -> H
     return redirect("ops-node", name=name)
 
 
-urlpatterns = [
-    path("ops/fleet/<slug:name>/strangers", ops_unbooked_processes, name="ops-strangers")
-]
+urlpatterns = [path("ops/fleet/<slug:name>/unbooked", ops_unbooked_processes, name="ops-unbooked")]

@@ -28,7 +28,7 @@ def ops_corrections(request: HttpRequest, operator: User) -> HttpResponse:
         if refusal is None:
             return redirect("ops-corrections")
     context = {
-        "tenants": tenants_all(),
+        "tenants": [(each.slug, each.name) for each in tenants_all()],
         "refusal": refusal,
         "typed": request.POST if refusal else request.GET,
     }

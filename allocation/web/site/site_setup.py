@@ -115,10 +115,10 @@ def site_steps() -> tuple[Step, ...]:
 
 def setup_steps(setup: SiteSetup) -> tuple[Step, ...]:
     """Returns the steps with the first open one marked."""
-    told = _missing(setup)
+    missing_of = _missing(setup)
     following = next((n for n, is_done in enumerate(setup.done) if not is_done), None)
     return tuple(
-        Step(key, title, text, number + 1, setup.done[number], number == following, told[key])
+        Step(key, title, text, number + 1, setup.done[number], number == following, missing_of[key])
         for number, (key, title, text) in enumerate(STEPS)
     )
 

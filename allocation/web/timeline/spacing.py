@@ -177,9 +177,11 @@ def _widened(pieces: list[BarGroup]) -> None:
     for piece in sorted(pieces, key=lambda each: (each.left, each.row)):
         if piece.right - piece.left >= piece.least:
             continue
-        beside = [(by_track[track], place[track, id(piece)]) for track in piece.tracks]
-        after = min((all_[at + 1].left for all_, at in beside if at + 1 < len(all_)), default=100.0)
-        before = max((all_[at - 1].right for all_, at in beside if at), default=0.0)
+        neighbours = [(by_track[track], place[track, id(piece)]) for track in piece.tracks]
+        after = min(
+            (all_[at + 1].left for all_, at in neighbours if at + 1 < len(all_)), default=100.0
+        )
+        before = max((all_[at - 1].right for all_, at in neighbours if at), default=0.0)
         wanted = piece.left + piece.least
         piece.right = max(piece.right, min(wanted, after))
         piece.left = min(piece.left, max(piece.right - piece.least, before))

@@ -104,7 +104,7 @@ class Span:
             found.append((self.percent(at), f"{midnight:%a}", date))
             midnight += timedelta(days=1)
             at = midnight.astimezone(UTC)
-        # A day cut off at either end may have no room for its name.
+        # A day cut off at either end may be too narrow for its name.
         room = 100 / 14 if self.shows_days_only else DAY_ROOM
         named = found[1:] if len(found) > 1 and found[1][0] < room - 0.5 else found
         return [each for each in named if each[0] <= 100 - room + 0.1]

@@ -125,21 +125,21 @@ def test_an_operator_sets_it_on_the_nodes_page(plant: Plant) -> None:
     with as_system():
         operator.force_login(an_operator())
     page = f"/ops/fleet/{NAME}"
-    assert operator.post(f"{page}/strangers", {"warn": "2", "end": "10"}).status_code == 302
+    assert operator.post(f"{page}/unbooked", {"warn": "2", "end": "10"}).status_code == 302
     found = node()
     assert (found.unbooked_warn_after, found.unbooked_end_after) == (120, 600)
     body = operator.get(page).content.decode()
     assert "told of, warned after 2 min, ended after 10 min" in body
-    assert operator.post(f"{page}/strangers", {"warn": "", "end": "10"}).status_code == 422
-    assert operator.post(f"{page}/strangers", {"warn": "-1", "end": ""}).status_code == 422
-    assert operator.post("/ops/fleet/none/strangers", {"warn": "2"}).status_code == 404
+    assert operator.post(f"{page}/unbooked", {"warn": "", "end": "10"}).status_code == 422
+    assert operator.post(f"{page}/unbooked", {"warn": "-1", "end": ""}).status_code == 422
+    assert operator.post("/ops/fleet/none/unbooked", {"warn": "2"}).status_code == 404
     assert node().unbooked_end_after == 600
-    operator.post(f"{page}/strangers", {"warn": "", "end": ""})
+    operator.post(f"{page}/unbooked", {"warn": "", "end": ""})
     assert node().unbooked_warn_after is None
     assert node().unbooked_override
     body = operator.get(page).content.decode()
     assert "Set for this node only" in body
-    operator.post(f"{page}/strangers", {"by_policy": "on"})
+    operator.post(f"{page}/unbooked", {"by_policy": "on"})
     assert not node().unbooked_override
     assert '<span class="sub">told of</span>' in operator.get(page).content.decode()
 
@@ -148,7 +148,7 @@ def test_nobody_else_may_set_it(plant: Plant) -> None:
     member = Client()
     with as_system():
         member.force_login(a_tenant_admin(a_lab("helix", gpus=0).tenant).user)
-    assert member.post(f"/ops/fleet/{NAME}/strangers", {"warn": "2"}).status_code == 404
+    assert member.post(f"/ops/fleet/{NAME}/unbooked", {"warn": "2"}).status_code == 404
     assert node().unbooked_warn_after is None
 
 
