@@ -50,13 +50,13 @@ class Recorder:
         """Record from now on, for as long as this process lives."""
         _replace(allocation.solver.solve, self._solve)
         _replace(propose, self._propose)
-        really_lay, really_quote = Availability.__init__, Availability.quote
+        really_load, really_quote = Availability.__init__, Availability.quote
         sites: dict[int, tuple[Snapshot, Policy]] = {}
 
-        @wraps(really_lay)
-        def lay(site: Availability, snapshot: Snapshot, policy: Policy) -> None:
+        @wraps(really_load)
+        def load(site: Availability, snapshot: Snapshot, policy: Policy) -> None:
             sites[id(site)] = snapshot, policy
-            really_lay(site, snapshot, policy)
+            really_load(site, snapshot, policy)
 
         @wraps(really_quote)
         def quote(
@@ -66,7 +66,7 @@ class Recorder:
                 self.note(Asked("quote", *sites[id(site)], question))
             return really_quote(site, question, only_as_asked=only_as_asked)
 
-        setattr(Availability, "__init__", lay)  # noqa: B010  mypy knows no other way
+        setattr(Availability, "__init__", load)  # noqa: B010  mypy knows no other way
         setattr(Availability, "quote", quote)  # noqa: B010
 
     def _solve(self, really: Callable[..., Plan]) -> Callable[..., Plan]:

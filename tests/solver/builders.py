@@ -169,7 +169,7 @@ def a_held(
     tier: str = "standard",
     level: Together | None = None,
 ) -> Held:
-    """A live allocation; times from NOON. With a level it may be laid anew before it starts."""
+    """A live allocation; times from NOON. With a level it may move before it starts."""
     return Held(
         id=f"{gpu}/{start}/{starts}",
         booking=booking or f"held-{gpu}-{start}-{starts}",

@@ -62,7 +62,7 @@ def a_site(*requests: Request, held: Iterable[Held] = (), **more) -> Snapshot:  
     return replace(a_snapshot(*requests, held=tuple(held), **more), tiers=TIERS)
 
 
-def wish_of(rows: Iterable[Held], now: int) -> Request:
+def rest_of(rows: Iterable[Held], now: int) -> Request:
     """The request behind a running booking, with what is left of it."""
     rows = tuple(rows)
     row = rows[0]
@@ -83,8 +83,8 @@ def wish_of(rows: Iterable[Held], now: int) -> Request:
     )
 
 
-def told(plan: Plan) -> dict[str, tuple[str, int]]:
-    """Who is paused, for whom, and when from NOON."""
+def notices(plan: Plan) -> dict[str, tuple[str, int]]:
+    """The pauses: booking, beneficiary, and seconds from NOON."""
     return {each.booking: (each.beneficiary, each.at - NOON) for each in plan.pauses}
 
 
@@ -101,9 +101,9 @@ def rules(plan: Plan) -> dict[str, str]:
 
 def later(site: Snapshot, plan: Plan, now: int) -> Snapshot:
     """The same site with the promises of the plan, then."""
-    wishes = {request.booking: request for request in site.requests}
+    by_booking = {request.booking: request for request in site.requests}
     kept = tuple(
-        replace(wishes[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
+        replace(by_booking[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
         for row in plan.waits
     )
     return replace(site, now=NOON + now, requests=kept)

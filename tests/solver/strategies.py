@@ -83,13 +83,13 @@ def requests(draw: st.DrawFn, number: int) -> Request:
         tier=draw(st.sampled_from(("standard", "flex", "spot"))),
     )
     latest = None if fixed or spare is None else made.earliest + duration + spare
-    ask = draw(beside(made.ask))
+    ask = draw(host_needs(made.ask))
     whose = draw(st.sampled_from(("ann", "bob")))
     return replace(made, duration=duration, latest=latest, ask=ask, owner=whose)
 
 
 @st.composite
-def beside(draw: st.DrawFn, ask: Ask) -> Ask:
+def host_needs(draw: st.DrawFn, ask: Ask) -> Ask:
     """Now and then the ask is for a share, for host cores and memory, or for any of its classes."""
     if ask.profile is None and draw(st.integers(0, 3)) == 0:
         ask = replace(ask, count=1, share=draw(st.sampled_from((100, 333, 500, 900))))
@@ -169,7 +169,7 @@ def sites(draw: st.DrawFn) -> Snapshot:
     """A whole site; extensions of some of what is held."""
     fleet = draw(fleets())
     held = draw(held_rows(fleet))
-    wishes = tuple(draw(requests(number)) for number in range(draw(st.integers(1, 8))))
+    by_booking = tuple(draw(requests(number)) for number in range(draw(st.integers(1, 8))))
     extensions = tuple(
         Extension(row.booking, row.ends + draw(st.integers(1, 5)) * 1_000)
         for row in held
@@ -178,7 +178,7 @@ def sites(draw: st.DrawFn) -> Snapshot:
     # Four GPUs a node at most, so what is held has its cores everywhere.
     hosts = tuple(Host(node, 48_000, 65_536) for node in sorted({gpu.node for gpu in fleet}))
     return a_snapshot(
-        *wishes,
+        *by_booking,
         fleet=fleet,
         held=held,
         extensions=extensions,
@@ -189,7 +189,7 @@ def sites(draw: st.DrawFn) -> Snapshot:
 
 def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
     """The site some seconds later, with the plan made true."""
-    wishes = {request.booking: request for request in site.requests}
+    by_booking = {request.booking: request for request in site.requests}
     until = {extend.booking: extend.until for extend in plan.extensions if extend.granted}
     held = tuple(
         replace(row, ends=until.get(row.booking, row.ends)) for row in moved(site.held, plan)
@@ -198,23 +198,23 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
         Held(
             id=f"{row.booking}/{place.gpu}/{place.start}",
             booking=row.booking,
-            tenant=wishes[row.booking].tenant,
-            project=wishes[row.booking].project,
+            tenant=by_booking[row.booking].tenant,
+            project=by_booking[row.booking].project,
             place=place,
             starts=row.starts,
             ends=row.ends,
             started=row.starts <= site.now,
-            tier=wishes[row.booking].tier,
-            owner=wishes[row.booking].owner,
-            cores=wishes[row.booking].ask.cores,
-            memory=wishes[row.booking].ask.memory,
-            level=level_of(wishes[row.booking]),
+            tier=by_booking[row.booking].tier,
+            owner=by_booking[row.booking].owner,
+            cores=by_booking[row.booking].ask.cores,
+            memory=by_booking[row.booking].ask.memory,
+            level=level_of(by_booking[row.booking]),
         )
         for row in plan.assigns
         for place in row.places
     )
     promised = tuple(
-        replace(wishes[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
+        replace(by_booking[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
         for row in plan.waits
     )
     now = site.now + seconds

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from allocation.solver.cycle import extensions, planned_starts
 from allocation.solver.fleet import mig_geometry
 from allocation.solver.fleet import pool as topology
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.mig_geometry import Geometry
-from allocation.solver.fleet.pool import Pool
+from allocation.solver.fleet.pool import Bools, Pool
 from allocation.solver.model import codec
 from allocation.solver.model.inputs import Model
 from allocation.solver.preemption import victims
@@ -106,7 +105,7 @@ IN_PLANS: dict[str, Fault] = {
     "nothing takes its slots": (GpuCalendar, "add", lambda _: lambda *_: None),
     "the memory of a node is not counted": (HostCalendar, "take", _without_memory),
     "the cores of a node are not counted": (HostCalendar, "take", _without_cores),
-    "strangers share a GPU": (ShareCalendar, "add", lambda _: lambda *_: None),
+    "two owners share a GPU": (ShareCalendar, "add", lambda _: lambda *_: None),
     "half of the units count": (Quota, "add", _half),
     "limits are not looked at": (Quota, "_route", lambda _: lambda *_: None),
     "a fixed mode is not looked at": (Pool, "suits", lambda _: lambda pool, _: pool.usable),

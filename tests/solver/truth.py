@@ -56,7 +56,7 @@ def rows_of(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
 
 
 def overlaps(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str]]:
-    """Pairs of bookings that have one slot at one instant; shares may lie beside each other."""
+    """Pairs of bookings that have one slot at one instant; shares may be next to each other."""
     return [
         (one, other)
         for (one, a), (other, b) in combinations(rows_of(snapshot, plan), 2)
@@ -259,7 +259,7 @@ def over_limit(
     """(owner, class, second) at which an owner has more than guaranteed + borrow limit, or at
     which what can't be paused has more than the guarantee, when something of it begins that was
     decided now, or `always` when anything does. What a project never lends is its own, whatever
-    its tenant has beside it; so is its guarantee for what can't be paused."""
+    its tenant has besides; so is its guarantee for what can't be paused."""
     tiers = {tier.slug: tier for tier in snapshot.tiers}
     use = [row for row in _usage(snapshot, plan) if tiers[row.tier].counts]
     use = [row._replace(decided=True) for row in use] if always else use
@@ -333,7 +333,7 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
 
 
 def _cut(starts: int, ends: int, at: Iterable[int]) -> list[tuple[int, int]]:
-    """The window in two where one of the instants lies within."""
+    """The window in two if one of the instants is inside it."""
     for second in at:
         if starts < second < ends:
             return [(starts, second), (second, ends)]

@@ -20,7 +20,7 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.cycle.queue import planned_start_order
+from allocation.solver.cycle.planned_starts import planned_start_order
 from allocation.solver.model.inputs import Together
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, a_limit, gpus
@@ -43,7 +43,7 @@ class World:
 
     def cycle(self) -> Plan:
         """Decide, check against the truth, and make it so."""
-        site = self.site = replace(self.site, running=tuple(wishes(self.site)))
+        site = self.site = replace(self.site, running=tuple(running_requests(self.site)))
         plan = solve(site, self.policy)
         check(site, plan)
         self.log += [(site.now, each.booking, each.beneficiary) for each in plan.pauses]
@@ -70,7 +70,7 @@ class World:
         return min((time for time in times if time > now + 5), default=now + HOUR)
 
 
-def wishes(site: Snapshot) -> Iterable[Request]:
+def running_requests(site: Snapshot) -> Iterable[Request]:
     """What is left of each running booking that may be paused."""
     tiers = {tier.slug: tier for tier in site.tiers}
     gangs: dict[str, list[Held]] = {}
@@ -82,7 +82,7 @@ def wishes(site: Snapshot) -> Iterable[Request]:
 
 
 def left_of(rows: list[Held], now: int) -> Request:
-    """The wish behind these rows from now on, anywhere."""
+    """The request behind these rows from now on, without its places."""
     row = rows[0]
     ask = Ask(
         len(rows),
@@ -94,14 +94,14 @@ def left_of(rows: list[Held], now: int) -> Request:
         cores=row.cores,
         memory=row.memory,
     )
-    wish = a_claim(row.booking, tier=row.tier, tenant=row.tenant, ask=ask)
-    return replace(wish, duration=row.ends - now, pauses=row.pauses)
+    request = a_claim(row.booking, tier=row.tier, tenant=row.tenant, ask=ask)
+    return replace(request, duration=row.ends - now, pauses=row.pauses)
 
 
 def after(site: Snapshot, plan: Plan) -> Snapshot:
     """The site with the plan made true at the same instant."""
     asked = {request.booking: request for request in site.requests}
-    told = {each.booking: each.at for each in plan.pauses}
+    notified = {each.booking: each.at for each in plan.pauses}
     given = [
         Held(
             id=f"{row.booking}/{place.gpu}/{place.start}/{row.starts}",
@@ -123,19 +123,19 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
         for place in row.places
     ]
     held = [
-        replace(row, ends=told[row.booking], pausing=True) if row.booking in told else row
+        replace(row, ends=notified[row.booking], pausing=True) if row.booking in notified else row
         for row in moved(site.held, plan)
     ]
     paused = {
-        wish.booking: replace(
-            wish,
-            duration=wish.duration - (told[wish.booking] - site.now),
-            earliest=told[wish.booking],
+        request.booking: replace(
+            request,
+            duration=request.duration - (notified[request.booking] - site.now),
+            earliest=notified[request.booking],
             paused=True,
-            pauses=wish.pauses + 1,
+            pauses=request.pauses + 1,
         )
-        for wish in site.running
-        if wish.booking in told
+        for request in site.running
+        if request.booking in notified
     }
     promised = {row.booking: promise_of(row) for row in plan.waits}
     gone = {row.booking for row in plan.assigns} | {row.booking for row in plan.refusals}
@@ -144,10 +144,10 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
     return replace(site, held=(*held, *given), requests=requests)
 
 
-def level_of(wish: Request) -> Together | None:
-    """How near its gang must lie wherever it lies; what goes on after a pause is not moved."""
-    ask = wish.ask
-    if wish.paused:
+def level_of(request: Request) -> Together | None:
+    """The level of its gang; a booking that resumes after a pause is not moved."""
+    ask = request.ask
+    if request.paused:
         return None
     return ask.together if ask.required and ask.count > 1 else "any"
 
@@ -167,14 +167,14 @@ def promise_of(row: Waiting) -> PlannedStart | None:
 
 
 def standing(plan: Plan) -> list[Waiting]:
-    """Promises on the room of others, told or not."""
+    """Planned starts with victims, with or without notice."""
     return [row for row in plan.waits if any(why.code == "makes_room" for why in row.reasons)]
 
 
 def with_room_made(site: Snapshot, plan: Plan, but: Container[str] = ()) -> Snapshot:
-    """The site as the plan leaves it: who is told, or must leave for a promise, ends then.
+    """The site as the plan leaves it: victims of pauses and of planned starts end then.
 
-    `but` are those that are not told after all.
+    `but` are those that get no notice after all.
     """
     leaves = {each.booking: each.at for each in plan.pauses if each.booking not in but}
     return _left(site, plan, leaves | _nvlinks_unreported(site, plan))
@@ -188,12 +188,12 @@ def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
 
 
 def _nvlinks_unreported(site: Snapshot, plan: Plan) -> dict[str, int]:
-    """When those leave on whose room promises stand and who are not told yet.
+    """When the victims of planned starts that have no notice yet leave.
 
-    Who is in the way on a GPU must. For host cores the plan does not say who: the fewest whose
+    Those in the way on a GPU must. For host cores the plan does not name them: the fewest whose
     leaving is enough.
     """
-    told = {each.booking: each.at for each in plan.pauses}
+    notified = {each.booking: each.at for each in plan.pauses}
     leaves: dict[str, int] = {}
     for wait in standing(plan):
         for row in _may_leave(site, plan):
@@ -204,20 +204,20 @@ def _nvlinks_unreported(site: Snapshot, plan: Plan) -> dict[str, int]:
     for count, at in product(range(len(others) + 1), starts):
         for some in combinations(others, count):
             more = leaves | {name: min(leaves.get(name, at), at) for name in some}
-            if not truth.beyond_hosts(_left(site, plan, told | more), plan):
+            if not truth.beyond_hosts(_left(site, plan, notified | more), plan):
                 return more
     return leaves
 
 
 def _may_leave(site: Snapshot, plan: Plan) -> list[Held]:
-    told = {each.booking for each in plan.pauses}
-    return [row for row in site.held if row.since is not None and row.booking not in told]
+    notified = {each.booking for each in plan.pauses}
+    return [row for row in site.held if row.since is not None and row.booking not in notified]
 
 
 def resumed(site: Snapshot, plan: Plan) -> list[Request]:
-    """The wishes of those that are told."""
-    told = {each.booking for each in plan.pauses}
-    return [wish for wish in site.running if wish.booking in told]
+    """The requests of those with notice."""
+    notified = {each.booking for each in plan.pauses}
+    return [request for request in site.running if request.booking in notified]
 
 
 def check(site: Snapshot, plan: Plan) -> None:
@@ -228,11 +228,11 @@ def check(site: Snapshot, plan: Plan) -> None:
     assert truth.beyond_hosts(true, plan) == []
     assert truth.illegal(true, plan) == []
     assert truth.torn(true, plan) == []
-    # Whose quota a promise stands on before anybody is told is not said in the plan.
-    told = {each.beneficiary for each in plan.pauses}
-    if {row.booking for row in standing(plan)} <= told:
+    # Before notice the plan does not state whose quota a planned start uses.
+    notified = {each.beneficiary for each in plan.pauses}
+    if {row.booking for row in standing(plan)} <= notified:
         assert truth.over_limit(true, plan) == []
-    sure = replace(plan, waits=tuple(row for row in plan.waits if row.booking in told))
+    sure = replace(plan, waits=tuple(row for row in plan.waits if row.booking in notified))
     assert truth.over_limit(true, sure) == []
     assert encode(solve(site, RESTLESS)) == encode(plan)
     tiers = {tier.slug: tier for tier in site.tiers}
@@ -260,13 +260,13 @@ def check_worth(site: Snapshot, plan: Plan) -> None:
     alone = replace(site, held=tuple(replace(row, since=None) for row in site.held))
     others = {row.booking: row.starts for row in truth.given_by(solve(alone, RESTLESS))}
     (mine,) = (row for row in truth.given_by(plan) if row.booking in winners)
-    wish = next(row for row in site.requests if row.booking == mine.booking)
+    request = next(row for row in site.requests if row.booking == mine.booking)
     if mine.booking in others:
-        assert mine.starts + (0 if wish.fixed else 30) < others[mine.booking]
+        assert mine.starts + (0 if request.fixed else 30) < others[mine.booking]
 
 
 def is_paused(site: Snapshot, booking: str) -> bool:
-    """True for one that waits to go on."""
+    """True for one that waits to resume."""
     return any(row.booking == booking and row.paused for row in site.requests)
 
 
@@ -291,9 +291,9 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
     plan = _as_decided(site, plan, winner)
     tenants = {row.booking: row.tenant for row in site.held}
     loser = next(row for row in site.held if row.booking == victim)
-    wish = next(row for row in site.requests if row.booking == winner)
-    if loser.tenant == wish.tenant:
-        return PRIORITY[loser.tier] < PRIORITY[wish.tier]
+    request = next(row for row in site.requests if row.booking == winner)
+    if loser.tenant == request.tenant:
+        return PRIORITY[loser.tier] < PRIORITY[request.tier]
     theirs = {
         each.booking
         for each in plan.pauses
@@ -306,19 +306,19 @@ def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int)
         assigns=tuple(row for row in plan.assigns if row.booking == winner),
         waits=tuple(row for row in plan.waits if row.booking == winner),
     )
-    mine, my_spot = units_of(with_room_made(site, plan), alone, wish.tenant, at)
+    mine, my_spot = units_of(with_room_made(site, plan), alone, request.tenant, at)
     is_borrowed = loser.tier == "spot" or by_itself > 0
     return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
 
 
 def _as_decided(site: Snapshot, plan: Plan, winner: str) -> Plan:
     """The plan without what is decided after the winner for certain: promises come first."""
-    wish = next(row for row in site.requests if row.booking == winner)
+    request = next(row for row in site.requests if row.booking == winner)
     later = {
         row.booking
         for row in site.requests
-        if wish.promise
-        and (not row.promise or planned_start_order(row) > planned_start_order(wish))
+        if request.promise
+        and (not row.promise or planned_start_order(row) > planned_start_order(request))
     }
     gone = later | {row.booking for row in plan.pauses if row.beneficiary in later}
     return replace(
@@ -332,7 +332,7 @@ def _as_decided(site: Snapshot, plan: Plan, winner: str) -> Plan:
 def _units_back(
     site: Snapshot, plan: Plan, tenant: str, at: int, back: Container[str]
 ) -> tuple[int, int]:
-    """Units of the tenant if these were not told after all."""
+    """Units of the tenant if these got no notice after all."""
     only = replace(plan, waits=tuple(row for row in plan.waits if row.booking not in back))
     return units_of(with_room_made(site, plan, but=back), only, tenant, at)
 
@@ -381,7 +381,7 @@ def an_arrival(chance: Random, number: int, now: int) -> Request:
     """A booking of any tenant and tier; some later, some fixed, some slices, some gangs."""
     tier = chance.choice(("standard", "standard", "flex", "flex", "spot"))
     profile = chance.choice((None, None, None, "1g.10gb", "3g.40gb"))
-    wish = chance.choice((0, 0, 0, 2 * GRACE, HOUR))
+    request = chance.choice((0, 0, 0, 2 * GRACE, HOUR))
     together: Together = "node" if chance.random() < 0.3 else "any"
     ask = Ask(chance.choice((1, 1, 2, 3)), ("h100",), profile, together, together == "node")
     ask = replace(ask, cores=chance.choice((0, 0, 0, 8_000, 20_000)))
@@ -394,7 +394,7 @@ def an_arrival(chance: Random, number: int, now: int) -> Request:
         tier=tier,
         tenant=chance.choice(TENANTS if tier != "standard" else TENANTS[:2]),
         hours=chance.choice((1, 3, 8, 24)),
-        earliest=now - NOON + wish,
+        earliest=now - NOON + request,
         fixed=fixed,
         submitted=number,
     )

@@ -217,3 +217,15 @@ def unproven_start(state: CycleState, request: Request, demand: Demand) -> Fit:
     return Fit(
         replace(demand, duration=length_from(request, demand.gpu_class, starts)), places, starts
     )
+
+
+def has_planned_start(request: Request) -> bool:
+    """True for a request with a planned start; a fixed window has one while its victims have
+    notice."""
+    return request.promise is not None
+
+
+def planned_start_order(request: Request) -> tuple[int, int, int, str]:
+    """Order of planned starts: start, higher priority, submitted earlier, id."""
+    starts = request.promise.starts if request.promise else 0
+    return (starts, -request.priority, request.submitted, request.booking)

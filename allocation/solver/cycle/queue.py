@@ -2,12 +2,11 @@
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from allocation.solver.model.demand import Demand, Fit, demands_of
-from allocation.solver.model.inputs import Limit, Policy, Request, Snapshot
-from allocation.solver.quota.fair_share import DominantShares, split_to_projects
+from allocation.solver.model.inputs import MILLION, Limit, Policy, Request, Snapshot
 from allocation.solver.state.cycle_state import CycleState
 
 Queue = deque[Request]
@@ -171,24 +170,16 @@ class BookingQueue:
             self._in_use[key] = self._in_use.get(key, 0) + units
 
 
-def has_planned_start(request: Request) -> bool:
-    """True for a request with a planned start; a fixed window has one while its victims have
-    notice."""
-    return request.promise is not None
-
-
-def planned_start_order(request: Request) -> tuple[int, int, int, str]:
-    """Order of planned starts: start, higher priority, submitted earlier, id."""
-    starts = request.promise.starts if request.promise else 0
-    return (starts, -request.priority, request.submitted, request.booking)
-
-
 def queue_order(position: QueuePosition) -> Key:
     """Order of requests without a planned start:
 
-    1. higher priority of the tier; 2. within guarantee before borrowing; 3. of borrowers, under the
-    weighted share before over it; 4. the tenant's recent dominant share, then the project's, lower
-    first; 5. more whole steps of waiting; 6. submitted earlier; 7. id.
+    1. higher priority of the tier;
+    2. within guarantee before borrowing;
+    3. of borrowers, under the weighted share before over it;
+    4. lower recent dominant share of the tenant, then of the project;
+    5. more whole steps of waiting;
+    6. submitted earlier;
+    7. id.
     """
     request = position.request
     shares = (position.tenant_share, position.project_share)
@@ -204,3 +195,117 @@ def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
     """
     since = max(request.submitted, request.earliest)
     return (since // policy.age_step, request.submitted, request.booking)
+
+
+# round(2**16 * 2**(-i / 32)): the rest of 65,536 after i thirty-seconds of a half-life.
+_LEFT = (
+    65536, 64132, 62757, 61413, 60097, 58809, 57549, 56316,
+    55109, 53928, 52773, 51642, 50535, 49452, 48393, 47356,
+    46341, 45348, 44376, 43425, 42495, 41584, 40693, 39821,
+    38968, 38133, 37316, 36516, 35734, 34968, 34219, 33486,
+)  # fmt: skip
+
+
+def decayed(amount: int, age: int, half_life: int) -> int:
+    """The rest of an amount after `age` seconds, rounded down."""
+    halves, rest = divmod(max(0, age) * len(_LEFT) // half_life, len(_LEFT))
+    return (amount * _LEFT[rest]) >> (16 + halves)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """An owner who requests units of a total, with a guarantee and a weight."""
+
+    owner: str
+    guaranteed: int
+    requested: int
+    weight: int = 1
+
+
+def split(total: int, claimants: Iterable[Claimant]) -> dict[str, int]:
+    """Each owner's share: first min(guaranteed, requested), then the rest by weight, repeated until
+    no owner with weight wants more or nothing is left. Weight 0 gets no rest.
+
+    An indivisible rest goes unit by unit to the largest remainder, then by weight and owner.
+    """
+    order = sorted(claimants, key=lambda each: (-each.weight, each.owner))
+    shares = {each.owner: min(each.guaranteed, each.requested) for each in order}
+    rest = total - sum(shares.values())
+    while rest > 0:
+        open_ones = [each for each in order if each.weight and shares[each.owner] < each.requested]
+        if not open_ones:
+            break
+        weights = sum(each.weight for each in open_ones)
+        parts = {each.owner: rest * each.weight // weights for each in open_ones}
+        nearest = sorted(open_ones, key=lambda each: -(rest * each.weight % weights))
+        for each in nearest[: rest - sum(parts.values())]:
+            parts[each.owner] += 1
+        for each in open_ones:
+            part = min(parts[each.owner], each.requested - shares[each.owner])
+            shares[each.owner] += part
+            rest -= part
+    return shares
+
+
+def split_to_projects(
+    limits: Iterable[Limit], demand: Mapping[str, int], capacity: int
+) -> dict[str, int]:
+    """Shares of one class for tenants, and of each tenant's share for its projects.
+
+    `demand` is units by owner, a tenant's including its projects'.
+    """
+    rows = list(limits)
+    shares = split(capacity, [_claimant(row, demand) for row in rows if row.parent is None])
+    for tenant in sorted(shares):
+        inner = [_claimant(row, demand) for row in rows if row.parent == tenant]
+        shares |= split(shares[tenant], inner)
+    return shares
+
+
+class DominantShares:
+    """Each owner's dominant share: its largest share of any class, recent and booked.
+
+    Booked use counts at once, at most one half-life of it, so that a burst of bookings does not
+    pass for little use.
+    """
+
+    def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int], half_life: int) -> None:
+        """Load the history."""
+        self._capacity = capacity
+        self._half_life = half_life
+        self._weights = {(row.owner, row.gpu_class): row.weight for row in snapshot.limits}
+        self._amounts: dict[str, dict[str, int]] = {}
+        self._dominant: dict[str, int] = {}
+        for row in snapshot.used:
+            amount = decayed(row.unit_seconds, snapshot.now - row.day, half_life)
+            self._more((row.tenant, row.project), row.gpu_class, amount)
+
+    def add(self, owners: tuple[str, ...], gpu_class: str, units: int, seconds: int) -> None:
+        """Count units that are in use or booked for `seconds` more."""
+        self._more(owners, gpu_class, units * max(0, min(seconds, self._half_life)))
+
+    def dominant(self, owner: str) -> int:
+        """Millionths of a class over a half-life, divided by weight."""
+        if owner not in self._dominant:
+            amounts = self._amounts.get(owner, {}).items()
+            parts = (amount * MILLION // self._whole(owner, name) for name, amount in amounts)
+            self._dominant[owner] = max(parts, default=0)
+        return self._dominant[owner]
+
+    def _whole(self, owner: str, gpu_class: str) -> int:
+        """The divisor of an amount; larger for more weight."""
+        weight = max(1, self._weights.get((owner, gpu_class), 1))
+        return max(1, self._capacity.get(gpu_class, 0)) * self._half_life * weight
+
+    def _more(self, owners: Iterable[str], gpu_class: str, amount: int) -> None:
+        for owner in owners:
+            self._dominant.pop(owner, None)
+            amounts = self._amounts.setdefault(owner, {})
+            amounts[gpu_class] = amounts.get(gpu_class, 0) + amount
+
+
+def _claimant(row: Limit, demand: Mapping[str, int]) -> Claimant:
+    most = demand.get(row.owner, 0)
+    if row.borrow is not None:
+        most = min(most, row.guaranteed + row.borrow)
+    return Claimant(row.owner, row.guaranteed, most, row.weight)

@@ -9,8 +9,12 @@ import numpy as np
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.extensions import why_not_longer
 from allocation.solver.cycle.outcome import Outcome
-from allocation.solver.cycle.planned_starts import planned_starts_reserve
-from allocation.solver.cycle.queue import BookingQueue, has_planned_start, planned_start_order
+from allocation.solver.cycle.planned_starts import (
+    has_planned_start,
+    planned_start_order,
+    planned_starts_reserve,
+)
+from allocation.solver.cycle.queue import BookingQueue
 from allocation.solver.cycle.solve import newcomer, place_in_turn, series_of
 from allocation.solver.model.demand import Demand, Fit, demand_of
 from allocation.solver.model.inputs import Policy, Request, Snapshot

@@ -12,12 +12,14 @@ from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import (
+    has_planned_start,
     is_at_its_earliest,
     planned_start_improve,
+    planned_start_order,
     planned_starts_reserve,
     unproven_start,
 )
-from allocation.solver.cycle.queue import BookingQueue, has_planned_start, planned_start_order
+from allocation.solver.cycle.queue import BookingQueue
 from allocation.solver.cycle.relocation_orders import relocation_orders_apply
 from allocation.solver.cycle.resume_in_place import original_gpus_or_found, why_original_gpus
 from allocation.solver.model.demand import Demand, Fit, demands_of

@@ -1,12 +1,13 @@
 """The GPUs of one class: the shapes that each can serve, how many fit, and what is left."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.fleet.columns import Bools, Columns, Index
 from allocation.solver.fleet.demand_mix import EVEN_MIX, Mix, demand_tables_of, units_left
 from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, ScoreTables
 from allocation.solver.fleet.mig_geometry import (
@@ -21,7 +22,91 @@ from allocation.solver.fleet.mig_geometry import (
 )
 from allocation.solver.model.inputs import Gpu, Mode, Model, Place, Shape, Together
 
+LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
+
+Bools = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.intp]
+
+
+Counts = npt.NDArray[Any]
+
 Kind = tuple[Geometry, Mode | None]
+
+
+class Columns:
+    """The columns of a class, ordered by rack, node, domain, index, id."""
+
+    def __init__(self, gpus: Iterable[Gpu]) -> None:
+        """Order the columns."""
+        self.gpus = tuple(sorted(gpus, key=_column_key))
+        self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
+        self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
+        silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
+        # Usable GPUs take new work; others in service only keep what they have.
+        self.usable: Bools = self.in_service & ~silent
+        self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
+        self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
+        self._widest = {level: self._most_columns(level) for level in LEVELS}
+        self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
+        self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
+        self._groups: dict[Together, Index] = {}
+        self._within: dict[tuple[str, ...], Bools] = {}
+
+    def __len__(self) -> int:
+        """How many GPUs."""
+        return len(self.gpus)
+
+    def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
+        """Capacity per group of the level: (…, columns) -> (…, groups)."""
+        if level == "any":
+            total: Ints = np.sum(capacity, axis=-1, dtype=np.int64, keepdims=True)
+            return total
+        sums: Ints = np.add.reduceat(capacity, self.bounds[level], axis=-1, dtype=np.int64)
+        return sums
+
+    def has_group(self, level: Together, idle: npt.NDArray[np.uint8], count: int) -> Bools:
+        """For windows × columns of ones where idle: True when some group of the level has that
+        many."""
+        narrow = np.uint8 if self._widest[level] < 256 else np.int64
+        sums = np.add.reduceat(idle, self.bounds[level], axis=-1, dtype=narrow)
+        found: Bools = np.any(sums >= count, axis=-1)
+        return found
+
+    def members(self, level: Together, group: int) -> range:
+        """Columns of a group."""
+        bounds = self.bounds[level]
+        last = int(bounds[group + 1]) if group + 1 < len(bounds) else len(self)
+        return range(int(bounds[group]), last)
+
+    def groups(self, level: Together) -> Index:
+        """The group of each column."""
+        if level not in self._groups:
+            columns = np.arange(len(self))
+            self._groups[level] = self.bounds[level].searchsorted(columns, side="right") - 1
+        return self._groups[level]
+
+    def together(self, level: Together, places: Iterable[Place]) -> bool:
+        """True when all the places lie in one group of the level."""
+        if level == "any":
+            return True
+        groups = self.groups(level)
+        return len({int(groups[self.column[place.gpu]]) for place in places}) == 1
+
+    def within(self, pin: tuple[str, ...]) -> Bools:
+        """Columns that a pin names: whole nodes, and GPUs as `node/index`."""
+        if pin not in self._within:
+            named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
+            self._within[pin] = np.array(named, dtype=np.bool_)
+        return self._within[pin]
+
+    def _most_columns(self, level: Together) -> int:
+        """Size of the largest group."""
+        return int(np.diff(np.append(self.bounds[level], len(self.gpus))).max(initial=0))
+
+    def _bounds(self, level: Together) -> Index:
+        keys = list(map(_GROUP_KEYS[level], self.gpus))
+        starts = [c for c in range(len(keys)) if c == 0 or keys[c] != keys[c - 1]]
+        return np.array(starts, dtype=np.intp)
 
 
 class Pool(Columns):
@@ -236,3 +321,29 @@ def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geomet
         columns.setdefault(geometry.model.slug, []).append(column)
         first.setdefault(geometry.model.slug, geometry)
     return tuple((first[slug], np.array(columns[slug], dtype=np.intp)) for slug in columns)
+
+
+def levels_within(level: Together) -> Iterator[Together]:
+    """The level and all tighter ones, tightest first."""
+    yield from LEVELS[: LEVELS.index(level) + 1]
+
+
+def _column_key(gpu: Gpu) -> tuple[str, str, bool, int, int, str]:
+    return (gpu.rack, gpu.node, gpu.domain is None, gpu.domain or 0, gpu.index, gpu.id)
+
+
+def _domain_key(gpu: Gpu) -> object:
+    return gpu.id if gpu.domain is None else (gpu.rack, gpu.node, gpu.domain)
+
+
+def _no_key(_: Gpu) -> None:
+    return None
+
+
+_GROUP_KEYS: dict[Together, Callable[[Gpu], object]] = {
+    "gpu": attrgetter("id"),
+    "domain": _domain_key,
+    "node": attrgetter("rack", "node"),
+    "rack": attrgetter("rack"),
+    "any": _no_key,
+}

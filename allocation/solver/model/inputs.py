@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
+MILLION = 1_000_000
 
 OMITTED_WHEN_EMPTY: dict[str, Any] = {"said": True}
 """Metadata of a field that is written only when it is not empty, so that older documents keep their

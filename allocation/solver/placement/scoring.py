@@ -5,10 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools, Counts, Index
 from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, NodeState, mismatch
 from allocation.solver.fleet.mig_geometry import SHARE_STATES, WHOLE_MASK, WHOLE_SHARE, Masks
-from allocation.solver.fleet.pool import Pool
+from allocation.solver.fleet.pool import Bools, Counts, Index, Pool
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.host_calendar import Free

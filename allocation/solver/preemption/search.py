@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Pause

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Snapshot
+from allocation.solver.model.inputs import MILLION, Snapshot
 from allocation.solver.preemption.borrowing import Row, guarantee_order, held_rows
-from allocation.solver.quota.fair_share import MILLION
 from allocation.solver.quota.quota import Use
 from allocation.solver.quota.tree import adds_within_caps
 from allocation.solver.state.cycle_state import CycleState

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools, Index
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, Masks
-from allocation.solver.fleet.pool import Pool
+from allocation.solver.fleet.pool import Bools, Index, Pool
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.placement.gang import fits
 from allocation.solver.state.cycle_state import CycleState

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.inputs import Cap, Used
 
 DAY = 86_400

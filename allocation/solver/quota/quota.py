@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.inputs import Cap, Limit, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.tree import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.inputs import Limit
 from allocation.solver.timeline.step_function import StepFunction
 

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from allocation.reasons.reason import reason
-from allocation.solver.fleet.columns import Counts
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.pool import Pool
+from allocation.solver.fleet.pool import Counts, Pool
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Place, Request, Snapshot, Together
 from allocation.solver.model.plan import Move

@@ -5,9 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from allocation.solver.fleet.mig_geometry import units_of
-from allocation.solver.model.inputs import UNITS_PER_GPU, Ask, Held, Place, Request, Snapshot, Used
+from allocation.solver.model.inputs import (
+    MILLION,
+    UNITS_PER_GPU,
+    Ask,
+    Held,
+    Place,
+    Request,
+    Snapshot,
+    Used,
+)
 from allocation.solver.model.plan import Plan
-from allocation.solver.quota.fair_share import MILLION
 
 HOUR = 3_600
 DAY = 86_400

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.demand import Demand
 from allocation.solver.placement.gang import fits
 from allocation.solver.timeline.gpu_calendar import GpuCalendar

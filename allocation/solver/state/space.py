@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocation.reasons.reason import Reason
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.demand_mix import mixes_of
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
-from allocation.solver.fleet.pool import Pool, pools_of
+from allocation.solver.fleet.pool import Bools, Pool, pools_of
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place, Snapshot
 from allocation.solver.placement.gang import Choice, choose, fits

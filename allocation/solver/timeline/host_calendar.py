@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Index
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.pool import Pool
+from allocation.solver.fleet.pool import Index, Pool
 from allocation.solver.model.inputs import Host, Place
 from allocation.solver.timeline.step_function import StepFunction
 

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.pool import Pool
+from allocation.solver.fleet.pool import Bools, Pool
 from allocation.solver.model.inputs import Gpu, Held, Place, Policy, Shape, Snapshot
 from allocation.solver.timeline.share_calendar import IntervalTable
 

@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.pool import Pool
+from allocation.solver.fleet.pool import Bools, Pool
 from allocation.solver.model.inputs import Place
 
 Window = tuple[int, int]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from allocation.solver.fleet.columns import Bools
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.preemption.victims import Room
 from allocation.solver.state.running import RunningBooking
 from tests.bench.machine import spread

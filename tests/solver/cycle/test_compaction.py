@@ -18,8 +18,8 @@ def a_running(gpu: str, start: int, *, since: int = -HOUR, saved: int | None = N
 
 def a_site(*held: Held, count: int = 2) -> Snapshot:
     """A lab that waits for one whole GPU."""
-    wish = a_request(ask=an_ask(1), hours=2)
-    snapshot = a_snapshot(wish, fleet=gpus(count), held=held)
+    request = a_request(ask=an_ask(1), hours=2)
+    snapshot = a_snapshot(request, fleet=gpus(count), held=held)
     return replace(snapshot, tiers=(FLEX, *(t for t in snapshot.tiers if t.slug != "flex")))
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_proposed_when_nobody_waits() -> None:
 
 
 def test_what_moves_does_not_go_where_somebody_is_promised_to_be() -> None:
-    """The only other place is free now, but not for as long as the moved work goes on."""
+    """The only other place is free now, but not for as long as the moved work runs."""
     later = a_held("n1-1", starts=HOUR, ends=5 * HOUR)
     assert proposals(a_site(a_running("n1-0", 0), later)) == ()
 

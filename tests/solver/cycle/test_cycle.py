@@ -292,7 +292,7 @@ class TestPromises:
         assert wait.delayed_by is not None
         again = a_request(promise=a_promise(wait.starts - NOON, 1, *wait.places))
         later = solve(a_snapshot(again, fleet=gpus(1, usable=False), now=DAY), POLICY)
-        assert later.waits[0].starts == wait.starts, "nobody is told every cycle"
+        assert later.waits[0].starts == wait.starts, "nobody is notified every cycle"
         back = solve(a_snapshot(again, fleet=gpus(1), now=DAY), POLICY)
         assert starts(back) == {"b1": DAY}, "when the GPU is back it starts at once"
 

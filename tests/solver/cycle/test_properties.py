@@ -128,7 +128,7 @@ def two_cycles(site: Snapshot, seconds: int, order: Random) -> None:
 
 
 def with_extensions(site: Snapshot, chance: Random) -> Snapshot:
-    """The site with longer wishes of some of what runs, beside the planned starts of others."""
+    """The site with extensions of some running bookings, and the planned starts of others."""
     rows = sorted((row for row in site.held if row.started), key=lambda row: row.booking)
     until = {
         row.booking: row.ends + chance.randint(1, 4) * 1_000

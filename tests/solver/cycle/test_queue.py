@@ -1,11 +1,11 @@
-"""Who is placed first, and the fair share behind it."""
+"""The order of the queue, and the fair share behind it."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import Plan, Used, solve
-from allocation.solver.quota.fair_share import Claimant, decayed, split, split_to_projects
+from allocation.solver.cycle.queue import Claimant, decayed, split, split_to_projects
 from tests.solver.builders import (
     DAY,
     HOUR,

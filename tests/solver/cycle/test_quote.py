@@ -1,4 +1,4 @@
-"""What an ask is told before anybody books."""
+"""Quotes: what a request gets before anybody books."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def a_question(
     )
 
 
-def told(answer: Quote) -> list[tuple[str, str, str | None, int]]:
+def offered(answer: Quote) -> list[tuple[str, str, str | None, int]]:
     """Kind, class, slice, start from noon."""
     return [(o.kind, o.gpu_class, o.profile, o.starts - NOON) for o in answer.options]
 
@@ -63,7 +63,7 @@ def all_busy(ends: int = HOUR) -> tuple[Held, ...]:
 def test_as_asked_comes_first_then_what_is_cheaper() -> None:
     answer = ask_of(a_question())
     assert answer.blocked is None
-    assert told(answer) == [
+    assert offered(answer) == [
         ("as_asked", "h100", None, 0),
         ("other_class", "l40s", None, 0),
         ("slice", "h100", "3g.40gb", 0),
@@ -74,7 +74,7 @@ def test_as_asked_comes_first_then_what_is_cheaper() -> None:
 
 def test_a_busy_site_offers_the_wait_and_what_can_be_had_at_once() -> None:
     answer = ask_of(a_question(), *all_busy())
-    assert told(answer) == [("as_asked", "h100", None, HOUR), ("other_class", "l40s", None, 0)]
+    assert offered(answer) == [("as_asked", "h100", None, HOUR), ("other_class", "l40s", None, 0)]
 
 
 def test_what_is_later_and_no_cheaper_is_not_shown() -> None:
@@ -82,7 +82,7 @@ def test_what_is_later_and_no_cheaper_is_not_shown() -> None:
     dear = ask_of(a_question(rates={"h100": 100, "l40s": 300}), *busy)
     assert all(option.gpu_class != "l40s" for option in dear.options)
     cheap = ask_of(a_question(rates={"h100": 300, "l40s": 10}), *busy)
-    assert ("other_class", "l40s", None, HOUR) in told(cheap)
+    assert ("other_class", "l40s", None, HOUR) in offered(cheap)
 
 
 def test_weights_compare_price_times_units_times_time() -> None:
@@ -94,12 +94,17 @@ def test_a_busy_fixed_window_is_blocked_and_the_next_free_one_offered() -> None:
     answer = ask_of(a_question(fixed=True, earliest=600), *all_busy())
     assert answer.blocked is not None
     assert (answer.blocked.code, answer.blocked.frees_at) == ("gpus_busy", NOON + HOUR)
-    assert told(answer)[0] == ("later", "h100", None, HOUR)
-    assert ("other_class", "l40s", None, 600) in told(answer)
+    assert offered(answer)[0] == ("later", "h100", None, HOUR)
+    assert ("other_class", "l40s", None, 600) in offered(answer)
 
 
 def test_a_free_fixed_window_is_given_to_the_second() -> None:
-    assert told(ask_of(a_question(fixed=True, earliest=617)))[0] == ("as_asked", "h100", None, 617)
+    assert offered(ask_of(a_question(fixed=True, earliest=617)))[0] == (
+        "as_asked",
+        "h100",
+        None,
+        617,
+    )
 
 
 def test_a_fixed_window_in_the_past_or_beyond_the_horizon_has_no_option() -> None:
@@ -122,7 +127,7 @@ def test_a_deadline_that_cannot_be_met_is_the_one_reason_and_later_the_nearest_t
     answer = ask_of(a_question(latest=2 * HOUR + 60), *all_busy())
     assert answer.blocked is not None
     assert answer.blocked.code == "deadline_unreachable"
-    assert told(answer)[0] == ("later", "h100", None, HOUR)
+    assert offered(answer)[0] == ("later", "h100", None, HOUR)
 
 
 def test_what_never_fits_together_is_offered_split() -> None:
@@ -130,7 +135,7 @@ def test_what_never_fits_together_is_offered_split() -> None:
     answer = ask_of(a_question(ask), fleet=gpus(4, domains=2))
     assert answer.blocked is not None
     assert answer.blocked.code == "impossible_together"
-    assert told(answer)[0] == ("without_nvlink", "h100", None, 0)
+    assert offered(answer)[0] == ("without_nvlink", "h100", None, 0)
 
 
 def test_an_unknown_class_is_blocked_and_has_no_options() -> None:

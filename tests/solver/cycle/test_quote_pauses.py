@@ -30,7 +30,7 @@ from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_request, a_snap
 from tests.solver.pausing import GRACE, a_claim, a_site, running
 from tests.solver.preemption.test_preemption_properties import cycles
 from tests.solver.state.test_planned_rows_properties import worlds
-from tests.solver.world import an_arrival, promise_of, wishes
+from tests.solver.world import an_arrival, promise_of, running_requests
 
 LIMITS = (a_limit("lab", 3, borrow=0), a_limit("firm", 0, borrow=None))
 HELD = (
@@ -40,11 +40,12 @@ HELD = (
 )
 
 
-def question(wish: Request) -> QuoteRequest:
-    """The same wish, asked."""
+def question(request: Request) -> QuoteRequest:
+    """The same request, as a quote."""
     return QuoteRequest(
-        wish.ask, wish.duration, wish.earliest, wish.latest, wish.fixed, wish.tenant,
-        wish.project, tier=wish.tier, owner=wish.owner, priority=wish.priority,
+        request.ask, request.duration, request.earliest, request.latest, request.fixed,
+        request.tenant, request.project, tier=request.tier, owner=request.owner,
+        priority=request.priority,
     )  # fmt: skip
 
 
@@ -69,9 +70,9 @@ class Seen:
 
 def agree(seed: int, arrivals: int, seen: Seen) -> None:
     """A quote on each site at rest, some with others in line, and then the cycle."""
-    chance = Random(seed)  # noqa: S311  made-up wishes
+    chance = Random(seed)  # noqa: S311  made-up requests
     for world, _, _ in cycles(seed, arrivals):
-        site = replace(world.site, running=tuple(wishes(world.site)))
+        site = replace(world.site, running=tuple(running_requests(world.site)))
         if chance.random() > 0.3 or not is_still(site, solve(site, world.policy)):
             continue
         line = [
@@ -110,9 +111,9 @@ def without_its_own_weight(newcomer: str) -> Iterator[None]:
         yield
 
 
-def as_asked(availability: Availability, wish: Request) -> list[Option]:
+def as_asked(availability: Availability, request: Request) -> list[Option]:
     """The start that is quoted."""
-    options = availability.quote(question(wish)).options
+    options = availability.quote(question(request)).options
     return [option for option in options if option.kind == "as_asked"]
 
 

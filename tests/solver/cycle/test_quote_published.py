@@ -13,7 +13,7 @@ from allocation.solver import Availability, Held, Limit, Place, Request, Snapsho
 from tests.solver import truth
 from tests.solver.cycle.test_quote_pauses import as_asked, is_still, without_its_own_weight
 from tests.solver.preemption.test_preemption_properties import cycles
-from tests.solver.world import an_arrival, wishes
+from tests.solver.world import an_arrival, running_requests
 
 
 def published(site: Snapshot, tenant: str) -> Snapshot:
@@ -68,10 +68,10 @@ def _others_limits(site: Snapshot, tenant: str) -> Iterator[Limit]:
 
 
 def compared(seed: int, arrivals: int) -> Iterator[str]:
-    """Per quote on a site at rest: how it lies to what the cycle gives."""
-    chance = Random(seed)  # noqa: S311  made-up wishes
+    """For each quote on a site at rest: how it compares to what the cycle gives."""
+    chance = Random(seed)  # noqa: S311  made-up requests
     for world, _, _ in cycles(seed, arrivals):
-        site = replace(world.site, running=tuple(wishes(world.site)))
+        site = replace(world.site, running=tuple(running_requests(world.site)))
         if chance.random() > 0.4 or not is_still(site, solve(site, world.policy)):
             continue
         new: Request = replace(an_arrival(chance, 99, site.now), submitted=site.now)

@@ -32,7 +32,7 @@ class Truth:
     running: dict[str, list[Place]] = field(default_factory=dict)
 
     def start(self, spot: Place) -> None:
-        """AssertionError when the hardware could not make it beside what runs."""
+        """AssertionError when the hardware could not make it with what runs."""
         mine = self.running.setdefault(spot.gpu, [])
         slots = set(range(spot.start, spot.start + spot.size))
         for other in mine:

@@ -33,7 +33,7 @@ from tests.solver.builders import (
     whole,
 )
 from tests.solver.cycle.test_compaction import SLICE
-from tests.solver.pausing import GRACE, a_site, given, running, told, wish_of
+from tests.solver.pausing import GRACE, a_site, given, notices, rest_of, running
 
 ENDS = 3 * HOUR
 
@@ -47,10 +47,10 @@ def a_slice(booking: str, gpu: str, saved: int) -> tuple[Held, ...]:
 def full(*requests: Request, count: int = 2, saved: int = -60) -> Snapshot:
     """A slice on every GPU, the first saved last, and a booking that waits for a whole GPU."""
     held = [a_slice(f"slice-{n}", f"n1-{n}", saved - n) for n in range(count)]
-    wish = a_request("claim", an_ask(1), hours=2)
+    request = a_request("claim", an_ask(1), hours=2)
     rows = [row for rows in held for row in rows]
-    site = a_site(wish, *requests, held=rows, fleet=gpus(count))
-    return replace(site, running=tuple(wish_of(rows, NOON) for rows in held))
+    site = a_site(request, *requests, held=rows, fleet=gpus(count))
+    return replace(site, running=tuple(rest_of(rows, NOON) for rows in held))
 
 
 def ordered(site: Snapshot, now: int = 10) -> tuple[Snapshot, Proposal]:
@@ -61,14 +61,14 @@ def ordered(site: Snapshot, now: int = 10) -> tuple[Snapshot, Proposal]:
     order = Order("order", found.beneficiary, found.gpu_class, found.places, moves)
     promises = {row.booking: PlannedStart(row.starts, row.ends, row.places) for row in plan.waits}
     requests = tuple(replace(r, promise=promises.get(r.booking)) for r in site.requests)
-    rest = tuple(replace(wish, duration=wish.duration - now) for wish in site.running)
+    rest = tuple(replace(request, duration=request.duration - now) for request in site.running)
     return replace(
         site, now=site.now + now, requests=requests, running=rest, orders=(order,)
     ), found
 
 
 def why_not(plan: Plan) -> str:
-    """The problem of an order that was not carried out; nobody was told anything."""
+    """The problem of an order that was not carried out; nobody has notice."""
     (answer,) = plan.orders
     assert plan.pauses == ()
     assert plan.withdrawn == ()
@@ -82,7 +82,7 @@ def test_the_beneficiary_gets_the_room_and_who_moved_goes_on_at_the_same_instant
     plan = solve(site, POLICY)
     starts = 10 + GRACE
     assert plan.orders[0].reasons == ()
-    assert told(plan) == {"slice-0": ("claim", starts)}
+    assert notices(plan) == {"slice-0": ("claim", starts)}
     assert plan.pauses[0].reasons[0].rule == "R81"
     assert given(plan) == {"claim": ("assign", starts), "slice-0": ("wait", starts)}
     (assign,), (rest,) = plan.assigns, plan.waits

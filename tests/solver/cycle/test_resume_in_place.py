@@ -1,4 +1,4 @@
-"""Where a suspended booking goes on: at home, for as long as waiting for that pays."""
+"""Where a suspended booking resumes: on its original GPUs, as long as waiting pays."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ MINUTE = 60
 
 
 def suspended(*home: str, wait: int = 0, hours: float = 1, **more: object) -> Request:
-    """Paused, with its memory beside these GPUs; `wait` seconds of work are lost elsewhere."""
+    """Paused, with its memory kept for these GPUs; `wait` seconds of work are lost elsewhere."""
     request = a_request(ask=an_ask(len(home)), hours=hours, **more)  # type: ignore[arg-type]
     places = tuple(whole(gpu) for gpu in home)
     return replace(request, paused=True, home=places, home_wait=wait)

@@ -1,4 +1,4 @@
-"""Places by the worth they take from the recent mix of asks; moves and packing beside it."""
+"""Places by the score that they take from the recent demand mix; moves and packing."""
 
 from dataclasses import replace
 
@@ -33,17 +33,17 @@ def taken(pool: Pool, *places: Place) -> np.ndarray:
 def test_the_mix_counts_every_booking_once_on_each_class_it_accepts() -> None:
     fleet = gpus(2) + gpus(2, "h200", "h200-141gb", node="n2")
     held = (a_held("n1-0", booking="k"), a_held("n1-1", booking="k"))
-    wishes = (a_request("b1", an_ask(1, "h100", "h200", profile="1g.10gb")),)
-    found = mixes_of(fleet, held, wishes)
+    running_requests = (a_request("b1", an_ask(1, "h100", "h200", profile="1g.10gb")),)
+    found = mixes_of(fleet, held, running_requests)
     assert found["h100"].lines == ((None, 2, 0, 512), ("1g.10gb", 1, 0, 512))
     assert found["h200"].lines == (("1g.10gb", 1, 0, 1_024),)
 
 
 def test_the_mix_does_not_depend_on_the_order_of_the_rows() -> None:
-    wishes = tuple(
+    running_requests = tuple(
         a_request(f"b{n}", an_ask(1 + n % 3, profile=(None, "1g.10gb")[n % 2])) for n in range(9)
     )
-    assert mixes_of(gpus(), (), wishes) == mixes_of(gpus(), (), wishes[::-1])
+    assert mixes_of(gpus(), (), running_requests) == mixes_of(gpus(), (), running_requests[::-1])
 
 
 def test_a_slice_goes_beside_another_and_leaves_an_idle_gpu_whole() -> None:

@@ -27,7 +27,7 @@ from tests.solver import truth
 from tests.solver.builders import POLICY, a_request, a_snapshot, gpus, whole
 from tests.solver.pausing import a_claim, a_site, running
 from tests.solver.preemption.test_preemption_properties import cycles
-from tests.solver.world import wishes, with_room_made
+from tests.solver.world import running_requests, with_room_made
 
 WORLDS = range(7)
 
@@ -99,7 +99,7 @@ def _written_in_part(seed: int, seen: Counter[str]) -> None:
     """A world lives, and each plan on the way is true in part; the oracle knows of no parts."""
     chance = Random(seed)  # noqa: S311 (a test)
     for _, before, plan in cycles(seed, 12):
-        site = replace(before, running=tuple(wishes(before)))
+        site = replace(before, running=tuple(running_requests(before)))
         kept, gone, needed = _kept(site, plan, chance)
         stay = {each.booking for each in plan.pauses} - {each.booking for each in kept.pauses}
         true = with_room_made(site, kept, stay)

@@ -1,4 +1,4 @@
-"""Pins: a booking lies on the nodes and GPUs that it names, and nowhere else."""
+"""Pins: a booking gets only the nodes and GPUs that it names."""
 
 from dataclasses import replace
 from random import Random
@@ -32,7 +32,7 @@ from tests.solver.builders import (
     gpus,
     whole,
 )
-from tests.solver.pausing import GRACE, a_claim, a_site, running, told
+from tests.solver.pausing import GRACE, a_claim, a_site, notices, running
 
 TWO_NODES = gpus(2, node="n1") + gpus(4, node="n2")
 PROMISE = a_promise(HOUR, 1, whole("n2-3"))
@@ -96,7 +96,7 @@ def test_a_start_that_the_pin_does_not_delay_has_no_reason_for_being_late() -> N
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("request", "code"),
     [
         (pinned("n9"), "pin_elsewhere"),
         (pinned("n2/7"), "pin_elsewhere"),
@@ -108,8 +108,8 @@ def test_a_start_that_the_pin_does_not_delay_has_no_reason_for_being_late() -> N
         ),
     ],
 )
-def test_what_the_pin_can_never_give_is_refused(wish: Request, code: str) -> None:
-    plan = solve(site(wish), POLICY)
+def test_what_the_pin_can_never_give_is_refused(request: Request, code: str) -> None:
+    plan = solve(site(request), POLICY)
     assert plan.refusals[0].reasons[0].code == code
     assert any(each.pin == () for each in plan.refusals[0].alternatives), "without the pin"
 
@@ -137,21 +137,21 @@ def test_somebody_is_paused_for_a_pin_only_where_it_names() -> None:
     free = a_held("n1-0", ends=8 * HOUR), a_held("n1-1", ends=8 * HOUR)
     claim = a_claim(ask=replace(an_ask(), pin=("n1/2",)))
     base = a_site(claim, held=(*held, *free), fleet=gpus(4), limits=limits)
-    assert told(solve(base, POLICY)) == {"there": ("claim", GRACE)}
+    assert notices(solve(base, POLICY)) == {"there": ("claim", GRACE)}
     anywhere = replace(base, requests=(a_claim(),))
-    assert told(solve(anywhere, POLICY)) == {"cheap": ("claim", GRACE)}
+    assert notices(solve(anywhere, POLICY)) == {"cheap": ("claim", GRACE)}
 
 
 def test_nobody_is_paused_for_a_pin_while_another_place_is_free() -> None:
     held = running("there", whole("n1-0"), tenant="lab", ends=2 * HOUR)
     claim = a_claim(ask=replace(an_ask(), pin=("n1/0",)))
-    beside = a_site(claim, held=held, fleet=gpus(2), limits=(a_limit("lab", 2, borrow=0),))
-    plan = solve(beside, POLICY)
-    assert told(plan) == {}
+    full_elsewhere = a_site(claim, held=held, fleet=gpus(2), limits=(a_limit("lab", 2, borrow=0),))
+    plan = solve(full_elsewhere, POLICY)
+    assert notices(plan) == {}
     assert [row.starts for row in plan.waits] == [NOON + 2 * HOUR]
     # Where nothing else is free it is a claim like any other.
-    full = replace(beside, held=(*held, a_held("n1-1", ends=2 * HOUR)))
-    assert told(solve(full, POLICY)) == {"there": ("claim", GRACE)}
+    full = replace(full_elsewhere, held=(*held, a_held("n1-1", ends=2 * HOUR)))
+    assert notices(solve(full, POLICY)) == {"there": ("claim", GRACE)}
 
 
 def test_promises_give_way_to_a_pin_and_never_push_a_pin_aside() -> None:
@@ -210,18 +210,18 @@ def test_a_quote_says_when_it_is_free_and_what_would_start_sooner_without_the_pi
 
 @pytest.mark.parametrize("count", [12, pytest.param(600, marks=pytest.mark.long)])
 def test_no_random_booking_ever_lies_outside_its_pin(count: int) -> None:
-    """Beside the usual truths; many are pinned, some to what is broken."""
+    """Besides the usual checks; many are pinned, some to broken GPUs."""
     chance, seen = Random(7), 0  # noqa: S311  made-up sites
     names = ("n1", "n2", *(f"{gpu.node}/{gpu.index}" for gpu in TWO_NODES))
     for _ in range(count):
         fleet = tuple(replace(gpu, usable=chance.random() > 0.1) for gpu in TWO_NODES)
-        wishes = [a_wish(chance, number, names) for number in range(chance.randint(2, 9))]
-        before = site(*wishes, fleet=fleet)
+        asked = [a_pinned_request(chance, number, names) for number in range(chance.randint(2, 9))]
+        before = site(*asked, fleet=fleet)
         plan = solve(before, Policy(1))
         assert truth.overlaps(before, plan) == []
         assert truth.illegal(before, plan) == []
         assert truth.torn(before, plan) == []
-        asks = {wish.booking: wish.ask for wish in wishes}
+        asks = {request.booking: request.ask for request in asked}
         for row in truth.given_by(plan):
             pin = asks[row.booking].pin
             for place in row.places:
@@ -231,7 +231,7 @@ def test_no_random_booking_ever_lies_outside_its_pin(count: int) -> None:
     assert seen > count
 
 
-def a_wish(chance: Random, number: int, names: tuple[str, ...]) -> Request:
+def a_pinned_request(chance: Random, number: int, names: tuple[str, ...]) -> Request:
     pin = tuple(sorted(set(chance.choices(names, k=chance.choice((0, 1, 1, 2, 3))))))
     profile = chance.choice((None, None, "1g.10gb", "3g.40gb"))
     ask = replace(an_ask(chance.choice((1, 1, 2)), profile=profile), pin=pin)

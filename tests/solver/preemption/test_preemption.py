@@ -1,4 +1,4 @@
-"""Who is paused for whom, when, and why."""
+"""Which bookings are paused for which, when, and why."""
 
 from dataclasses import replace
 
@@ -6,7 +6,17 @@ import pytest
 
 from allocation.solver import Extension, Place, PlannedStart, Policy, Request, Snapshot, solve
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, an_ask, gpus, whole
-from tests.solver.pausing import GRACE, TIERS, a_claim, a_site, given, later, rules, running, told
+from tests.solver.pausing import (
+    GRACE,
+    TIERS,
+    a_claim,
+    a_site,
+    given,
+    later,
+    notices,
+    rules,
+    running,
+)
 
 LENDER = (a_limit("lab", 4, borrow=0), a_limit("firm", 0, borrow=None))
 FOUR = tuple(whole(f"n1-{n}") for n in range(4))
@@ -22,7 +32,7 @@ def lent(*requests, now: int = 0, **more) -> Snapshot:  # type: ignore[no-untype
 class TestAcrossTenants:
     def test_who_is_guaranteed_it_takes_back_what_is_borrowed_after_the_notice(self) -> None:
         plan = solve(lent(a_claim(count=2)), POLICY)
-        assert told(plan) == {"young": ("claim", GRACE)}
+        assert notices(plan) == {"young": ("claim", GRACE)}
         assert rules(plan) == {"young": "taken_back"}
         assert given(plan) == {"claim": ("wait", GRACE)}
         assert {place.gpu for place in plan.waits[0].places} == {"n1-2", "n1-3"}
@@ -49,24 +59,24 @@ class TestAcrossTenants:
         for sure, leave in ((0, ["large", "small"]), (1, [])):
             limits = (a_limit("lab", 3, borrow=0), a_limit("firm", sure, borrow=None))
             plan = solve(lent(a_claim(count=3), held=held, limits=limits), POLICY)
-            assert sorted(told(plan)) == leave
+            assert sorted(notices(plan)) == leave
 
     def test_what_lies_inside_a_guarantee_is_never_paused_by_another_tenant(self) -> None:
         limits = (a_limit("lab", 2, borrow=0), a_limit("firm", 2, borrow=None))
         plan = solve(lent(a_claim(count=2), limits=limits), POLICY)
-        assert told(plan) == {"young": ("claim", GRACE)}, "the guarantee goes to the older"
+        assert notices(plan) == {"young": ("claim", GRACE)}, "the guarantee goes to the older"
         plan = solve(lent(a_claim(count=4), limits=(a_limit("lab", 4), limits[1])), POLICY)
-        assert told(plan) == {}
+        assert notices(plan) == {}
         assert given(plan) == {"claim": ("wait", 6 * HOUR)}
 
     def test_without_a_guarantee_nobody_is_paused(self) -> None:
         limits = (a_limit("lab", 0, borrow=4), a_limit("firm", 4, borrow=None))
         plan = solve(lent(a_claim(tier="flex"), limits=limits), POLICY)
-        assert told(plan) == {}
-        assert told(solve(lent(a_claim(), limits=()), POLICY)) == {}, "no row is no guarantee"
+        assert notices(plan) == {}
+        assert notices(solve(lent(a_claim(), limits=()), POLICY)) == {}, "no row is no guarantee"
 
     def test_spot_never_has_anybody_paused(self) -> None:
-        assert told(solve(lent(a_claim(tier="spot")), POLICY)) == {}
+        assert notices(solve(lent(a_claim(tier="spot")), POLICY)) == {}
 
     def test_the_most_over_its_share_goes_first_then_the_lower_tier_then_the_last(self) -> None:
         fleet = gpus(8)
@@ -80,16 +90,16 @@ class TestAcrossTenants:
             *running("s", *places[6:8], tenant="inst", tier="spot", since=-3 * HOUR),
         )
         site = a_site(a_claim(), held=held, fleet=fleet, limits=limits)
-        assert list(told(solve(site, POLICY))) == ["s"], "of inst, which borrows most"
+        assert list(notices(solve(site, POLICY))) == ["s"], "of inst, which borrows most"
         no_spot = replace(site, held=tuple(row for row in held if row.booking != "s"))
         busy = (*no_spot.held, *running("x", *places[6:8], tenant="lab", tier="standard"))
         # Both borrow three: the one that loses least, which is who began last.
-        assert list(told(solve(replace(no_spot, held=busy), POLICY))) == ["i1"]
+        assert list(notices(solve(replace(no_spot, held=busy), POLICY))) == ["i1"]
 
     def test_a_gang_is_paused_whole_and_what_is_left_of_its_room_is_used(self) -> None:
         held = running("gang", *FOUR)
         plan = solve(lent(a_claim(), a_claim("next"), held=held), POLICY)
-        assert told(plan) == {"gang": ("claim", GRACE)}
+        assert notices(plan) == {"gang": ("claim", GRACE)}
         assert given(plan) == {"claim": ("wait", GRACE), "next": ("wait", GRACE)}
 
     def test_the_slice_with_the_cheapest_neighbours_makes_room(self) -> None:
@@ -102,9 +112,9 @@ class TestAcrossTenants:
         )
         claim = a_claim(ask=an_ask(1, profile="7g.80gb"))
         plan = solve(lent(claim, held=held, fleet=gpus(2)), POLICY)
-        assert sorted(told(plan)) == ["c", "d"]
+        assert sorted(notices(plan)) == ["c", "d"]
         saved = tuple(replace(row, saved=NOON - 10) for row in held[:2]) + held[2:]
-        assert sorted(told(solve(lent(claim, held=saved, fleet=gpus(2)), POLICY))) == ["a", "b"]
+        assert sorted(notices(solve(lent(claim, held=saved, fleet=gpus(2)), POLICY))) == ["a", "b"]
 
     def test_a_gang_that_must_be_together_has_one_node_cleared(self) -> None:
         fleet = gpus(2, node="n1") + gpus(2, node="n2")
@@ -116,14 +126,14 @@ class TestAcrossTenants:
         )
         ask = an_ask(2, together="node", required=True)
         plan = solve(lent(a_claim(ask=ask), held=held, fleet=fleet), POLICY)
-        assert sorted(told(plan)) == ["c", "d"]
+        assert sorted(notices(plan)) == ["c", "d"]
 
     def test_nobody_is_paused_for_a_start_that_is_there_without(self) -> None:
         site = lent(a_claim(count=2), fleet=gpus(6))
-        assert told(solve(site, POLICY)) == {}
+        assert notices(solve(site, POLICY)) == {}
         held = (*running("old", *FOUR[:2], ends=2 * GRACE), *running("young", *FOUR[2:]))
         soon = solve(lent(a_claim(count=2), held=held), POLICY)
-        assert told(soon) == {}, "two minutes more are less than the notice takes"
+        assert notices(soon) == {}, "two minutes more are less than the notice takes"
         assert given(soon) == {"claim": ("wait", 2 * GRACE)}
 
 
@@ -131,12 +141,12 @@ class TestWithinATenant:
     def test_a_higher_tier_takes_from_a_lower_one_whatever_is_guaranteed(self) -> None:
         held = running("own", *FOUR, tenant="lab")
         plan = solve(lent(a_claim(count=2), held=held), POLICY)
-        assert told(plan) == {"own": ("claim", GRACE)}
+        assert notices(plan) == {"own": ("claim", GRACE)}
         assert rules(plan) == {"own": "higher_tier"}
 
     def test_equal_tiers_wait_for_each_other(self) -> None:
         held = running("own", *FOUR, tenant="lab")
-        assert told(solve(lent(a_claim(tier="flex"), held=held), POLICY)) == {}
+        assert notices(solve(lent(a_claim(tier="flex"), held=held), POLICY)) == {}
 
     def test_borrowers_are_taken_before_the_own_lower_tier(self) -> None:
         limits = (a_limit("lab", 4, borrow=None), LENDER[1])
@@ -147,7 +157,7 @@ class TestWithinATenant:
     def test_a_lower_tier_leaves_for_quota_where_gpus_are_free(self) -> None:
         held = running("own", *FOUR, tenant="lab")
         plan = solve(lent(a_claim(count=2), held=held, fleet=gpus(8)), POLICY)
-        assert told(plan) == {"own": ("claim", GRACE)}
+        assert notices(plan) == {"own": ("claim", GRACE)}
         assert given(plan) == {"claim": ("wait", GRACE)}
 
 
@@ -171,11 +181,11 @@ class TestBetweenBorrowers:
     def test_no_gang_is_paused_for_a_part_of_its_room(self) -> None:
         held = running("gang", *FOUR)
         site = replace(self.site(a_claim(tier="flex")), held=held)
-        assert told(solve(site, POLICY)) == {}
-        assert told(solve(replace(site, limits=LENDER), POLICY)) == {"gang": ("claim", GRACE)}
+        assert notices(solve(site, POLICY)) == {}
+        assert notices(solve(replace(site, limits=LENDER), POLICY)) == {"gang": ("claim", GRACE)}
 
     def test_a_gang_that_would_then_be_over_is_not_let_in(self) -> None:
-        assert told(solve(self.site(a_claim(count=4, tier="flex")), POLICY)) == {}
+        assert notices(solve(self.site(a_claim(count=4, tier="flex")), POLICY)) == {}
 
 
 class TestWhoIsLeftAlone:
@@ -196,25 +206,25 @@ class TestWhoIsLeftAlone:
         self, change: dict[str, object]
     ) -> None:
         site = lent(a_claim(count=4), held=running("all", *FOUR))
-        assert told(solve(site, POLICY)) == {"all": ("claim", GRACE)}
+        assert notices(solve(site, POLICY)) == {"all": ("claim", GRACE)}
         held = tuple(replace(row, **change) for row in site.held)  # type: ignore[arg-type]  # fields of Held
-        assert told(solve(replace(site, held=held), POLICY)) == {}
+        assert notices(solve(replace(site, held=held), POLICY)) == {}
 
     def test_protection_ends(self) -> None:
         for since, pauses in ((-600, 0), (-1_800, 1)):
             held = running("all", *FOUR, since=since, pauses=pauses)
-            assert told(solve(lent(a_claim(), held=held), POLICY)) == {"all": ("claim", GRACE)}
+            assert notices(solve(lent(a_claim(), held=held), POLICY)) == {"all": ("claim", GRACE)}
 
     def test_who_is_only_planned_is_not_moved(self) -> None:
         planned = tuple(
             replace(row, started=False, since=None, starts=NOON + 10)
             for row in running("all", *FOUR)
         )
-        assert told(solve(lent(a_claim(), held=planned), POLICY)) == {}
+        assert notices(solve(lent(a_claim(), held=planned), POLICY)) == {}
 
     def test_what_is_being_paused_or_needed_is_not_extended(self) -> None:
-        wish = Extension("young", NOON + 7 * HOUR)
-        base = lent(extensions=(wish,))
+        request = Extension("young", NOON + 7 * HOUR)
+        base = lent(extensions=(request,))
         assert solve(base, POLICY).extensions[0].granted
         leaving = tuple(replace(row, pausing=True) for row in base.held)
         (refused,) = solve(replace(base, held=leaving), POLICY).extensions
@@ -225,10 +235,10 @@ class TestWhoIsLeftAlone:
         assert [why.code for why in plan.extensions[0].reasons] == ["room_promised"]
 
     def test_who_has_just_been_given_more_time_is_not_paused_in_the_same_plan(self) -> None:
-        wish = Extension("all", NOON + 7 * HOUR)
-        plan = solve(lent(a_claim(), held=running("all", *FOUR), extensions=(wish,)), POLICY)
+        request = Extension("all", NOON + 7 * HOUR)
+        plan = solve(lent(a_claim(), held=running("all", *FOUR), extensions=(request,)), POLICY)
         assert plan.extensions[0].granted
-        assert told(plan) == {}
+        assert notices(plan) == {}
 
 
 class TestControls:
@@ -237,19 +247,19 @@ class TestControls:
     def test_without_the_cool_down_one_is_paused_again_at_once(self) -> None:
         held = running("all", *FOUR, since=-700, pauses=1)
         site = lent(a_claim(), held=held)
-        assert told(solve(site, POLICY)) == {}
-        assert told(solve(site, replace(POLICY, cool_down=1))) != {}
+        assert notices(solve(site, POLICY)) == {}
+        assert notices(solve(site, replace(POLICY, cool_down=1))) != {}
 
     def test_a_margin_of_nothing_would_tell_a_cycle_late(self) -> None:
         site = lent(a_claim(count=2, earliest=2 * HOUR))
         site = later(site, solve(site, POLICY), 2 * HOUR - GRACE - 1)
-        assert told(solve(site, POLICY)) != {}
-        assert told(solve(site, Policy(1, notice_margin=0))) == {}
+        assert notices(solve(site, POLICY)) != {}
+        assert notices(solve(site, Policy(1, notice_margin=0))) == {}
 
     def test_tiers_that_are_not_pausable_stay(self) -> None:
         site = lent(a_claim(count=2))
         firm = tuple(replace(tier, pausable=False) for tier in TIERS)
-        assert told(solve(replace(site, tiers=firm), POLICY)) == {}
+        assert notices(solve(replace(site, tiers=firm), POLICY)) == {}
 
 
 class TestWorkAndSeries:
@@ -268,22 +278,22 @@ class TestWorkAndSeries:
 
     def test_nobody_is_paused_for_work_that_ends_as_soon_elsewhere(self) -> None:
         plan = solve(self.site(self.work(HOUR, HOUR + GRACE)), POLICY)
-        assert told(plan) == {}
+        assert notices(plan) == {}
         assert plan.assigns[0].gpu_class == "l40s"
 
     def test_work_has_somebody_paused_where_it_ends_sooner_by_more_than_the_notice(self) -> None:
         plan = solve(self.site(self.work(HOUR, 6 * HOUR)), POLICY)
-        assert told(plan) == {"young": ("claim", GRACE)}
+        assert notices(plan) == {"young": ("claim", GRACE)}
         assert plan.waits[0].ends == NOON + GRACE + HOUR
 
     def test_nobody_is_paused_where_the_cheapest_class_meets_the_deadline(self) -> None:
         work = self.work(HOUR, 6 * HOUR, cheapest=True, latest=NOON + 7 * HOUR)
         work = replace(work, ask=an_ask(1, "l40s", "h100"))
         plan = solve(self.site(work), POLICY)
-        assert told(plan) == {}
+        assert notices(plan) == {}
         assert plan.assigns[0].gpu_class == "l40s"
         late = replace(work, latest=NOON + 2 * HOUR)
-        assert told(solve(self.site(late), POLICY)) == {"young": ("claim", GRACE)}
+        assert notices(solve(self.site(late), POLICY)) == {"young": ("claim", GRACE)}
 
     def dates(self, *hours: int) -> list[Request]:
         return [
@@ -301,8 +311,8 @@ class TestWorkAndSeries:
 
     def test_nobody_is_told_to_leave_for_a_series_that_is_refused(self) -> None:
         near = self.dates(0, 30)
-        assert told(solve(lent(*near), POLICY)) != {}, "by itself it would"
+        assert notices(solve(lent(*near), POLICY)) != {}, "by itself it would"
         blocked = [*near, replace(self.dates(50)[0], ask=an_ask(5))]
         plan = solve(lent(*blocked), POLICY)
         assert len(plan.refusals) == 3
-        assert (told(plan), plan.assigns) == ({}, ())
+        assert (notices(plan), plan.assigns) == ({}, ())

@@ -1,10 +1,10 @@
-"""Pauses over time: told ahead of a start, and what is paused goes on."""
+"""Pauses over time: notice ahead of a start, and resumes."""
 
 from dataclasses import replace
 
 from allocation.solver import PlannedStart, Request, Snapshot, solve
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, gpus, whole
-from tests.solver.pausing import GRACE, a_claim, a_site, given, later, running, told, wish_of
+from tests.solver.pausing import GRACE, a_claim, a_site, given, later, notices, rest_of, running
 
 LENDER = (a_limit("lab", 4, borrow=0), a_limit("firm", 0, borrow=None))
 
@@ -20,90 +20,90 @@ def lent(*requests, now: int = 0, **more) -> Snapshot:  # type: ignore[no-untype
 
 
 class TestLeadTime:
-    wish = 2 * HOUR
+    request = 2 * HOUR
 
     def test_the_worked_situation_of_a_lender_that_comes_back_in_two_hours(self) -> None:
-        site = lent(a_claim(count=2, earliest=self.wish))
+        site = lent(a_claim(count=2, earliest=self.request))
         plan = solve(site, POLICY)
-        assert told(plan) == {}
-        assert given(plan) == {"claim": ("wait", self.wish)}
+        assert notices(plan) == {}
+        assert given(plan) == {"claim": ("wait", self.request)}
         assert {row.booking: row.at_risk_from for row in plan.borrows} == {
-            "old": NOON + self.wish,
-            "young": NOON + self.wish,
+            "old": NOON + self.request,
+            "young": NOON + self.request,
         }
         places = plan.waits[0].places
-        notice = self.wish - GRACE - POLICY.notice_margin
+        notice = self.request - GRACE - POLICY.notice_margin
         for now in (5, 60, HOUR, notice - 1):
             site = later(site, plan, now)
             plan = solve(site, POLICY)
-            assert told(plan) == {}
+            assert notices(plan) == {}
             assert plan.waits[0].places == places
-            assert given(plan) == {"claim": ("wait", self.wish)}
+            assert given(plan) == {"claim": ("wait", self.request)}
         plan = solve(later(site, plan, notice), POLICY)
-        assert told(plan) == {"young": ("claim", self.wish)}
-        assert given(plan) == {"claim": ("wait", self.wish)}
+        assert notices(plan) == {"young": ("claim", self.request)}
+        assert given(plan) == {"claim": ("wait", self.request)}
 
     def test_a_fixed_window_waits_with_its_own_window_until_the_notice(self) -> None:
-        site = lent(a_claim(count=2, earliest=self.wish, fixed=True))
+        site = lent(a_claim(count=2, earliest=self.request, fixed=True))
         plan = solve(site, POLICY)
-        assert (given(plan), told(plan)) == ({"claim": ("wait", self.wish)}, {})
-        site = later(site, plan, self.wish - GRACE - POLICY.notice_margin)
+        assert (given(plan), notices(plan)) == ({"claim": ("wait", self.request)}, {})
+        site = later(site, plan, self.request - GRACE - POLICY.notice_margin)
         plan = solve(site, POLICY)
-        assert told(plan) == {"young": ("claim", self.wish)}
-        assert given(plan) == {"claim": ("assign", self.wish)}
+        assert notices(plan) == {"young": ("claim", self.request)}
+        assert given(plan) == {"claim": ("assign", self.request)}
 
     def test_a_fixed_window_too_near_for_the_notice_gets_what_is_left_of_it(self) -> None:
         plan = solve(lent(a_claim(count=2, fixed=True)), POLICY)
-        assert told(plan) == {"young": ("claim", GRACE)}
+        assert notices(plan) == {"young": ("claim", GRACE)}
         (row,) = plan.assigns
         assert (row.starts, row.ends) == (NOON + GRACE, NOON + HOUR)
 
     def test_a_notice_that_comes_late_moves_the_start_and_says_so(self) -> None:
-        site = lent(a_claim(count=2, earliest=self.wish))
-        plan = solve(later(site, solve(site, POLICY), self.wish - 60), POLICY)
-        assert told(plan) == {"young": ("claim", self.wish - 60 + GRACE)}
+        site = lent(a_claim(count=2, earliest=self.request))
+        plan = solve(later(site, solve(site, POLICY), self.request - 60), POLICY)
+        assert notices(plan) == {"young": ("claim", self.request - 60 + GRACE)}
         assert plan.waits[0].delayed_by is not None
 
     def test_newcomers_do_not_take_the_room(self) -> None:
-        site = lent(a_claim(count=2, earliest=self.wish, hours=9))
+        site = lent(a_claim(count=2, earliest=self.request, hours=9))
         plan = solve(site, POLICY)
         newcomer = a_claim("new", 4, tier="assured", hours=5)
         limits = (a_limit("lab", 8, borrow=0), LENDER[1])
         site = later(replace(site, limits=limits), plan, 5)
         after = solve(replace(site, requests=(*site.requests, newcomer)), POLICY)
-        assert given(after)["claim"] == ("wait", self.wish)
-        assert given(after)["new"][1] >= self.wish + 9 * HOUR
+        assert given(after)["claim"] == ("wait", self.request)
+        assert given(after)["new"][1] >= self.request + 9 * HOUR
 
     def test_a_start_elsewhere_at_the_same_time_saves_the_pause(self) -> None:
-        site = lent(a_claim(count=2, earliest=self.wish))
+        site = lent(a_claim(count=2, earliest=self.request))
         site = later(site, solve(site, POLICY), 5)
         plan = solve(replace(site, gpus=gpus(6)), POLICY)
         assert {place.gpu for place in plan.waits[0].places} == {"n1-4", "n1-5"}
         assert not any(why.code == "makes_room" for why in plan.waits[0].reasons)
 
     def test_who_is_cheapest_when_the_notice_is_due_is_paused(self) -> None:
-        site = lent(a_claim(count=2, earliest=self.wish))
+        site = lent(a_claim(count=2, earliest=self.request))
         plan = solve(site, POLICY)
-        site = later(site, plan, self.wish - GRACE)
+        site = later(site, plan, self.request - GRACE)
         held = tuple(
             replace(row, saved=site.now - 60) if row.booking == "old" else row for row in site.held
         )
-        assert list(told(solve(replace(site, held=held), POLICY))) == ["old"]
+        assert list(notices(solve(replace(site, held=held), POLICY))) == ["old"]
 
 
 class TestGoingOn:
     def test_who_is_told_gets_a_planned_resume_in_the_same_plan(self) -> None:
         site = lent(a_claim(count=2))
-        site = replace(site, running=(wish_of(site.held[2:], site.now),))
+        site = replace(site, running=(rest_of(site.held[2:], site.now),))
         plan = solve(site, POLICY)
-        assert told(plan) == {"young": ("claim", GRACE)}
+        assert notices(plan) == {"young": ("claim", GRACE)}
         (resume,) = (row for row in plan.waits if row.booking == "young")
         assert resume.starts == NOON + GRACE + HOUR
         assert resume.ends - resume.starts == 6 * HOUR - GRACE
 
     def paused(self, **more) -> Request:  # type: ignore[no-untyped-def]  # as a_claim
-        wish = a_claim("p", tier="flex", tenant="firm", **more)
-        return replace(wish, paused=True, pauses=1)
+        request = a_claim("p", tier="flex", tenant="firm", **more)
+        return replace(request, paused=True, pauses=1)
 
     def full(self, *requests, ends: int = DAY) -> Snapshot:  # type: ignore[no-untyped-def]
         held = running("x", *FOUR, tenant="lab", tier="standard", ends=ends)

@@ -15,7 +15,7 @@ from allocation.solver.preemption.victim_rules import VictimRules
 from tests.rings import holds_for
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.cycle.test_properties import mixed
-from tests.solver.pausing import GRACE, a_claim, a_site, running, told
+from tests.solver.pausing import GRACE, a_claim, a_site, notices, running
 from tests.solver.world import World, a_world, an_arrival, is_needed
 
 seeds = st.integers(0, 10**9)
@@ -106,10 +106,10 @@ class TestControls:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         site = self.site("lab")
-        assert told(solve(site, POLICY)) == {}
+        assert notices(solve(site, POLICY)) == {}
         all_of_them = frozenset(row.booking for row in site.held)
         monkeypatch.setattr(VictimRules, "_above", lambda *_: all_of_them)
-        assert told(solve(site, POLICY)) != {}
+        assert notices(solve(site, POLICY)) != {}
 
     def test_without_filling_back_somebody_is_paused_who_is_not_needed(
         self, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""Whom to pause: as few and as little lost as can be, against every subset."""
+"""Victims: as few and with as little lost work as possible, against every subset."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -8,8 +8,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from allocation.solver.fleet.columns import Bools
-from allocation.solver.fleet.pool import Pool, pools_of
+from allocation.solver.fleet.pool import Bools, Pool, pools_of
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place, Tier, Together
 from allocation.solver.preemption.victims import Room, victims

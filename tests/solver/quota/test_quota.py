@@ -198,22 +198,22 @@ class TestTiers:
 
     def test_spot_leaves_the_guarantee_untouched_and_always_borrows(self) -> None:
         held = running(4, "a", tier="spot")
-        wish = a_request("b1", an_ask(4), tenant="a", project="a-x")
-        plan = solve(a_snapshot(wish, held=held, limits=self.LIMITS), POLICY)
+        request = a_request("b1", an_ask(4), tenant="a", project="a-x")
+        plan = solve(a_snapshot(request, held=held, limits=self.LIMITS), POLICY)
         assert starts(plan) == {"b1": 0}
         assert {borrow.own for borrow in plan.borrows} == {0}
 
     def test_spot_stays_under_guarantee_and_borrow_limit_with_all_else(self) -> None:
         held = running(7, "a", tier="flex", ends=2 * HOUR)
-        wish = a_request("b1", an_ask(2), tier="spot", tenant="a", project="a-x")
-        plan = solve(a_snapshot(wish, held=held, limits=self.LIMITS, fleet=gpus(16)), POLICY)
+        request = a_request("b1", an_ask(2), tier="spot", tenant="a", project="a-x")
+        plan = solve(a_snapshot(request, held=held, limits=self.LIMITS, fleet=gpus(16)), POLICY)
         assert (starts(plan), answer(plan)[0].code) == ({"b1": 2 * HOUR}, "tenant_quota")
 
     def test_a_guarantee_is_there_whatever_others_borrow(self) -> None:
         held = running(8, "a", tier="flex", ends=9 * HOUR)
-        wish = a_request("b1", an_ask(4), tenant="b", project="b-x")
+        request = a_request("b1", an_ask(4), tenant="b", project="b-x")
         fleet = gpus() + gpus(4, node="n2")
-        plan = solve(a_snapshot(wish, held=held, limits=self.LIMITS, fleet=fleet), POLICY)
+        plan = solve(a_snapshot(request, held=held, limits=self.LIMITS, fleet=fleet), POLICY)
         assert starts(plan) == {"b1": 0}
 
     def test_what_a_project_never_lends_is_its_own_although_its_tenant_has_too_much(self) -> None:
@@ -221,9 +221,9 @@ class TestTiers:
         held = tuple(
             a_held(f"n1-{n}", ends=9 * HOUR, tenant="lab", project="other") for n in range(4)
         )
-        tenant, wish = a_limit("lab", 2), a_request("b1", hours=1)
+        tenant, request = a_limit("lab", 2), a_request("b1", hours=1)
         keeps = (tenant, a_limit("folding", 1, parent="lab", lend=0))
-        site = a_snapshot(wish, held=held, limits=keeps)
+        site = a_snapshot(request, held=held, limits=keeps)
         plan = solve(site, POLICY)
         assert starts(plan) == {"b1": 0}
         assert over_limit(site, plan) == []
@@ -238,10 +238,10 @@ class TestTiers:
     ) -> None:
         """The negative control: lending alone refuses the lender."""
         held = running(8, "a", tier="flex", ends=9 * HOUR)
-        wish = a_flex("b1", 4, tenant="b")
+        request = a_flex("b1", 4, tenant="b")
         fleet = gpus() + gpus(4, node="n2")
         limits = (a_limit("a", 4, borrow=8), a_limit("b", 4), a_limit("c", 4, lend=0))
-        site = a_snapshot(wish, held=held, limits=limits, fleet=fleet)
+        site = a_snapshot(request, held=held, limits=limits, fleet=fleet)
         assert starts(solve(site, POLICY)) == {"b1": 0}
         nothing = lambda rows: guarantee_tree([replace(row, guaranteed=0) for row in rows])  # noqa: E731
         monkeypatch.setattr("allocation.solver.quota.quota.guarantee_tree", nothing)
@@ -254,8 +254,8 @@ class TestRisk:
     def test_borrowed_is_at_risk_from_when_the_lender_wants_to_run(self) -> None:
         held = running(8, "a", tier="flex", ends=9 * HOUR)
         later = 100 * 60
-        wish = a_request("b1", an_ask(2), tenant="b", project="b-x", earliest=later)
-        plan = solve(a_snapshot(wish, held=held, limits=self.LIMITS), POLICY)
+        request = a_request("b1", an_ask(2), tenant="b", project="b-x", earliest=later)
+        plan = solve(a_snapshot(request, held=held, limits=self.LIMITS), POLICY)
         assert starts(plan) == {"b1": 9 * HOUR}
         assert [(row.borrowed, row.at_risk_from) for row in plan.borrows] == [
             (GPU, NOON + later)
@@ -263,16 +263,16 @@ class TestRisk:
 
     def test_a_lender_over_its_guarantee_puts_nobody_at_risk(self) -> None:
         held = running(8, "a", tier="flex", ends=9 * HOUR)
-        wish = a_flex("b1", 5, tenant="b")
-        plan = solve(a_snapshot(wish, held=held, limits=self.LIMITS), POLICY)
+        request = a_flex("b1", 5, tenant="b")
+        plan = solve(a_snapshot(request, held=held, limits=self.LIMITS), POLICY)
         assert {row.at_risk_from for row in plan.borrows} == {None}
 
     def test_a_waiting_borrower_is_told_too(self) -> None:
         held = running(8, "a", tier="standard", ends=HOUR)
-        wish = a_flex(
+        request = a_flex(
             "b1", 6, promise=a_promise(HOUR, 1, *map(whole, (f"n1-{n}" for n in range(6))))
         )
-        plan = solve(a_snapshot(wish, held=held, limits=self.LIMITS), POLICY)
+        plan = solve(a_snapshot(request, held=held, limits=self.LIMITS), POLICY)
         assert answer(plan)[-1].code == "borrowed"
 
 
@@ -334,8 +334,8 @@ class TestHours:
             ),
         )
         limits = (a_limit("lab", 2), a_limit("folding", 2, parent="lab"))
-        wish = a_request(ask=replace(an_ask(), pin=("n1/0",)), hours=0.5)
-        plan = solve(a_snapshot(wish, held=held, limits=limits), POLICY)
+        request = a_request(ask=replace(an_ask(), pin=("n1/0",)), hours=0.5)
+        plan = solve(a_snapshot(request, held=held, limits=limits), POLICY)
         assert starts(plan) == {"b1": 3 * HOUR}
         assert [(why.code, why.frees_at) for why in answer(plan)] == [
             ("project_quota", NOON + 3 * HOUR),
@@ -345,12 +345,12 @@ class TestHours:
     def test_a_cap_of_a_period_counts_only_what_lies_in_it(self) -> None:
         day = NOON - NOON % DAY
         cap = Cap("lab", "h100", 2 * HOUR * GPU, day, day + DAY)
-        wish = a_request(hours=3, earliest=9 * HOUR)
-        assert starts(solve(a_snapshot(wish, caps=(cap,)), POLICY)) == {"b1": 10 * HOUR}
-        (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
+        request = a_request(hours=3, earliest=9 * HOUR)
+        assert starts(solve(a_snapshot(request, caps=(cap,)), POLICY)) == {"b1": 10 * HOUR}
+        (why, *_) = answer(solve(a_snapshot(request, caps=(replace(cap, most=1),)), POLICY))
         assert why.facts["asked"] == 3
-        wish = a_request(hours=3, earliest=10 * HOUR)
-        (why, *_) = answer(solve(a_snapshot(wish, caps=(replace(cap, most=1),)), POLICY))
+        request = a_request(hours=3, earliest=10 * HOUR)
+        (why, *_) = answer(solve(a_snapshot(request, caps=(replace(cap, most=1),)), POLICY))
         assert why.facts["asked"] == 2, "the third hour is tomorrow's"
 
 
@@ -364,15 +364,15 @@ class TestHours:
 def test_each_reason_ends_when_what_it_names_does(
     windows: list[tuple[int, int, int]], count: int, hours: int, cap_hours: int
 ) -> None:
-    """Beside held work and a cap of a day: room until there is room, the limit until it allows."""
+    """With held work and a daily cap: room until there is room, the limit until it allows."""
     day = NOON - NOON % DAY
     cap = Cap("lab", "h100", cap_hours * HOUR * GPU, day, day + DAY)
     taken = {(gpu, hour) for gpu, since, length in windows for hour in range(since, since + length)}
     held = tuple(
         a_held(f"n1-{gpu}", starts=hour * HOUR, ends=(hour + 1) * HOUR) for gpu, hour in taken
     )
-    wish = a_request(ask=an_ask(count), hours=hours)
-    plan = solve(a_snapshot(wish, held=held, fleet=gpus(3), caps=(cap,)), POLICY)
+    request = a_request(ask=an_ask(count), hours=hours)
+    plan = solve(a_snapshot(request, held=held, fleet=gpus(3), caps=(cap,)), POLICY)
     room = next(
         hour
         for hour in range(24)

@@ -30,8 +30,8 @@ def a_site(count: int = 1, *sure: tuple[str, int]) -> Snapshot:
     return Snapshot(NOON, MODELS, gpus(count, domains=None), (), (), (), limits, TIERS)
 
 
-def arrives(wish: Request, after: int) -> Request:
-    return replace(wish, submitted=NOON + after, earliest=NOON + after)
+def arrives(request: Request, after: int) -> Request:
+    return replace(request, submitted=NOON + after, earliest=NOON + after)
 
 
 def test_two_bookings_for_one_gpu_run_one_after_the_other() -> None:
@@ -91,8 +91,8 @@ def test_nothing_is_given_twice_and_nobody_is_lost() -> None:
         assert isinstance(plan, Plan)
         rows = [row for job in simulation._jobs.values() for row in job.rows]
         for row in rows:
-            beside = [each for each in rows if each.place.gpu == row.place.gpu and each != row]
-            assert not any(_meet(row, each) for each in beside)
+            neighbours = [each for each in rows if each.place.gpu == row.place.gpu and each != row]
+            assert not any(_meet(row, each) for each in neighbours)
         busiest = max(busiest, sum(row.started for row in rows))
     assert busiest > 3
     assert simulation.is_over

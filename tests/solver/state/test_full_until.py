@@ -290,15 +290,15 @@ def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() ->
     chance = Random(3)  # noqa: S311  made-up windows
     pool = CycleState(a_snapshot(fleet=gpus(4)), POLICY).pools["h100"]
     for _ in range(30):
-        calendar, laid = GpuCalendar(pool, NOON), []
+        calendar, placed = GpuCalendar(pool, NOON), []
         for _ in range(12):
             starts = NOON + chance.randint(-1, 9) * HOUR
             window = (starts, starts + chance.randint(1, 5) * HOUR)
             places = (whole(f"n1-{chance.randrange(4)}"),)
             if calendar.is_free(places, *window):
                 calendar.put(places, *window)
-                laid.append((places, *window))
-        others = [row for row in laid if chance.random() < 0.5]
+                placed.append((places, *window))
+        others = [row for row in placed if chance.random() < 0.5]
         begins = NOON + chance.randint(0, 8) * HOUR
         without = calendar.busy_without(others, begins, begins + 2 * HOUR)
         for row in others:

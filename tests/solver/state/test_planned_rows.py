@@ -1,4 +1,4 @@
-"""Rows that are written and have not begun are laid anew at their own time, so that more fits."""
+"""Written rows that have not begun change their places, not their times, so that more fits."""
 
 from dataclasses import replace
 
@@ -129,7 +129,7 @@ def test_who_asks_for_more_time_stays_until_that_is_answered() -> None:
 
 
 def test_a_chain_moves_when_no_single_move_is_enough() -> None:
-    """To free four slots beside each other a 2g must leave, and a 1g must make room for it."""
+    """To free four adjacent slots a 2g must leave, and a 1g must make room for it."""
     rows = (
         a_held("n1-0", starts=HOUR, ends=2 * HOUR, profile="3g.40gb", size=4, level="any"),
         a_held("n1-0", starts=HOUR, ends=2 * HOUR, profile="2g.20gb", start=4, size=2, level="any"),

@@ -52,28 +52,28 @@ def spots(site: Snapshot, profile: str | None) -> list[Place]:
 
 
 def fits_somehow(
-    site: Snapshot, pieces: list[Piece], laid: tuple[tuple[Piece, Place], ...]
+    site: Snapshot, pieces: list[Piece], done: tuple[tuple[Piece, Place], ...]
 ) -> bool:
     """By trying everything, one piece after the other."""
     if not pieces:
         return True
     first, rest = pieces[0], pieces[1:]
     for place in spots(site, first.profile):
-        if _is_free(site, first, place, laid) and fits_somehow(site, rest, (*laid, (first, place))):
+        if _is_free(site, first, place, done) and fits_somehow(site, rest, (*done, (first, place))):
             return True
     return False
 
 
 def _is_free(
-    site: Snapshot, piece: Piece, place: Place, laid: tuple[tuple[Piece, Place], ...]
+    site: Snapshot, piece: Piece, place: Place, done: tuple[tuple[Piece, Place], ...]
 ) -> bool:
     node_of = {gpu.id: gpu.node for gpu in site.gpus}
-    beside = [(p, at) for p, at in laid if p.starts < piece.ends and piece.starts < p.ends]
-    for _, at in beside:
+    neighbours = [(p, at) for p, at in done if p.starts < piece.ends and piece.starts < p.ends]
+    for _, at in neighbours:
         is_apart = at.start + at.size <= place.start or place.start + place.size <= at.start
         if at.gpu == place.gpu and not is_apart:
             return False
-    here = [p for p, at in beside if node_of[at.gpu] == node_of[place.gpu]]
+    here = [p for p, at in neighbours if node_of[at.gpu] == node_of[place.gpu]]
     for second in {piece.starts, *(p.starts for p in here)}:
         used = sum(p.cores for p in here if p.starts <= second < p.ends)
         if piece.starts <= second < piece.ends and used + piece.cores > CORES:
@@ -109,12 +109,15 @@ def a_site(chance: Random) -> Snapshot:
 
 
 def _first_free(
-    site: Snapshot, rows: list[Held], chance: Random, wish: tuple[str | None, tuple[int, int], int]
+    site: Snapshot,
+    rows: list[Held],
+    chance: Random,
+    spot: tuple[str | None, tuple[int, int], int],
 ) -> Held | None:
-    profile, (starts, ends), cores = wish
-    laid = tuple((_piece(row), row.place) for row in rows)
+    profile, (starts, ends), cores = spot
+    done = tuple((_piece(row), row.place) for row in rows)
     piece = Piece(profile, NOON + starts, NOON + ends, cores)
-    able = [place for place in spots(site, profile) if _is_free(site, piece, place, laid)]
+    able = [place for place in spots(site, profile) if _is_free(site, piece, place, done)]
     if not able:
         return None
     place = chance.choice(able)

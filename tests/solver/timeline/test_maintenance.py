@@ -18,7 +18,7 @@ from tests.solver.builders import (
     gpus,
     whole,
 )
-from tests.solver.pausing import a_claim, a_site, given, running, told
+from tests.solver.pausing import a_claim, a_site, given, notices, running
 
 ONE = gpus(1)
 TWO = gpus(2)
@@ -129,6 +129,6 @@ def test_nobody_is_paused_for_a_start_that_maintenance_forbids() -> None:
     limits = (a_limit("lab", 1, borrow=0), a_limit("firm", 0, borrow=None))
     snapshot = a_site(a_claim(hours=2), held=held, fleet=ONE, limits=limits)
     # Negative control: without it the claim takes back what is borrowed.
-    assert set(told(solve(snapshot, POLICY))) == {"old"}
+    assert set(notices(solve(snapshot, POLICY))) == {"old"}
     plan = solve(site(snapshot, away("n1-0", HOUR, 3 * HOUR)), POLICY)
     assert given(plan)["claim"][1] >= 3 * HOUR

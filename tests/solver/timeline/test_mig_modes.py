@@ -111,9 +111,9 @@ class TestWhen:
         }
 
     def test_a_fixed_window_right_after_the_other_mode_is_refused_with_the_next(self) -> None:
-        wish = a_request(ask=an_ask(1, "a100"), earliest=HOUR, fixed=True)
+        request = a_request(ask=an_ask(1, "a100"), earliest=HOUR, fixed=True)
         held = (a_slice("n1-0", ends=HOUR),)
-        plan = solve(a_snapshot(wish, fleet=a100s(0, 1), held=held), POLICY)
+        plan = solve(a_snapshot(request, fleet=a100s(0, 1), held=held), POLICY)
         assert codes_of(plan) == ["gpus_busy", "mode_change"]
         assert plan.refusals[0].reasons[0].frees_at == NOON + HOUR + SWITCH
 
@@ -166,17 +166,17 @@ class TestWhere:
 
     def test_of_two_nodes_that_is_chosen_where_fewer_change(self) -> None:
         fleet = (*a100s(1, 3, node="n1"), *a100s(3, 1, node="n2"))
-        wish = a_request(ask=an_ask(4, "a100", together="node", required=True))
-        plan = solve(a_snapshot(wish, fleet=fleet), POLICY)
+        request = a_request(ask=an_ask(4, "a100", together="node", required=True))
+        plan = solve(a_snapshot(request, fleet=fleet), POLICY)
         assert {place.gpu[:2] for place in plan.assigns[0].places} == {"n2"}
 
     def test_within_a_node_those_that_need_no_change_come_first(self) -> None:
-        wish = a_request(ask=an_ask(2, "a100"), earliest=HOUR)
+        request = a_request(ask=an_ask(2, "a100"), earliest=HOUR)
         for domains in (1, 2, None):
             fleet = a100s(2, 4, domains=domains)
-            plan = solve(a_snapshot(wish, fleet=fleet), POLICY)
+            plan = solve(a_snapshot(request, fleet=fleet), POLICY)
             assert {p.gpu for p in plan.waits[0].places} == {"n1-0", "n1-1"}
-        three = replace(wish, ask=an_ask(3, "a100"))
+        three = replace(request, ask=an_ask(3, "a100"))
         (wait,) = solve(a_snapshot(three, fleet=a100s(2, 4)), POLICY).waits
         assert {"n1-0", "n1-1"} < {place.gpu for place in wait.places}
 
@@ -218,14 +218,14 @@ class TestPatience:
         changes = 0
         for number in range(24):
             profile = None if number % 2 else "3g.20gb"
-            wish = replace(
+            request = replace(
                 on_a100(profile=profile),
                 booking=f"b{number}",
                 duration=290,
                 earliest=site.now,
                 submitted=site.now,
             )
-            asked = replace(site, requests=(*site.requests, wish))
+            asked = replace(site, requests=(*site.requests, request))
             plan = solve(asked, POLICY)
             changes += sum("mode_change" in [w.code for w in row.reasons] for row in plan.assigns)
             site = the_next(asked, plan, 150)
@@ -273,11 +273,11 @@ def crowds(draw: st.DrawFn) -> Snapshot:
         )
         fleet += node
     profiles = st.sampled_from((None, None, "3g.20gb", "1g.5gb", "2g.10gb"))
-    wishes = []
+    running_requests = []
     for number in range(draw(st.integers(4, 14))):
         profile = draw(profiles)
         fixed = draw(st.integers(0, 3)) == 0
-        wish = a_request(
+        request = a_request(
             f"b{number}",
             an_ask(
                 draw(st.integers(1, 3)),
@@ -291,7 +291,7 @@ def crowds(draw: st.DrawFn) -> Snapshot:
             priority=draw(st.sampled_from((10, 50, 90))),
             submitted=number,
         )
-        wishes.append(replace(wish, duration=draw(st.integers(1, 20)) * 113))
+        running_requests.append(replace(request, duration=draw(st.integers(1, 20)) * 113))
     held = tuple(
         a_slice(gpu.id, ends=draw(st.integers(1, 9)) * 211)
         if gpu.stands == "sliced"
@@ -299,7 +299,7 @@ def crowds(draw: st.DrawFn) -> Snapshot:
         for gpu in fleet
         if draw(st.integers(0, 2)) == 0
     )
-    return a_snapshot(*wishes, fleet=fleet, held=held)
+    return a_snapshot(*running_requests, fleet=fleet, held=held)
 
 
 @holds_for(crowds(), st.sampled_from([1, 15, 29, 30, 31, 60]), few=25)

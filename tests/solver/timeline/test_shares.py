@@ -60,8 +60,8 @@ def codes(plan: Plan) -> set[str]:
 
 
 def test_shares_go_beside_each_other_until_the_gpu_is_full() -> None:
-    wishes = [a_request(f"b{n}", a_share(400)) for n in range(3)]
-    plan = solve(a_snapshot(*wishes, fleet=gpus(2)), POLICY)
+    running_requests = [a_request(f"b{n}", a_share(400)) for n in range(3)]
+    plan = solve(a_snapshot(*running_requests, fleet=gpus(2)), POLICY)
     places = [given(plan, f"b{n}").places for n in range(3)]
     assert places[0] == places[1] == (shared("n1-0", 400),)
     assert places[2] == (shared("n1-1", 400),)
@@ -77,18 +77,18 @@ def test_a_share_waits_until_enough_of_the_gpu_is_given_back() -> None:
 
 @pytest.mark.parametrize("other", [an_ask(), an_ask(profile="1g.10gb")])
 def test_a_gpu_is_whole_sliced_or_shared_at_any_instant(other: Ask) -> None:
-    wishes = (a_request("a", a_share(100)), a_request("b", other))
-    plan = solve(a_snapshot(*wishes, fleet=gpus(1)), POLICY)
+    running_requests = (a_request("a", a_share(100)), a_request("b", other))
+    plan = solve(a_snapshot(*running_requests, fleet=gpus(1)), POLICY)
     assert given(plan, "a").starts == NOON
     assert [wait.starts for wait in plan.waits] == [NOON + HOUR]
-    assert truth.overlaps(a_snapshot(*wishes, fleet=gpus(1)), plan) == []
+    assert truth.overlaps(a_snapshot(*running_requests, fleet=gpus(1)), plan) == []
 
 
 def test_a_gpu_is_shared_by_one_owner_at_a_time_unless_the_policy_lets_them_mix() -> None:
     """As nodes are set up: the second account would have to wait there."""
     held = replace(held_share("n1-0", 300), owner="ann")
-    wishes = [replace(a_request(who, a_share(300)), owner=who) for who in ("ann", "bob")]
-    site = a_snapshot(*wishes, fleet=gpus(1), held=(held,))
+    running_requests = [replace(a_request(who, a_share(300)), owner=who) for who in ("ann", "bob")]
+    site = a_snapshot(*running_requests, fleet=gpus(1), held=(held,))
     plan = solve(site, POLICY)
     assert [row.booking for row in plan.assigns] == ["ann"]
     assert [(row.booking, row.starts) for row in plan.waits] == [("bob", NOON + HOUR)]
@@ -110,40 +110,40 @@ def test_a_share_of_several_gpus_is_refused_with_its_rule() -> None:
 
 
 def test_a_promised_share_keeps_its_start_beside_others() -> None:
-    wish = a_request(ask=a_share(500), promise=a_promise(HOUR, 1, shared("n1-0", 500)))
+    request = a_request(ask=a_share(500), promise=a_promise(HOUR, 1, shared("n1-0", 500)))
     held = (
         a_held("n1-0"),
         replace(held_share("n1-0", 500), starts=NOON + HOUR, ends=NOON + 5 * HOUR),
     )
-    plan = solve(a_snapshot(wish, fleet=gpus(1), held=held), POLICY)
+    plan = solve(a_snapshot(request, fleet=gpus(1), held=held), POLICY)
     assert [wait.starts for wait in plan.waits] == [NOON + HOUR]
 
 
 def test_a_planned_share_that_no_longer_fits_beside_others_is_given_up() -> None:
-    wish = a_request(ask=a_share(500), promise=a_promise(HOUR, 1, shared("n1-0", 500)))
+    request = a_request(ask=a_share(500), promise=a_promise(HOUR, 1, shared("n1-0", 500)))
     held = (
         replace(held_share("n1-0", 500, ends=3 * HOUR), id="h1"),
         replace(held_share("n1-0", 500, ends=5 * HOUR, booking="l"), id="h2"),
     )
-    plan = solve(a_snapshot(wish, fleet=gpus(1), held=held), POLICY)
+    plan = solve(a_snapshot(request, fleet=gpus(1), held=held), POLICY)
     assert [wait.starts for wait in plan.waits] == [NOON + 3 * HOUR]
 
 
 def test_host_cores_are_part_of_what_must_be_free() -> None:
     busy = replace(a_held("n1-0", ends=2 * HOUR), cores=60_000)
-    wish = a_request(ask=with_cores(an_ask(), 8_000))
-    site = a_snapshot(wish, fleet=gpus(2), held=(busy,), hosts=TWO_HOSTS)
+    request = a_request(ask=with_cores(an_ask(), 8_000))
+    site = a_snapshot(request, fleet=gpus(2), held=(busy,), hosts=TWO_HOSTS)
     plan = solve(site, POLICY)
     (wait,) = plan.waits
     assert wait.starts == NOON + 2 * HOUR
     assert "host_busy" in codes(plan)
-    (beside,) = solve(replace(site, gpus=(*gpus(2), *gpus(2, node="n2"))), POLICY).assigns
-    assert beside.places == (whole("n2-0"),)
+    (separate,) = solve(replace(site, gpus=(*gpus(2), *gpus(2, node="n2"))), POLICY).assigns
+    assert separate.places == (whole("n2-0"),)
 
 
 def test_memory_is_counted_like_cores() -> None:
-    wishes = [a_request(f"b{n}", with_cores(an_ask(), 0, 100_000)) for n in range(3)]
-    plan = solve(a_snapshot(*wishes, fleet=gpus(8), hosts=TWO_HOSTS[:1]), POLICY)
+    running_requests = [a_request(f"b{n}", with_cores(an_ask(), 0, 100_000)) for n in range(3)]
+    plan = solve(a_snapshot(*running_requests, fleet=gpus(8), hosts=TWO_HOSTS[:1]), POLICY)
     assert [row.starts for row in plan.assigns] == [NOON, NOON]
     assert [row.starts for row in plan.waits] == [NOON + HOUR]
 
@@ -203,18 +203,18 @@ def test_deciding_one_by_one_is_what_a_cycle_does() -> None:
         with_cores(an_ask(2, together="node", required=True), 6_000),
         an_ask(profile="2g.20gb"),
     )
-    wishes = tuple(
+    running_requests = tuple(
         a_request(f"b{n:02}", replace(shapes[n % 6], any_class=n % 6 > 1), fixed=True, submitted=n)
         for n in range(36)
     )
     fleet = (*gpus(8), *gpus(4, "l40s", "l40s", node="n2", domains=None))
-    site = in_order(a_snapshot(*wishes, fleet=fleet, hosts=TWO_HOSTS))
+    site = in_order(a_snapshot(*running_requests, fleet=fleet, hosts=TWO_HOSTS))
     state, one_by_one = CycleState(site, POLICY), {}
-    for wish in wishes:
-        found = state.first_at(demands_of(wish), NOON)
+    for request in running_requests:
+        found = state.first_at(demands_of(request), NOON)
         if found is not None:
             state.reserve(found)
-            one_by_one[wish.booking] = found.places
+            one_by_one[request.booking] = found.places
     plan = solve(site, POLICY)
     assert {row.booking: row.places for row in plan.assigns} == one_by_one
     assert 10 < len(one_by_one) < 36
@@ -241,8 +241,8 @@ class TestControls:
 
 
 def crowded(ask: Ask) -> Snapshot:
-    wishes: list[Request] = [a_request(f"b{n}", ask) for n in range(3)]
-    return a_snapshot(*wishes, fleet=gpus(3 if ask.cores else 1), hosts=TWO_HOSTS[:1])
+    running_requests: list[Request] = [a_request(f"b{n}", ask) for n in range(3)]
+    return a_snapshot(*running_requests, fleet=gpus(3 if ask.cores else 1), hosts=TWO_HOSTS[:1])
 
 
 def thousandths(site: Snapshot) -> int:
@@ -252,8 +252,8 @@ def thousandths(site: Snapshot) -> int:
 
 def test_what_takes_no_shares_is_left_to_whole_gpus() -> None:
     old = tuple(replace(gpu, shares=False) for gpu in gpus(2, node="n1"))
-    wishes = (a_request("b1", a_share(300)), a_request("b2", an_ask(2)))
-    site = a_snapshot(*wishes, fleet=(*old, *gpus(1, node="n2")))
+    running_requests = (a_request("b1", a_share(300)), a_request("b2", an_ask(2)))
+    site = a_snapshot(*running_requests, fleet=(*old, *gpus(1, node="n2")))
     plan = solve(site, POLICY)
     assert [place.gpu for place in given(plan).places] == ["n2-0"]
     assert {place.gpu for place in given(plan, "b2").places} == {"n1-0", "n1-1"}

@@ -37,22 +37,22 @@ def test_what_was_looked_at_before_changes_no_decision() -> None:
         a_share(200),
         with_cores(an_ask(2), 3_000),
     )
-    wishes = [
+    running_requests = [
         replace(
             a_request(f"b{n:02}", chance.choice(shapes), hours=chance.randint(1, 3)),
             owner=chance.choice(OWNERS),
         )
         for n in range(40)
     ]
-    site = in_order(a_snapshot(*wishes, fleet=gpus(8), hosts=TWO_HOSTS))
+    site = in_order(a_snapshot(*running_requests, fleet=gpus(8), hosts=TWO_HOSTS))
     asked, curious = CycleState(site, POLICY), CycleState(site, POLICY)
     placed = []
-    for wish in wishes:
+    for request in running_requests:
         starts = NOON + HOUR * chance.randrange(3)
-        for other in wishes[::4]:
+        for other in running_requests[::4]:
             curious.first_at(demands_of(other), NOON + HOUR * chance.randrange(3))
-        found = asked.first_at(demands_of(wish), starts)
-        assert curious.first_at(demands_of(wish), starts) == found
+        found = asked.first_at(demands_of(request), starts)
+        assert curious.first_at(demands_of(request), starts) == found
         if found is not None:
             placed.append(found)
             asked.reserve(found)
@@ -91,9 +91,9 @@ def test_who_shares_is_told_as_by_asking_every_share_in_turn() -> None:
             sharers.add([shared(row[1], 100)], row[2], row[3])
             rows.append(row)
         owner, starts = chance.choice(OWNERS), np.array([0, 4, 9])
-        for told in (sharers, sharers.copy()):
+        for notices in (sharers, sharers.copy()):
             for name, pool in pools.items():
-                found = told.others(pool, owner, (starts, 2))
+                found = notices.others(pool, owner, (starts, 2))
                 slow = [
                     [
                         any(
