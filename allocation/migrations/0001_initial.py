@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('tenants', '0001_initial'),
+        ('tenants', '0002_wall'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -349,7 +349,7 @@ class Migration(migrations.Migration):
             name='GpuEvent',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('xid', 'Error'), ('ecc', 'Memory error'), ('lost', 'Not found'), ('drift', 'Made by hand'), ('foreign', 'Unbooked use'), ('intruder', 'Use by others'), ('hang', 'Driver hangs'), ('silent', 'Not heard'), ('slow', 'Slow start'), ('mode', 'Mode change'), ('warned', 'Users warned'), ('asked', 'Asked to end'), ('killed', 'Ended'), ('conflict', 'Contradiction'), ('operator', 'Operator')], max_length=10)),
+                ('kind', models.CharField(choices=[('xid', 'Error'), ('ecc', 'Memory error'), ('lost', 'Not found'), ('drift', 'Slices made by hand'), ('unbooked', 'Unbooked use'), ('outside', 'Use outside the booking'), ('hang', 'Driver hangs'), ('unreachable', 'Unreachable'), ('slow', 'Slow start'), ('mode', 'Mode change'), ('warned', 'Users warned'), ('asked', 'Asked to end'), ('killed', 'Ended'), ('conflict', 'Contradiction'), ('operator', 'Operator')], max_length=12)),
                 ('code', models.IntegerField(blank=True, help_text='XID or other error code.', null=True)),
                 ('instance', models.CharField(blank=True, help_text='UUID of the MIG instance.', max_length=80)),
                 ('slot', models.SmallIntegerField(blank=True, help_text='First slot of the instance.', null=True)),
@@ -675,11 +675,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='gpuevent',
-            constraint=models.UniqueConstraint(condition=models.Q(('kind__in', ['drift', 'foreign', 'intruder', 'hang']), ('until', None)), fields=('gpu', 'kind', 'slot'), name='gpu_trouble_once', nulls_distinct=False),
+            constraint=models.UniqueConstraint(condition=models.Q(('kind__in', ['drift', 'unbooked', 'outside', 'hang']), ('until', None)), fields=('gpu', 'kind', 'slot'), name='gpu_condition_once', nulls_distinct=False),
         ),
         migrations.AddConstraint(
             model_name='gpuevent',
-            constraint=models.UniqueConstraint(condition=models.Q(('kind__in', ['silent', 'slow']), ('until', None)), fields=('node', 'kind'), name='node_trouble_once'),
+            constraint=models.UniqueConstraint(condition=models.Q(('kind__in', ['unreachable', 'slow']), ('until', None)), fields=('node', 'kind'), name='node_condition_once'),
         ),
         migrations.AddConstraint(
             model_name='gpuevent',

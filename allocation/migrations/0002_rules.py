@@ -71,17 +71,17 @@ SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp 
 DECLARE most bigint;
 BEGIN
   PERFORM FROM allocation_gpu WHERE id = NEW.gpu_id FOR NO KEY UPDATE;
-  -- The most at any instant is the most at one of the begins.
+  -- The highest sum is reached at the start of a row.
   SELECT max(taken) INTO most FROM (
     SELECT sum(b.share) AS taken
     FROM (SELECT lower(NEW.period) AS at UNION
           SELECT lower(period) FROM allocation_allocation
           WHERE gpu_number = NEW.gpu_number AND mode = 'shared' AND {LIVE}
-            AND period && NEW.period AND lower(period) > lower(NEW.period)) begins
+            AND period && NEW.period AND lower(period) > lower(NEW.period)) starts
     JOIN allocation_allocation b
       ON b.gpu_number = NEW.gpu_number AND b.mode = 'shared' AND b.{LIVE}
-         AND b.period @> begins.at AND b.id <> NEW.id
-    GROUP BY begins.at) instants;
+         AND b.period @> starts.at AND b.id <> NEW.id
+    GROUP BY starts.at) instants;
   IF coalesce(most, 0) + NEW.share <= 1000 THEN
     RETURN NEW;
   ELSIF TG_OP = 'INSERT' THEN
@@ -120,35 +120,35 @@ HOSTS = f"""
 CREATE FUNCTION allocation_host_fits() RETURNS trigger
 SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  wants record;
+  demand record;
   host record;
   taken record;
 BEGIN
   SELECT coalesce((ask->>'cores')::bigint, 0) AS cores,
          coalesce((ask->>'memory')::bigint, 0) * 1024 AS memory
-    INTO wants FROM allocation_booking WHERE id = NEW.booking_id;
-  IF wants.cores = 0 AND wants.memory = 0 THEN
+    INTO demand FROM allocation_booking WHERE id = NEW.booking_id;
+  IF demand.cores = 0 AND demand.memory = 0 THEN
     RETURN NEW;
   END IF;
   SELECT n.id, n.name, n.cores, n.memory_mb AS memory INTO host
     FROM allocation_gpu g JOIN allocation_node n ON n.id = g.node_id WHERE g.id = NEW.gpu_id;
   PERFORM pg_advisory_xact_lock(hashtextextended('allocation_host ' || host.id, 0));
-  -- The most at any instant is the most at one of the begins.
-  WITH beside AS MATERIALIZED (
+  -- The highest sum is reached at the start of a row.
+  WITH others AS MATERIALIZED (
     SELECT b.period, coalesce((k.ask->>'cores')::bigint, 0) AS cores,
            coalesce((k.ask->>'memory')::bigint, 0) * 1024 AS memory
     FROM allocation_allocation b JOIN allocation_booking k ON k.id = b.booking_id
     WHERE b.gpu_id IN (SELECT id FROM allocation_gpu WHERE node_id = host.id)
       AND b.{LIVE} AND b.period && NEW.period AND b.id <> NEW.id
-  ), begins AS (
+  ), starts AS (
     SELECT lower(NEW.period) AS at UNION
-    SELECT lower(period) FROM beside WHERE lower(period) > lower(NEW.period)
+    SELECT lower(period) FROM others WHERE lower(period) > lower(NEW.period)
   )
   SELECT max(cores) AS cores, max(memory) AS memory INTO taken FROM (
     SELECT sum(cores) AS cores, sum(memory) AS memory
-    FROM begins JOIN beside ON beside.period @> begins.at GROUP BY begins.at) instants;
-  IF coalesce(taken.cores, 0) + wants.cores <= host.cores
-     AND coalesce(taken.memory, 0) + wants.memory <= host.memory THEN
+    FROM starts JOIN others ON others.period @> starts.at GROUP BY starts.at) instants;
+  IF coalesce(taken.cores, 0) + demand.cores <= host.cores
+     AND coalesce(taken.memory, 0) + demand.memory <= host.memory THEN
     RETURN NEW;
   ELSIF TG_OP = 'INSERT' THEN
     RETURN NULL;
@@ -333,7 +333,7 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   FROM allocation_allocation a
   WHERE {LIVE} AND a.period && tstzrange(since, until)
 $$;
-CREATE FUNCTION portal_promised(since timestamptz, until timestamptz)
+CREATE FUNCTION portal_planned(since timestamptz, until timestamptz)
 RETURNS TABLE (gpu_id uuid, mode text, start smallint, size smallint,
                period_start timestamptz, period_end timestamptz, mine boolean)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
@@ -349,7 +349,7 @@ $$;
 CREATE FUNCTION portal_taken(since timestamptz, until timestamptz)
 RETURNS TABLE (gpu_id uuid, profile text, start smallint, size smallint, share smallint,
                cores bigint, memory bigint, period_start timestamptz, period_end timestamptz,
-               mine boolean, promised boolean)
+               mine boolean, planned boolean)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.gpu_id, CASE WHEN a.profile IS NULL THEN NULL ELSE 'busy' END, a.start, a.size, a.share,
          coalesce((b.ask->>'cores')::bigint, 0), coalesce((b.ask->>'memory')::bigint, 0),
@@ -415,7 +415,7 @@ STABLE LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
     ORDER BY b.ended_at DESC LIMIT most) latest
   GROUP BY 1, 2, 3, 4
 $$;
-CREATE FUNCTION portal_starts_kept(in_tier text, most integer)
+CREATE FUNCTION portal_start_delays(in_tier text, most integer)
 RETURNS TABLE (lead bigint, late bigint)
 STABLE LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT extract(epoch FROM p.first_planned_start - p.first_planned_at)::bigint,
@@ -457,12 +457,12 @@ $$;
 FUNCTIONS = ", ".join(
     [
         "portal_busy(timestamptz, timestamptz)",
-        "portal_promised(timestamptz, timestamptz)",
+        "portal_planned(timestamptz, timestamptz)",
         "portal_taken(timestamptz, timestamptz)",
         "portal_occupied(timestamptz, timestamptz)",
         "portal_oldest_undecided()",
         "portal_pause_outcomes(integer)",
-        "portal_starts_kept(text, integer)",
+        "portal_start_delays(text, integer)",
         "portal_enrolment_open(bytea, timestamptz)",
         "portal_feed(bytea)",
     ]

@@ -100,11 +100,11 @@ class GpuEvent(models.Model):
         XID = "xid", "Error"
         ECC = "ecc", "Memory error"
         LOST = "lost", "Not found"
-        DRIFT = "drift", "Made by hand"
-        FOREIGN = "foreign", "Unbooked use"
-        INTRUDER = "intruder", "Use by others"
+        DRIFT = "drift", "Slices made by hand"
+        UNBOOKED = "unbooked", "Unbooked use"
+        OUTSIDE = "outside", "Use outside the booking"
         HANG = "hang", "Driver hangs"
-        SILENT = "silent", "Not heard"
+        UNREACHABLE = "unreachable", "Unreachable"
         SLOW = "slow", "Slow start"
         MODE = "mode", "Mode change"
         WARNED = "warned", "Users warned"
@@ -113,13 +113,19 @@ class GpuEvent(models.Model):
         CONFLICT = "conflict", "Contradiction"
         OPERATOR = "operator", "Operator"
 
-    TROUBLES = (Kind.DRIFT.value, Kind.FOREIGN.value, Kind.INTRUDER.value)
-    LASTING = (*TROUBLES, Kind.HANG.value, Kind.SILENT.value, Kind.SLOW.value, Kind.MODE.value)
+    UNBOOKED_USE = (Kind.DRIFT.value, Kind.UNBOOKED.value, Kind.OUTSIDE.value)
+    LASTING = (
+        *UNBOOKED_USE,
+        Kind.HANG.value,
+        Kind.UNREACHABLE.value,
+        Kind.SLOW.value,
+        Kind.MODE.value,
+    )
 
     id = models.BigAutoField(primary_key=True)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, null=True, blank=True)
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=12, choices=Kind.choices)
     code = models.IntegerField(null=True, blank=True, help_text="XID or other error code.")
     instance = models.CharField(max_length=80, blank=True, help_text="UUID of the MIG instance.")
     slot = models.SmallIntegerField(null=True, blank=True, help_text="First slot of the instance.")
@@ -139,14 +145,14 @@ class GpuEvent(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["gpu", "kind", "slot"],
-                condition=Q(kind__in=["drift", "foreign", "intruder", "hang"], until=None),
+                condition=Q(kind__in=["drift", "unbooked", "outside", "hang"], until=None),
                 nulls_distinct=False,
-                name="gpu_trouble_once",
+                name="gpu_condition_once",
             ),
             models.UniqueConstraint(
                 fields=["node", "kind"],
-                condition=Q(kind__in=["silent", "slow"], until=None),
-                name="node_trouble_once",
+                condition=Q(kind__in=["unreachable", "slow"], until=None),
+                name="node_condition_once",
             ),
             models.UniqueConstraint(
                 fields=["gpu"], condition=Q(kind="mode", until=None), name="gpu_mode_change_once"

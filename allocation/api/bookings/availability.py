@@ -148,7 +148,7 @@ def _busy(since: datetime, until: datetime, wanted: set[UUID]) -> dict[UUID, lis
     found: dict[UUID, list[Block]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT * FROM portal_busy(%s, %s) UNION ALL SELECT * FROM portal_promised(%s, %s)",
+            "SELECT * FROM portal_busy(%s, %s) UNION ALL SELECT * FROM portal_planned(%s, %s)",
             [since, until, since, until],
         )
         for gpu_id, *block in cursor.fetchall():

@@ -27,7 +27,7 @@ def pause_record() -> PauseRecord:
 def start_history(tier: str) -> list[tuple[int, int]]:
     """(lead, lateness) in seconds of the latest promised starts in a tier."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT lead, late FROM portal_starts_kept(%s, %s)", [tier, LATEST_STARTED])
+        cursor.execute("SELECT lead, late FROM portal_start_delays(%s, %s)", [tier, LATEST_STARTED])
         return list(cursor.fetchall())
 
 

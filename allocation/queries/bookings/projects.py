@@ -66,7 +66,7 @@ SELECT g.gpu_class_id,
        greatest(0, sum(coalesce(b.share * 56, b.size * 7000)) - coalesce(max(l.guaranteed), 0))
 FROM portal_taken(%s, %s) b JOIN allocation_gpu g ON g.id = b.gpu_id
   LEFT JOIN portal_lenders() l ON l.gpu_class = g.gpu_class_id
-WHERE NOT b.mine AND NOT b.promised GROUP BY g.gpu_class_id
+WHERE NOT b.mine AND NOT b.planned GROUP BY g.gpu_class_id
 """
 
 

@@ -215,7 +215,7 @@ SELECT gpu_id, mode, start, size, period_start, period_end, false
   FROM portal_busy(%(since)s, %(until)s) WHERE NOT mine
 UNION ALL
 SELECT gpu_id, mode, start, size, period_start, period_end, true
-  FROM portal_promised(%(since)s, %(until)s) WHERE NOT mine
+  FROM portal_planned(%(since)s, %(until)s) WHERE NOT mine
 """
 
 

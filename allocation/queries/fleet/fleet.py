@@ -364,7 +364,7 @@ def _foreign(now: datetime) -> list[tuple[UUID, Block]]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT gpu_id, profile, start, size, period_start, period_end, share"
-            " FROM portal_taken(%s, %s) WHERE NOT mine AND NOT promised",
+            " FROM portal_taken(%s, %s) WHERE NOT mine AND NOT planned",
             [now, now + timedelta(seconds=1)],
         )
         return [

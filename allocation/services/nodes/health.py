@@ -104,7 +104,7 @@ def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
         if uuid in gpus
     }
     known = GpuEvent.objects.filter(
-        node=node, kind__in=GpuEvent.TROUBLES, until=None, gpu__uuid__in=answering
+        node=node, kind__in=GpuEvent.UNBOOKED_USE, until=None, gpu__uuid__in=answering
     )
     for event in known:
         sentence = found.pop((event.gpu_id, event.kind, event.slot), None)
@@ -133,7 +133,7 @@ def _unbooked_use_open(node: Node, found: Mapping[UnbookedUse, str], now: dateti
 
 def _unbooked_use_mark(node: Node, answering: set[str]) -> None:
     """Takes GPUs with unbooked processes out of service until these end: no work would start."""
-    foreign = GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.FOREIGN, until=None)
+    foreign = GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.UNBOOKED, until=None)
     used = foreign.values("gpu_id")
     gpus = node.gpus.filter(uuid__in=answering, needs_operator=False, drain_by=None)
     marked = gpus.filter(health=Gpu.Health.OK, id__in=used).update(
@@ -186,9 +186,9 @@ def _unbooked_uses(report: wire.Report) -> Iterable[tuple[str, str, int | None, 
             "users": ", ".join(item.users) or fleet_sentence("unknown_users"),
         }
         if item.booked:
-            kind, sentence = GpuEvent.Kind.INTRUDER, "processes_outside_booking"
+            kind, sentence = GpuEvent.Kind.OUTSIDE, "processes_outside_booking"
         else:
-            kind, sentence = GpuEvent.Kind.FOREIGN, "processes_without_booking"
+            kind, sentence = GpuEvent.Kind.UNBOOKED, "processes_without_booking"
         yield item.gpu, kind.value, item.slot, fleet_sentence(sentence, **facts)[:300]
 
 

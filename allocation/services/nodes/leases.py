@@ -53,8 +53,10 @@ def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS)
     """
     beats = [beat for beat in beats if agent_supports(beat[0], wire.LEASES_SINCE)]
     asked = [node.id for node, _, _ in beats]
-    cut_off = set(Node.objects.filter(id__in=asked, partitioned=True).values_list("id", flat=True))
-    granted = [beat for beat in beats if beat[0].id not in cut_off]
+    partitioned = set(
+        Node.objects.filter(id__in=asked, partitioned=True).values_list("id", flat=True)
+    )
+    granted = [beat for beat in beats if beat[0].id not in partitioned]
     if not granted:
         return
     epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)

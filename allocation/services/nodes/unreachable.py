@@ -45,7 +45,10 @@ def _unreachable_note(node: Node, now: datetime) -> None:
         ):
             return
         GpuEvent.objects.create(
-            node=node, kind=GpuEvent.Kind.SILENT, at=since, sentence=fleet_sentence("unreachable")
+            node=node,
+            kind=GpuEvent.Kind.UNREACHABLE,
+            at=since,
+            sentence=fleet_sentence("unreachable"),
         )
     logger.warning("%s does not answer", node.name)
     task_request("allocation.cycle")
@@ -66,6 +69,8 @@ def _reachable_note(node: Node, now: datetime) -> None:
         row = Node.objects.filter(id=node.id, unreachable_since__isnull=False)
         if not row.update(unreachable_since=None, long_unreachable=False):
             return
-        GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.SILENT, until=None).update(until=now)
+        GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.UNREACHABLE, until=None).update(
+            until=now
+        )
     logger.warning("%s answers again", node.name)
     task_request("allocation.cycle")

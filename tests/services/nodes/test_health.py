@@ -61,7 +61,7 @@ def test_a_gpu_that_somebody_uses_unasked_takes_no_booking_until_they_are_gone(
 ) -> None:
     pid = plant.hardware.process_start(plant.hardware.gpus[0].uuid, label="x", user="eve")
     plant.later(timedelta(seconds=5))
-    assert events() == [("foreign", None, True)]
+    assert events() == [("unbooked", None, True)]
     assert gpu(0).health == Gpu.Health.DRAINING
     with as_system():
         assert "eve" in GpuEvent.objects.get().sentence
@@ -72,7 +72,7 @@ def test_a_gpu_that_somebody_uses_unasked_takes_no_booking_until_they_are_gone(
     assert second.state == State.QUEUED
     plant.hardware.process_signal(pid, force=True)
     plant.later(timedelta(seconds=5))
-    assert events() == [("foreign", None, False)]
+    assert events() == [("unbooked", None, False)]
     assert fresh(second).state == State.ACTIVE
     assert rows_of(second)[0].gpu.index == 0
     with as_system():

@@ -113,11 +113,11 @@ def test_others_beside_a_booking_are_told_of_and_do_not_take_the_gpu_from_it(pla
     gpu = plant.hardware.gpus[0].uuid
     beside = wire.UnbookedDevice(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)
     told(plant, foreign=(beside,))
-    assert events("intruder") == [("intruder", "2 processes outside the booking: eve.")]
+    assert events("outside") == [("outside", "2 processes outside the booking: eve.")]
     with as_system():
         assert set(Gpu.objects.values_list("health", flat=True)) == {"ok"}
         told(plant)
-        assert not GpuEvent.objects.filter(kind="intruder", until=None).exists()
+        assert not GpuEvent.objects.filter(kind="outside", until=None).exists()
 
 
 def test_an_operator_sets_it_on_the_nodes_page(plant: Plant) -> None:

@@ -136,7 +136,7 @@ def test_nothing_new_is_placed_on_a_silent_node_and_its_asker_is_told_why(
         "2 of 3 h100 are on nodes that do not answer."
     ]
     assert "does not answer" in no_new_work_reason(node())
-    assert [event.is_open for event in events("silent")] == [True]
+    assert [event.is_open for event in events("unreachable")] == [True]
 
 
 def test_without_the_mark_it_would_get_work(plant: Plant, lab: Lab) -> None:
@@ -156,7 +156,7 @@ def test_it_gets_work_again_when_it_has_answered_for_a_while(plant: Plant, lab: 
     assert node().unreachable_since is not None
     lives(plant, POLICY.heard_again)
     assert node().unreachable_since is None
-    assert [event.is_open for event in events("silent")] == [False]
+    assert [event.is_open for event in events("unreachable")] == [False]
     booking = requested(plant, lab)
     plant.round()
     assert fresh(booking).state == "active"

@@ -92,10 +92,10 @@ def lease_length(tables: Tables, now: float) -> int:
 def _lease_note(tables: Tables, node: NodeRow, message: wire.Heartbeat, now: float) -> None:
     """See lease_note."""
     seconds = lease_length(tables, now)
-    node.lease_said = message.lease
+    node.reported_lease_seconds = message.lease
     if seconds > TTL_SECONDS:
-        node.long_lease = max(node.long_lease, seconds)
-        node.long_lease_seq = message.seq
+        node.outage_lease_seconds = max(node.outage_lease_seconds, seconds)
+        node.outage_lease_seq = message.seq
 
 
 def _instant(seconds: float) -> datetime:
@@ -124,7 +124,7 @@ def _report(tables: Tables, site: Site, name: str, report: wire.Report, now: flo
     node.generation += bool(changed)
     ran_out = any(item.error == wire.LEASE_EXPIRED for item in report.allocations)
     if is_proof(report, known) and not ran_out:
-        node.cut_off = False
+        node.partitioned = False
     node.seq, node.observed, node.ahead = report.seq, report.observed_generation, None
     return "applied"
 

@@ -265,10 +265,14 @@ class ModelPortal:
 
     def _silent_on_lease(self, beats: dict[str, int], now: float) -> dict[str, int]:
         nodes = self.tables.nodes
-        long = {n: (r.long_lease_seq, r.long_lease) for n, r in nodes.items() if r.long_lease}
+        long = {
+            n: (r.outage_lease_seq, r.outage_lease_seconds)
+            for n, r in nodes.items()
+            if r.outage_lease_seconds
+        }
         over = self._long.over(long, now)
         for name in over:
-            nodes[name].long_lease = 0
+            nodes[name].outage_lease_seconds = 0
         found = self._watch.silent(beats, now)
         return {name: seq for name, seq in found.items() if name not in long or name in over}
 
@@ -310,8 +314,8 @@ class ModelPortal:
         if message is None:
             return "refused"
         said = inbox.message_apply(self.tables, self.site, name, message, now)
-        cut_off = self.tables.nodes[name].cut_off
-        if said == "applied" and isinstance(message, wire.Heartbeat) and not cut_off:
+        partitioned = self.tables.nodes[name].partitioned
+        if said == "applied" and isinstance(message, wire.Heartbeat) and not partitioned:
             seconds = inbox.lease_length(self.tables, now)
             lease = lease_of(self.tables, self.site, name, message.seq, seconds)
             self._grant(name, lease.to_json())

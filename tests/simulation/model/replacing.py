@@ -26,7 +26,7 @@ def node_bookings_requeue(tables: Tables, site: Site, name: str, seq: int, now: 
     if node.heartbeat_seq != seq:
         return
     held = {row.booking for row in _held(tables) if site.node_of[row.place.gpu] == name}
-    node.cut_off = True
+    node.partitioned = True
     for booking in sorted(held):
         if tables.bookings[booking].state in REQUEUEABLE:
             _lost(tables, tables.bookings[booking], node.heartbeat_at or now, now)
@@ -37,7 +37,7 @@ def lease_expired(tables: Tables, site: Site, row: Row, since: float, now: float
     booking = tables.bookings[row.booking]
     if booking.state in REQUEUEABLE and row.state in STARTED:
         node = tables.nodes[tables.node_of[row.place.gpu]]
-        node.cut_off = True
+        node.partitioned = True
         heard = (node.heartbeat_at or since) - SILENCE
         if since < heard and booking.ready_at is not None and booking.ready_at < heard:
             conflict_note(tables, site, row, now)

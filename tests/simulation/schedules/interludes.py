@@ -104,9 +104,9 @@ def _portal_is_away(schedule: "Schedule", until: int) -> None:
 def _has_confirmed(schedule: "Schedule", node: "SimNode", until: int) -> bool:
     """See _lease_state."""
     row = schedule.portal.tables.nodes[node.name]
-    if row.cut_off or row.heartbeat_at is None or row.heartbeat_at < schedule.world.now - 15:
+    if row.partitioned or row.heartbeat_at is None or row.heartbeat_at < schedule.world.now - 15:
         return False
-    return row.heartbeat_at + row.lease_said - MARGIN_SECONDS >= until
+    return row.heartbeat_at + row.reported_lease_seconds - MARGIN_SECONDS >= until
 
 
 def decisions_are_frozen(schedule: "Schedule") -> None:

@@ -399,7 +399,7 @@ class BothPortals:
                 name: (
                     *(n.generation, n.published, n.observed, n.seq, n.takes_work),
                     *(n.unreachable_since, n.long_unreachable),
-                    *(n.lease_said, n.long_lease),
+                    *(n.reported_lease_seconds, n.outage_lease_seconds),
                 )
                 for name, n in self.tables.nodes.items()
             }

@@ -65,7 +65,7 @@ def real_gpus(known: Mapping[str, GpuRow]) -> dict[str, GpuRow]:
             drain_by=_seconds(g.drain_by),
             why=known[g.uuid].why,
             needs_operator=g.needs_operator,
-            foreign=(g.uuid, "foreign") in kinds,
+            foreign=(g.uuid, "unbooked") in kinds,
             hanging=(g.uuid, "hang") in kinds,
         )
         for g in Gpu.objects.all()

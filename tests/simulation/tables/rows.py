@@ -171,13 +171,13 @@ class NodeRow:
     inventory_seq: int = 0
     skew: int | None = None
     clock_wrong: bool = False
-    cut_off: bool = False
+    partitioned: bool = False
     ahead: int | None = None
     unreachable_since: float | None = None
     long_unreachable: bool = False
-    lease_said: int = 0
-    long_lease: int = 0
-    long_lease_seq: int = 0
+    reported_lease_seconds: int = 0
+    outage_lease_seconds: int = 0
+    outage_lease_seq: int = 0
 
     @property
     def takes_work(self) -> bool:
@@ -187,7 +187,7 @@ class NodeRow:
     @property
     def keeps_planned_work(self) -> bool:
         """Whether what is planned there stays."""
-        trusted = not (self.clock_wrong or self.cut_off or self.long_unreachable)
+        trusted = not (self.clock_wrong or self.partitioned or self.long_unreachable)
         return trusted and self.ahead is None
 
 

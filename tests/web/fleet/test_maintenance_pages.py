@@ -195,7 +195,7 @@ def test_a_broken_gpu_is_returned_with_a_note_and_its_history_says_so(operator: 
             health="draining", health_reason="Xid 95: a memory error", needs_operator=True
         )
         GpuEvent.objects.create(
-            node=node, gpu=gpu, kind="foreign", at=timezone.now(), sentence="1 process: eve."
+            node=node, gpu=gpu, kind="unbooked", at=timezone.now(), sentence="1 process: eve."
         )
     page = _page(operator, f"/ops/fleet/{NODE}")
     assert "1 process: eve." in page
