@@ -1,9 +1,10 @@
-"""The doors to bookings. Foreign ones answer like missing ones."""
+"""Access to bookings and series. A foreign one gets the same answer as a missing one."""
 
 import re
 from uuid import UUID
 
 from allocation.models import Booking, Series
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import denied, missing
 from tenants.platform.log_ids import log_id
@@ -14,7 +15,7 @@ SERIES = re.compile(r"sr_([0-9a-f]{32})")
 
 
 def access_booking(actor: Actor, reference: str) -> Booking:
-    """A booking of a project the actor may see, by `BK-2041` or `bk_<hex>`.
+    """Returns a booking of a project that the actor may see, by `BK-2041` or `bk_<hex>`.
 
     Raises:
         Refused: `not_found`.
@@ -34,7 +35,7 @@ def access_booking(actor: Actor, reference: str) -> Booking:
 
 
 def access_series(actor: Actor, reference: str) -> Series:
-    """A series of a project the actor may see, by `sr_<hex>`.
+    """Returns a series of a project that the actor may see, by `sr_<hex>`.
 
     Raises:
         Refused: `not_found`.
@@ -49,38 +50,38 @@ def access_series(actor: Actor, reference: str) -> Series:
 
 
 def may_change_series(actor: Actor, series: Series) -> bool:
-    """True for the series' owner and for who leads its project."""
+    """Returns whether the actor owns the series or leads its project."""
     return actor.may_lead(series.project_id) or (
         series.owner_id == actor.user_id and actor.may_book(series.project_id)
     )
 
 
 def access_series_to_change(actor: Actor, reference: str) -> Series:
-    """A series the actor may cancel.
+    """Returns a series that the actor may cancel.
 
     Raises:
         Refused: `not_found` or `not_allowed`.
     """
     series = access_series(actor, reference)
     if not may_change_series(actor, series):
-        raise denied("Only its owner and the project's leads may change this series.")
+        raise denied(refusal_text("series_not_yours"))
     return series
 
 
 def may_change(actor: Actor, booking: Booking) -> bool:
-    """True for the booking's owner and for who leads its project."""
+    """Returns whether the actor owns the booking or leads its project."""
     return actor.may_lead(booking.project_id) or (
         booking.owner_id == actor.user_id and actor.may_book(booking.project_id)
     )
 
 
 def access_booking_to_change(actor: Actor, reference: str) -> Booking:
-    """A booking the actor may cancel, release or extend.
+    """Returns a booking that the actor may cancel, release or extend.
 
     Raises:
         Refused: `not_found` or `not_allowed`.
     """
     booking = access_booking(actor, reference)
     if not may_change(actor, booking):
-        raise denied("Only its owner and the project's leads may change this booking.")
+        raise denied(refusal_text("booking_not_yours"))
     return booking

@@ -1,7 +1,7 @@
-"""Live pages: a socket per open page says only that something changed; the page asks again.
+"""Live pages: a WebSocket per open page reports that something changed, and the page reloads it.
 
-A socket lives no longer than the right to read. Every two seconds one query asks for all sockets of
-this process whether their sessions still live, with the same roles as when they were opened.
+A socket lives no longer than the right to read. Every two seconds one query checks for all sockets
+of this process that their sessions are valid and have the same roles as at the start.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ from tenants.services.sessions import Reader, readers_of, session_digest
 logger = logging.getLogger(__name__)
 
 FORBIDDEN = 4403
-# Who may still read, but something else or while nobody can tell, comes back and looks anew.
+# Closes a page whose roles changed or can't be checked; the page reconnects.
 SERVICE_RESTART = 1012
-# A page that does not take its messages for so long is closed out: it comes back and looks anew.
-# So what waits for it in memory is never more than what happens in this time.
+# A page that takes no message for this long is closed and reconnects. This limits the messages that
+# are kept in memory for it.
 SEND_TIMEOUT_SECONDS = 10
-# How often it is asked whether readers may still read; and how old the answer may be.
+# How often the right to read is checked, and how old the result may be.
 CHECK_INTERVAL_SECONDS = 2
 CHECK_MAX_AGE_SECONDS = 5
 FLEET_GROUP = "fleet"
 
 
 def tenant_group(tenant_id: object) -> str:
-    """The channel group of a tenant's open pages."""
+    """Returns the channel group of a tenant's open pages."""
     return f"tenant.{str(tenant_id).replace('-', '')}"
 
 
 def heartbeat_message(own: int, fleet: int) -> dict[str, object]:
-    """What says which messages a page should have heard: the last of its tenant, of the fleet."""
+    """Returns a heartbeat: the numbers of the last messages of the tenant and of the fleet."""
     return {"kind": "live.beat", "own": own, "fleet": fleet}
 
 
@@ -68,7 +68,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
         await self.channel_layer.group_add(self.group, self.channel_name)
         await self.channel_layer.group_add(FLEET_GROUP, self.channel_name)
         _watch().add(self)
-        # Where it begins to listen, so that it knows of the first message that it misses.
+        # The first heartbeat lets the page detect the first message that it misses.
         numbers = await sync_to_async(numbers_last)((self.group, FLEET_GROUP))
         await self.send_json(heartbeat_message(*numbers))
 
@@ -80,10 +80,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
             await self.channel_layer.group_discard(FLEET_GROUP, self.channel_name)
 
     async def receive(self, **_: Any) -> None:  # noqa: ANN401 (Channels' signature)
-        """Pages have nothing to say here; what they send is not even read."""
+        """Ignores what pages send."""
 
     async def live_changed(self, event: dict[str, Any]) -> None:
-        """Passes on that something changed, to who may still read and takes it in time."""
+        """Forwards a change to a page that may still read and takes it in time."""
         if time.monotonic() - self.checked_at > CHECK_MAX_AGE_SECONDS:
             await self.close(SERVICE_RESTART)
             return
@@ -93,24 +93,24 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 await self.send_json(event["message"])
         except TimeoutError:
-            # Closing politely would wait for the same page.
+            # A closing handshake would wait for the same page.
             await self.disconnect(FORBIDDEN)
             raise StopConsumer from None
 
     async def checked(self, found: Reader | None, at: float) -> None:
-        """Takes the answer to what was asked `at`: goes on, or delivers nothing more and closes."""
+        """Applies the result of a check: stays open, or closes without further messages."""
         if found == self.reader:
             self.checked_at = at
             return
         self.reader = None
-        # A page that takes nothing is not waited for: it gets nothing either.
+        # A page that takes nothing is not waited for.
         with suppress(TimeoutError):
             async with asyncio.timeout(CHECK_INTERVAL_SECONDS):
                 await self.close(FORBIDDEN if found is None else SERVICE_RESTART)
 
 
 class _Watch:
-    """The open sockets of one event loop, asked about together."""
+    """The open sockets of one event loop, which are checked together."""
 
     def __init__(self) -> None:
         self._pages: set[LiveConsumer] = set()
@@ -125,15 +125,14 @@ class _Watch:
         self._pages.discard(page)
 
     async def _run(self) -> None:
-        """Runs as long as there are sockets. Without an answer each socket closes by itself when
-        its last one is too old."""
+        """Runs while there are sockets, which close when their last result is too old."""
         while self._pages:
             await asyncio.sleep(CHECK_INTERVAL_SECONDS)
             pages, at = [page for page in self._pages if page.reader], time.monotonic()
             try:
                 found = await _readers({page.place[0] for page in pages})
             except DatabaseFault:
-                logger.warning("The database did not say who may read; open pages wait for it.")
+                logger.warning("Sessions of open pages could not be checked; trying again.")
                 continue
             await asyncio.gather(*(page.checked(found.get(page.place), at) for page in pages))
 

@@ -1,14 +1,11 @@
-"""What the pure code of this app refuses with.
-
-Edges turn it into `tenants.platform.errors.Refused`.
-"""
+"""Errors of the pure code of this app. Edges turn them into `tenants.platform.errors.Refused`."""
 
 
 class AskError(ValueError):
-    """An ask that is wrong in itself, at `param`; `code` is for programs, `sentence` for people."""
+    """An invalid ask: `code` for programs, `sentence` for people, and the field `param`."""
 
     def __init__(self, code: str, sentence: str, param: str) -> None:
-        """All three are kept as they are."""
+        """Keeps code, sentence and field."""
         super().__init__(f"{code}: {sentence}")
         self.code = code
         self.sentence = sentence

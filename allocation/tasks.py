@@ -1,4 +1,4 @@
-"""Celery's way in. Every task is safe to run twice: the database is the truth."""
+"""Celery tasks. Every task is safe to run twice."""
 
 import math
 import time
@@ -16,25 +16,27 @@ from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.liveness import program_seen
 from allocation.services.runs.no_shows import presence_watch
-from allocation.services.runs.slow_starts import slow_starts_notify
+from allocation.services.runs.start import slow_starts_notify
 from tenants.outbox import task_request_clear
 from tenants.platform.log_ids import log_ids
 
-# A turn after the other would take the machine from those whose words they turn on.
+# The longest rest between two turns: back-to-back turns would starve web requests and reports.
 MAX_REST_SECONDS = 2.0
 
 
 class Pace:
-    """Turns that are asked for one after the other: in between the solver rests as long as the last
-    one took, and who asks meanwhile is in the next one together."""
+    """Spaces turns: after each one the solver rests as long as the turn took.
+
+    Requests that arrive meanwhile share the next turn.
+    """
 
     def __init__(self) -> None:
-        """The first is not waited for."""
+        """Starts without a rest."""
         self._ended, self._took = -math.inf, 0.0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Measures one."""
+        """Measures a turn."""
         began = time.monotonic()
         try:
             yield
@@ -43,7 +45,7 @@ class Pace:
             self._took = self._ended - began
 
     def rest(self) -> None:
-        """Returns when the next may begin."""
+        """Waits until the next turn may begin."""
         left = min(self._took, MAX_REST_SECONDS) - (time.monotonic() - self._ended)
         if left > 0:
             time.sleep(left)
@@ -53,15 +55,14 @@ _pace = Pace()
 
 
 def clock_read() -> ClockReading:
-    """This machine's clocks. The id is new after every start, and every container's is its host's,
-    as the clock that never jumps is."""
+    """Reads this machine's clocks. Containers share the host's boot id and monotonic clock."""
     machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ClockReading(timezone.now(), time.clock_gettime(time.CLOCK_BOOTTIME), machine)
 
 
 @shared_task(name="allocation.cycle")
 def allocation_cycle() -> None:
-    """One turn of the decision-maker, by a clock that has not jumped."""
+    """Runs one turn of the solver, unless the clock has jumped."""
     _pace.rest()
     task_request_clear("allocation.cycle")
     reading = clock_read()
@@ -72,7 +73,7 @@ def allocation_cycle() -> None:
 
 @shared_task(name="allocation.tick")
 def allocation_tick() -> None:
-    """A turn if the clock asks for one: this is what starts and ends bookings on time."""
+    """Runs a turn if one is due, which starts and ends bookings on time."""
     reading = clock_read()
     program_seen("solver", reading.wall)
     if not clock_in_doubt(reading):
@@ -82,20 +83,20 @@ def allocation_tick() -> None:
 
 @shared_task(name="allocation.publish")
 def allocation_publish() -> None:
-    """Writes assignments that were not written yet."""
+    """Publishes the assignments of nodes that changed."""
     task_request_clear("allocation.publish")
     publish_due(timezone.now())
 
 
 @shared_task(name="allocation.stalls")
 def allocation_stalls() -> None:
-    """Tells who waits for a node that does not get anything ready."""
+    """Notifies owners whose start waits for a slow or unreachable node."""
     slow_starts_notify(timezone.now())
 
 
 @shared_task(name="allocation.presence")
 def allocation_presence() -> None:
-    """Warns of bookings that nobody uses, and ends them; by a clock that has not jumped."""
+    """Warns owners of unused bookings and ends no-shows, unless the clock has jumped."""
     reading = clock_read()
     if not clock_in_doubt(reading):
         presence_watch(reading.wall)
@@ -103,7 +104,7 @@ def allocation_presence() -> None:
 
 @shared_task(name="allocation.telemetry")
 def allocation_telemetry() -> None:
-    """Rolls readings up into five-minute rows, and removes what is older than it is useful."""
+    """Aggregates readings into five-minute rows, and deletes expired ones."""
     now = timezone.now()
     usage_roll_up(now)
     telemetry_sweep(now)
@@ -111,6 +112,6 @@ def allocation_telemetry() -> None:
 
 @shared_task(name="allocation.invariants")
 def allocation_invariants() -> None:
-    """Asks whether every promise holds; the answer is at /statusz."""
+    """Checks all invariants; the result is at /statusz."""
     task_request_clear("allocation.invariants")
     invariants_run(timezone.now())

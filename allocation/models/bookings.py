@@ -10,6 +10,7 @@ from django.db.models import F, Q
 from allocation.models.series import Series
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import State
+from allocation.words.events import event_sentence
 from billing.models import MONEY
 from tenants.models import Project, Tenant, Tier
 
@@ -246,6 +247,12 @@ class BookingEvent(models.Model):
     class Meta:
         ordering = ["id"]
         indexes = [models.Index(fields=["tenant", "booking", "id"], name="event_of_booking")]
+
+    @property
+    def text(self) -> str:
+        """The sentence in the reader's language; an old event has the one it was stored with."""
+        stored = self.detail.get("text")
+        return event_sentence(stored) if stored else self.sentence
 
     @property
     def starts(self) -> datetime | None:

@@ -1,1 +1,1 @@
-"""What people read: the sentences of reasons, in one catalogue that can be translated."""
+"""The catalogue of sentences for people: reasons, events, refusals and quotes, translatable."""

@@ -1,4 +1,4 @@
-"""Facts of a reason as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`."""
+"""Facts as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`."""
 
 from collections.abc import Mapping
 
@@ -18,13 +18,13 @@ LEVELS = {
 
 
 class Facts(dict[str, Fact]):
-    """The facts of a reason, and the texts that are made from them, for `%`.
+    """The facts of a sentence and the texts derived from them, for `%`.
 
     `NAME_gpus` is the fact NAME in GPUs instead of units, `NAME_grouped` has separators.
     """
 
     def __missing__(self, name: str) -> str:
-        """The text of that name. KeyError: there is no fact that it is made from."""
+        """Returns the derived text. KeyError: its fact is missing."""
         if name.endswith("_gpus"):
             return gpus(int(self[name.removesuffix("_gpus")]))
         if name.endswith("_grouped"):
@@ -33,13 +33,13 @@ class Facts(dict[str, Fact]):
 
 
 def gpus(units: int) -> str:
-    """Quota units as GPUs: `8`, `2.86`."""
+    """Returns quota units as GPUs: `8`, `2.86`."""
     hundredths = (units * 100 + UNITS_PER_GPU // 2) // UNITS_PER_GPU
     return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
 
 
 def thousandths(amount: int) -> str:
-    """`0.25`, `16`."""
+    """Returns thousandths as a number: `0.25`, `16`."""
     whole, rest = divmod(amount, 1_000)
     return f"{whole}.{rest:03}".rstrip("0").rstrip(".")
 
@@ -73,7 +73,7 @@ def _pins(facts: Mapping[str, Fact]) -> str:
 
 
 def _nodes(facts: Mapping[str, Fact]) -> str:
-    """The nodes that are named, `n0001, n0002 and more`."""
+    """Returns the named nodes: `n0001, n0002 and more`."""
     names = str(facts["on"]).split(",")
     text = ", ".join(names)
     return _("%(names)s and more") % {"names": text} if int(facts["nodes"]) > len(names) else text

@@ -82,8 +82,6 @@ SENTENCES: dict[str, Promise] = {
         "%(operator)s returned it to service: %(note)s. It was out: %(reason)s."
     ),
     "fenced": gettext_lazy("%(operator)s states that it is off: %(note)s."),
-    "node_emptied": gettext_lazy("%(node)s is being emptied: %(reason)s."),
-    "node_off": gettext_lazy("%(node)s was switched off."),
     "approved": gettext_lazy("Approved by %(operator)s, %(at)s UTC"),
     "locked_out": gettext_lazy(
         "Its agent was locked out by %(operator)s, %(at)s UTC; enrol it again"
@@ -93,7 +91,6 @@ SENTENCES: dict[str, Promise] = {
     ),
     "drained": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC)"),
     "drained_by": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC; empty by %(by)s UTC)"),
-    "maintenance": gettext_lazy("Maintenance of %(where)s: %(reason)s."),
     "maintenance_planned": gettext_lazy(
         "%(operator)s planned maintenance: %(reason)s%(repeated)s."
     ),

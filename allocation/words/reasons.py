@@ -1,9 +1,10 @@
-"""The sentence of every reason that a decision gives.
+"""The sentences of the reasons that a decision gives.
 
 A sentence names no clock time, because each page knows its reader's zone: `frees_at` says when.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils.functional import Promise
@@ -26,10 +27,22 @@ def sentence(why: Reason) -> str:
 
 
 def stored_sentence(data: Mapping[str, Any]) -> str:
-    """Returns the sentence of a stored reason; one that was stored with its sentence keeps it."""
+    """Returns the sentence of a stored reason; an old one has the sentence it was stored with."""
     if "sentence" in data:
         return str(data["sentence"])
     return _sentence(data["code"], Facts(data["numbers"]))
+
+
+def reason_data(why: Reason) -> dict[str, Any]:
+    """Returns a reason as it is stored, without its sentence."""
+    frees_at = None if why.frees_at is None else datetime.fromtimestamp(why.frees_at, UTC)
+    return {
+        "rule": why.rule,
+        "code": why.code,
+        "check": why.check,
+        "numbers": why.facts,
+        "frees_at": frees_at and frees_at.isoformat(),
+    }
 
 
 def reason_shown(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +134,7 @@ def _window_past(facts: Facts) -> str:
 def _deadline_unreachable(facts: Facts) -> str:
     if "busy" in facts:
         return _("It cannot be finished before its deadline.")
-    return _("There is less time before the deadline than the booking is long.")
+    return _("The booking is longer than the time before its deadline.")
 
 
 def _hardware_out(facts: Facts) -> str:
@@ -222,30 +235,39 @@ def _guarantee_only(facts: Facts) -> str:
 
 
 def _gpu_hours(facts: Facts) -> str:
-    words = Facts({**facts, "whom": str(_WHOSE[str(facts["whose"])])})
+    words = Facts({**facts, "name": str(_WHOSE[str(facts["whose"])])})
     if "days" not in facts:
         text = _(
-            "%(whom)s may have %(limit_grouped)s GPU-hours in the period; %(used_grouped)s are "
+            "%(name)s may have %(limit_grouped)s GPU-hours in the period; %(used_grouped)s are "
             "used or booked, and this needs %(asked_grouped)s."
         )
         return text % words
     text = _(
-        "%(whom)s may have %(limit_grouped)s GPU-hours in any %(days)s days; %(used_grouped)s are "
+        "%(name)s may have %(limit_grouped)s GPU-hours in any %(days)s days; %(used_grouped)s are "
         "used or booked, and this needs %(asked_grouped)s."
     )
     return text % words
 
 
 def _borrowed(facts: Facts) -> str:
-    if "at_risk_from" not in facts:
-        text = _(
-            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: can be paused when the owner of the "
-            "borrowed GPUs needs them."
+    is_needed = "at_risk_from" in facts
+    if not facts["own"]:
+        text = (
+            _("On borrowed GPUs: can be paused, because their owner is waiting for them.")
+            if is_needed
+            else _("On borrowed GPUs: can be paused when their owner needs them.")
         )
     else:
-        text = _(
-            "%(own_gpus)s own + %(borrowed_gpus)s borrowed: can be paused, because the owner of "
-            "the borrowed GPUs is waiting for them."
+        text = (
+            _(
+                "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused, because "
+                "the owner of the borrowed ones is waiting for them."
+            )
+            if is_needed
+            else _(
+                "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused when the "
+                "owner of the borrowed ones needs them."
+            )
         )
     return text % facts
 
@@ -293,6 +315,14 @@ def _pinned(facts: Facts) -> str:
     return _("It is pinned to %(pins)s, which is not free for that long.") % facts
 
 
+def _start_slow(facts: Facts) -> str:
+    if facts["answers"]:
+        first = _("%(node)s takes unusually long to prepare the GPUs.") % facts
+    else:
+        first = _("%(node)s does not answer.") % facts
+    return f"{first} {_('Nothing is charged until the GPUs are handed over.')}"
+
+
 def _order_stale(facts: Facts) -> str:
     return str(_PROBLEMS[str(facts["problem"])])
 
@@ -319,7 +349,7 @@ _SENTENCES: dict[str, Text] = {
     "tenant_quota": _tenant_quota,
     "project_quota": _project_quota,
     "not_enough_gpus": gettext_lazy("The fleet has room for %(most)s × %(kind)s in all."),
-    "advance_window": gettext_lazy("That is further ahead than bookings are planned."),
+    "advance_window": gettext_lazy("The start is further ahead than bookings can be planned."),
     "window_past": _window_past,
     "deadline_passed": gettext_lazy("The deadline has passed."),
     "deadline_unreachable": _deadline_unreachable,
@@ -389,5 +419,10 @@ _SENTENCES: dict[str, Text] = {
         "It resumes where it was suspended; on other GPUs it would start from its last save."
     ),
     "mode_pinned": _mode_pinned,
+    "start_slow": _start_slow,
+    "node_silent": gettext_lazy("%(node)s does not answer, so this booking needs other GPUs."),
+    "node_conflict": gettext_lazy(
+        "%(node)s reported the run as over too early, so this booking needs other GPUs."
+    ),
     "mode_change": _mode_change,
 }

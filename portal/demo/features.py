@@ -102,7 +102,7 @@ def series_asked(now: datetime) -> None:
     )
     repeat = Repeat(parsed.repeat, is_partial=True)
     actor = person("mara", tenant)
-    series_request(actor=actor, wish=request, repeat=repeat, now=now, series_id=series_id)
+    series_request(actor=actor, request=request, repeat=repeat, now=now, series_id=series_id)
 
 
 def maintenance_planned(day: date, now: datetime) -> None:

@@ -15,10 +15,9 @@ from django.db.models.functions import Lower
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import State
-from allocation.services.decide.cycle import cycle_run, tick_run
+from allocation.services.decide.cycle import cycle_run, is_anything_undecided, tick_run
 from allocation.services.nodes.telemetry import usage_roll_up
 from allocation.services.record.open_pauses import OPEN
-from allocation.services.runs.end import is_anything_undecided
 from allocation.services.runs.no_shows import presence_watch
 from portal.demo.nodes import DemoFleet
 from portal.integrations.mail.send import mails_send

@@ -97,7 +97,7 @@ class People:
         document = text_parsed(line.text, now).document()
         request = BookingRequest(project, line.tier, document, line.name, ZONE, line.text)
         actor = person(line.owner, tenant)
-        booking = booking_request(actor=actor, wish=request, now=now, booking_id=line.id)
+        booking = booking_request(actor=actor, request=request, now=now, booking_id=line.id)
         if not starts_program:
             self.no_shows.add((tenant, booking.label))
 

@@ -13,7 +13,8 @@ from django.utils import timezone
 from allocation.models import Booking, GpuEvent, Node
 from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.slow_starts import slow_starts_notify
+from allocation.services.runs.start import slow_starts_notify
+from allocation.words.reasons import stored_sentence
 from tests.builders_allocation import an_ask
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.test_site_killed import SECONDS, Site, is_enrolled
@@ -152,7 +153,7 @@ def test_an_agent_that_stands_still_makes_nobody_active_or_charged(site: CutSite
             assert (slow_starts_notify(late), slow_starts_notify(late)) == (1, 0)
             said = Booking.objects.get(id=booking.id).reasons[0]
             assert said["rule"] == "R86"
-            assert "does not answer" in said["sentence"]
+            assert "does not answer" in stored_sentence(said)
             assert GpuEvent.objects.filter(kind="slow", until=None).count() == 1
         site.holds()
     finally:

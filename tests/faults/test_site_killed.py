@@ -85,7 +85,7 @@ class Site:
     def request(self, ask: AskDocument) -> Booking:
         with as_system():
             wish = a_wish(self.lab.project, ask)
-            return booking_request(actor=self.lab.actor, wish=wish, now=self.now())
+            return booking_request(actor=self.lab.actor, request=wish, now=self.now())
 
     def release(self, booking: Booking) -> None:
         with as_system():

@@ -64,7 +64,7 @@ def test_the_next_cycle_goes_on_where_a_killed_one_was(
     lab = a_lab("helix", gpus=0)
     with as_system():
         bookings = [
-            booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+            booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
             for ask in (an_ask(), an_ask(profile="3g.40gb"))
         ]
 
@@ -119,7 +119,7 @@ def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
 ) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     plant.agent.wait_s()
     plant.now += timedelta(hours=2)
@@ -142,7 +142,7 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
     monkeypatch.setattr("allocation.services.decide.cycle.STALLED_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     command = ("tests.faults.crashing_cycle", point, plant.now.isoformat())
     stopped = subprocess.Popen(
         [sys.executable, "-m", *command, "SIGSTOP"],

@@ -14,6 +14,7 @@ from allocation.rules.states import TERMINAL, State
 from allocation.services.bookings.bookings import booking_cancel, booking_extend, booking_release
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.runs.pause_choices import booking_saved
+from allocation.words.events import event_text
 from billing.services import price_book_publish
 from tenants.models import Tier
 from tenants.platform.errors import Refused
@@ -28,6 +29,7 @@ MINUTE = timedelta(minutes=1)
 GRACE = timedelta(minutes=4)
 CAP = 10 * 60
 RUNS = (State.ACTIVE, State.PAUSING)
+OFF = Interruption("R62", event_text("node_off", node="n1"))
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Game:
         if booking.state != State.ACTIVE:
             return
         with as_system():
-            run_interrupt(booking.id, Interruption("R62", "It had an error."), self.plant.now)
+            run_interrupt(booking.id, OFF, self.plant.now)
         self.oracle.broke()
         self._settles()
 
@@ -237,7 +239,7 @@ def test_hardware_that_broke_an_earlier_run_makes_the_next_ones_pause_no_cheaper
     plant.round()
     plant.later(5 * MINUTE)
     with as_system():
-        run_interrupt(booking.id, Interruption("R62", "It had an error."), plant.now)
+        run_interrupt(booking.id, OFF, plant.now)
     plant.round()
     assert fresh(booking).ready_at == fresh(booking).hardware_lost_at == plant.now
     plant.later(20 * MINUTE)

@@ -48,7 +48,7 @@ def neighbour(lab: Lab) -> Lab:
 def requested(lab: Lab, **ask: object) -> Booking:
     with as_system():
         wish = a_wish(lab.project, an_ask(**ask))  # type: ignore[arg-type]  # as it has them
-        return booking_request(actor=lab.actor, wish=wish, now=NOW)
+        return booking_request(actor=lab.actor, request=wish, now=NOW)
 
 
 def state_of(booking: Booking) -> str:
@@ -83,7 +83,7 @@ def test_one_tenant_that_books_and_cancels_delays_nobody(
 
     def noise(_: Plan) -> None:
         booking_cancel(actor=lab.actor, booking=waiting.pop(), now=NOW)
-        waiting.append(booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW))
+        waiting.append(booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW))
 
     between(monkeypatch, noise)
     for _ in range(4):

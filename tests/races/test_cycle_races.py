@@ -41,7 +41,7 @@ def lab(real_db: Servers) -> Lab:
 
 def requested(lab: Lab) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
+        return booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
 
 
 def fresh(booking: Booking) -> Booking:
@@ -152,7 +152,7 @@ def test_a_booking_cancelled_while_its_move_was_planned_is_not_moved(
     ]
     ask = an_ask(starts=NOW + HOUR)
     with as_system():
-        new = booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=NOW)
+        new = booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=NOW)
     held = Held(monkeypatch, "plan_apply")
 
     def cancelled() -> None:

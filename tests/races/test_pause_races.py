@@ -50,7 +50,7 @@ def running(lab: Lab, number: int = 0) -> Booking:
 def told(lab: Lab, victim: Booking) -> Plan:
     """A plan that pauses it for a new booking."""
     with as_system():
-        strong = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
+        strong = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
         return pause_plan(victim, strong, NOW + GRACE)
 
 

@@ -17,7 +17,7 @@ def booked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
     """A booking that the node was told of and runs."""
     with as_system():
         wish = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
-        booking = booking_request(actor=lab.actor, wish=wish, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
     plant.round()
     assert fresh(booking).state == State.ACTIVE
     return booking

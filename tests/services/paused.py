@@ -19,7 +19,7 @@ from tests.services.plant import NAME, Plant, fresh, rows_of
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
 
 
 def running(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:

@@ -12,6 +12,8 @@ from allocation.reasons.reason import Fact, reason
 from allocation.words.reasons import reason_shown, sentence, stored_sentence
 
 WORDS = Path(__file__).resolve().parents[2] / "allocation/words"
+# How many arguments of each function are texts.
+TEXTS = {"_": 1, "gettext_lazy": 1, "ngettext": 2, "ngettext_lazy": 2}
 GPU = 56_000
 QUOTA: dict[str, Fact] = {"owner": "lab", "limit": 8 * GPU, "asked": 2 * GPU, "gpu_class": "h100"}
 SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
@@ -117,8 +119,8 @@ def test_every_text_can_be_extracted() -> None:
     for path in WORDS.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-            if isinstance(node, ast.Call) and name in ("_", "gettext_lazy", "ngettext"):
-                texts = node.args[: 2 if name == "ngettext" else 1]
+            if isinstance(node, ast.Call) and name in TEXTS:
+                texts = node.args[: TEXTS[name]]
                 assert all(isinstance(text, ast.Constant) for text in texts), ast.unparse(node)
                 found += 1
     assert found > 80

@@ -13,7 +13,7 @@ from allocation.api.bookings.quotes import OptionOut
 from allocation.api.bookings.shapes import BookingOut
 from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.services.bookings.price_lock import price_lock_read
-from allocation.services.quotes.earlier import Change, booking_change, earlier_options
+from allocation.services.quotes.earlier import Change, booking_exchange, earlier_options
 from tenants.api.base import ApiView
 from tenants.platform.fields import Instant, Strict, Text
 from tenants.platform.schema import described
@@ -79,7 +79,7 @@ class BookingChange(ApiView):
                 sent["starts"],
                 price_lock_read(lock, self.now) if lock else None,
             )
-            made = booking_change(actor=self.actor, booking=booking, change=change, now=self.now)
+            made = booking_exchange(actor=self.actor, booking=booking, change=change, now=self.now)
             return booking_answer(made, status=201)
 
         return self.once(work)

@@ -100,5 +100,5 @@ def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     """A quote for a validated `BookingIn`, as JSON values. Runs inside a tenant's transaction.
     Raises Refused."""
     wanted = booking_request_of(actor, given, now)
-    quote = quote_make(actor=actor, wish=wanted, now=now)
+    quote = quote_make(actor=actor, request=wanted, now=now)
     return dict(QuoteOut(quote, context={"ask": wanted.ask.to_json()}).data)

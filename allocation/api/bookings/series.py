@@ -143,7 +143,7 @@ class SeriesList(ApiView):
         wanted = booking_request_of(self.actor, sent, self.now, first=True)
         series = series_request(
             actor=self.actor,
-            wish=wanted,
+            request=wanted,
             repeat=repeat_of(sent, self.now, ZoneInfo(wanted.zone)),
             now=self.now,
             series_id=identifier,

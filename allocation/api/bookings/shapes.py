@@ -181,7 +181,7 @@ class EventOut(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
     kind = serializers.CharField()
     state = serializers.CharField()
-    sentence = serializers.CharField()
+    sentence = serializers.CharField(source="text")
     actor = serializers.CharField(source="actor.username", default=None, allow_null=True)
     detail = serializers.DictField()
 

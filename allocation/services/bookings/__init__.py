@@ -1,1 +1,1 @@
-"""Requests, their admission, price and changes by people."""
+"""Booking requests: admission, price, and changes by people."""

@@ -1,9 +1,11 @@
-"""What the portal refuses at once: what could never fit, whatever the calendar looks like."""
+"""Admission: the rules that refuse a request at once, whatever the calendar looks like."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from django.utils.translation import gettext as _
 
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
@@ -18,20 +20,20 @@ from allocation.services.snapshot.quota_rows import (
     tiers_of,
 )
 from allocation.solver import Block, Quota, Snapshot, Use
-from billing.rules import UNITS_PER_GPU
+from allocation.words.refusals import refusal_text
 from tenants.models import GpuClass, Project, Tier
 from tenants.models import Quota as QuotaRow
 from tenants.platform.errors import Refused
 
-# A window that begins within this much of now is meant to begin now: people type, networks carry.
+# A window may begin this much in the past: people type, and networks take time.
 START_TOLERANCE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A wish that passed: its tier, its ask, its first second, and its units by class.
+    """A request that passed: tier, ask, earliest start, and quota units by class.
 
-    Work has `lengths`, on these classes and on others that it could be offered.
+    `lengths`: how long a workload takes on these classes and on others that it could be offered.
     """
 
     tier: Tier
@@ -41,13 +43,13 @@ class Admission:
     lengths: Durations
 
     def seconds_on(self, gpu_class: str) -> int:
-        """How long it takes on a class."""
+        """Returns how long it takes on a class."""
         return self.lengths.get(gpu_class, self.ask.duration)
 
 
 @dataclass(frozen=True, slots=True)
 class _QuotaRequest:
-    """What is asked of quota: units by class, each for so many seconds."""
+    """What a request needs of quota: units and seconds by class."""
 
     project: Project
     tier: Tier
@@ -58,7 +60,7 @@ class _QuotaRequest:
 def admission_check(
     *, project: Project, tier_slug: str, ask: AskDocument, now: datetime
 ) -> Admission:
-    """Asks every rule that needs no calendar.
+    """Checks every rule that needs no calendar.
 
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
@@ -69,13 +71,8 @@ def admission_check(
     tiers = list(Tier.objects.all())
     tier = next((each for each in tiers if each.slug == tier_slug), None)
     if tier is None:
-        open_tiers = ", ".join(each.slug for each in tiers)
-        raise Refused(
-            "unknown_tier",
-            f"There is no such tier. Choose one of: {open_tiers}.",
-            "invalid",
-            "tier",
-        )
+        sentence = refusal_text("unknown_tier", tiers=", ".join(each.slug for each in tiers))
+        raise Refused("unknown_tier", sentence, "invalid", "tier")
     units = ask_units(ask)
     if not units:
         raise _impossible(ask)
@@ -100,7 +97,7 @@ def admission_check(
 
 
 def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admission:
-    """The same terms for another start of the same ask.
+    """Returns the admission for another start of the same request.
 
     Raises:
         Refused: `window_past` or `advance_window`.
@@ -115,44 +112,36 @@ def _impossible(ask: AskDocument) -> Refused:
     known = set(GpuClass.objects.values_list("slug", flat=True))
     unknown = [name for name in ask.classes if name not in known]
     if unknown:
-        return refusal(
-            "unknown_class",
-            f"The fleet has no GPU class {unknown[0]}. It has: {', '.join(sorted(known))}.",
-            "invalid",
-            "request",
-        )
-    return refusal(
-        "impossible_profile",
-        f"GPUs of class {' or '.join(ask.classes)} can't make a {ask.profile} slice.",
-        "invalid",
-        "request",
-    )
+        facts = {"gpu_class": unknown[0], "known": ", ".join(sorted(known))}
+        return _invalid("unknown_class", **facts)
+    facts = {"classes": " or ".join(ask.classes), "profile": ask.profile or ""}
+    return _invalid("impossible_profile", **facts)
+
+
+def _invalid(code: str, **facts: str) -> Refused:
+    return refusal(code, refusal_text(code, **facts), "invalid", "request")
 
 
 def _window_check(ask: AskDocument, tier: Tier, now: datetime) -> datetime:
     if ask.starts is not None and ask.starts < now - START_TOLERANCE:
-        raise refusal(
-            "window_past",
-            "The window has begun already. Leave the start out to begin as soon as possible.",
-            "invalid",
-            "request",
-        )
+        raise _invalid("window_past")
     not_before = (ask.starts or max(ask.not_before or now, now)).replace(microsecond=0)
     length = timedelta(seconds=ask.duration)
     longest = timedelta(seconds=tier.max_duration_seconds)
     if length > longest:
         raise refusal(
             "too_long",
-            f"A booking in the tier {tier.name} may last {_hours(longest)} at most.",
+            refusal_text("too_long", tier=tier.name, longest=length_text(longest)),
             "invalid",
             "request",
             numbers={"asked": ask.duration, "limit": tier.max_duration_seconds},
             alternatives=_longer_tiers(length),
         )
     if not_before - now > timedelta(seconds=tier.advance_seconds):
+        days = tier.advance_seconds // 86_400
         raise refusal(
             "advance_window",
-            f"The tier {tier.name} is planned {tier.advance_seconds // 86_400} days ahead at most.",
+            refusal_text("advance_window", tier=tier.name, days=days),
             "invalid",
             "request",
             numbers={"horizon_seconds": tier.advance_seconds},
@@ -164,21 +153,15 @@ def _window_check(ask: AskDocument, tier: Tier, now: datetime) -> datetime:
 
 def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -> None:
     if deadline <= now:
-        raise refusal("deadline_passed", "The deadline has passed already.", "invalid", "request")
+        raise _invalid("deadline_passed")
     if deadline < earliest_end:
-        raise refusal(
-            "deadline_unreachable",
-            "It would end after its deadline even if it began at once. "
-            "Ask for less time, or a later deadline.",
-            "invalid",
-            "request",
-        )
+        raise _invalid("deadline_unreachable")
 
 
 def _within_quota(
     asked: _QuotaRequest, quota: Quota, guaranteed: Mapping[str, int]
 ) -> dict[str, int]:
-    """The classes on which the ask alone stays within what quota could ever give."""
+    """Returns the classes on which the request alone stays within quota."""
     project, tier = asked.project, asked.tier
     owners = (str(project.tenant_id), str(project.id))
     fits: dict[str, int] = {}
@@ -198,7 +181,7 @@ def _within_quota(
 
 
 def _own_quota(tiers: Iterable[Tier], quotas: Sequence[QuotaRow]) -> Snapshot:
-    """The tenant's own quota and nothing else; what others lend is the calendar's business."""
+    """Returns a snapshot of the tenant's own quota. The calendar decides what others lend."""
     by_slug = sorted(tiers, key=lambda each: each.slug)
     limits, caps = limits_of(quotas), rolling_caps_of(quotas)
     return Snapshot(0, (), (), (), (), (), limits, tiers_of(by_slug), caps)
@@ -207,46 +190,36 @@ def _own_quota(tiers: Iterable[Tier], quotas: Sequence[QuotaRow]) -> Snapshot:
 def _closed(gpu_class: str) -> Refused:
     return refusal(
         "class_not_open",
-        f"Your organisation has no quota for {gpu_class}. The operator can give it one.",
+        refusal_text("class_not_open", gpu_class=gpu_class),
         "quota",
         "request",
         numbers={"gpu_class": gpu_class},
     )
 
 
-def _quota_refusal(whole: _QuotaRequest, use: Use, block: Block, guaranteed: int) -> Refused | None:
-    """The refusal for what could never be; None for what only others' lending decides."""
-    project, tier = whole.project, whole.tier
+def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int) -> Refused | None:
+    """Returns the refusal of what can never be; None if only the lending of others decides."""
+    project, tier = needs.project, needs.tier
     is_tenant = block.owner == str(project.tenant_id)
-    name = "Your organisation" if is_tenant else project.name
+    name = _("Your organisation") if is_tenant else project.name
     owner = "operator" if is_tenant else "tenant_admin"
-    asked, most = _gpus(use.units), _gpus(block.most)
-    numbers: dict[str, Any] = {
-        "asked": use.units,
-        "limit": block.most,
-        "gpu_class": use.gpu_class,
-    }
+    numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
     if block.kind == "limit":
         code = "tenant_quota" if is_tenant else "project_quota"
-        sentence = f"{name} may use {most} {use.gpu_class} at once, and this asks for {asked}."
+        sentence = refusal_text("quota_limit", name=name, **numbers)
     elif block.kind == "guarantee":
         code = "guarantee_only"
-        # More than the organisation is guaranteed is not for its admins to give.
+        # Its admins can't give more than the organisation is guaranteed.
         owner = "tenant_admin" if use.units <= guaranteed else "operator"
-        sentence = (
-            f"The tier {tier.name} is never paused, so it can't borrow: {project.name} is sure of "
-            f"{most} {use.gpu_class}, and this asks for {asked}."
-        )
+        sentence = refusal_text(code, name=project.name, tier=tier.name, **numbers)
     elif block.kind == "hours":
         code = "gpu_hours"
         numbers |= {
-            "asked": -(-use.units * whole.seconds[use.gpu_class] // GPU_HOUR),
+            "asked": -(-use.units * needs.seconds[use.gpu_class] // GPU_HOUR),
             "limit": block.most // GPU_HOUR,
         }
-        sentence = (
-            f"{name} may have {numbers['limit']:,} GPU-hours of {use.gpu_class}"
-            f"{_in_days(block)}, and this asks for {numbers['asked']:,}."
-        )
+        days = block.cap.rolling_days if block.cap else None
+        sentence = refusal_text(code, name=name, days=days, **numbers)
     else:
         return None
     return refusal(
@@ -260,11 +233,6 @@ def _quota_refusal(whole: _QuotaRequest, use: Use, block: Block, guaranteed: int
     )
 
 
-def _in_days(block: Block) -> str:
-    days = block.cap.rolling_days if block.cap else None
-    return f" in any {days} days" if days else ""
-
-
 def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:
     tiers = Tier.objects.filter(pausable=True).exclude(slug=tier.slug)
     return [{"tier": each.slug, "name": each.name} for each in tiers]
@@ -276,10 +244,7 @@ def _longer_tiers(length: timedelta) -> list[dict[str, Any]]:
     return [{"tier": tier.slug, "name": tier.name} for tier in tiers]
 
 
-def _hours(length: timedelta) -> str:
+def length_text(length: timedelta) -> str:
+    """Returns a length as `36 h` or `3 days`."""
     hours = length.total_seconds() / 3600
     return f"{hours / 24:g} days" if hours >= 48 else f"{hours:g} h"
-
-
-def _gpus(units: int) -> str:
-    return f"{units / UNITS_PER_GPU:.3g}"

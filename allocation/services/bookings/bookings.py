@@ -1,4 +1,4 @@
-"""What people do with bookings. Placing is not here: only the cycle decides."""
+"""Actions of people on bookings. Only a cycle places them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,22 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from allocation.models import Allocation, Booking, BookingEvent, Series
+from allocation.models import Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.admission import Admission, admission_check
+from allocation.services.bookings.admission import Admission, admission_check, length_text
 from allocation.services.bookings.offers import Offer, offer_price
 from allocation.services.record.costs import booking_cost, unused_seconds, waiting_settle
 from allocation.services.record.history import Event, events_add
 from allocation.services.record.open_pauses import pause_end
-from allocation.services.runs.transition import booking_change, booking_move
+from allocation.services.runs.transition import (
+    booking_change,
+    booking_lock,
+    booking_move,
+    planned_rows_supersede,
+)
+from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
 from billing.queries import budget_figures
 from billing.rules import money_text
 from billing.services import HoldRequest, holds_place
@@ -30,9 +37,9 @@ from tenants.services.booking_numbers import booking_numbers_take
 
 @dataclass(frozen=True, slots=True)
 class BookingRequest:
-    """A booking as a person says it, before any rule has been asked.
+    """A booking as a person asked for it, before any check.
 
-    `priced_at` is the instant of a quote that was shown: its prices count. None: those of now.
+    `priced_at` is the time of a shown quote whose prices count; None: the prices of now.
     """
 
     project: str
@@ -46,10 +53,10 @@ class BookingRequest:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:
-    """A wish whose terms have been checked and whose price is known."""
+    """A request that passed admission, with its price."""
 
     project: Project
-    wish: BookingRequest
+    request: BookingRequest
     admission: Admission
     offer: Offer
     series: Series | None = None
@@ -58,31 +65,31 @@ class AdmittedRequest:
 def booking_request(
     *,
     actor: Actor,
-    wish: BookingRequest,
+    request: BookingRequest,
     now: datetime,
     booking_id: UUID | None = None,
     series: Series | None = None,
 ) -> Booking:
-    """Takes a booking in: checks what could never fit, holds the money, asks the cycle to decide.
+    """Creates a booking: refuses what can never fit, holds the money and requests a cycle.
 
-    `booking_id` lets a repeated request find the row that its first try made; `series` is what it
-    is one date of.
+    `booking_id` lets a retry find the row of its first attempt. `series`: the booking is one of
+    its dates.
 
     Raises:
-        Refused: any of the rule catalogue's request rules; nothing is written then.
+        Refused: by any request rule of the catalogue; nothing is written then.
     """
     with transaction.atomic():
-        return booking_create(actor, wish, now, booking_id or uuid4(), series)
+        return booking_create(actor, request, now, booking_id or uuid4(), series)
 
 
 def booking_create(
-    actor: Actor, wish: BookingRequest, now: datetime, key: UUID, series: Series | None = None
+    actor: Actor, request: BookingRequest, now: datetime, key: UUID, series: Series | None = None
 ) -> Booking:
-    """As `booking_request`, in the caller's transaction, which a refusal has to end."""
-    project = access_project_to_book(actor, wish.project, "project")
-    admission = admission_check(project=project, tier_slug=wish.tier, ask=wish.ask, now=now)
+    """Does the same in the caller's transaction, which has to end on a refusal."""
+    project = access_project_to_book(actor, request.project, "project")
+    admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
     admitted = AdmittedRequest(
-        project, wish, admission, offer_price(admission, wish.priced_at or now), series
+        project, request, admission, offer_price(admission, request.priced_at or now), series
     )
     (answer,) = bookings_create(actor, {key: admitted}, now).values()
     if isinstance(answer, Refused):
@@ -93,10 +100,10 @@ def booking_create(
 def bookings_create(
     actor: Actor, requests: Mapping[UUID, AdmittedRequest], now: datetime
 ) -> dict[UUID, Booking | Refused]:
-    """Writes bookings of one project whose terms have been checked, under new ids, money held.
+    """Writes admitted bookings of one project and holds their money.
 
-    They take as many statements as one does. Those without money (`no_budget`, `budget_exceeded`)
-    are refused and not written.
+    Many take as few statements as one. Those that the budget does not cover (`no_budget`,
+    `budget_exceeded`) are refused and not written.
     """
     rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
     holds = [_hold_of(row, requests[key]) for key, row in rows.items()]
@@ -113,16 +120,15 @@ def bookings_create(
 
 
 def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Takes the booking back: before its start it is gone at once and all money is free again.
+    """Cancels the booking: before its start at once, at no cost.
 
-    From the start on it ends, and is over when the device is proven empty. Cancelling what is
-    cancelled already changes nothing.
+    A booking that has started ends, and is over when its devices are proven empty. Idempotent.
 
     Raises:
         Refused: `booking_over`.
     """
     with transaction.atomic():
-        booking = _locked(booking)
+        booking = booking_lock(booking.id, "project", "tier", "owner")
         state = State(booking.state)
         if state is State.CANCELLED or state is State.ENDING:
             return booking
@@ -134,14 +140,15 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
 
 
 def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Gives the devices back early. Only the time until now is charged, while a pause is counting
-    down only the time until its notice. What is paused is over at once.
+    """Releases the devices early. Only the time until now, or until a pause's notice, is charged.
+
+    A paused booking is over at once.
 
     Raises:
         Refused: `not_started` (cancel it instead) or `booking_over`.
     """
     with transaction.atomic():
-        booking = _locked(booking)
+        booking = booking_lock(booking.id, "project", "tier", "owner")
         state = State(booking.state)
         if state is State.ENDING:
             return booking
@@ -150,34 +157,25 @@ def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking
         if state is State.PAUSED:
             return _end_off_hardware(actor, booking, State.ENDED, now)
         if state not in ON_HARDWARE:
-            raise Refused(
-                "not_started",
-                f"{booking.label} has not started, so there is nothing to release. "
-                "Cancel it instead: that costs nothing.",
-            )
+            raise Refused("not_started", refusal_text("not_started", label=booking.label))
         return _end_on_hardware(actor, booking, "released", now)
 
 
 def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:
-    """Asks for a later end, in whole seconds. The next cycle grants it, if no accepted claim is
-    in the way.
+    """Asks for a later end, in whole seconds. The next cycle grants it if no booking is in the way.
 
     Raises:
         Refused: `not_extendable`, `extension_while_paused`, `end_not_later`, `too_long`,
             `extension_pending`, `budget_exceeded`, `no_budget`.
     """
     with transaction.atomic():
-        booking = _locked(booking)
+        booking = booking_lock(booking.id, "project", "tier", "owner")
         if booking.state not in EXTENDABLE:
             raise _not_extendable(booking)
         until = until.replace(microsecond=0)
         extension_check(actor, booking, until, now)
-        event = Event(
-            "extension_asked",
-            f"{actor.name} asked for a later end.",
-            actor.user_id,
-            {"until": until.isoformat()},
-        )
+        text = event_text("extension_asked", actor=actor.name)
+        event = Event("extension_asked", text, actor.user_id, {"until": until.isoformat()})
         booking_change(booking, event=event, now=now, extension_until=until)
         _audit(actor, "booking.extend", booking, now)
         task_request("allocation.cycle")
@@ -185,23 +183,23 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
 
 
 def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Says that the owner is there. Twice is once.
+    """Records that the owner uses the booking. Idempotent.
 
     Raises:
         Refused: `not_active`.
     """
     with transaction.atomic():
-        booking = _locked(booking)
+        booking = booking_lock(booking.id, "project", "tier", "owner")
         if booking.state != State.ACTIVE:
-            raise Refused("not_active", f"{booking.label} is not on its device now.")
+            raise Refused("not_active", refusal_text("not_active", label=booking.label))
         if booking.checked_in_at is None:
-            event = Event("checked_in", f"{actor.name} checked in.", actor.user_id)
+            event = Event("checked_in", event_text("checked_in", actor=actor.name), actor.user_id)
             booking_change(booking, event=event, now=now, checked_in_at=now)
     return booking
 
 
 def planned_end_of(booking: Booking) -> datetime:
-    """When the booking's place ends, as planned now.
+    """Returns the planned end of the booking.
 
     Raises:
         Refused: `no_place_yet`, `extension_while_paused`.
@@ -209,14 +207,14 @@ def planned_end_of(booking: Booking) -> datetime:
     if booking.state in (State.PAUSING, State.PAUSED):
         raise _not_extendable(booking)
     if booking.planned_ends is None:
-        raise Refused("no_place_yet", f"{booking.label} has no place yet.")
+        raise Refused("no_place_yet", refusal_text("no_place_yet", label=booking.label))
     return booking.planned_ends
 
 
 def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUID) -> Booking:
-    admission, wish, offer, ask = (
+    admission, request, offer, ask = (
         admitted.admission,
-        admitted.wish,
+        admitted.request,
         admitted.offer,
         admitted.admission.ask,
     )
@@ -225,11 +223,11 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         tenant_id=actor.tenant_id,
         project=admitted.project,
         owner_id=actor.user_id,
-        name=wish.name,
+        name=request.name,
         tier=admission.tier,
         ask=ask.to_json(),
-        request_text=wish.request_text,
-        zone=wish.zone,
+        request_text=request.request_text,
+        zone=request.zone,
         duration_seconds=min(map(admission.seconds_on, admission.units)),
         starts=ask.starts,
         not_before=admission.not_before,
@@ -253,23 +251,24 @@ def _hold_of(booking: Booking, admitted: AdmittedRequest) -> HoldRequest:
 
 
 def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
-    # The tenant's counter is locked last, so that its bookings queue for an instant only.
+    # The tenant's counter is locked last, so that other requests wait for it only briefly.
     first = booking_numbers_take(tenant_id, len(bookings))
     for number, booking in enumerate(bookings, first):
         booking.number = number
 
 
 def _requested(actor: Actor, booking: Booking, now: datetime) -> BookingEvent:
-    said = f"Requested by {actor.name}; {money_text(booking.hold_amount, booking.currency)} held."
-    return Event("requested", said, actor.user_id).row(booking, now)
+    held = money_text(booking.hold_amount, booking.currency)
+    text = event_text("requested", actor=actor.name, held=held)
+    return Event("requested", text, actor.user_id).row(booking, now)
 
 
 def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
-    said = f"{actor.name} gave it back; the device is being cleared."
+    text = event_text("released", actor=actor.name)
     booking_move(
         booking,
         State.ENDING,
-        event=Event("ending", said, actor.user_id),
+        event=Event("ending", text, actor.user_id),
         now=now,
         outcome=outcome,
         released_at=min(now, booking.planned_ends or now),
@@ -280,19 +279,20 @@ def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime
 
 
 def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
-    """Ends what is on no device: at once, and what was not charged yet is free again."""
-    booking.allocations.filter(state=Allocation.State.PLANNED).update(
-        state=Allocation.State.SUPERSEDED
-    )
+    """Ends a booking that is on no device, and releases the rest of its hold."""
+    planned_rows_supersede(booking)
     is_cancelled = state is State.CANCELLED
     charged = waiting_settle(booking, now, unused_seconds(booking, now))
     pause_end(booking, now)
-    freed = money_text(booking.hold_amount - charged, booking.currency)
-    done = "Cancelled" if is_cancelled else "Given back"
+    text = event_text(
+        "cancelled" if is_cancelled else "released_paused",
+        actor=actor.name,
+        freed=money_text(booking.hold_amount - charged, booking.currency),
+    )
     booking_move(
         booking,
         state,
-        event=Event(str(state), f"{done} by {actor.name}; {freed} is free again.", actor.user_id),
+        event=Event(str(state), text, actor.user_id),
         now=now,
         outcome="cancelled" if is_cancelled else "released",
         charged=charged,
@@ -304,23 +304,15 @@ def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetim
 
 
 def _not_extendable(booking: Booking) -> Refused:
+    facts = {"label": booking.label, "state": booking.get_state_display().lower()}
     if booking.state in (State.PAUSING, State.PAUSED):
-        return Refused(
-            "extension_while_paused",
-            f"{booking.label} is {booking.get_state_display().lower()} for a stronger claim; it "
-            "goes on with the time that it has left. Once it runs again, ask for more.",
-            rule="R50",
-            owner="others",
-        )
-    return Refused(
-        "not_extendable",
-        f"{booking.label} is {booking.get_state_display().lower()}; only a booking with "
-        "a place or on its device can be extended.",
-    )
+        sentence = refusal_text("extension_while_paused", **facts)
+        return Refused("extension_while_paused", sentence, rule="R50", owner="others")
+    return Refused("not_extendable", refusal_text("not_extendable", **facts))
 
 
 def extension_check(actor: Actor, booking: Booking, until: datetime, now: datetime) -> None:
-    """What needs no calendar: the rules of the tier, and the budget.
+    """Checks the rules of an extension that need no calendar: those of the tier and the budget.
 
     Raises:
         Refused: `extension_pending`, `end_not_later`, `too_long`, `budget_exceeded`.
@@ -333,23 +325,22 @@ def extension_check(actor: Actor, booking: Booking, until: datetime, now: dateti
 def _end_check(actor: Actor, booking: Booking, until: datetime) -> None:
     ends = planned_end_of(booking)
     if booking.extension_until is not None:
-        raise Refused(
-            "extension_pending", f"An extension of {booking.label} is being decided already."
-        )
+        raise Refused("extension_pending", refusal_text("extension_pending", label=booking.label))
     if until <= ends:
-        raise invalid(
-            "end_not_later",
-            f"{booking.label} ends {actor.clock(ends)} already; choose a later time.",
-            "until",
-        )
-    longest = timedelta(seconds=booking.tier.max_duration_seconds)
+        sentence = refusal_text("end_not_later", label=booking.label, ends=actor.clock(ends))
+        raise invalid("end_not_later", sentence, "until")
+    tier = booking.tier
+    longest = timedelta(seconds=tier.max_duration_seconds)
     if booking.planned_starts is not None and until - booking.planned_starts > longest:
         latest = booking.planned_starts + longest
         raise Refused(
             "too_long",
-            f"A booking in the tier {booking.tier.name} may last "
-            f"{booking.tier.max_duration_seconds / 3600:g} h, so this one may end "
-            f"{actor.clock(latest)} at the latest.",
+            refusal_text(
+                "extension_too_long",
+                tier=tier.name,
+                longest=length_text(longest),
+                latest=actor.clock(latest),
+            ),
             "invalid",
             "until",
             rule="R4",
@@ -361,10 +352,11 @@ def _end_check(actor: Actor, booking: Booking, until: datetime) -> None:
 def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
     effect = budget_figures(project_id=booking.project_id, at=planned_end_of(booking))
     if effect is not None and effect.left < extra:
+        needs = money_text(extra, booking.currency)
+        left = money_text(effect.left, effect.currency)
         raise Refused(
             "budget_exceeded",
-            f"The extension costs {money_text(extra, booking.currency)}, and "
-            f"{money_text(effect.left, effect.currency)} is left in the budget.",
+            refusal_text("budget_exceeded", needs=needs, left=left),
             "budget",
             "until",
             rule="R10",
@@ -373,19 +365,9 @@ def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
         )
 
 
-def _locked(booking: Booking) -> Booking:
-    return (
-        Booking.objects.select_for_update(of=("self",))
-        .select_related("project", "tier", "owner")
-        .get(id=booking.id)
-    )
-
-
 def _already_over(booking: Booking) -> Refused:
-    return Refused(
-        "booking_over",
-        f"{booking.label} is {booking.get_state_display().lower()}; nothing can change that now.",
-    )
+    state = booking.get_state_display().lower()
+    return Refused("booking_over", refusal_text("booking_over", label=booking.label, state=state))
 
 
 def _audit(actor: Actor, action: str, booking: Booking, now: datetime) -> None:

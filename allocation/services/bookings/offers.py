@@ -1,4 +1,4 @@
-"""What an ask costs: on its dearest class, in all, and on each class in order of cost."""
+"""The price of an admitted request."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,8 +15,10 @@ from billing.rules import UNITS_PER_GPU, cost_of
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The whole booking per hour on its dearest class, the most that it may cost in all, and
-    (class, seconds) in order of cost where cost decides."""
+    """The price per hour on the dearest class and the highest total cost of a booking.
+
+    `lengths`: (class, seconds) in order of cost, where cost decides.
+    """
 
     price: CurrentPrice
     most: Decimal
@@ -24,7 +26,7 @@ class Offer:
 
 
 def offer_price(admission: Admission, at: datetime) -> Offer:
-    """What the terms cost at the prices of an instant. Raises Refused: `no_price`."""
+    """Returns the offer at the prices of a time. Raises Refused: `no_price`."""
     hourly = {
         gpu_class: _for_units(
             price_of(gpu_class=gpu_class, tier=admission.tier.slug, now=at), units
@@ -54,7 +56,7 @@ def offer_price(admission: Admission, at: datetime) -> Offer:
 
 
 def price_of_class(booking: Booking, gpu_class: str) -> Decimal:
-    """The booking's price per hour on a class, at the version it was booked at."""
+    """Returns the booking's price per hour on a class, in the price book it was booked with."""
     units = ask_units(AskDocument.from_json(booking.ask))[gpu_class]
     price = price_at(version=booking.price_version, gpu_class=gpu_class, tier=booking.tier_id)
     return _for_units(price, units).per_gpu_hour

@@ -1,4 +1,4 @@
-"""Pins as people say them, in the portal's own names: what could never be is refused at once."""
+"""Pins: nodes and GPUs by the names that people use."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -11,12 +11,13 @@ from allocation.rules.ask.line.text import pin_words
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.hardware import gpus_read, models_read
 from allocation.solver.fleet.pool import pools_of
+from allocation.words.refusals import refusal_text
 
 
 def pin_resolve(ask: AskDocument) -> AskDocument:
-    """The ask with nodes by name and GPUs as `node/index`, on the classes that are there.
+    """Returns the ask with nodes by name and GPUs as `node/index`, on the classes that they have.
 
-    A GPU may be named by its portal id or its UUID, too.
+    A GPU may also be named by its portal id or its UUID.
 
     Raises:
         Refused: `pin_elsewhere` or `pin_too_small`.
@@ -32,8 +33,12 @@ def pin_resolve(ask: AskDocument) -> AskDocument:
     if not able:
         raise refusal(
             "pin_elsewhere",
-            f"There are no {' or '.join(ask.classes)} on {pin_words(names)}: "
-            f"there is {' and '.join(pools)}. Ask for that, or leave the pin out.",
+            refusal_text(
+                "pin_elsewhere",
+                classes=" or ".join(ask.classes),
+                pins=pin_words(names),
+                there=" and ".join(pools),
+            ),
             "invalid",
             "request",
         )
@@ -41,24 +46,24 @@ def pin_resolve(ask: AskDocument) -> AskDocument:
     most = {name: pools[name].most(ask.shape, level) for name in able}
     fitting = tuple(name for name in able if most[name] >= ask.count)
     if not fitting:
+        numbers = {"asked": ask.count, "most": max(most.values())}
         raise refusal(
             "pin_too_small",
-            f"{pin_words(names)} has room for {max(most.values())} of them, and this asks for "
-            f"{ask.count}. Ask for fewer, name more, or leave the pin out.",
+            refusal_text("pin_too_small", pins=pin_words(names), **numbers),
             "invalid",
             "request",
-            numbers={"asked": ask.count, "most": max(most.values())},
+            numbers=numbers,
         )
     return replace(ask, pin=names, classes=fitting)
 
 
 def _resolved(name: str) -> str:
-    """The portal's own name of a node or GPU. Refused: `pin_elsewhere`."""
+    """Returns the portal's name of a node or GPU. Raises Refused: `pin_elsewhere`."""
     found = Gpu.objects.filter(_where(name)).select_related("node").order_by("index").first()
     if found is None:
         raise refusal(
             "pin_elsewhere",
-            f"There is no node or GPU called {name}. Name a node, or a GPU as node/2.",
+            refusal_text("pin_unknown", name=name),
             "invalid",
             "request",
         )

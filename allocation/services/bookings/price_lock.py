@@ -1,9 +1,10 @@
-"""A quote's promise about the price: a signed instant, whose price book counts for five minutes."""
+"""The price lock of a quote: a signed time whose price book counts for five minutes."""
 
 from datetime import datetime, timedelta
 
 from django.core import signing
 
+from allocation.words.refusals import refusal_text
 from tenants.platform.errors import Refused
 
 PRICE_LOCK_TIME = timedelta(minutes=5)
@@ -11,12 +12,12 @@ SALT = "allocation.quote"
 
 
 def price_lock(now: datetime) -> str:
-    """The text that whoever was shown prices at `now` hands in when booking."""
+    """Returns the text that keeps the prices of `now` for a booking."""
     return signing.dumps(now.isoformat(), salt=SALT)
 
 
 def price_lock_read(text: str, now: datetime) -> datetime:
-    """The instant whose prices count.
+    """Returns the time whose prices count.
 
     Raises:
         Refused: `quote_expired`, for a lock that is too old or was not made here.
@@ -33,6 +34,6 @@ def price_lock_read(text: str, now: datetime) -> datetime:
 def _expired() -> Refused:
     return Refused(
         "quote_expired",
-        "Prices are fixed for five minutes after they were shown. Look at them once more.",
+        refusal_text("quote_expired"),
         param="quote",
     )

@@ -1,4 +1,4 @@
-"""Bookings that repeat: all dates asked for in one transaction, had whole or one by one."""
+"""Series: a request that repeats, with one booking per date, all or nothing or in part."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from allocation.services.bookings.bookings import (
     bookings_create,
 )
 from allocation.services.bookings.offers import offer_price
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.platform.errors import Refused, invalid
@@ -32,7 +33,7 @@ PARAM = "repeat"
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """How a wish repeats. With `is_partial` the dates that can be had are had without the rest."""
+    """How a request repeats. `is_partial`: dates that fail don't refuse the others."""
 
     rule: Recurrence
     is_partial: bool = False
@@ -41,43 +42,43 @@ class Repeat:
 def series_request(
     *,
     actor: Actor,
-    wish: BookingRequest,
+    request: BookingRequest,
     repeat: Repeat,
     now: datetime,
     series_id: UUID | None = None,
 ) -> Series:
-    """Asks for every date of the wish: a fixed window that repeats in wall clock time.
+    """Creates a booking for every date of a fixed window that repeats in wall clock time.
 
-    The length is the same each time, also over a change of clocks. Each date is a booking with its
-    own money; the next cycle decides all of them together. `series_id` lets a repeated request
-    find the row that its first try made.
+    Each has the same length, also over a change of clocks, and its own money. The next cycle
+    decides all of them together. `series_id` lets a retry find the row of its first attempt.
 
     Raises:
-        Refused: `series_needs_start`, `series_too_long`, `series_overlap`, `no_dates`, or what
-            refuses a date; of a partial series only if it refuses all. Nothing is written then.
+        Refused: `series_needs_start`, `series_too_long`, `series_overlap`, `no_dates`, or the
+            refusal of a date; for a partial series only if every date is refused. Nothing is
+            written then.
     """
     identifier = series_id or uuid4()
     made = Series.objects.filter(tenant_id=actor.tenant_id, id=identifier).first()
     if made is not None:
         return made
-    dates = series_dates(wish, repeat)
+    dates = series_dates(request, repeat)
     with transaction.atomic():
-        project = access_project_to_book(actor, wish.project, "project")
+        project = access_project_to_book(actor, request.project, "project")
         series = Series(
             id=identifier,
             tenant_id=actor.tenant_id,
             project=project,
             owner_id=actor.user_id,
-            name=wish.name,
+            name=request.name,
             rule=repeat.rule.text,
-            zone=wish.zone,
+            zone=request.zone,
             first=dates.starts[0],
             is_partial=repeat.is_partial,
             skipped=list(dates.skipped),
             created=now,
         )
         series.save(force_insert=True)
-        failed = _bookings_request(actor, series, wish, dates, now)
+        failed = _bookings_request(actor, series, request, dates, now)
         if failed and (not series.is_partial or len(failed) == len(dates.starts)):
             raise _refusal(actor, repeat, dates, failed)
         if failed:
@@ -95,7 +96,7 @@ def series_request(
 
 
 def series_cancel(*, actor: Actor, series: Series, now: datetime) -> int:
-    """Cancels every date that has not started; how many. What runs is released by itself."""
+    """Cancels every date that has not started; returns how many. Running dates are not changed."""
     with transaction.atomic():
         rows = list(series.bookings.filter(state__in=BEFORE_START).order_by("starts", "id"))
         for booking in rows:
@@ -111,37 +112,36 @@ def series_cancel(*, actor: Actor, series: Series, now: datetime) -> int:
     return len(rows)
 
 
-def series_dates(wish: BookingRequest, repeat: Repeat) -> Dates:
-    """The dates that the wish would have.
+def series_dates(request: BookingRequest, repeat: Repeat) -> Dates:
+    """Returns the dates of a request that repeats.
 
     Raises:
         Refused: `series_needs_start`, `series_too_long`, `series_overlap`, `no_dates`.
     """
-    if wish.ask.starts is None:
+    if request.ask.starts is None:
         raise invalid(
             "series_needs_start",
-            "A series repeats a fixed time: say from when to when, like 9-17.",
+            refusal_text("series_needs_start"),
             "request",
         )
     try:
-        dates = dates_of(repeat.rule, wish.ask.starts, ZoneInfo(wish.zone), PARAM)
+        dates = dates_of(repeat.rule, request.ask.starts, ZoneInfo(request.zone), PARAM)
     except AskError as error:
         raise _rule_refusal(error.code, error.sentence) from error
-    if dates_overlap(dates.starts, wish.ask.duration):
-        sentence = "A date would begin before the one before it is over. Make them shorter."
-        raise _rule_refusal("series_overlap", sentence)
+    if dates_overlap(dates.starts, request.ask.duration):
+        raise _rule_refusal("series_overlap", refusal_text("series_overlap"))
     return dates
 
 
 def _bookings_request(
-    actor: Actor, series: Series, wish: BookingRequest, dates: Dates, now: datetime
+    actor: Actor, series: Series, request: BookingRequest, dates: Dates, now: datetime
 ) -> dict[datetime, Refused]:
-    """A booking for each date; those that were refused at once, and why."""
+    """Creates a booking for each date; returns the refusals by date."""
     failed: dict[datetime, Refused] = {}
-    ask = replace(wish.ask, starts=dates.starts[0])
-    # What all dates have in common is asked once.
-    admission = admission_check(project=series.project, tier_slug=wish.tier, ask=ask, now=now)
-    offer = offer_price(admission, wish.priced_at or now)
+    ask = replace(request.ask, starts=dates.starts[0])
+    # The dates share one admission and one price.
+    admission = admission_check(project=series.project, tier_slug=request.tier, ask=ask, now=now)
+    offer = offer_price(admission, request.priced_at or now)
     requests: dict[UUID, AdmittedRequest] = {}
     for place, starts in enumerate(dates.starts):
         try:
@@ -150,7 +150,7 @@ def _bookings_request(
             failed[starts] = refusal
         else:
             key = uuid5(series.id, str(place))
-            requests[key] = AdmittedRequest(series.project, wish, dated, offer, series)
+            requests[key] = AdmittedRequest(series.project, request, dated, offer, series)
     answers = bookings_create(actor, requests, now) if requests else {}
     for key, answer in answers.items():
         if isinstance(answer, Refused):
@@ -161,18 +161,23 @@ def _bookings_request(
 def _refusal(
     actor: Actor, repeat: Repeat, dates: Dates, failed: Mapping[datetime, Refused]
 ) -> Refused:
-    """Why not all of them: the first date that failed speaks, the others are in the numbers."""
+    """Returns the refusal of the first date that failed; the others are in its numbers."""
     first = min(failed)
     why = failed[first]
     good = [moment for moment in dates.starts if moment not in failed]
     alternatives: list[dict[str, Any]] = [{"partial": True}] if good else []
     if good and good[-1] < first:
-        # What comes before can be had: the same rule, ended in time.
+        # All dates before the first failure are free: the same rule with an earlier end.
         alternatives.insert(0, {"times": len(good), "until": good[-1].isoformat()})
     return replace(
         why,
-        sentence=f"{len(failed)} of {len(dates.starts)} dates can't be had. "
-        f"{actor.clock(first)}: {why.sentence}",
+        sentence=refusal_text(
+            "series_failed",
+            failed=len(failed),
+            of=len(dates.starts),
+            first=actor.clock(first),
+            why=why.sentence,
+        ),
         numbers={
             **why.numbers,
             "rrule": repeat.rule.text,
@@ -192,7 +197,7 @@ def _failed_data(moment: datetime, refusal: Refused) -> dict[str, str]:
 
 
 def _rule_refusal(code: str, sentence: str) -> Refused:
-    """The refusal of a rule as such, citing the catalogue where the rule stands in it."""
+    """Returns a refusal that cites its rule if the catalogue has one."""
     rule = BY_CODE.get(code)
     found = invalid(code, sentence, PARAM)
     return replace(found, rule=rule.id, owner=rule.owner) if rule else found

@@ -1,5 +1,7 @@
-"""What a plan gives: rows in the calendar, holds that follow, and what the bookings say of it.
-Many bookings at a time, in as few statements as for one."""
+"""Writes the assignments of a plan: calendar rows, holds and bookings.
+
+Many bookings at a time take as few statements as one.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,19 +16,19 @@ from allocation.models import Allocation, Booking, Decision, Gpu
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings.offers import price_of_class
-from allocation.services.decide.plan_diff import reason_data
 from allocation.services.record.history import Event
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.transition import Change, bookings_change
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Assign, Move, Part, Place, Plan, Shape, Snapshot, Waiting, units_of
+from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
 from billing.services import HoldRequest, holds_move
 from tenants.platform.errors import Refused
 
 
 class PlanStale(Exception):
-    """Something the plan was made from has changed: it can't be written. `withheld` says why, part
-    by part, where that is known."""
+    """The input of the plan has changed. `withheld`: why it can't be written, by part, if known."""
 
     def __init__(self, message: str, withheld: Mapping[Part, str] | None = None) -> None:
         """The message is for the log."""
@@ -35,31 +37,31 @@ class PlanStale(Exception):
 
 
 class PlanOvertaken(PlanStale):
-    """Another cycle leads: it has looked already, or will."""
+    """Another cycle leads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What an allocation row repeats of its GPU, and what its place costs in units."""
+    """The GPUs of a plan, for the fields that allocation rows repeat, and their units."""
 
     gpus: dict[str, Gpu]
     snapshot: Snapshot
 
     @classmethod
     def read(cls, snapshot: Snapshot, plan: Plan) -> "Fleet":
-        """All GPUs that the plan touches."""
+        """Reads all GPUs of the plan."""
         ids = {place.gpu for assign in plan.assigns for place in assign.places}
         ids |= {place.gpu for move in plan.moves for place in (*move.source, *move.places)}
         rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
         return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 
     def units(self, gpu: Gpu, shape: Shape) -> int:
-        """What a shape on the GPU takes of quota."""
+        """Returns the quota units of a shape on the GPU."""
         model = next(model for model in self.snapshot.models if model.slug == gpu.model_id)
         return units_of(model, shape)
 
     def names(self, places: Sequence[Place]) -> str:
-        """The nodes of the places, as a sentence says them."""
+        """Returns the names of the places' nodes for a sentence."""
         return " and ".join(sorted({self.gpus[place.gpu].node.name for place in places}))
 
 
@@ -70,10 +72,10 @@ def assignments_write(
     decision: Decision,
     now: datetime,
 ) -> None:
-    """Gives the locked bookings their places. In the caller's transaction.
+    """Gives the locked bookings their GPUs, in the caller's transaction.
 
     Raises:
-        PlanStale: a place is taken, or a paused booking has one to go on at already.
+        PlanStale: a place is taken, or a paused booking has GPUs to resume on already.
     """
     if not assigns:
         return
@@ -90,17 +92,17 @@ def allocations_write(
     fleet: Fleet,
     decision: Decision,
 ) -> None:
-    """Takes the places in the calendar.
+    """Writes the places to the calendar.
 
     Raises:
-        PlanStale: somebody has one of them.
+        PlanStale: one of them is taken.
     """
     rows = [
         row
         for each in given
         for row in _rows(bookings[each.booking], each, fleet, decision)
     ]  # fmt: skip
-    # ON CONFLICT DO NOTHING: a plain insert into an exclusion constraint deadlocks under load.
+    # Without ON CONFLICT DO NOTHING, inserts into an exclusion constraint deadlock under load.
     Allocation.objects.bulk_create(rows, ignore_conflicts=True)
     ids = [row.id for row in rows]
     written = set(Allocation.objects.filter(id__in=ids).values_list("id", flat=True))
@@ -110,7 +112,7 @@ def allocations_write(
 
 
 def plan_facts(booking: Booking, given: Assign | Waiting, decision: Decision) -> dict[str, object]:
-    """When and on what it is to run, and its first planned start, as fields of the booking."""
+    """Returns the planned start, end and class, and the first planned start, as fields."""
     facts: dict[str, object] = {
         "decision": decision,
         "planned_starts": instant(given.starts),
@@ -126,7 +128,7 @@ def _not_resumed_twice(bookings: Sequence[Booking]) -> None:
     paused = [booking for booking in bookings if booking.state == State.PAUSED]
     live = Allocation.objects.filter(booking__in=paused, state__in=Allocation.LIVE, abandoned=False)
     if paused and live.exists():
-        raise PlanStale("a paused booking has a place to go on")
+        raise PlanStale("a paused booking has GPUs to resume on already")
 
 
 def _rows(
@@ -162,16 +164,16 @@ def _mode_of(place: Place) -> Gpu.Mode:
 
 
 def _change_of(booking: Booking, assign: Assign, fleet: Fleet, decision: Decision) -> Change:
-    """What the booking says from now on, and the line of its history."""
-    goes_on = booking.state == State.PAUSED
+    """Returns the change of a booking that gets GPUs, with its event."""
+    resumes = booking.state == State.PAUSED
     facts = plan_facts(booking, assign, decision)
     if len(booking.ask["classes"]) > 1:
-        # The price of the dearest was held. A class without a price then costs what was promised.
+        # The hold covers the dearest class. A class without a price costs what was quoted.
         with suppress(Refused):
             price = price_of_class(booking, assign.gpu_class)
             facts["price_per_hour"] = min(booking.price_per_hour, price)
     if not has_run(booking):
-        # Work is as long as its class needs from here on.
+        # From now on a workload is as long as it takes on this class.
         lengths = dict(booking.class_durations)
         facts["duration_seconds"] = lengths.get(assign.gpu_class, booking.duration_seconds)
     late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
@@ -180,13 +182,12 @@ def _change_of(booking: Booking, assign: Assign, fleet: Fleet, decision: Decisio
         "alternatives": [],
         "planned_places": [],
     }
-    where = fleet.names(assign.places)
     event = Event(
         "scheduled",
-        f"Goes on on {where}." if goes_on else f"Scheduled on {where}.",
+        event_text("resuming" if resumes else "scheduled", nodes=fleet.names(assign.places)),
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
-    return Change(booking, event, None if goes_on else State.SCHEDULED, facts)
+    return Change(booking, event, None if resumes else State.SCHEDULED, facts)
 
 
 def _holds_follow(
@@ -196,10 +197,10 @@ def _holds_follow(
     for assign in assigns:
         booking = bookings[assign.booking]
         if booking.starts is not None:
-            # A fixed window was paid for where it lies.
+            # The hold of a fixed window has the right time already.
             continue
         amount, window = booking.hold_amount - booking.settled, (assign.starts, assign.ends)
-        wish = HoldRequest(booking.id, amount, *map(instant, window))
-        requests[booking.tenant_id, booking.project_id].append(wish)
+        request = HoldRequest(booking.id, amount, *map(instant, window))
+        requests[booking.tenant_id, booking.project_id].append(request)
     for (tenant_id, project_id), mine in requests.items():
         holds_move(tenant_id=tenant_id, project_id=project_id, requests=mine, now=now)

@@ -1,4 +1,4 @@
-"""Pauses as the cycle makes them: the notice, more time, and what becomes of the beneficiary."""
+"""Pauses of the cycle: the notice, its withdrawal, more time, and an early hand-over."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,18 +14,18 @@ from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
 from allocation.services.decide.apply_assignments import PlanStale
-from allocation.services.record.costs import granted_seconds
 from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import OPEN, pauses_to_extend, pauses_unneeded
-from allocation.services.record.places import place_data
 from allocation.services.runs.end import STARTED, nodes_bump
-from allocation.services.runs.transition import booking_change, booking_move
-from allocation.solver import Place, Reason
+from allocation.services.runs.interrupt import place_withdraw
+from allocation.services.runs.transition import booking_change, booking_lock, booking_move
+from allocation.solver import Reason
+from allocation.words.events import EventText, event_text
 from allocation.words.reasons import sentence
 from tenants.models import Membership, Tier
 
-# A beneficiary that starts this soon anyway is left where it is.
+# A beneficiary that starts this soon keeps its planned start.
 STARTS_SOON = timedelta(seconds=5)
 MOVED_TOGETHER = BY_CODE["moved_together"].id
 PLANNED_FOR = (State.SCHEDULED, State.QUEUED, State.PAUSED)
@@ -39,14 +39,14 @@ def pause_begin(
     decision: Decision,
     now: datetime,
 ) -> Pause:
-    """Tells the owner: all places of the running booking go to `beneficiary` at `at`.
+    """Gives notice of a pause: all GPUs of the running booking go to `beneficiary` at `at`.
 
     `booking` is locked and active with all its rows. Their periods are shortened to `at`, so that
-    the caller can write the beneficiary's. Charging stops now, for a claim of its own people with
-    the run.
+    the caller can write the beneficiary's. Charging stops now; if the beneficiary is of the same
+    people, it stops with the run.
 
     Raises:
-        PlanStale: it is on no device any more.
+        PlanStale: the booking is on no device any more.
     """
     started = booking.allocations.filter(state__in=STARTED).select_related("gpu__node")
     rows = list(started.order_by("id"))
@@ -74,7 +74,7 @@ def pause_begin(
         sentence=" ".join(map(sentence, reasons))[:300],
         method=method,
         ready_at=booking.ready_at or now,
-        # The solver counts whole seconds, and charging stops no later than the owner is told.
+        # The solver counts whole seconds, and charging stops no later than the notice.
         noticed_at=noticed,
         deadline=at,
         grace_seconds=booking.tier.grace_seconds,
@@ -87,9 +87,9 @@ def pause_begin(
 
 
 def relation_of(booking: Booking, claim: Booking) -> str:
-    """How the claim's people are related to those of the booking; empty for strangers.
+    """Returns how the owners of two bookings are related; empty if they are not.
 
-    Somebody who acts for both organisations could pause himself across them.
+    A member of both organisations could otherwise pause their own booking for credit.
     """
     if claim.owner_id == booking.owner_id:
         return PauseRelation.OWNER
@@ -103,29 +103,31 @@ def relation_of(booking: Booking, claim: Booking) -> str:
     return PauseRelation.MEMBER if Membership.objects.filter(acts_for_both).exists() else ""
 
 
-def _method_of(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, str]:
-    """How it is paused, and the sentence why that is not as its tier says, else nothing."""
-    asked = booking.tier.pause_method
-    if asked != Tier.PauseMethod.SUSPEND:
-        return asked, ""
+def _method_of(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, EventText | str]:
+    """Returns how it is paused, and the sentence why not as its tier says, else nothing."""
+    method = booking.tier.pause_method
+    if method != Tier.PauseMethod.SUSPEND:
+        return method, ""
     why = why_not_suspendable(
         devices=len(rows),
         is_divided=any(row.profile is not None or row.share is not None for row in rows),
         drivers=[row.gpu.node.driver for row in rows],
     )
     if why is None:
-        return asked, ""
-    return Tier.PauseMethod.STOP, f" It is stopped, not suspended: {why}."
+        return method, ""
+    return Tier.PauseMethod.STOP, event_text("stopped", why=why)
 
 
-def _notice_write(booking: Booking, pause: Pause, instead: str, now: datetime) -> None:
+def _notice_write(booking: Booking, pause: Pause, method: EventText | str, now: datetime) -> None:
+    code = "move_noticed" if pause.rule == MOVED_TOGETHER else "pause_noticed"
     event = Event(
         "pause_noticed",
-        f"{_because(pause)} ({pause.rule}). {pause.sentence}{instead}",
+        event_text(code, because=pause.sentence, method=method),
         detail={
             "pause": pause.number,
             "until": pause.deadline.isoformat(),
             "decision": pause.decision_id,
+            "rule": pause.rule,
         },
     )
     booking_move(
@@ -139,15 +141,11 @@ def _notice_write(booking: Booking, pause: Pause, instead: str, now: datetime) -
     )
 
 
-def _because(pause: Pause) -> str:
-    is_moved = pause.rule == MOVED_TOGETHER
-    return "To be paused, and moved" if is_moved else "To be paused for a stronger claim"
-
-
 def pause_withdraw(booking: Booking, now: datetime) -> bool:
-    """Takes the notice of a locked booking back: it runs on as if nobody had said anything.
+    """Withdraws the notice of a locked booking, which runs on as if there had been none.
 
-    False when that is too late: all was saved, it is out, or there is no time to tell its nodes.
+    Returns False when it is too late: everything is saved, the grace period is over, or there is
+    no time left to notify its nodes.
     """
     pause = pauses_unneeded(now).filter(booking=booking).first()
     if pause is None:
@@ -160,8 +158,7 @@ def pause_withdraw(booking: Booking, now: datetime) -> bool:
     pause.save(update_fields=["ended_at", "withdrawn", "more_asked_at"])
     event = Event(
         "pause_withdrawn",
-        "Not paused after all: the stronger claim needs its place no more. It runs on, "
-        "and is charged as if there had been no notice.",
+        event_text("pause_withdrawn"),
         detail={"pause": pause.number, "until": upper.isoformat()},
     )
     booking_move(
@@ -177,9 +174,9 @@ def pause_withdraw(booking: Booking, now: datetime) -> bool:
 
 
 def pauses_due(now: datetime) -> int:
-    """Answers wishes for more time and hands over what is empty early; returns how many.
+    """Answers requests for more time and hands over GPUs that are empty early; returns how many.
 
-    For the one cycle that leads: nobody else moves what is planned.
+    For the leading cycle, because nothing else changes planned starts.
     """
     asked = sum(_more_time_answer(pause, now) for pause in pauses_to_extend().order_by("id"))
     causes = PauseCause.objects.filter(
@@ -189,16 +186,15 @@ def pauses_due(now: datetime) -> int:
 
 
 def _hand_over(cause: PauseCause, now: datetime) -> bool:
-    """All that was paused for it is empty: it need not wait for the deadline.
+    """Plans a beneficiary again when all GPUs that were paused for it are empty early.
 
-    What has a place from the deadline on is planned anew, with that place as its promise, so that
-    the solver starts it sooner where every rule allows it.
+    It keeps its GPUs as a planned start, which the solver makes earlier where every rule allows.
     """
     others = Pause.objects.filter(cause__beneficiary=cause.beneficiary_id, emptied_at=None)
     if others.filter(OPEN).exists():
         return False
     with transaction.atomic():
-        booking = Booking.objects.select_for_update(of=("self",)).get(id=cause.beneficiary_id)
+        booking = booking_lock(cause.beneficiary_id)
         PauseCause.objects.filter(beneficiary=booking, handed_over_at=None).update(
             handed_over_at=now
         )
@@ -206,14 +202,14 @@ def _hand_over(cause: PauseCause, now: datetime) -> bool:
         is_early = starts is not None and starts > now + STARTS_SOON and booking.starts is None
         has_place = booking.allocations.filter(state=Allocation.State.PLANNED).exists()
         if is_early and has_place:
-            _requeue(booking, timedelta(0), "The room for it is empty early.", now)
+            _requeue(booking, timedelta(0), "early_room", now)
     return True
 
 
 def _more_time_answer(pause: Pause, now: datetime) -> bool:
-    """Puts the pause off if the beneficiary can start as much later, or says why not."""
+    """Puts the pause off if the beneficiary can start later by the same time, or says why not."""
     with transaction.atomic():
-        booking = Booking.objects.select_for_update(of=("self",)).get(id=pause.booking_id)
+        booking = booking_lock(pause.booking_id)
         pause.refresh_from_db()
         if booking.state != State.PAUSING or pause.more_asked_at is None:
             return False
@@ -226,7 +222,7 @@ def _more_time_answer(pause: Pause, now: datetime) -> bool:
         pause.save(update_fields=["deadline", "more_asked_at", "more_times_used"])
         event = Event(
             "more_time_refused" if refusal else "more_time",
-            refusal or "More time: the pause is put off.",
+            event_text(refusal or "more_time"),
             detail={"pause": pause.number} | ({} if refusal else {"until": until.isoformat()}),
         )
         booking_change(booking, event=event, now=now)
@@ -234,26 +230,25 @@ def _more_time_answer(pause: Pause, now: datetime) -> bool:
 
 
 def _deadline_extend(pause: Pause, booking: Booking, until: datetime, now: datetime) -> str | None:
-    """Moves both sides in the calendar; the refusal's sentence when one of them can't move."""
+    """Moves both bookings in the calendar; returns why not when one of them can't move."""
     if pause.deadline <= now or until <= pause.deadline:
-        return "There is no more time to have: the pause is due."
-    beneficiary = Booking.objects.select_for_update(of=("self",)).get(id=pause.cause.beneficiary_id)
+        return "more_time_due"
+    beneficiary = booking_lock(pause.cause.beneficiary_id)
     if not _may_wait(beneficiary, until - pause.deadline):
-        return "The stronger claim has a fixed time and can't start later (rule R52)."
+        return "more_time_fixed"
     rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
     if not rows:
-        return "Its hardware failed: there is nothing left to save."
+        return "more_time_lost"
     try:
         with transaction.atomic():
             if beneficiary.state in PLANNED_FOR:
-                because = "What makes room for it got more time to save."
-                _requeue(beneficiary, until - pause.deadline, because, now)
+                _requeue(beneficiary, until - pause.deadline, "late_room", now)
             booking.allocations.filter(state__in=STARTED).update(
                 period=DateTimeTZRange(rows[0].period.lower, until)
             )
     except IntegrityError:
-        # The exclusion constraint knows of everybody who was promised that time.
-        return "Somebody else was promised the time after the deadline (rule R52)."
+        # The exclusion constraint knows every booking that is planned in that time.
+        return "more_time_taken"
     nodes_bump(row.gpu_id for row in rows)
     return None
 
@@ -266,27 +261,12 @@ def _may_wait(beneficiary: Booking, step: timedelta) -> bool:
     return beneficiary.starts is None and not is_late
 
 
-def _requeue(booking: Booking, later: timedelta, because: str, now: datetime) -> None:
-    """Takes the planned place back into a promise, `later` than it was; the next plan decides."""
-    rows = list(booking.allocations.filter(state=Allocation.State.PLANNED).order_by("id"))
-    facts: dict[str, Any] = {}
-    if rows:
-        facts["planned_places"] = [
-            place_data(Place(str(row.gpu_id), row.profile, row.start, row.size, row.share))
-            for row in rows
-        ]
-        booking.allocations.filter(state=Allocation.State.PLANNED).update(
-            state=Allocation.State.SUPERSEDED
-        )
-        # As long as it was granted by now, extensions included.
-        facts["duration_seconds"] = granted_seconds(booking)
+def _requeue(booking: Booking, later: timedelta, code: str, now: datetime) -> None:
+    """Makes the planned GPUs a planned start, `later` than it was; the next plan decides."""
     starts, ends = booking.planned_starts, booking.planned_ends
+    facts: dict[str, Any] = {}
     if starts and ends:
         starts += later
-        facts |= {"planned_starts": starts, "planned_ends": ends + later}
+        facts = {"planned_starts": starts, "planned_ends": ends + later}
     detail = {"starts": starts.isoformat()} if starts and later else {}
-    event = Event("moved", f"{because} It is planned again.", detail=detail)
-    if booking.state == State.SCHEDULED:
-        booking_move(booking, State.QUEUED, event=event, now=now, **facts)
-    else:
-        booking_change(booking, event=event, now=now, **facts)
+    place_withdraw(booking, Event("moved", event_text(code), detail=detail), now, **facts)

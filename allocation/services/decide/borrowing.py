@@ -1,4 +1,4 @@
-"""What a plan says of borrowing, kept on the bookings it is true of."""
+"""What a plan says about borrowing, stored with the bookings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ from django.db.models import Q
 from allocation.models import Booking
 from allocation.rules.states import OPEN
 from allocation.services.record.history import Event
-from allocation.services.runs.transition import booking_change
+from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import UNITS_PER_GPU, Plan
+from allocation.solver import Plan
+from allocation.words.events import event_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class BorrowingMark:
 
 
 def borrowing_marks(plan: Plan) -> tuple[BorrowingMark, ...]:
-    """What differs from what is stored, in the order of ids."""
+    """Returns what differs from what is stored, in the order of ids."""
     borrows = {UUID(borrow.booking): borrow for borrow in plan.borrows}
     claims = {UUID(claim.booking): claim for claim in plan.claims}
     marked = (
@@ -49,17 +50,15 @@ def borrowing_marks(plan: Plan) -> tuple[BorrowingMark, ...]:
 
 
 def borrowing_marks_write(marks: Iterable[BorrowingMark], now: datetime) -> None:
-    """Writes them; whose borrowed GPUs are at risk from now on, or at another time, is told."""
+    """Writes the marks, and notifies owners whose borrowed GPUs are newly at risk."""
     for mark in marks:
-        booking = Booking.objects.select_for_update().get(id=mark.booking)
+        booking = booking_lock(mark.booking)
         was = booking.at_risk_from
         event = None
         if mark.at_risk_from is not None and mark.at_risk_from != was:
             event = Event(
                 "at_risk",
-                f"{mark.borrowed_units / UNITS_PER_GPU:.3g} borrowed GPU"
-                f"{' is' if mark.borrowed_units == UNITS_PER_GPU else 's are'} asked for by those "
-                "who lend, and may be paused.",
+                event_text("at_risk", borrowed=mark.borrowed_units),
                 detail={"at_risk_from": mark.at_risk_from.isoformat()},
             )
         booking_change(

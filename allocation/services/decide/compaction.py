@@ -1,4 +1,4 @@
-"""What operators may have done about running work in the way: proposals, and orders by them."""
+"""Compaction: proposals to move running bookings, and the orders of operators."""
 
 import hashlib
 import json
@@ -16,6 +16,7 @@ from allocation.services.snapshot.compaction_orders import order_document
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Place, solve
 from allocation.solver.cycle.compaction import Proposal, propose
+from allocation.words.refusals import refusal_text
 from tenants.audit import audit_record, platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -34,9 +35,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """After `notice`, `booking` could start, `sooner` than planned. `lost` is GPU time that is done
-    again; `proven`: no cheaper way exists on the GPUs that were looked at. `key` names it as long
-    as it stays what it is."""
+    """A proposal: `booking` could start after `notice`, `sooner` than planned.
+
+    `lost` is the GPU time that has to be repeated; `proven`: no cheaper way exists on the GPUs that
+    were searched. `key` identifies the proposal as long as its moves are the same.
+    """
 
     key: str
     booking: Booking
@@ -49,17 +52,17 @@ class Compaction:
 
 
 def compaction_proposals(now: datetime) -> tuple[Compaction, ...]:
-    """The proposals for this instant, the best first; solves the whole fleet once.
+    """Returns the proposals, the best first; solves the whole fleet once.
 
-    Inside `operator_tx`: they name bookings of every tenant.
+    Inside `operator_tx`, because they name bookings of every tenant.
     """
     return _compactions(_proposals(now))
 
 
 def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOrder:
-    """Orders a proposal, if it is still one: the next decision carries it out, or says why not.
+    """Orders a proposal that still holds; the next decision carries it out, or says why not.
 
-    Inside `operator_tx`. The log of each tenant whose booking moves, or starts, says so.
+    Inside `operator_tx`. Each tenant whose booking moves or starts gets an audit entry.
 
     Raises:
         Refused: `order_stale`.
@@ -69,8 +72,7 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
         rule = BY_CODE["order_stale"]
         raise Refused(
             rule.code,
-            "What the proposal stood on has changed, so nothing was done. Look at what is "
-            "proposed now.",
+            refusal_text("order_stale"),
             rule=rule.id,
             owner=rule.owner,
         )
@@ -84,7 +86,7 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
         },
     )
     if not is_new:
-        # Two pressed at once.
+        # Two operators ordered it at once.
         return order
     moved = [move.booking for move in proposal.moves]
     platform_record(
@@ -108,9 +110,9 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
 
 
 def _key(proposal: Proposal) -> str:
-    """The same for the same moves, whatever the clock has made of their cost."""
-    said = json.dumps([proposal.beneficiary, order_document(proposal)], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    """Returns a key that is the same for the same moves, whatever their present cost."""
+    document = json.dumps([proposal.beneficiary, order_document(proposal)], sort_keys=True)
+    return hashlib.sha256(document.encode()).hexdigest()[:16]
 
 
 def _proposals(now: datetime) -> tuple[Proposal, ...]:

@@ -1,4 +1,4 @@
-"""One turn of the decision-maker: end, look, solve, write, start, publish."""
+"""One turn of the solver: end, snapshot, solve, write, start, publish."""
 
 import logging
 import platform
@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.models import Q
 
-from allocation.models import Decision, PolicyVersion, SolverState
+from allocation.models import Booking, CompactionOrder, Decision, PolicyVersion, SolverState
 from allocation.queries.fleet.portal_modes import decisions_frozen
+from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.decide.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.plan_diff import changes_of
@@ -26,11 +28,8 @@ from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import counter_add, plan_dropped, withheld_count
-from allocation.services.runs.end import (
-    ends_due,
-    is_anything_due,
-    is_anything_undecided,
-)
+from allocation.services.record.open_pauses import pauses_to_extend
+from allocation.services.runs.end import RESUME_PLANNED, bookings_over, ends_due
 from allocation.services.runs.interrupt import hardware_vacate, is_hardware_to_vacate
 from allocation.services.runs.start import starts_due
 from allocation.services.snapshot.intake import open_bookings_lock
@@ -40,12 +39,12 @@ from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
-# The key of the single-flight lock; any fixed number that nothing else in the database uses.
+# The key of the lock that lets one process lead; nothing else in the database uses it.
 CYCLE_LOCK = 7_120_001
-# A turn that asks the database nothing for so long is ended by whoever finds its lock taken. The
-# slowest that we measured solves for 5.4 s.
+# A turn that sends no statement for this long is ended by the process that finds its lock taken.
+# The slowest measured solve takes 5.4 s.
 STALLED_SECONDS = 20
-# A session that its client does not read from waits for ever, too, as long as it is not ended.
+# A session whose client does not read from it also waits until it is ended.
 _END_STALLED = """
 SELECT pg_terminate_backend(turn.pid) FROM pg_locks AS held
 JOIN pg_stat_activity AS turn ON turn.pid = held.pid AND turn.datname = current_database()
@@ -54,14 +53,15 @@ WHERE held.locktype = 'advisory' AND held.granted AND held.database = turn.datid
   AND (turn.state <> 'active' OR turn.wait_event = 'ClientWrite')
   AND turn.state_change < clock_timestamp() - make_interval(secs => %s)
 """
-# New bookings that one turn takes in: as many as are decided in two or three seconds.
+# New bookings in one turn: as many as are decided in two or three seconds.
 MAX_NEW = 1_000
-# A turn that holds all open bookings keeps whoever wants to change one waiting. It takes in less,
-# waits for its locks no longer than that, and is not tried where solving alone takes too long.
+# A turn that locks all open bookings delays every change of one. It takes fewer new ones, limits
+# the wait for its locks, and is skipped where solving takes too long.
 MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
-# So many turns in a row that left something are followed by one that holds all. What even these
-# can't write is not about who acts meanwhile.
+# After a turn that left requests unanswered, up to three turns lock all open bookings. What these
+# can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
+_EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
 SOFTWARE = (
     f"commit {settings.CODE_COMMIT}, numpy {np.__version__}, OR-Tools {version('ortools')}, "
     f"Python {platform.python_version()}"
@@ -69,13 +69,16 @@ SOFTWARE = (
 
 
 class TurnEnded(OperationalError):
-    """This turn was silent for too long: another one leads, and nothing more is written by it."""
+    """The session of this turn was ended, and another process leads: it must write nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a turn did. `outcome`: idle, busy (another leads), decided, unchanged, stale, failed
-    when the solver gave up, or frozen while an operator has frozen decisions."""
+    """What a turn did.
+
+    `outcome`: idle, busy (another process leads), decided, unchanged, stale, failed (the solver
+    raised an error), or frozen (by an operator).
+    """
 
     outcome: str
     decision_id: int | None = None
@@ -84,7 +87,7 @@ class CycleResult:
 
 
 def tick_run(now: datetime) -> CycleResult:
-    """Runs a turn if the clock has made one necessary; cheap when it has not."""
+    """Runs a turn if something is due; cheap otherwise."""
     if not is_anything_due(now) and not is_hardware_to_vacate(now):
         modes_request(now)
         publish_due(now)
@@ -92,12 +95,42 @@ def tick_run(now: datetime) -> CycleResult:
     return cycle_run(now)
 
 
-def cycle_run(now: datetime) -> CycleResult:
-    """Runs one turn unless another process is in one. Killed at any point, the next one goes on.
+def is_anything_due(now: datetime) -> bool:
+    """Returns whether the clock or a new request gives a cycle at `now` something to do.
 
-    The lock belongs to the session and falls with it. A turn that has been silent for
-    `STALLED_SECONDS` loses its session, and writes in no other: a process that was stopped writes
-    nothing when it goes on. `leader_term` says the same to each decision.
+    Waiting bookings with a planned start don't count: time alone changes nothing for them, and a
+    change that helps them requests a cycle.
+    """
+    return (
+        pauses_to_extend().exists()
+        or Booking.objects.filter(
+            Q(state=State.REQUESTED)
+            | Q(state=State.SCHEDULED, planned_starts__lte=now)
+            | Q(RESUME_PLANNED, planned_starts__lte=now)
+            | _EXTENSION_ASKED
+            | bookings_over(now)
+        ).exists()
+    )
+
+
+def is_anything_undecided() -> bool:
+    """Returns whether the solver has something to answer, or a risk that may be over."""
+    return (
+        CompactionOrder.objects.filter(decided_at=None).exists()
+        or Booking.objects.filter(
+            Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
+            | Q(at_risk_from__isnull=False, state__in=OPEN)
+            | _EXTENSION_ASKED
+        ).exists()
+    )
+
+
+def cycle_run(now: datetime) -> CycleResult:
+    """Runs one turn unless another process runs one. A turn may be killed at any point.
+
+    The lock belongs to the session and ends with it. A turn without a statement for
+    `STALLED_SECONDS` loses its session and uses no other, so a process that was stopped writes
+    nothing when it continues. `leader_term` guards each decision in the same way.
     """
     if not _lock_take():
         stalled_turn_end()
@@ -116,9 +149,9 @@ def cycle_run(now: datetime) -> CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """Lets statements through as long as they go to one session.
+    """Allows statements in one session only.
 
-    Django opens another one by itself after an error, and the lock is not in it.
+    After an error Django opens another session, which does not hold the lock.
     """
 
     first: object
@@ -138,16 +171,15 @@ class _Session:
 
 
 def stalled_turn_end() -> bool:
-    """Ends the session of a turn whose process has stopped; whether there was one.
+    """Ends the session of a turn whose process has stopped; returns whether there was one.
 
-    A process that was stopped (SIGSTOP, a paused virtual machine) keeps its connection, and the
-    server can't tell it from one that computes. The next turn finds the lock free.
+    A stopped process (SIGSTOP, a paused virtual machine) keeps its connection and its lock.
     """
     with connection.cursor() as cursor:
         cursor.execute(_END_STALLED, [CYCLE_LOCK, STALLED_SECONDS])
         ended = any(row[0] for row in cursor.fetchall())
     if ended:
-        logger.warning("A turn was silent for %s s: its session was ended.", STALLED_SECONDS)
+        logger.warning("Ended the session of a turn that was stalled for %s s.", STALLED_SECONDS)
         counter_add("turns_ended_silent")
     return ended
 
@@ -161,22 +193,22 @@ def _lock_take() -> bool:
 def _turn(now: datetime) -> CycleResult:
     term, withheld_cycles = _lead()
     frozen = decisions_frozen(now)
-    # 1. What is over makes room.
+    # 1. End what is over.
     ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
     if frozen is not None:
         publish_due(now)
         return CycleResult("frozen", ended=ended)
     pauses_due(now)
-    # 2. Look, 3. solve outside any transaction, 4. write.
+    # 2. Take a snapshot, 3. solve outside any transaction, 4. write.
     attempt = _Attempt("unchanged")
     if is_anything_undecided():
-        attempt = _look(term, now, is_held=withheld_cycles in LOCKED_TURNS)
+        attempt = _attempt(term, now, is_held=withheld_cycles in LOCKED_TURNS)
         if attempt.has_unanswered:
-            # Somebody was quicker. One more look; then the next turn holds what it decides about.
+            # Bookings changed meanwhile: try once more; then the next turn locks them.
             ended += ends_due(now)
-            attempt = _look(term, now, is_last=True)
+            attempt = _attempt(term, now, is_last=True)
         _unanswered_note(term, withheld_cycles, has_unanswered=attempt.has_unanswered)
-    # 5. What is due starts, 6. and the nodes hear of it.
+    # 5. Start what is due, 6. publish it to the nodes.
     started = starts_due(now)
     modes_request(now)
     publish_due(now)
@@ -185,23 +217,21 @@ def _turn(now: datetime) -> CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What came of one look: an outcome of a turn, and whether something is left to be decided for
-    those who were there."""
+    """The outcome of one attempt, and whether a booking of its snapshot got no answer."""
 
     outcome: str
     decision_id: int | None = None
     has_unanswered: bool = False
 
 
-def _look(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
+def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
     if is_held and (held := _attempt_locked(term, now)) is not None:
         return held
     return _decide(snapshot_take(now, MAX_NEW), term, now, is_last=is_last)
 
 
 def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
-    """Decides while every open booking is locked, so that nothing can be withheld; None where that
-    would keep people waiting for too long."""
+    """Decides with every open booking locked; returns None where that would take too long."""
     last = Decision.objects.values_list("solve_ms", flat=True).order_by("-id").first()
     if last is not None and last > MAX_LOCKED_SOLVE_MS:
         return None
@@ -210,7 +240,7 @@ def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
             open_bookings_lock(LOCK_TIMEOUT_MS)
             return _decide(snapshot_read(now, MAX_NEW_LOCKED), term, now, is_last=True)
     except OperationalError as error:
-        logger.warning("The open bookings could not be held for a turn: %s", error)
+        logger.warning("The open bookings could not be locked for a turn: %s", error)
         return None
 
 
@@ -221,7 +251,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _
         with gc_paused():
             plan = solve(snapshot, policy_of(live))
     except SOLVER_FAULTS as error:
-        # One snapshot that it can't answer must not keep what is decided from starting or ending.
+        # Starts and ends need no decision.
         cycle_failure_note(error, digest(snapshot))
         return _Attempt("failed")
     solve_ms = round((time.perf_counter() - began) * 1000)
@@ -242,7 +272,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _
 
 
 def _drop_record(error: PlanStale | IntegrityError) -> _Attempt:
-    """Nothing of the plan was written: all that it answers has left, or it was dropped."""
+    """Returns the outcome of a plan of which nothing was written."""
     withheld = error.withheld if isinstance(error, PlanStale) else {}
     withheld_count(withheld)
     if withheld and not _has_unanswered(withheld):
@@ -254,12 +284,12 @@ def _drop_record(error: PlanStale | IntegrityError) -> _Attempt:
 
 
 def _has_unanswered(withheld: Mapping[Part, str]) -> bool:
-    """Whether somebody who is still there has got no answer."""
+    """Returns whether a booking that still waits got no answer."""
     return any(why != LEFT for why in withheld.values())
 
 
 def _unanswered_note(term: int, before: int, *, has_unanswered: bool) -> None:
-    """Remembers for the next turn that this one could not write all, and asks for it."""
+    """Counts turns that could not write everything, and requests the next one."""
     if has_unanswered:
         SolverState.objects.filter(leader_term=term).update(withheld_cycles=before + 1)
         if before + 1 in LOCKED_TURNS:
@@ -269,15 +299,15 @@ def _unanswered_note(term: int, before: int, *, has_unanswered: bool) -> None:
 
 
 def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime) -> Decision:
-    """The record of a cycle: what it saw and said, as canonical bytes with their digests."""
-    seen, said = encode(snapshot), encode(plan)
+    """Returns the record of a cycle: snapshot and plan as canonical bytes with their digests."""
+    input_bytes, plan_bytes = encode(snapshot), encode(plan)
     return Decision(
         at=now,
         policy=policy,
-        snapshot=zlib.compress(seen, 6),
-        snapshot_sha256=digest_of(seen),
-        plan=zlib.compress(said, 6),
-        plan_sha256=digest_of(said),
+        snapshot=zlib.compress(input_bytes, 6),
+        snapshot_sha256=digest_of(input_bytes),
+        plan=zlib.compress(plan_bytes, 6),
+        plan_sha256=digest_of(plan_bytes),
         software=SOFTWARE,
         solve_ms=0,
         leader_term=0,
@@ -285,8 +315,7 @@ def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: date
 
 
 def _lead() -> tuple[int, int]:
-    """A term of our own: raised and read under one lock, so that no two cycles share it; and how
-    many turns before this one were left behind."""
+    """Returns a new term, unique to this turn, and the number of unfinished turns before it."""
     with transaction.atomic():
         fence, _ = SolverState.objects.select_for_update().get_or_create(id=1)
         fence.leader_term += 1

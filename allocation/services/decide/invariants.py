@@ -1,4 +1,4 @@
-"""What must never be seen, asked of the whole database at one instant."""
+"""Invariants of the whole database, checked in one snapshot."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from billing.queries import ledger_check
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise: its number and name in the promise list, and the rows that break it."""
+    """A broken invariant: its number, its name, and the rows that break it."""
 
     promise: str
     name: str
@@ -100,7 +100,7 @@ _CHECKS = (
     ),
     _Check(
         "P3",
-        "a node that has heard newer words than this database knows: raise the epoch",
+        "a node that has received newer documents than this database knows: raise the epoch",
         """SELECT name FROM allocation_node WHERE ahead_epoch IS NOT NULL""",
     ),
     _Check(
@@ -180,7 +180,7 @@ _CHECKS = (
     ),
     _Check(
         "P12",
-        "an open receipt of what is not paused",
+        "an open receipt of a booking that is not paused",
         """SELECT p.id || ' of ' || b.state
            FROM allocation_pause p JOIN allocation_booking b ON b.id = p.booking_id
            WHERE p.resumed_at IS NULL AND p.ended_at IS NULL
@@ -237,7 +237,7 @@ _CHECKS = (
     ),
     _Check(
         "P15",
-        "a step that is not in the table",
+        "a transition that is not in the table",
         """SELECT booking_id || ' from ' || old || ' to ' || state FROM (
              SELECT booking_id, state, lag(state) OVER (PARTITION BY booking_id ORDER BY id) AS old
              FROM allocation_bookingevent) e
@@ -246,7 +246,7 @@ _CHECKS = (
     ),
     _Check(
         "P15",
-        "a state that its history does not tell",
+        "a state that is not the last of its history",
         """SELECT b.id || ' is ' || b.state || ', its history ends at ' || e.state
            FROM allocation_booking b JOIN LATERAL (
              SELECT state FROM allocation_bookingevent
@@ -263,10 +263,10 @@ _CHECKS = (
 
 
 def invariants_check() -> list[Violation]:
-    """Every broken promise there is; empty when all hold.
+    """Returns every violation; empty when all invariants hold.
 
-    For the system's role, which sees every tenant. Reads one snapshot, so it may run while others
-    write. Must not run inside a transaction.
+    For the system's role, which sees every tenant. It reads one snapshot, so others may write
+    meanwhile. Must not run inside a transaction.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:

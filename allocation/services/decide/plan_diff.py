@@ -1,4 +1,4 @@
-"""What of a plan is news to the database."""
+"""The part of a plan that changes the database."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,14 +9,15 @@ from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import State
 from allocation.services.decide.borrowing import BorrowingMark, borrowing_marks
 from allocation.services.record.places import place_data
-from allocation.services.runs.lost_runs import has_earlier_run, time_remaining
+from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Assign, Plan, Reason, Refuse, Waiting
+from allocation.solver import Assign, Plan, Refuse, Waiting
+from allocation.words.reasons import reason_data
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What of a plan is new to the database, and worth a stored decision."""
+    """The part of a plan that changes the database, and deserves a stored decision."""
 
     plan: Plan
     marks: tuple[BorrowingMark, ...]
@@ -29,19 +30,21 @@ class Changes:
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
-    """Leaves out waiting bookings whose promise and reasons are what is stored already, and
-    refusals of such as are to begin anew: while they have time left, they wait."""
+    """Leaves out waiting bookings whose planned start and reasons are stored already.
+
+    Refusals of requeued bookings are left out too: they wait while they have time left.
+    """
     answers: tuple[Waiting | Assign | Refuse, ...] = (*plan.waits, *plan.assigns, *plan.refusals)
     known = {
         str(booking.id): booking
         for booking in Booking.objects.filter(id__in=[UUID(each.booking) for each in answers])
     }
-    # Who is told to go, now or before, is promised a place to go on; it gets one when it is out.
+    # A pausing booking gets a planned start now, and GPUs to resume on when it is paused.
     leaving = {pause.booking for pause in plan.pauses}
     leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
     kept = leaving | {key for key, booking in known.items() if _keeps_waiting(booking, now)}
-    promised = (_promised(each) for each in plan.assigns if each.booking in leaving)
-    waits = (*plan.waits, *promised)
+    planned = (_as_waiting(each) for each in plan.assigns if each.booking in leaving)
+    waits = (*plan.waits, *planned)
     news = replace(
         plan,
         assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
@@ -52,29 +55,20 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
     return Changes(news, borrowing_marks(plan))
 
 
-def _promised(assign: Assign) -> Waiting:
+def _as_waiting(assign: Assign) -> Waiting:
     return Waiting(
         assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
     )
 
 
 def _keeps_waiting(booking: Booking, now: datetime) -> bool:
-    """Not to be had now is no end: begun anew with time left, or the rest of a fixed window that is
-    paused, which the clock ends."""
+    """Returns whether the booking survives a refusal.
+
+    It is requeued with time left, or the paused rest of a fixed window, which the clock ends.
+    """
     if booking.state == State.PAUSED:
         return booking.starts is not None
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= MIN_DURATION_SECONDS
-
-
-def reason_data(reason: Reason) -> dict[str, object]:
-    """A reason as it is stored. `allocation.words` adds its sentence where it is shown."""
-    return {
-        "rule": reason.rule,
-        "code": reason.code,
-        "check": reason.check,
-        "numbers": dict(reason.numbers),
-        "frees_at": instant(reason.frees_at).isoformat() if reason.frees_at else None,
-    }
 
 
 def _is_known(wait: Waiting, booking: Booking | None) -> bool:

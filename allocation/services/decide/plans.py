@@ -1,4 +1,4 @@
-"""Making a plan true: one short transaction, conditional on what the plan was made from."""
+"""Writes a plan in one short transaction, if its input still holds."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from allocation.services.decide.apply_assignments import (
 )
 from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
 from allocation.services.decide.borrowing import borrowing_marks_write
-from allocation.services.decide.plan_diff import Changes, reason_data
+from allocation.services.decide.plan_diff import Changes
 from allocation.services.decide.rebind import move_record, moved_rows_supersede
 from allocation.services.decide.stale_parts import parts_stale
 from allocation.services.publish.live import decided_hint
@@ -53,7 +53,8 @@ from allocation.solver import (
     narrowed,
     refused_too_early,
 )
-from allocation.words.reasons import sentence
+from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
 from billing.rules import money_text
 from billing.services import HoldRequest, hold_place
 from tenants.platform.errors import Refused
@@ -61,7 +62,7 @@ from tenants.platform.log_ids import log_id
 
 logger = logging.getLogger(__name__)
 
-# Halves that are tried where the database refuses; the bookings are locked meanwhile.
+# Attempts to find the parts that the database refuses; the bookings are locked meanwhile.
 MAX_ATTEMPTS = 64
 Failure = PlanStale | IntegrityError
 
@@ -75,15 +76,15 @@ def plan_apply(
     now: datetime,
     is_last: bool = True,
 ) -> dict[Part, str]:
-    """Writes the decision and all that still holds of it; returns what was withheld, and why.
+    """Writes the decision and every part that still holds; returns the withheld parts, and why.
 
-    Parts of the plan whose bookings have left meanwhile are left out, and with them what needs
-    them; so is what the database refuses. The decision is stored with what was withheld. Without
-    `is_last` refusals that may be wrong by now are withheld too, to be asked again.
+    Parts whose bookings have changed are withheld, with the parts that need them, and so are parts
+    that the database refuses. The decision records what was withheld. Unless `is_last`, refusals
+    that may be outdated are withheld too, and decided again.
 
     Raises:
-        PlanOvertaken: another leader has taken over.
-        PlanStale, IntegrityError: nothing of it can be written, and nothing is.
+        PlanOvertaken: another process leads.
+        PlanStale, IntegrityError: no part can be written, and none is.
     """
     with transaction.atomic():
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
@@ -107,7 +108,7 @@ def _without(group: Sequence[Part], withheld: Mapping[Part, str]) -> tuple[Part,
 
 
 def _too_early(plan: Plan, snapshot: Snapshot) -> dict[Part, str]:
-    """Refusals of those who might be given what somebody else has given up meanwhile."""
+    """Returns refusals of bookings that might fit now, because others have ended meanwhile."""
     if not plan.refusals and all(each.granted for each in plan.extensions):
         return {}
     here = {each.booking for each in snapshot.requests}
@@ -118,7 +119,7 @@ def _too_early(plan: Plan, snapshot: Snapshot) -> dict[Part, str]:
 
 
 def _marks(changes: Changes, withheld: Mapping[Part, str], now: datetime) -> None:
-    """What is said of borrowing, for those about whom nothing was withheld."""
+    """Writes the borrowing marks of bookings without a withheld part."""
     names = {name for _, name in withheld}
     asked = [mark for mark in changes.marks if str(mark.booking) not in names]
     ids = [mark.booking for mark in asked]
@@ -141,9 +142,9 @@ class _Writing:
         withheld: Mapping[Part, str],
         bookings: Mapping[str, Booking],
     ) -> dict[Part, str]:
-        """Writes the decision and groups of parts that need each other; returns the parts that the
-        database refuses. Which these are is found out by halves, and undone, before the decision is
-        stored with them.
+        """Writes the decision and groups of parts that need each other; returns the refused parts.
+
+        If the database refuses something, halves are tried and rolled back to find it.
 
         Raises:
             PlanStale, IntegrityError: none can be written.
@@ -175,7 +176,7 @@ class _Writing:
         withheld: Mapping[Part, str],
         bookings: Mapping[str, Booking] | None = None,
     ) -> Failure | None:
-        """An attempt changes bookings in memory: the next one reads them again."""
+        """Writes the groups in a savepoint. An attempt changes the bookings it has read."""
         plan = narrowed(self.plan, {part for group in groups for part in group})
         found = _bookings(plan, ()) if bookings is None else bookings
         fleet = Fleet.read(self.snapshot, plan)
@@ -187,7 +188,7 @@ class _Writing:
                 log_id(decision=self.decision.id)
                 plan_write(plan, found, fleet, self.decision, self.now)
         except (PlanStale, IntegrityError) as failure:
-            logger.info("A part of the plan can't be written: %s", failure)
+            logger.info("Part of the plan can't be written: %s", failure)
             return failure
         return None
 
@@ -200,7 +201,7 @@ def plan_write(
     Raises:
         PlanStale, IntegrityError: something in it is not as the plan has it.
     """
-    # Shortened first, so that the room is free for who it is paused for.
+    # Victims are shortened first, so that their GPUs are free for the beneficiaries.
     for pause in plan.pauses:
         victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
         pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
@@ -219,12 +220,12 @@ def plan_write(
 
 def _orders_answer(orders: Sequence[OrderAnswer], decision: Decision, now: datetime) -> None:
     if not all(order_answer(each, decision, now) for each in orders):
-        raise PlanStale("an order has its answer already")
+        raise PlanStale("an order was answered already")
 
 
 def _withdraw(booking: Booking, now: datetime) -> None:
     if not pause_withdraw(booking, now):
-        raise PlanStale("a pause is out, or all was saved")
+        raise PlanStale("a pause can't be withdrawn any more")
 
 
 def _move_all(
@@ -234,10 +235,10 @@ def _move_all(
     decision: Decision,
     now: datetime,
 ) -> None:
-    """All that move leave before any of them comes in: they may change places."""
+    """Takes all moved bookings off the calendar before any enters it again: two may swap."""
     for move in moves:
         if not moved_rows_supersede(bookings[move.booking], move):
-            raise PlanStale("a booking to be moved has other places by now")
+            raise PlanStale("a booking to be moved has other GPUs by now")
     allocations_write(bookings, moves, fleet, decision)
     for move in moves:
         move_record(bookings[move.booking], move, fleet.gpus, decision, now)
@@ -245,16 +246,16 @@ def _move_all(
 
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
     moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
-    # Where no start can be planned there is none that is worth telling.
+    # Without a proven start the planned one is a guess and is not shown.
     is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
     has_start = bool(wait.places) and is_proven
     had_start = bool(booking.planned_places) and not booking.is_unplanned
     is_new = booking.state == State.REQUESTED
-    because = f" {sentence(wait.delayed_by)}" if wait.delayed_by else ""
+    because = reason_data(wait.delayed_by) if wait.delayed_by else ""
     starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
     event = Event(
         "queued" if is_new else "moved",
-        f"Waiting, with{'' if has_start else 'out'} a planned start.{because}",
+        event_text("queued" if has_start else "queued_unplanned", because=because),
         detail={"decision": decision.id, **starts},
     )
     facts = {
@@ -273,19 +274,21 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
     reasons = [reason_data(reason) for reason in refuse.reasons]
     if booking.state == State.PAUSED:
         booking_change(booking, now=now, decision=decision, reasons=reasons)
-        because = sentence(refuse.reasons[0]) if refuse.reasons else "There is no place to go on."
+        because = reasons[0] if reasons else event_text("no_resume")
         paused_booking_end(booking, "not_resumed", because, now)
         return
     charged = waiting_settle(booking, now)
     pause_end(booking, now)
     to = _refused_as(booking)
-    because = sentence(refuse.reasons[0]) if refuse.reasons else "It can't be placed."
-    freed = money_text(booking.hold_amount - charged, booking.currency)
-    said = f"{because} {freed} is free again."
+    text = event_text(
+        "refused",
+        because=reasons[0] if reasons else event_text("unplaceable"),
+        freed=money_text(booking.hold_amount - charged, booking.currency),
+    )
     booking_move(
         booking,
         to,
-        event=Event(str(to), said, detail={"decision": decision.id}),
+        event=Event(str(to), text, detail={"decision": decision.id}),
         now=now,
         outcome=str(to),
         decision=decision,
@@ -312,7 +315,7 @@ def _alternatives(refuse: Refuse) -> list[dict[str, object]]:
 
 
 def _refused_as(booking: Booking) -> State:
-    """What becomes of a booking that there is no room for, now or any more."""
+    """Returns the end state of a booking that can't be placed, or not any more."""
     if booking.hardware_lost_at is not None:
         return State.FAILED
     if booking.replacement_count:
@@ -328,7 +331,7 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
     until, ends = instant(extend.until), booking.planned_ends
     extra = booking_cost(booking, int((until - ends).total_seconds()))
     more = HoldRequest(booking.id, extra, ends, until)
-    refusal = sentence(extend.reasons[0]) if extend.reasons else _hold_more(booking, more, now)
+    refusal = reason_data(extend.reasons[0]) if extend.reasons else _hold_more(booking, more, now)
     facts: dict[str, object] = {}
     if refusal is None:
         live = Allocation.objects.filter(
@@ -341,14 +344,14 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
         facts = {"planned_ends": until, "hold_amount": booking.hold_amount + extra}
     event = Event(
         "extension_refused" if refusal else "extended",
-        refusal or "Extended.",
+        event_text("because", because=refusal) if refusal else event_text("extended"),
         detail={"decision": decision.id, "until": until.isoformat()},
     )
     booking_change(booking, event=event, now=now, extension_until=None, **facts)
 
 
 def _hold_more(booking: Booking, more: HoldRequest, now: datetime) -> str | None:
-    """Holds the price of the added time; the sentence of the refusal when it is not there."""
+    """Holds the price of the added time; returns the refusal's sentence if the budget lacks it."""
     try:
         with transaction.atomic():
             hold_place(
@@ -366,7 +369,7 @@ def _hold_more(booking: Booking, more: HoldRequest, now: datetime) -> str | None
 
 
 def _bookings_locked(changes: Changes) -> dict[str, Booking]:
-    """All bookings that change, locked in one order, which is that of reports too."""
+    """Returns all bookings that change, locked in the order that reports use too."""
     return _bookings(changes.plan, [mark.booking for mark in changes.marks])
 
 

@@ -1,7 +1,7 @@
-"""Rows that are written and have not begun get other places for the same time: late binding.
+"""Rebinding: planned bookings get other GPUs for the same time.
 
-All that move leave first, then each comes in: so two may change places, and the database's
-exclusion is never in the way. Nodes hear nothing of it: they are told of what starts.
+All of them leave the calendar before the first one enters it again, so two may swap their GPUs.
+Nodes are not involved before a booking starts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,16 +9,17 @@ from datetime import datetime
 
 from allocation.models import Allocation, Booking, Decision, Gpu
 from allocation.rules.states import State
-from allocation.services.decide.plan_diff import reason_data
 from allocation.services.record.history import Event
 from allocation.services.record.places import place_of_row
 from allocation.services.runs.transition import booking_change
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Move, Place
+from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
 
 
 def moved_rows_supersede(booking: Booking, move: Move) -> bool:
-    """Takes the locked booking's rows off the calendar; False: they are not what was planned."""
+    """Takes a locked booking's rows off the calendar; returns False if they are not as planned."""
     rows = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
     window = (instant(move.starts), instant(move.ends))
     there = {
@@ -35,17 +36,17 @@ def moved_rows_supersede(booking: Booking, move: Move) -> bool:
 def move_record(
     booking: Booking, move: Move, gpus: Mapping[str, Gpu], decision: Decision, now: datetime
 ) -> None:
-    """Writes into the booking, and into its history, where it lies now."""
-    # Who keeps some of its places is told of the others.
+    """Records the new GPUs in the booking and its history."""
+    # GPUs that the booking keeps are not mentioned.
     stays = set(move.source) & set(move.places)
     was, becomes = (
         _where((place for place in places if place not in stays), gpus)
         for places in (move.source, move.places)
     )
-    where = f"from {was} to {becomes}" if was != becomes else f"to other slots of {was}"
+    text = event_text("rebound" if was != becomes else "rebound_slots", source=was, target=becomes)
     event = Event(
         "moved",
-        f"Moved {where} before it starts, so that more fits. Its time stays the same.",
+        text,
         detail={"decision": decision.id, "rule": move.reasons[0].rule},
     )
     reasons = [reason_data(reason) for reason in move.reasons]

@@ -1,4 +1,4 @@
-"""A decision made again from what it stored: the proof that it follows from its input alone."""
+"""Replay: a stored decision is solved again, which proves that it follows from its input alone."""
 
 import json
 import zlib
@@ -14,10 +14,10 @@ from allocation.solver.model.format_1 import is_format_1, is_same_meaning
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Digests of what was read back and of the plan that was made from it.
+    """The digests of the stored snapshot and of the plan that was made from it.
 
-    `comparison` is "bytes", or "meaning" for a plan of format 1: its sentences can't be made again,
-    so that codes, rules, facts, times and places are compared instead.
+    `comparison` is "bytes", or "meaning" for a plan of format 1: the sentences in it can't be made
+    again, so codes, rules, facts, times and places are compared.
     """
 
     snapshot_sha256: str
@@ -28,7 +28,7 @@ class Replay:
 
 
 def decision_replay(decision: Decision) -> Replay:
-    """Solves the stored snapshot again. Equal means: same snapshot, same plan."""
+    """Solves the stored snapshot again, and compares snapshot and plan."""
     snapshot = decode(Snapshot, zlib.decompress(decision.snapshot))
     with gc_paused():
         again = encode(solve(snapshot, policy_of(decision.policy)))

@@ -1,7 +1,7 @@
-"""Whether the promises hold and the solver answers, asked now and then and kept for who looks.
+"""Self-checks: invariants of the database, failed cycles, and the age of undecided requests.
 
-Kept in the cache: a server that loses it has nothing to say until the next look. Only how long
-the oldest request has been undecided is asked of the database each time.
+Results are kept in the cache until the next check. Only the age of the oldest undecided request is
+read from the database each time.
 """
 
 import logging
@@ -17,7 +17,7 @@ from allocation.services.nodes.clock import JUMP_KEY
 
 logger = logging.getLogger(__name__)
 
-# A request that is undecided for longer is no longer waiting for its turn: something is wrong.
+# A request that is undecided for longer shows a fault, not a queue.
 BEHIND_SECONDS = 30
 
 _CHECKED = "watch:invariants"
@@ -26,7 +26,7 @@ _FAILED = "watch:cycles-failed"
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """What was seen last; None where nobody has looked yet. Ages are whole seconds."""
+    """The last results; None before the first check. Ages are whole seconds."""
 
     invariant_violations: int | None = None
     invariants_checked_seconds_ago: int | None = None
@@ -37,20 +37,20 @@ class SelfCheck:
 
 
 def invariants_run(now: datetime) -> int:
-    """Asks the whole database whether every promise holds; returns how many are broken."""
+    """Checks every invariant of the database; returns the number of violations."""
     found = invariants_check()
     for violation in found:
         logger.error(
-            "Broken promise %s, %s: %s", violation.promise, violation.name, violation.detail
+            "Broken invariant %s, %s: %s", violation.promise, violation.name, violation.detail
         )
     cache.set(_CHECKED, {"violations": len(found), "at": now.timestamp()}, timeout=None)
     return len(found)
 
 
 def cycle_failure_note(error: Exception, snapshot_sha256: str) -> None:
-    """The solver gave up on a snapshot: what was decided before stays, and is said to have."""
+    """Counts a cycle in which the solver failed; earlier decisions stay."""
     logger.error(
-        "The solver failed on snapshot %s; what was decided stays", snapshot_sha256, exc_info=error
+        "The solver failed on snapshot %s; earlier decisions stay", snapshot_sha256, exc_info=error
     )
     try:
         cache.add(_FAILED, 0, timeout=None)
@@ -60,12 +60,12 @@ def cycle_failure_note(error: Exception, snapshot_sha256: str) -> None:
 
 
 def self_check_read(now: datetime) -> dict[str, int | None]:
-    """The figures by name; those of the cache or the database are None while it does not answer."""
+    """Returns the figures by name; None while the cache or the database does not answer."""
     return _cached(now) | _decisions(now)
 
 
 def _decisions(now: datetime) -> dict[str, int | None]:
-    """Asked of the database itself: a solver that is dead tells nobody that it is behind."""
+    """Reads the age from the database, because a dead solver reports nothing."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT portal_oldest_undecided()")

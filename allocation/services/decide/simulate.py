@@ -1,4 +1,4 @@
-"""The site to simulate: the one that is there, or one made up; and who pays what on it."""
+"""Input of simulations: the present site or a synthetic one, its demand, policy and prices."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ from allocation.solver.simulation.workload import Workload
 from billing.queries import current_prices
 from billing.rules import LEDGER_STEP
 
-# A made-up site begins at the same second each time: 5 January 2026, a Monday.
+# A synthetic site begins at the same second each time: 5 January 2026, a Monday.
 SYNTHETIC_START = 1_767_571_200
 DEFAULT_TIERS = (
     Tier("standard", pausable=False, counts=True, priority=50),
@@ -29,7 +29,7 @@ _ENTRY = re.compile(r"([a-z0-9][a-z0-9.-]*)=(\d{1,6})")
 
 
 def spec_read(text: str) -> dict[str, int]:
-    """`h100=64,l40s=32` as numbers by name. ValueError: not of this form, or a name twice."""
+    """Returns `h100=64,l40s=32` as numbers by name. ValueError: bad form, or a name twice."""
     entries = [_ENTRY.fullmatch(entry.strip()) for entry in text.split(",")]
     found = {entry[1]: int(entry[2]) for entry in entries if entry}
     if len(found) < len(entries):
@@ -38,7 +38,7 @@ def spec_read(text: str) -> dict[str, int]:
 
 
 def demand_read(text: str, days: int) -> Workload:
-    """`load=110,tenants=4` as a demand over so many days. ValueError: an unknown name."""
+    """Returns `load=110,tenants=4` as a demand over `days`. ValueError: an unknown name."""
     entries = spec_read(text) if text else {}
     known = {field.name for field in fields(Workload)} - {"days"}
     if entries.keys() - known:
@@ -50,15 +50,15 @@ def demand_read(text: str, days: int) -> Workload:
 
 
 def site_live(now: datetime) -> Snapshot:
-    """What there is now, with all that runs and waits."""
+    """Returns the present site with all that runs and waits."""
     return snapshot_take(now)
 
 
 def site_synthetic(fleet: dict[str, int], tenants: int) -> Snapshot:
-    """So many GPUs of each class on nodes of eight, and nobody there.
+    """Returns an empty site with the given number of GPUs of each class, on nodes of eight.
 
-    Models and tiers are the portal's own, where it has them; a class that it does not know has no
-    slices. Each tenant is guaranteed its part of every class and may borrow.
+    Models and tiers are the portal's own, where it has them; an unknown class has no slices. Each
+    tenant is guaranteed an equal part of every class and may borrow.
     """
     models = {model.slug: model for model in models_read()}
     of_class = dict(GpuModel.objects.order_by("-slug").values_list("gpu_class_id", "slug"))
@@ -83,7 +83,7 @@ def site_synthetic(fleet: dict[str, int], tenants: int) -> Snapshot:
 
 
 def limits_equal(site: Snapshot, tenants: set[str]) -> Snapshot:
-    """The same site with its GPUs guaranteed in equal parts to these, who may borrow."""
+    """Returns the site with its GPUs guaranteed in equal parts to the tenants, who may borrow."""
     counts = Counter(gpu.gpu_class for gpu in site.gpus)
     return replace(
         site,
@@ -96,7 +96,7 @@ def limits_equal(site: Snapshot, tenants: set[str]) -> Snapshot:
 
 
 def policy_by_number(number: int | None) -> Policy:
-    """That version of the policy; without a number the live one, else the first defaults.
+    """Returns a version of the policy; without a number the live one, or the defaults.
 
     Raises:
         PolicyVersion.DoesNotExist: there is no such version.
@@ -108,7 +108,7 @@ def policy_by_number(number: int | None) -> Policy:
 
 
 def rates_now(now: datetime) -> Rates:
-    """Prices in force per GPU-hour, in steps of the ledger."""
+    """Returns the present prices per GPU-hour, in steps of the ledger."""
     prices = current_prices(now).items()
     return {key: int(price.per_gpu_hour / LEDGER_STEP) for key, price in prices}
 

@@ -1,4 +1,4 @@
-"""Which parts of a plan are about bookings that are no longer what the plan was made from."""
+"""The parts of a plan whose bookings have changed since its snapshot."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ _WAITS = (*WAITING, State.PAUSING, State.PAUSED)
 def parts_stale(
     changes: Changes, bookings: Mapping[str, Booking], now: datetime
 ) -> dict[Part, str]:
-    """What can't be written, and why, by the locked rows; what needs it is not among it."""
+    """Returns the parts that can't be written, and why; parts that need them are not included."""
     plan = changes.plan
     states = {name: State(row.state) for name, row in bookings.items()}
     found = dict(_answers(plan, states))
@@ -36,14 +36,14 @@ def _answers(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, st
     victims = {pause.booking for pause in plan.pauses}
     answers: tuple[Assign | Waiting | Refuse, ...] = (*plan.assigns, *plan.waits, *plan.refusals)
     for each in answers:
-        # Who is told to go only now runs until then.
+        # The victim of a new pause still runs.
         may_be = (State.ACTIVE,) if each.booking in victims else _WAITS
         if states.get(each.booking) not in may_be:
             yield ("answer", each.booking), LEFT
 
 
 def _pauses(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, str]]:
-    """Who gives its place back keeps it in the calendar until the next turn ends it."""
+    """Returns stale pauses. A released victim stays in the calendar until the next turn."""
     for pause in plan.pauses:
         beneficiary = states.get(pause.beneficiary, State.CANCELLED)
         if states.get(pause.booking) != State.ACTIVE:
@@ -60,7 +60,7 @@ def _moves(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, str]
 
 
 def _withdrawals(plan: Plan, now: datetime) -> Iterator[tuple[Part, str]]:
-    """A pause that is out, or whose owner has saved all, is not taken back any more."""
+    """Returns stale withdrawals: the grace period is over, or the owner has saved everything."""
     if not plan.withdrawn:
         return
     rows = pauses_unneeded(now).filter(booking_id__in=plan.withdrawn)

@@ -25,11 +25,12 @@ from allocation.services.runs.end import (
     allocation_empty,
     allocation_failed,
     allocation_saved,
-    allocation_suspended,
 )
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.runs.lost_runs import lease_expired, run_disputed
+from allocation.services.runs.resume import allocation_suspended
 from allocation.services.runs.start import allocations_ready
+from allocation.words.events import event_text
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -150,9 +151,9 @@ def _broken_runs(broken: Mapping[UUID, str], now: datetime) -> None:
         Allocation.objects.filter(id__in=broken).select_related("gpu__node").order_by("booking_id")
     )
     for row in rows:
-        where = f"GPU {row.gpu.index} of {row.gpu.node.name}"
-        because = Interruption("R62", f"{where} had an error. {broken[row.id]}.")
-        run_interrupt(row.booking_id, because, now, row.gpu.node_id)
+        gpu = row.gpu
+        text = event_text("gpu_error", index=gpu.index, node=gpu.node.name, why=broken[row.id])
+        run_interrupt(row.booking_id, Interruption("R62", text), now, gpu.node_id)
 
 
 def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict[str, UUID]:

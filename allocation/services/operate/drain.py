@@ -9,6 +9,7 @@ from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupanc
 from allocation.services.nodes.fleet import node_audit, node_state_set
 from allocation.services.runs.end import STARTED, allocation_empty
 from allocation.services.runs.interrupt import Interruption, drain_notify, run_interrupt
+from allocation.words.events import event_text
 from allocation.words.fleet import fleet_sentence
 from tenants.models import User
 from tenants.outbox import task_request
@@ -43,8 +44,8 @@ def node_drain(
     node_state_set(node, Node.State.DRAINING, sentence, by)
     node_audit(operator, node, "node.drained", now, before=before, after=after)
     if by is not None:
-        sentence = fleet_sentence("node_emptied", node=node.name, reason=node.state_reason)
-        drain_notify(Q(gpu__node=node), by, Interruption("R63", sentence), now)
+        text = event_text("node_drained", node=node.name, why=node.state_reason)
+        drain_notify(Q(gpu__node=node), by, Interruption("R63", text), now)
 
 
 def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
@@ -84,9 +85,7 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
     # Bookings are locked before nodes and in one order, as everywhere.
     bookings = Booking.objects.filter(allocations__in=rows).values("id")
     for booking in Booking.objects.select_for_update().filter(id__in=bookings).order_by("id"):
-        run_interrupt(
-            booking.id, Interruption("R62", fleet_sentence("node_off", node=node.name)), now
-        )
+        run_interrupt(booking.id, Interruption("R62", event_text("node_off", node=node.name)), now)
     before = _open_places(node)
     for identifier in list(rows.order_by("booking_id", "id").values_list("id", flat=True)):
         allocation_empty(identifier, now)

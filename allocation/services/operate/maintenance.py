@@ -31,6 +31,7 @@ from allocation.services.runs.interrupt import RUNNING, Interruption, drain_noti
 from allocation.services.snapshot.hardware import maintenance_rows
 from allocation.services.snapshot.snapshot import instant, requests_of, seconds, snapshot_read
 from allocation.solver import Plan, Snapshot, solve
+from allocation.words.events import event_text
 from allocation.words.fleet import fleet_sentence
 from tenants.audit import platform_record
 from tenants.models import User
@@ -130,8 +131,7 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
             "dates": len(blackouts),
         },
     )
-    sentence = fleet_sentence("maintenance", where=first.where, reason=first.reason)
-    because = Interruption("R33", sentence)
+    because = Interruption("R33", event_text("maintenance", where=first.where, why=first.reason))
     notified = Q(pk=None)
     for blackout in _before_last_end(blackouts):
         drain_notify(_overlapping(blackout) & ~notified, blackout.drain_by, because, now)

@@ -1,1 +1,1 @@
-"""What a request could get, when and for how much, before it is booked."""
+"""Quotes: what a request could get, when and at what price, before it is booked."""

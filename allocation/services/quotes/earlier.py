@@ -1,4 +1,4 @@
-"""Sooner, if you…: what a waiting booking could be instead, and the change to it in one step."""
+"""Options that start earlier than a waiting booking, and the exchange for one of them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +15,9 @@ from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.history import event_add
+from allocation.services.runs.transition import booking_lock
+from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 
@@ -24,9 +27,9 @@ CHANGEABLE = (State.QUEUED, State.SCHEDULED)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a booking is to become: an option's tier and line, at the prices of `priced_at`.
+    """The option that replaces a booking: its tier and request text, at the prices of `priced_at`.
 
-    It has to start at `starts`, or so soon after that only the click lies between.
+    It must still start at `starts`, or within the time of the price lock after it.
     """
 
     tier: str
@@ -38,63 +41,56 @@ class Change:
 def earlier_options(
     *, actor: Actor, booking: Booking, now: datetime
 ) -> tuple[tuple[QuoteOption, ...], str]:
-    """At most three ways to start before the promised time, the earliest first, with the text
-    that fixes their prices. None for a fixed window: it says itself when it starts.
+    """Returns up to three options before the planned start, the earliest first, and the price lock.
 
-    Run inside the tenant's transaction.
+    A fixed window has none. Run inside the tenant's transaction.
     """
-    promised = booking.planned_starts
-    if booking.state not in CHANGEABLE or booking.starts or promised is None or promised <= now:
+    planned = booking.planned_starts
+    if booking.state not in CHANGEABLE or booking.starts or planned is None or planned <= now:
         return (), ""
     try:
-        quote = quote_make(actor=actor, wish=_wish(booking), now=now, without=booking)
+        quote = quote_make(actor=actor, request=_request(booking), now=now, without=booking)
     except Refused:
-        # A rule of today says no to the ask as a whole; the promise stands all the same.
+        # Admission refuses the request now; the booking keeps its planned start.
         return (), ""
-    sooner = [
+    found = [
         option
         for option in quote.options
-        if option.starts < promised and (option.kind, option.tier) != ("as_asked", booking.tier_id)
+        if option.starts < planned and (option.kind, option.tier) != ("as_asked", booking.tier_id)
     ]
-    sooner.sort(key=lambda option: (option.starts, option.price, option.tier, option.request))
-    return tuple(sooner[:MAX_OPTIONS]), quote.lock
+    found.sort(key=lambda option: (option.starts, option.price, option.tier, option.request))
+    return tuple(found[:MAX_OPTIONS]), quote.lock
 
 
-def booking_change(*, actor: Actor, booking: Booking, change: Change, now: datetime) -> Booking:
-    """Gives the booking up and books the option instead, in one transaction; twice is once.
+def booking_exchange(*, actor: Actor, booking: Booking, change: Change, now: datetime) -> Booking:
+    """Cancels the booking and books the option instead, in one transaction. Idempotent.
 
-    The new booking has a new place in line: only what is still free before the promised start may
-    be changed to.
+    The new booking has a new place in the queue, so the option must still be free before the
+    planned start.
 
     Raises:
         Refused: `not_changeable`, `change_gone`, or any rule of the new booking; nothing is
             written then.
     """
     with transaction.atomic():
-        old = (
-            Booking.objects.select_for_update(of=("self",))
-            .select_related("project", "tier", "owner")
-            .get(id=booking.id)
-        )
+        old = booking_lock(booking.id, "project", "tier", "owner")
         instead = uuid5(old.id, "instead")
         made = Booking.objects.filter(id=instead).select_related("project", "tier", "owner").first()
         if made is not None:
             return made
         if old.state not in CHANGEABLE:
-            raise Refused(
-                "not_changeable",
-                f"{old.label} is {old.get_state_display().lower()}; only a booking that waits "
-                "for its start can be changed.",
-            )
+            state = old.get_state_display().lower()
+            sentence = refusal_text("not_changeable", label=old.label, state=state)
+            raise Refused("not_changeable", sentence)
         option = _option_check(actor, old, change, now)
         booking_cancel(actor=actor, booking=old, now=now)
-        wish = _wish(old, option, change.priced_at)
-        new = booking_request(actor=actor, wish=wish, now=now, booking_id=instead)
-        for row, sentence in (
-            (Booking.objects.get(id=old.id), f"{new.label} was booked instead."),
-            (new, f"Booked instead of {old.label}, with a new place in line."),
+        request = _request(old, option, change.priced_at)
+        new = booking_request(actor=actor, request=request, now=now, booking_id=instead)
+        for row, text in (
+            (Booking.objects.get(id=old.id), event_text("changed_to", label=new.label)),
+            (new, event_text("changed_from", label=old.label)),
         ):
-            event_add(row, kind="changed", sentence=sentence, now=now, actor_id=actor.user_id)
+            event_add(row, kind="changed", sentence=text, now=now, actor_id=actor.user_id)
     return new
 
 
@@ -105,14 +101,14 @@ def _option_check(actor: Actor, booking: Booking, change: Change, now: datetime)
         if is_same and option.starts <= change.starts + PRICE_LOCK_TIME:
             return option
     rule = BY_CODE["change_gone"]
-    promised = booking.planned_starts
+    planned = booking.planned_starts
     raise Refused(
         "change_gone",
-        f"That is no longer free as it was shown, so {booking.label} keeps its promised start.",
+        refusal_text("change_gone", label=booking.label),
         param="request",
         rule=rule.id,
         owner=rule.owner,
-        numbers={"promised": promised.isoformat() if promised else ""},
+        numbers={"promised": planned.isoformat() if planned else ""},
         alternatives=[
             {"tier": option.tier, "request": option.request, "starts": option.starts.isoformat()}
             for option in options
@@ -120,10 +116,10 @@ def _option_check(actor: Actor, booking: Booking, change: Change, now: datetime)
     )
 
 
-def _wish(
+def _request(
     booking: Booking, option: QuoteOption | None = None, priced_at: datetime | None = None
 ) -> BookingRequest:
-    """The booking as it was asked for, or as the option has it."""
+    """Returns the booking as it was requested, or as the option has it."""
     return BookingRequest(
         project=booking.project.slug,
         tier=option.tier if option else booking.tier_id,

@@ -1,4 +1,4 @@
-"""Which later ends a booking could have now: the rules of an extension, asked beforehand."""
+"""The later ends that a booking could have now."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,17 +21,16 @@ SHORTEST = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class LaterEnds:
-    """Ends that tier, budget, quota, maintenance and the bookings after it allow, in order; and
-    why there is none, or none further out."""
+    """The possible ends in order, and why there is none, or no later one."""
 
     ends: tuple[datetime, ...]
     limit: str
 
 
 def later_ends(*, actor: Actor, booking: Booking, now: datetime) -> LaterEnds:
-    """The usual steps that are possible, and the latest end before the first that is not.
+    """Returns the usual steps that are possible, and the latest end before the first that is not.
 
-    Nothing is kept: the next cycle decides. Inside the tenant's transaction.
+    Nothing is reserved: the next cycle decides. Run inside the tenant's transaction.
     """
     ends = booking.planned_ends
     if booking.state not in EXTENDABLE or ends is None or booking.extension_until is not None:
@@ -60,7 +59,7 @@ class _Trial:
     now: datetime
 
     def limit(self, until: datetime) -> tuple[str, Iterable[datetime]]:
-        """What forbids the end, empty when nothing does, and ends that might do instead."""
+        """Returns why the end is not possible, empty if it is, and earlier ends that may be."""
         try:
             extension_check(self.actor, self.booking, until, self.now)
         except Refused as refused:

@@ -1,8 +1,8 @@
-"""What is free when: the one answer that pages, REST and quotes give.
+"""Free times: the one answer of pages, REST and quotes.
 
-A GPU is free for a stretch of time when somebody whom no quota limits could book it as a whole for
-all of it: it is in service and answers, it may be given as a whole GPU, no maintenance is due, and
-nothing is placed, planned or promised on it. Read from the calendar that quotes are made on.
+A GPU is free for a time when a booking without quota limits could have the whole GPU for all of it:
+it is in service and answers, it may be used as a whole GPU, no maintenance is due, and nothing
+runs, is scheduled or has a planned start on it. Read from the calendar of quotes.
 """
 
 from collections.abc import Mapping
@@ -18,20 +18,22 @@ from allocation.solver import Availability
 
 Stretch = tuple[datetime, datetime]
 MIN_FREE_TIME = timedelta(hours=1)
-"""What pages call free without naming a time is free for so long."""
+"""The time that a GPU is free at least where a page names no time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeTimes:
-    """Stretches of [since, until) in which whole GPUs are free, by GPU and in order; GPUs that are
-    fixed to slices or out of service are left out."""
+    """Free stretches of whole GPUs in [since, until), by GPU and in order.
+
+    GPUs that are fixed to slices or out of service are left out.
+    """
 
     since: datetime
     until: datetime
     by_gpu: Mapping[UUID, tuple[Stretch, ...]]
 
     def during(self, starts: datetime, ends: datetime) -> frozenset[UUID]:
-        """GPUs that are free for all of [starts, ends)."""
+        """Returns the GPUs that are free for all of [starts, ends)."""
         return frozenset(
             gpu
             for gpu, stretches in self.by_gpu.items()
@@ -42,9 +44,9 @@ class FreeTimes:
 def free_times_read(
     *, is_operator: bool, since: datetime, until: datetime, now: datetime
 ) -> FreeTimes:
-    """Free times of [since, until), none of them before now.
+    """Returns the free times of [since, until), none of them before now.
 
-    Inside a tenant's transaction, or an operator's, who sees every tenant.
+    Run inside the transaction of a tenant, or of an operator, who sees every tenant.
     """
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     if is_operator:

@@ -1,6 +1,6 @@
-"""A quote's options as people book them: text, price, speed, and the chance of a pause."""
+"""The options of a quote: text, price, speed, and the risk of a pause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -9,12 +9,13 @@ from zoneinfo import ZoneInfo
 from allocation.queries.bookings.outcomes import pause_record
 from allocation.queries.fleet.catalogue import ask_units, class_gigabytes
 from allocation.rules.ask import AskDocument
+from allocation.rules.ask.line.shape import profile_gigabytes
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
-from allocation.services.quotes.quote_losses import losses
 from allocation.services.snapshot.snapshot import instant, seconds
-from allocation.solver import QUARTER, UNITS_PER_GPU, Option
+from allocation.solver import QUARTER, Option, Shape
+from allocation.words.quotes import note_text
 from billing.queries import CurrentPrice, current_prices
 from billing.rules import LEDGER_STEP, cost_of
 from tenants.models import Tier
@@ -22,25 +23,18 @@ from tenants.models import Tier
 DAY = 86_400
 QUARTERS = range(DAY // QUARTER)
 REFERENCE_SPEED = 1000
-KIND_NOTES = {
-    "without_nvlink": "without NVLink between its GPUs",
-    "unpinned": "anywhere, without the pin",
-    "split": "apart: its GPUs need not lie together",
-    "fewer": "if the work is shared evenly among its GPUs",
-}
-
-
-WITHIN_GUARANTEE = "within your guarantee: may start sooner, if others give back what they borrow"
-"""Follows from the own organisation's quota alone: whether anybody borrows is not known here."""
+WHOLE_SHARE = 1_000
+# Kinds of options that have a note of their own.
+KIND_NOTES = ("without_nvlink", "unpinned", "split", "fewer")
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteOption:
-    """One way to get it. `request` is the line of text that books exactly this.
+    """One option. `request` is the text that books exactly this.
 
-    `pause_risk` and `speed` (beside the ask; None: nobody has compared) are thousandths;
-    `pause_basis` is what the risk was counted from, empty for what is never paused. `pauses` is how
-    many running bookings would be asked to leave for it.
+    `pause_risk` and `speed` (compared with the request; None: unknown) are thousandths.
+    `pause_basis` says what the risk was computed from; empty if it is never paused. `pauses` is the
+    number of running bookings that would be paused for it.
     """
 
     kind: str
@@ -65,8 +59,10 @@ class QuoteOption:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What options are told by at an instant: prices in force, what has become of the
-    organisation's earlier bookings, and the memory of a GPU of each class in GB."""
+    """What options are priced and rated by at a time.
+
+    Present prices, pauses of the organisation's earlier bookings, and GPU memory by class in GB.
+    """
 
     now: datetime
     prices: dict[tuple[str, str], CurrentPrice]
@@ -75,11 +71,11 @@ class Market:
 
     @classmethod
     def read(cls, now: datetime) -> "Market":
-        """As things are at `now`."""
+        """Reads it as of `now`."""
         return cls(now, current_prices(now), pause_record(), class_gigabytes())
 
     def rates(self, tier: str) -> dict[str, int]:
-        """Per GPU-hour by class, in steps of the ledger."""
+        """Returns prices per GPU-hour by class, in steps of the ledger."""
         return {
             gpu_class: int(price.per_gpu_hour / LEDGER_STEP)
             for (gpu_class, in_tier), price in self.prices.items()
@@ -87,7 +83,7 @@ class Market:
         }
 
     def risks(self, tier: Tier) -> dict[tuple[str, bool, int], int]:
-        """Chances of a pause in thousandths, as the solver's question wants them."""
+        """Returns the risks of a pause in thousandths, as the solver takes them."""
         if not tier.pausable:
             return {}
         classes = {gpu_class for gpu_class, in_tier in self.prices if in_tier == tier.slug}
@@ -101,7 +97,7 @@ class Market:
         }
 
     def risk_of(self, option: Option, tier: Tier) -> Risk | None:
-        """The risk behind an option's figure; None in a tier that is never paused."""
+        """Returns the risk of an option; None in a tier that is never paused."""
         if not tier.pausable:
             return None
         quarter = option.starts % DAY // QUARTER
@@ -117,8 +113,10 @@ def quote_option(
     zone: ZoneInfo,
     market: Market,
 ) -> QuoteOption | None:
-    """The option with its price and its words; None when nobody could pay or make it. `tiers` are
-    its own and the one that was asked for."""
+    """Returns the option with its price and notes; None if it has no price or can't be made.
+
+    `tiers` are its own and the requested one.
+    """
     tier = tiers[0]
     price = market.prices.get((option.gpu_class, tier.slug))
     ask = _ask_of(option, asked)
@@ -147,55 +145,83 @@ def quote_option(
         pauses=sum(count for _, count in option.pauses),
         notes=(
             *losses(option, asked, tiers, market.sizes),
+            *_victim_notes(option),
             *_notes(option, tier, is_late=option.starts > requested_start),
-            *_pause_notes(option, tier),
+            *_method_note(option, tier),
         ),
     )
 
 
-def _pause_notes(option: Option, tier: Tier) -> Iterator[str]:
-    """That a pause will not suspend it, although its tier says so."""
+def losses(
+    option: Option, asked: AskDocument, tiers: tuple[Tier, Tier], sizes: Mapping[str, int]
+) -> Iterator[str]:
+    """Yields notes of what an option has less than the request.
+
+    `tiers` are the option's and the requested one; `sizes` are GB by class.
+    """
+    if option.count < asked.count:
+        code = "fewer_slices" if option.profile else "fewer_gpus"
+        yield note_text(code, count=option.count, asked=asked.count)
+    shape = option.profile if option.share is None else option.share
+    least = min(_gigabytes(asked.shape, name, sizes) for name in asked.classes)
+    memory = _gigabytes(shape, option.gpu_class, sizes)
+    if memory < least:
+        yield note_text("less_memory", memory=f"{memory:g}", asked=f"{least:g}")
+    offered, requested = tiers
+    if offered.pausable and not requested.pausable:
+        yield note_text("pausable")
+
+
+def _gigabytes(shape: Shape, gpu_class: str, sizes: Mapping[str, int]) -> float:
+    """Returns the GPU memory of one device."""
+    whole = sizes.get(gpu_class, 0)
+    if isinstance(shape, str):
+        return profile_gigabytes(shape) or whole
+    return whole if shape is None else whole * shape / WHOLE_SHARE
+
+
+def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
+    """Yields the other notes. `is_late`: the option starts after the requested start."""
+    if option.share is not None:
+        yield note_text("shared")
+    if option.kind in KIND_NOTES:
+        yield note_text(option.kind)
+    if option.speed is None:
+        yield note_text("speed_unknown")
+    elif option.speed != REFERENCE_SPEED:
+        yield note_text("speed", speed=f"{option.speed / 1000:.2g}")
+    if option.borrowed:
+        own = option.units - option.borrowed
+        yield note_text("borrowed", own=own, borrowed=option.borrowed)
+    elif is_late and tier.counts_against_guarantee:
+        # The own quota implies this; whether others borrow is not known here.
+        yield note_text("within_guarantee")
+    if tier.description:
+        yield tier.description
+
+
+def _victim_notes(option: Option) -> Iterator[str]:
+    """Yields notes of running bookings that are paused for the option.
+
+    A quote knows only the own organisation's bookings, so only these are paused.
+    """
+    for rule, count in option.pauses:
+        is_lower = rule == "higher_tier"
+        yield note_text("pauses_lower_tier" if is_lower else "pauses_borrowed", count=count)
+
+
+def _method_note(option: Option, tier: Tier) -> Iterator[str]:
+    """Yields a note if a pause can't suspend the option although its tier says so."""
     if not tier.pausable or tier.pause_method != Tier.PauseMethod.SUSPEND:
         return
     is_divided = option.profile is not None or option.share is not None
     why = why_not_suspendable(devices=option.count, is_divided=is_divided)
     if why is not None:
-        yield f"stopped, not suspended, if it is paused: {why}"
-
-
-def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
-    """`is_late`: it starts after the wish."""
-    yield from map(_pauses_text, option.pauses)
-    if option.share is not None:
-        yield "Shared with others, not isolated"
-    if option.kind in KIND_NOTES:
-        yield KIND_NOTES[option.kind]
-    if option.speed is None:
-        yield "speed not compared"
-    elif option.speed != REFERENCE_SPEED:
-        yield f"{option.speed / 1000:.2g}× as fast"
-    if option.borrowed:
-        own, borrowed = (
-            f"{units / UNITS_PER_GPU:.3g}"
-            for units in (option.units - option.borrowed, option.borrowed)
-        )
-        yield f"{own} own + {borrowed} borrowed"
-    elif is_late and tier.counts_against_guarantee:
-        yield WITHIN_GUARANTEE
-    if tier.description:
-        yield tier.description
-
-
-def _pauses_text(leave: tuple[str, int]) -> str:
-    """Only the own organisation's work is known to a quote, so only that is asked to leave."""
-    rule, count = leave
-    bookings = f"{count} running booking{'s' * (count != 1)} of your organisation"
-    why = "in a lower tier" if rule == "higher_tier" else "on borrowed GPUs"
-    return f"{bookings} {why} will be asked to leave"
+        yield note_text("stopped", why=why)
 
 
 def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
-    """The ask that books this option: as flexible as it was, unless another window is offered."""
+    """Returns the ask that books this option, as flexible as the request if possible."""
     together, required = asked.together, asked.required
     if option.kind == "split" or option.count == 1:
         together, required = "any", False

@@ -1,4 +1,4 @@
-"""The answer to an ask before anybody books: options with start, price and effect on the budget."""
+"""Quotes: the options of a request with start, price and effect on the budget."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -32,10 +32,10 @@ MAX_OPTIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Options, best first. `blocking` says what is in the way when it can't be had as asked.
+    """Options, the best first. `blocking`: why the request is not possible as asked.
 
-    `waits`: booked all the same it would wait in line, with no start that can be planned.
-    `lock` handed in with a booking until `expires` keeps these prices.
+    `waits`: a booking would wait in the queue without a planned start. A booking with `lock` keeps
+    these prices until `expires`.
     """
 
     options: tuple[QuoteOption, ...]
@@ -47,39 +47,39 @@ class Quote:
 
 
 def quote_make(
-    *, actor: Actor, wish: BookingRequest, now: datetime, without: Booking | None = None
+    *, actor: Actor, request: BookingRequest, now: datetime, without: Booking | None = None
 ) -> Quote:
-    """What the wish could be in its tier, and as asked in the other tiers.
+    """Returns the options of a request in its tier, and as asked in the other tiers.
 
-    As asked comes first, then the earliest; what is no better in start, price, risk of a pause or
-    speed than another is left out. `without` is a booking that would be given up for it.
-    Places are not kept: the cycle decides when it is booked. Run inside the tenant's transaction.
+    As asked comes first, then the earliest. Options that are no better in start, price, risk of a
+    pause or speed than another are left out. `without` is a booking that would be cancelled for it.
+    Nothing is reserved. Run inside the tenant's transaction.
 
     Raises:
-        Refused: what the portal refuses at once; see `services.admission`.
+        Refused: by admission; see `services.bookings.admission`.
     """
-    project = access_project_to_book(actor, wish.project, "project")
-    admission = admission_check(project=project, tier_slug=wish.tier, ask=wish.ask, now=now)
-    wish = replace(wish, ask=admission.ask)
+    project = access_project_to_book(actor, request.project, "project")
+    admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
+    request = replace(request, ask=admission.ask)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy)
-    # Of its own tier all ways to have it, of the others as it was asked.
+    # All options in its own tier, but in other tiers only as asked.
     answers = [
         (question, site.quote(question, only_as_asked=number > 0))
-        for number, question in enumerate(_questions(actor, admission, wish, project, market))
+        for number, question in enumerate(_questions(actor, admission, request, project, market))
     ]
     own = answers[0][1]
     found = [
         *own.options,
         *(each for _, other in answers[1:] for each in other.options if each.kind == "as_asked"),
     ]
-    if wish.ask.not_before is not None and wish.ask.not_before <= now:
-        wish = replace(wish, ask=replace(wish.ask, not_before=None))
+    if request.ask.not_before is not None and request.ask.not_before <= now:
+        request = replace(request, ask=replace(request.ask, not_before=None))
     tiers = {tier.slug: tier for tier in Tier.objects.all()}
-    zone = ZoneInfo(wish.zone)
+    zone = ZoneInfo(request.zone)
     made = (
-        quote_option(option, (tiers[option.tier], admission.tier), wish.ask, zone, market)
+        quote_option(option, (tiers[option.tier], admission.tier), request.ask, zone, market)
         for option in best_options(found, MAX_OPTIONS)
     )
     options = tuple(option for option in made if option is not None)
@@ -95,7 +95,7 @@ def quote_make(
 
 
 def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
-    """The ask on that of its classes which costs least, in whichever tier; the first of equals."""
+    """Returns the ask on its cheapest class in any tier; the first of equals."""
     units = ask_units(ask)
     costs: dict[str, Decimal] = {}
     for (gpu_class, _), price in current_prices(now).items():
@@ -107,31 +107,31 @@ def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
 
 
 def _questions(
-    actor: Actor, admission: Admission, wish: BookingRequest, project: Project, market: Market
+    actor: Actor, admission: Admission, request: BookingRequest, project: Project, market: Market
 ) -> Iterator[QuoteRequest]:
-    """The ask in its own tier first, then in each other that takes bookings of its length."""
-    ask = solver_ask(wish.ask)
+    """Yields the request in its own tier, then in each other tier that allows its length."""
+    ask = solver_ask(request.ask)
     known = {
         name: market.prices[name, admission.tier.slug].per_gpu_hour * units
         for name, units in admission.units.items()
         if (name, admission.tier.slug) in market.prices
     }
-    if is_cheapest_first(wish.ask) and known:
-        ask = replace(ask, classes=classes_by_cost(wish.ask, admission.lengths, known))
-    elif wish.ask.workload is not None:
+    if is_cheapest_first(request.ask) and known:
+        ask = replace(ask, classes=classes_by_cost(request.ask, admission.lengths, known))
+    elif request.ask.workload is not None:
         ask = replace(ask, classes=tuple(admission.units))
     question = QuoteRequest(
         ask=ask,
         duration=min(map(admission.seconds_on, admission.units)),
         earliest=seconds(admission.not_before),
-        latest=seconds(wish.ask.deadline) if wish.ask.deadline else None,
-        fixed=wish.ask.starts is not None,
+        latest=seconds(request.ask.deadline) if request.ask.deadline else None,
+        fixed=request.ask.starts is not None,
         tenant=str(project.tenant_id),
         project=str(project.id),
         lengths=admission.lengths,
-        reference=wish.ask.classes[0],
+        reference=request.ask.classes[0],
         owner=str(actor.user_id),
-        cheapest=is_cheapest_first(wish.ask) and wish.ask.deadline is not None,
+        cheapest=is_cheapest_first(request.ask) and request.ask.deadline is not None,
     )
     others = Tier.objects.exclude(slug=admission.tier.slug)
     for tier in (

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from allocation.models import Booking, BookingEvent
+from allocation.words.events import EventText
 from tenants.models import OutboxMessage
 from tenants.outbox import outbox_put
 
@@ -20,21 +21,22 @@ class Event:
     """
 
     kind: str
-    sentence: str
+    sentence: str | EventText
     actor_id: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def row(self, booking: Booking, now: datetime) -> BookingEvent:
-        """The unsaved row, for `events_add`."""
+        """Returns the row, for those who write many at once by `events_add`."""
+        text = {"text": self.sentence.data()} if isinstance(self.sentence, EventText) else {}
         return BookingEvent(
             tenant_id=booking.tenant_id,
             booking=booking,
             at=now,
             kind=self.kind,
             state=booking.state,
-            sentence=self.sentence[:300],
+            sentence=str(self.sentence)[:300],
             actor_id=self.actor_id,
-            detail=dict(self.detail),
+            detail={**self.detail, **text},
         )
 
 
@@ -42,7 +44,7 @@ def event_add(
     booking: Booking,
     *,
     kind: str,
-    sentence: str,
+    sentence: str | EventText,
     now: datetime,
     actor_id: int | None = None,
     detail: Mapping[str, Any] | None = None,

@@ -1,8 +1,8 @@
-"""Work leaves hardware that failed or is taken out: whole gangs go back in line, at no loss.
+"""Interruptions: bookings leave hardware that failed, is drained or is in maintenance.
 
-All of it follows from what is true of the hardware now, so it is safe to ask again at any time: a
-turn of the cycle does, before it looks. Places that are taken from a booking stay occupied until
-their node proves them empty, or an operator states that the hardware is off.
+All of it follows from the present state of the hardware, so every turn of the cycle asks again.
+Places that a booking leaves stay occupied until their node proves them empty, or an operator states
+that the hardware is off.
 """
 
 import logging
@@ -22,31 +22,34 @@ from allocation.services.record.conflicts import refund_note
 from allocation.services.record.costs import granted_seconds, run_saved_seconds, run_seconds
 from allocation.services.record.history import Event, event_add
 from allocation.services.record.places import place_data, place_of_row
-from allocation.services.runs.end import STARTED, run_abandon
-from allocation.services.runs.pause_breaks import pausing_run_interrupt
-from allocation.services.runs.transition import booking_change, booking_move
+from allocation.services.runs.end import STARTED, run_abandon, run_complete
+from allocation.services.runs.transition import (
+    booking_change,
+    booking_lock,
+    booking_move,
+    planned_rows_supersede,
+)
+from allocation.words.events import EventText, event_text
 from allocation.words.fleet import MODE_WORDS
 
 logger = logging.getLogger(__name__)
 
-# What starts within this on hardware that takes no work is placed anew; what starts later may still
-# find it well again.
+# A booking on closed hardware gets other GPUs if it starts this soon; later ones may keep theirs.
 REPLAN_AHEAD = timedelta(hours=1)
 RUNNING = (State.STARTING, State.ACTIVE)
-# What is paused has a place to go on.
 PLACED = (State.SCHEDULED, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The rule of the catalogue, and a sentence without clock times for the booking's history."""
+    """The rule that interrupts a booking, and the sentence for its history."""
 
     rule: str
-    sentence: str
+    text: EventText
 
 
 def is_hardware_to_vacate(now: datetime) -> bool:
-    """Whether any booking has to leave its hardware, or must not start there."""
+    """Returns whether a booking has to leave its hardware, or must not start there."""
     blackouts = maintenance_open(now)
     return _rows_to_vacate(now, blackouts).exists() or _rows_blocked(now, blackouts).exists()
 
@@ -54,47 +57,37 @@ def is_hardware_to_vacate(now: datetime) -> bool:
 def hardware_vacate(now: datetime, *, planned: bool = True) -> int:
     """Takes bookings off hardware that they can't stay or start on; returns how many.
 
-    Without `planned` only what runs on hardware that failed: maintenance and drains wait.
+    Without `planned` only off hardware that failed: maintenance and drains wait.
     """
     blackouts = maintenance_open(now)
     leaving = _rows_to_vacate(now, blackouts)
     if not planned:
-        rows = _first_of_each(leaving.filter(gpu__drain_by__lte=now))
-        return sum(
-            run_interrupt(
-                row.booking_id, _interruption_of(row, now, blackouts), now, _failed_on(row)
-            )
-            for row in rows
-        )
-    return _rows_vacate(_first_of_each(leaving), now, blackouts)
-
-
-def _rows_vacate(leaving: list[Allocation], now: datetime, blackouts: list[Maintenance]) -> int:
-    broken = [
-        run_interrupt(row.booking_id, _interruption_of(row, now, blackouts), now, _failed_on(row))
-        for row in leaving
+        leaving = leaving.filter(gpu__drain_by__lte=now)
+    interrupted = [
+        run_interrupt(row.booking_id, _interruption_of(row, now, blackouts), now, _failed_node(row))
+        for row in _first_of_each(leaving)
     ]
-    blocked = _first_of_each(_rows_blocked(now, blackouts))
-    unplaced = [
+    blocked = _first_of_each(_rows_blocked(now, blackouts)) if planned else []
+    withdrawn = [
         _place_withdraw(row.booking_id, _interruption_of(row, now, blackouts), now)
         for row in blocked
     ]
-    return sum(broken) + sum(unplaced)
+    return sum(interrupted) + sum(withdrawn)
 
 
 def run_interrupt(
     booking_id: UUID, cause: Interruption, now: datetime, failed_on: UUID | None = None
 ) -> bool:
-    """Breaks a run off and puts the whole booking back in line, where it was; False if none runs.
+    """Interrupts a run and returns the whole booking to its place in the queue.
 
-    The broken run is not charged, but for what is known to be saved. A flexible booking gets the
-    rest of its time, a fixed one what is left of its window. Its money stays held. What is not
-    charged is added up for the node that it `failed_on`.
+    Only work that is known to be saved is charged. A flexible booking gets the rest of its time, a
+    fixed one what is left of its window; its money stays held. The uncharged time is added up for
+    the node `failed_on`. Returns False when nothing runs.
     """
     with transaction.atomic():
-        booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
+        booking = booking_lock(booking_id)
         if booking.state == State.PAUSING:
-            return pausing_run_interrupt(booking, cause.rule, cause.sentence, now, is_hardware=True)
+            return pausing_run_interrupt(booking, cause, now, is_hardware=True)
         if booking.state not in RUNNING:
             return False
         length = granted_seconds(booking)
@@ -103,10 +96,11 @@ def run_interrupt(
             refund_note(failed_on, (run_seconds(booking, now) - kept) * booking.ask["count"])
         places = [] if booking.starts else _places(booking, STARTED)
         run_abandon(booking, now, kept)
+        text = event_text("broken_off_saved" if kept else "broken_off", cause=cause.text)
         booking_move(
             booking,
             State.QUEUED,
-            event=_broken_off(cause, kept),
+            event=Event("broken_off", text, detail={"rule": cause.rule, "kept_seconds": kept}),
             now=now,
             duration_seconds=length,
             used_seconds=booking.used_seconds + kept,
@@ -114,25 +108,33 @@ def run_interrupt(
             hardware_lost_at=now,
             checked_in_at=None,
         )
-        logger.warning("%s was broken off: %s", booking.label, cause.sentence)
+        logger.warning("%s was interrupted: %s", booking.label, cause.text)
         return True
 
 
-def _broken_off(cause: Interruption, kept: int) -> Event:
-    left = (
-        "with the time it has left: what it has saved is charged, and not done again."
-        if kept
-        else "with all the time it had; the run that was broken off is not charged."
-    )
-    return Event(
-        "broken_off",
-        f"{cause.sentence} It goes back in line where it was, {left}",
-        detail={"rule": cause.rule, "kept_seconds": kept},
-    )
+def pausing_run_interrupt(
+    booking: Booking, cause: Interruption, now: datetime, *, is_hardware: bool
+) -> bool:
+    """Leaves the devices of a booking whose pause counts down.
+
+    It is paused when its grace period is over, whatever becomes of the devices, and can't resume
+    where it was. Only failed hardware changes the bill, because an unreachable node or its report
+    proves nothing. Returns False when all that was done before.
+    """
+    if not booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False).exists():
+        return False
+    run_abandon(booking, now)
+    booking.allocations.filter(suspended=True).update(suspended=False)
+    text = event_text("pause_broken" if is_hardware else "pause_lost", cause=cause.text)
+    event = Event("broken_off", text, detail={"rule": cause.rule})
+    lost = now if is_hardware else booking.hardware_lost_at
+    booking_change(booking, event=event, now=now, hardware_lost_at=lost)
+    run_complete(booking, now)
+    return True
 
 
 def drain_notify(where: Q, by: datetime, cause: Interruption, now: datetime) -> None:
-    """Tells the owners of what runs `where`, longer than until `by`, that it will be broken off."""
+    """Notifies the owners of bookings that run `where` after `by` that they will be interrupted."""
     rows = Allocation.objects.filter(
         where, state__in=STARTED, booking__state__in=RUNNING, period__endswith__gt=by
     )
@@ -140,37 +142,44 @@ def drain_notify(where: Q, by: datetime, cause: Interruption, now: datetime) -> 
         event_add(
             booking,
             kind="leave_by",
-            sentence=f"{cause.sentence} What still runs there then starts again elsewhere, and "
-            "that run is not charged.",
+            sentence=event_text("leave_by", cause=cause.text),
             now=now,
             detail={"rule": cause.rule, "until": by.isoformat()},
         )
 
 
+def place_withdraw(booking: Booking, event: Event, now: datetime, **facts: object) -> None:
+    """Takes back the planned GPUs of a locked booking; the next cycle plans it again.
+
+    A flexible booking keeps its turn: its planned start stays.
+    """
+    if booking.allocations.filter(state=Allocation.State.PLANNED).exists():
+        places = [] if booking.starts else _places(booking, (Allocation.State.PLANNED,))
+        # The granted length includes extensions.
+        facts |= {"planned_places": places, "duration_seconds": granted_seconds(booking)}
+        planned_rows_supersede(booking)
+    if booking.state == State.SCHEDULED:
+        booking_move(booking, State.QUEUED, event=event, now=now, **facts)
+    else:
+        booking_change(booking, event=event, now=now, **facts)
+
+
 def _place_withdraw(booking_id: UUID, cause: Interruption, now: datetime) -> bool:
-    """Takes back the place of a booking that has not started; the next decision finds another."""
     with transaction.atomic():
-        booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
+        booking = booking_lock(booking_id)
         if booking.state not in PLACED:
             return False
-        planned = (Allocation.State.PLANNED,)
-        facts = {
-            "duration_seconds": granted_seconds(booking),
-            "planned_places": [] if booking.starts else _places(booking, planned),
-        }
-        booking.allocations.filter(state__in=planned).update(state=Allocation.State.SUPERSEDED)
-        said = f"{cause.sentence} Another place is being found."
-        event = Event("moved", said, detail={"rule": cause.rule})
-        if booking.state == State.SCHEDULED:
-            booking_move(booking, State.QUEUED, event=event, now=now, **facts)
-        else:
-            booking_change(booking, event=event, now=now, **facts)
+        text = event_text("place_withdrawn", cause=cause.text)
+        place_withdraw(booking, Event("moved", text, detail={"rule": cause.rule}), now)
         return True
 
 
 def _rows_to_vacate(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet[Allocation]:
-    """Rows of running bookings on hardware that work has to have left by now; of those that pause
-    also what is being cleared on lost hardware, which proves nothing."""
+    """Returns running rows on hardware that has to be empty by now.
+
+    A pausing booking also leaves rows that are being cleared on lost hardware: nothing proves them
+    empty.
+    """
     over = Q(gpu__drain_by__lte=now) | Q(gpu__node__drain_by__lte=now)
     for blackout in blackouts:
         if blackout.drain_by <= now < blackout.ends:
@@ -182,7 +191,7 @@ def _rows_to_vacate(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet
 
 
 def _rows_blocked(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet[Allocation]:
-    """Rows of bookings that could not start where they are planned, or not stay there."""
+    """Returns planned rows whose booking could not start, or not stay, on their hardware."""
     soon = Q(period__startswith__lte=now + REPLAN_AHEAD)
     ready = Q(gpu__node__state=Node.State.READY, gpu__node__long_unreachable=False)
     blocked = (soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)) | pinned_to_other_mode()
@@ -194,7 +203,7 @@ def _rows_blocked(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet[A
 
 
 def _first_of_each(rows: QuerySet[Allocation]) -> list[Allocation]:
-    """One row per booking, those on the worst hardware first; bookings in order of their ids."""
+    """Returns one row per booking, on its worst hardware; bookings in the order of their ids."""
     ordered = rows.select_related("gpu__node__rack").order_by("booking_id", "gpu__drain_by", "id")
     return list(ordered.distinct("booking_id"))
 
@@ -203,29 +212,31 @@ def _interruption_of(
     row: Allocation, now: datetime, blackouts: Iterable[Maintenance]
 ) -> Interruption:
     gpu, node = row.gpu, row.gpu.node
+    where = {"index": gpu.index, "node": node.name}
     if gpu.health != Gpu.Health.OK:
-        where = f"GPU {gpu.index} of {node.name}"
-        return Interruption("R62", f"{where} is out of service: {gpu.health_reason.rstrip('.')}.")
+        why = gpu.health_reason.rstrip(".")
+        return Interruption("R62", event_text("gpu_out", **where, why=why))
     if gpu.mode_pinned and (gpu.mode_pinned == "sliced") != bool(row.profile):
-        where = f"GPU {gpu.index} of {node.name}"
-        return Interruption(
-            "R95", f"An operator has pinned {where} to {MODE_WORDS[gpu.mode_pinned]}."
-        )
+        mode = str(MODE_WORDS[gpu.mode_pinned])
+        return Interruption("R95", event_text("gpu_pinned", **where, mode=mode))
     for blackout in blackouts:
         if blackout.covers(gpu) and blackout.starts < row.period.upper:
-            return Interruption("R33", f"Maintenance of {blackout.where}: {blackout.reason}.")
+            text = event_text("maintenance", where=blackout.where, why=blackout.reason)
+            return Interruption("R33", text)
     if node.state == Node.State.READY and node.long_unreachable:
-        return Interruption("R85", f"{node.name} has not answered for long.")
-    why = f": {node.state_reason.rstrip('.')}" if node.state_reason else ""
-    return Interruption("R63", f"{node.name} takes no work now{why}.")
+        return Interruption("R85", event_text("node_long_unreachable", node=node.name))
+    if node.state_reason:
+        why = node.state_reason.rstrip(".")
+        return Interruption("R63", event_text("node_closed_why", node=node.name, why=why))
+    return Interruption("R63", event_text("node_closed", node=node.name))
 
 
-def _failed_on(row: Allocation) -> UUID | None:
-    """The node that said so, where hardware failed."""
+def _failed_node(row: Allocation) -> UUID | None:
+    """Returns the node of a GPU that failed."""
     return row.gpu.node_id if row.gpu.health != Gpu.Health.OK else None
 
 
 def _places(booking: Booking, states: Iterable[str]) -> list[dict[str, object]]:
-    """Where it was, so that it keeps its turn: a promise that its hardware has broken."""
+    """Returns the booking's places, which it keeps as its planned start."""
     rows = booking.allocations.filter(state__in=states).order_by("gpu_id", "start")
     return [place_data(place_of_row(row)) for row in rows]

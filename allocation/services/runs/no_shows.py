@@ -1,8 +1,7 @@
-"""Bookings that nobody uses: seen by what nodes measure, warned twice, then ended as a no-show.
+"""No-shows: unused bookings are detected by readings of nodes, warned about twice, then ended.
 
-Presence is the first process on any of its devices, a press of *Check in*, or a save. Only time
-counts for which every node of the booking has reported that nothing runs: a node that is silent or
-can't tell makes nobody a no-show.
+A booking is used when a process is seen on one of its devices, or its owner checks in or saves.
+Time counts as unused only if every node of the booking has reported that nothing runs.
 """
 
 import logging
@@ -23,19 +22,20 @@ from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, 
 from allocation.rules.states import State
 from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
-from allocation.services.runs.transition import booking_change, booking_move
+from allocation.services.runs.transition import booking_change, booking_lock, booking_move
+from allocation.words.events import event_text
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
 NO_SHOW = BY_CODE["no_show"]
-# What one look adds at most: a look that comes late proves nothing of the time between.
+# The most that one check adds: a late check proves nothing about the time before it.
 MAX_STEP = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
 class _Presence:
-    """What nodes measured of one allocation since the last look."""
+    """What nodes measured of one allocation since the last check."""
 
     first_process: datetime | None
     is_reported: bool
@@ -43,26 +43,26 @@ class _Presence:
 
 @dataclass(frozen=True, slots=True)
 class _Absence:
-    """Nobody was seen for so many seconds, counted until then."""
+    """How long a booking has been unused, counted until a time."""
 
     seconds: int
     until: datetime
 
     def facts(self) -> dict[str, Any]:
-        """As fields of the booking."""
+        """Returns it as fields of the booking."""
         return {"absent_seconds": self.seconds, "absent_until": self.until}
 
 
 def presence_policy() -> PresencePolicy:
-    """Of the live policy; the defaults before there is one."""
+    """Returns the live policy's no-show rules; the defaults before there is a policy."""
     live = PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
     return presence_policy_of(live.values_list("document", flat=True).first() or {})
 
 
 def presence_watch(now: datetime) -> int:
-    """Looks at all running bookings in which nobody was seen yet; returns how many it ended.
+    """Checks all running bookings that were not used yet; returns how many it ended.
 
-    Nothing is ended early while decisions are frozen.
+    Ends none while decisions are frozen.
     """
     if decisions_frozen(now):
         return 0
@@ -71,15 +71,15 @@ def presence_watch(now: datetime) -> int:
         state=State.ACTIVE, checked_in_at=None, ready_at__isnull=False, planned_ends__gt=now
     )
     bookings = list(rows.order_by("id"))
-    seen = _presence_of(bookings, now)
-    ended = sum(_look(booking.id, seen.get(booking.id, []), policy, now) for booking in bookings)
+    found = _presence_of(bookings, now)
+    ended = sum(_check(each.id, found.get(each.id, []), policy, now) for each in bookings)
     if ended:
         task_request("allocation.cycle")
     return ended
 
 
 def no_show_limit(booking: Booking, policy: PresencePolicy) -> int | None:
-    """Seconds after which the running booking is a no-show; None: never."""
+    """Returns the seconds after which the running booking is a no-show; None: never."""
     if not policy.no_show_after or booking.ready_at is None or booking.planned_ends is None:
         return None
     length = int((booking.planned_ends - booking.ready_at).total_seconds())
@@ -87,7 +87,7 @@ def no_show_limit(booking: Booking, policy: PresencePolicy) -> int | None:
 
 
 def _presence_of(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[_Presence]]:
-    """By booking, one for each of its devices; in two statements."""
+    """Returns the presence on each device by booking, in two statements."""
     since = {each.id: each.absent_until or each.ready_at for each in bookings}
     rows = dict(
         Allocation.objects.filter(
@@ -108,7 +108,7 @@ def _presence_of(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[
 def _measured(
     rows: Sequence[UUID], since: datetime, now: datetime
 ) -> Mapping[UUID, tuple[datetime | None, ...]]:
-    """By allocation: the first process, the last reading without one, the last that can't tell."""
+    """Returns by allocation the first process, and the last readings without one and unknown."""
     samples = GpuSample.objects.filter(allocation_id__in=rows, at__gt=since, at__lte=now)
     found = samples.values("allocation_id").annotate(
         first=Min("at", filter=Q(processes__gt=0)),
@@ -124,12 +124,12 @@ def _measured(
     }
 
 
-def _look(
+def _check(
     booking_id: UUID, seen: Sequence[_Presence], policy: PresencePolicy, now: datetime
 ) -> bool:
-    """Counts one booking on; True when it was ended."""
+    """Adds to the unused time of one booking; returns True when it was ended."""
     with transaction.atomic():
-        booking = Booking.objects.select_for_update(of=("self",)).get(id=booking_id)
+        booking = booking_lock(booking_id)
         limit = no_show_limit(booking, policy)
         if booking.state != State.ACTIVE or booking.checked_in_at is not None:
             return False
@@ -142,13 +142,13 @@ def _look(
             _end(booking, policy, absence, limit, now)
             return True
         if limit is None or not _warn(booking, absence, limit, now):
-            # Nothing that anybody reads has changed: the version stays.
+            # Nothing that a client reads has changed, so the version stays.
             Booking.objects.filter(id=booking.id).update(**absence.facts())
         return False
 
 
 def _absence(booking: Booking, seen: Sequence[_Presence], now: datetime) -> _Absence:
-    """Counts the time since the last look, where every node has reported."""
+    """Adds the time since the last check if every node has reported."""
     since = booking.absent_until or booking.ready_at or now
     more = 0
     if seen and all(each.is_reported for each in seen):
@@ -157,12 +157,12 @@ def _absence(booking: Booking, seen: Sequence[_Presence], now: datetime) -> _Abs
 
 
 def _presence_note(booking: Booking, at: datetime, now: datetime) -> None:
-    event = Event("checked_in", "A process was seen on its devices.")
+    event = Event("checked_in", event_text("process_seen"))
     booking_change(booking, event=event, now=now, checked_in_at=at)
 
 
 def _warn(booking: Booking, absence: _Absence, limit: int, now: datetime) -> bool:
-    """True when the owner is warned now."""
+    """Returns True when the owner is warned now."""
     due = warnings_expected(absence.seconds, limit)
     if due <= booking.absence_warnings:
         return False
@@ -170,8 +170,7 @@ def _warn(booking: Booking, absence: _Absence, limit: int, now: datetime) -> boo
     ends = now + timedelta(seconds=limit - absence.seconds)
     event = Event(
         "no_show_warned",
-        f"Nobody was seen in it for {absent} min. Start a program, check in, or give it "
-        f"back: in {left} min it ends as a no-show.",
+        event_text("no_show_warned", absent=absent, left=left),
         detail={"rule": NO_SHOW.id, "until": ends.isoformat()},
     )
     booking_change(booking, event=event, now=now, absence_warnings=due, **absence.facts())
@@ -186,10 +185,10 @@ def _end(
         booking.pause_count or booking.replacement_count or booking.used_seconds or booking.settled
     )
     fee = 0 if has_run else no_show_fee(rest, policy.no_show_share)
-    share = f"{policy.no_show_share} % of the time left is charged." if fee else ""
+    text = event_text("no_show", minutes=limit // 60, share=policy.no_show_share if fee else 0)
     event = Event(
         "no_show",
-        f"Nobody used it for {limit // 60} min; being cleared. {share}".strip(),
+        text,
         detail={"rule": NO_SHOW.id, "absent": absence.seconds, "fee": fee},
     )
     booking_move(

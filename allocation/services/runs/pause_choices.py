@@ -1,4 +1,4 @@
-"""What owners of a booking that is to be paused can do: say that it is saved, or ask for time."""
+"""The choices of an owner whose booking is to be paused: confirm a save, or ask for more time."""
 
 from datetime import datetime
 
@@ -7,7 +7,8 @@ from django.db import transaction
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pause_acknowledge, pause_open
-from allocation.services.runs.transition import booking_change
+from allocation.services.runs.transition import booking_change, booking_lock
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.models import Tier
@@ -16,17 +17,17 @@ from tenants.platform.errors import Refused
 
 
 def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Says that everything is saved. While a pause counts down that ends its grace; twice is once.
+    """Records that everything is saved, which ends a pause's grace period. Idempotent.
 
-    In a running booking it is the last save: what was done before is never lost to a pause.
+    Work that was done before the save is never lost to a pause.
 
     Raises:
         Refused: `not_active`.
     """
     with transaction.atomic():
-        booking = _locked(booking)
+        booking = booking_lock(booking.id, "project", "tier", "owner")
         if booking.state not in (State.ACTIVE, State.PAUSING):
-            raise Refused("not_active", f"{booking.label} is not on its device now.")
+            raise Refused("not_active", refusal_text("not_active", label=booking.label))
         booking_change(booking, now=now, saved_at=now)
         if pause_acknowledge(booking, now, now, actor_id=actor.user_id):
             _record(actor, "booking.saved", booking, now)
@@ -34,20 +35,18 @@ def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
 
 
 def more_time_request(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Asks to put the pause off by what the tier grants. The next cycle answers, for only it may
-    move the stronger claim.
+    """Asks to put the pause off by the time that the tier grants.
+
+    The next cycle answers, because only a cycle may move the higher-priority booking.
 
     Raises:
         Refused: `not_pausing`, `more_time_pending`, `no_more_time`, `claim_can_not_wait`.
     """
     with transaction.atomic():
-        booking = _locked(booking)
+        booking = booking_lock(booking.id, "project", "tier", "owner")
         pause = pause_open(booking) if booking.state == State.PAUSING else None
         if pause is None or pause.acknowledged_at or pause.deadline <= now:
-            raise Refused(
-                "not_pausing",
-                f"No pause of {booking.label} is counting down, so there is nothing to put off.",
-            )
+            raise Refused("not_pausing", refusal_text("not_pausing", label=booking.label))
         refusal = more_time_refusal(booking.tier, pause)
         if refusal is not None:
             raise refusal
@@ -58,40 +57,21 @@ def more_time_request(*, actor: Actor, booking: Booking, now: datetime) -> Booki
 
 
 def more_time_refusal(tier: Tier, pause: Pause) -> Refused | None:
-    """Why the owner can't ask for more time now; None when they can."""
+    """Returns why the owner can't ask for more time now; None when they can."""
     if pause.more_asked_at is not None:
-        return Refused(
-            "more_time_pending",
-            "More time was asked for already; the answer comes in a few seconds.",
-        )
+        return Refused("more_time_pending", refusal_text("more_time_pending"))
     if pause.more_times_used >= tier.more_times:
-        often = "once" if tier.more_times == 1 else f"{tier.more_times} times"
-        grants = (
-            f"grants more time {often}, and that is used"
-            if tier.more_times
-            else "grants no more time"
-        )
         return Refused(
             "no_more_time",
-            f"The tier {tier.name} {grants}. Save now, or book in a tier that is never paused.",
+            refusal_text("no_more_time", tier=tier.name, limit=tier.more_times),
             rule="R51",
             owner="operator",
             numbers={"limit": tier.more_times, "used": pause.more_times_used},
         )
     if not pause.may_wait:
-        return Refused(
-            "claim_can_not_wait",
-            "The stronger claim has a fixed time and can't start later, so the deadline stays. "
-            "Save now: then nothing is lost.",
-            rule="R52",
-            owner="others",
-        )
+        sentence = refusal_text("claim_can_not_wait")
+        return Refused("claim_can_not_wait", sentence, rule="R52", owner="others")
     return None
-
-
-def _locked(booking: Booking) -> Booking:
-    rows = Booking.objects.select_for_update(of=("self",))
-    return rows.select_related("project", "tier", "owner").get(id=booking.id)
 
 
 def _record(actor: Actor, action: str, booking: Booking, now: datetime) -> None:

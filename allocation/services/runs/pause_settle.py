@@ -1,7 +1,8 @@
-"""A run that a pause has ended: what it cost, what is left, and whether there is a way on."""
+"""The bill of a run that a pause has ended, and the end of a booking that can't resume."""
 
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.ask import MIN_DURATION_SECONDS
@@ -15,17 +16,20 @@ from allocation.services.record.costs import (
 )
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_end, pause_open
-from allocation.services.runs.transition import booking_move
+from allocation.services.runs.transition import booking_move, planned_rows_supersede
+from allocation.words.events import EventText, event_text
 from billing.rules import money_text
 from billing.services import hold_release, hold_settle_partially
 
 
 def run_paused(booking: Booking, now: datetime) -> None:
-    """All its devices are proven empty, or left behind: bills the run, keeps what the rest will
-    cost, and waits. See `allocation.rules.charging` for the rule."""
+    """Bills the run of a booking whose devices are all cleared or left, and holds the rest's cost.
+
+    See `allocation.rules.charging` for the rule.
+    """
     pause = pause_open(booking)
     if pause is None:
-        raise LookupError(f"{booking.id} is pausing without a notice")
+        raise LookupError(f"{booking.id} is pausing without an open pause")
     bill = _bill(booking, pause)
     charge = _charge(booking, pause, bill)
     keep = booking_cost(booking, pause.remaining_seconds or 0)
@@ -39,16 +43,15 @@ def run_paused(booking: Booking, now: datetime) -> None:
             "remaining_seconds",
         ]
     )  # fmt: skip
-    sentence = _sentence(booking, pause, kept)
     settled = booking.settled + pause.charged
     length = booking.duration_seconds
     if booking.starts is None:
-        # The length that it still has, as after a run that was broken off.
+        # A flexible booking is as long as what is left of it, as after an interruption.
         length = max(MIN_DURATION_SECONDS, pause.remaining_seconds or 0)
     booking_move(
         booking,
         State.PAUSED,
-        event=Event("paused", sentence, detail={"pause": pause.number}),
+        event=Event("paused", _text(booking, pause, kept), detail={"pause": pause.number}),
         now=now,
         settled=settled,
         hold_amount=settled + kept,
@@ -56,23 +59,30 @@ def run_paused(booking: Booking, now: datetime) -> None:
         redo_seconds=bill.redo,
         credited_seconds=bill.credited,
     )
-    if not _goes_on(booking, pause, now):
-        paused_booking_end(booking, "completed", "Too little of its time is left to go on.", now)
+    if not _can_resume(booking, pause, now):
+        paused_booking_end(booking, "completed", event_text("too_little_left"), now)
 
 
-def paused_booking_end(booking: Booking, outcome: str, because: str, now: datetime) -> None:
-    """Ends a paused booking: what its runs cost stays charged, everything else is free again."""
-    booking.allocations.filter(state=Allocation.State.PLANNED).update(
-        state=Allocation.State.SUPERSEDED
-    )
+def paused_booking_end(
+    booking: Booking, outcome: str, because: EventText | dict[str, Any], now: datetime
+) -> None:
+    """Ends a paused booking: its runs stay charged, the rest of its hold is released.
+
+    `because` is a text or a stored reason.
+    """
+    planned_rows_supersede(booking)
     hold_release(tenant_id=booking.tenant_id, reference=booking.id, now=now)
     pause_end(booking, now)
-    charged = money_text(booking.settled, booking.currency)
-    freed = money_text(booking.hold_amount - booking.settled, booking.currency)
+    text = event_text(
+        "ended_paused",
+        because=because,
+        charged=money_text(booking.settled, booking.currency),
+        freed=money_text(booking.hold_amount - booking.settled, booking.currency),
+    )
     booking_move(
         booking,
         State.ENDED,
-        event=Event("ended", f"{because} {charged} charged in all, {freed} free again."),
+        event=Event("ended", text),
         now=now,
         outcome=outcome,
         charged=booking.settled,
@@ -81,10 +91,10 @@ def paused_booking_end(booking: Booking, outcome: str, because: str, now: dateti
 
 
 def _bill(booking: Booking, pause: Pause) -> PauseBill:
-    """What the run is charged, and what the booking still has to do again."""
+    """Returns what the run is charged, and what the booking has to repeat."""
     run = charged_run(booking, pause)
     if run is None:
-        raise LookupError(f"{booking.id} is pausing and was never ready")
+        raise LookupError(f"{booking.id} is pausing but was never ready")
     return pause_bill(
         run,
         out=_out_at(booking, pause),
@@ -96,7 +106,7 @@ def _bill(booking: Booking, pause: Pause) -> PauseBill:
 
 
 def _charge(booking: Booking, pause: Pause, bill: PauseBill) -> Decimal:
-    """What the run costs; fills in what was lost, what is credited and what remains."""
+    """Returns the cost of the run; fills in the lost, credited and remaining time of the pause."""
     pause.lost_seconds, pause.credit_seconds = bill.lost, bill.credit
     pause.remaining_seconds = bill.remaining
     charge = booking_cost(booking, bill.charged)
@@ -105,12 +115,15 @@ def _charge(booking: Booking, pause: Pause, bill: PauseBill) -> Decimal:
 
 
 def _out_at(booking: Booking, pause: Pause) -> datetime:
-    """When the run's places were given back in the calendar. Places that were left behind were no
-    use from the notice on, unless the pause is for its own people."""
+    """Returns when the run's places became free in the calendar.
+
+    Places that were left count as free from the notice on, unless the pause is for a booking of
+    the same people.
+    """
     ended = booking.allocations.filter(
         state__in=(Allocation.State.RELEASING, Allocation.State.ENDED)
     )
-    # Ranges are ordered by where they begin: the last is that of this run.
+    # Ranges are ordered by their starts, so the last one is that of this run.
     last = ended.order_by("-period").only("period", "abandoned")[0]
     if last.abandoned and not pause.relation:
         return pause.noticed_at
@@ -118,19 +131,19 @@ def _out_at(booking: Booking, pause: Pause) -> datetime:
     return upper
 
 
-def _goes_on(booking: Booking, pause: Pause, now: datetime) -> bool:
+def _can_resume(booking: Booking, pause: Pause, now: datetime) -> bool:
     left = pause.remaining_seconds or 0
     if booking.starts is not None:
         left = min(left, int((pause.ends_before - now).total_seconds()))
     return left >= MIN_DURATION_SECONDS
 
 
-def _sentence(booking: Booking, pause: Pause, kept: Decimal) -> str:
-    charged = money_text(pause.charged, booking.currency)
-    credit = ""
-    if pause.credit_seconds:
-        lost = money_text(pause.credit, booking.currency)
-        credit = f" {lost} of it is not charged, because that work has to be done again."
-    held = money_text(kept, booking.currency)
-    why = "its hardware failed" if run_is_broken(booking) else "the device is proven empty"
-    return f"Paused: {why}. {charged} charged for this run.{credit} {held} stays held for the rest."
+def _text(booking: Booking, pause: Pause, kept: Decimal) -> EventText:
+    credit = money_text(pause.credit, booking.currency) if pause.credit_seconds else ""
+    return event_text(
+        "paused",
+        is_broken=int(run_is_broken(booking)),
+        charged=money_text(pause.charged, booking.currency),
+        credit=credit,
+        held=money_text(kept, booking.currency),
+    )

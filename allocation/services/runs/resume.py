@@ -1,4 +1,4 @@
-"""What pauses have left frozen on nodes: who goes on with it, and what can be forgotten."""
+"""What a booking resumes with: the time it has left, and its work that is suspended on nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -14,18 +14,17 @@ from allocation.rules.states import TERMINAL, State
 
 ON_NODE = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
 EVER_STARTED = (*ON_NODE, Allocation.State.ENDED)
-# Older ones are forgotten with the next document that their node gets for another reason.
+# Older work is forgotten with the next document that its node gets for another reason.
 LOOKBACK = timedelta(days=1)
 PAUSE_STATES = (State.PAUSING, State.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendedWork:
-    """What pauses have left frozen on a node.
+    """Work that pauses have suspended on a node.
 
-    `resumes`: the allocation that each one goes on with. `kept`: the allocations that may still be
-    resumed here: of what pauses or is paused the last run, and what is just gone on with.
-    Everything else that is frozen can be forgotten.
+    `resumes`: by allocation, the suspended one that it resumes. `kept`: the suspended allocations
+    that the node has to keep, because they are resumed now or may be later.
     """
 
     resumes: Mapping[UUID, str]
@@ -35,25 +34,46 @@ class SuspendedWork:
 NOTHING = SuspendedWork({}, ())
 
 
-def suspended_work_on(nodes: Iterable[Node]) -> dict[UUID, SuspendedWork]:
-    """What is frozen, by node; nodes without are left out.
+def has_earlier_run(booking: Booking) -> bool:
+    """Returns whether an earlier run counts, so that only the rest of the time is placed."""
+    return booking.replacement_count > 0 or booking.used_seconds > 0
 
-    What goes on and what it goes on with are both taken by device and slot, so that each goes on
-    where it was, or beside it.
+
+def time_remaining(booking: Booking, now: datetime) -> tuple[int, datetime | None]:
+    """Returns the seconds that a requeued booking has left, and its latest end."""
+    left = seconds_remaining(booking, booking.duration_seconds, booking.used_seconds, now)
+    if booking.starts is None:
+        return left, booking.deadline
+    return left, booking.starts + timedelta(seconds=booking.duration_seconds)
+
+
+def seconds_remaining(booking: Booking, length: int, used: int, now: datetime) -> int:
+    """Returns what is left of `length` after `used` seconds; a fixed window ends in time."""
+    if booking.starts is None:
+        return length - used
+    ends = booking.starts + timedelta(seconds=length)
+    return min(length - used, int((ends - now).total_seconds()))
+
+
+def suspended_work_on(nodes: Iterable[Node]) -> dict[UUID, SuspendedWork]:
+    """Returns suspended work by node; nodes without any are left out.
+
+    Old and new allocations are paired in the order of devices and slots, so that each resumes on
+    its own GPU where possible.
     """
     rows = _suspended_rows(nodes)
     if not rows:
         return {}
     runs = _runs({row.booking_id for row in rows})
-    told = Allocation.objects.filter(
+    current = Allocation.objects.filter(
         gpu__node__in={row.gpu.node_id for row in rows}, booking__in=list(runs), state__in=ON_NODE,
         abandoned=False,
     ).select_related("gpu")  # fmt: skip
-    # Only the run before this one can go on: an earlier one has gone on already.
-    old = _by_place(row for row in rows if row.period.lower in runs[row.booking_id][-2:-1])
-    new = _by_place(
+    # Only the previous run can be resumed: an earlier one was resumed before.
+    old = _by_booking(row for row in rows if row.period.lower in runs[row.booking_id][-2:-1])
+    new = _by_booking(
         row
-        for row in told.order_by("gpu__index", "start", "id")
+        for row in current.order_by("gpu__index", "start", "id")
         if row.period.lower == runs[row.booking_id][-1]
     )
     resumes: dict[UUID, dict[UUID, str]] = defaultdict(dict)
@@ -70,16 +90,21 @@ def suspended_work_on(nodes: Iterable[Node]) -> dict[UUID, SuspendedWork]:
     }
 
 
+def allocation_suspended(allocation_id: UUID) -> None:
+    """Records that a node keeps the suspended programs of an allocation."""
+    Allocation.objects.filter(id=allocation_id).update(suspended=True)
+
+
 def suspended_nodes_update(booking: Booking) -> None:
-    """It goes on, perhaps elsewhere: the nodes that keep what is frozen are to hear of it."""
+    """Raises the generation of nodes with suspended work of a booking that starts again."""
     if booking.pause_count:
-        _bump(booking.allocations.filter(suspended=True))
+        _generations_raise(booking.allocations.filter(suspended=True))
 
 
 def suspended_work_forget(now: datetime) -> None:
-    """What bookings that are over have left frozen is forgotten, and its nodes are to hear of it.
+    """Forgets the suspended work of bookings that are over, and has their nodes notified.
 
-    Not done where they end: that may be a web request, which can't write to nodes.
+    A web request may end a booking, and its database role can't write to nodes.
     """
     ended = Pause.objects.filter(method="suspend", ended_at__gt=now - LOOKBACK)
     rows = Allocation.objects.filter(
@@ -87,17 +112,17 @@ def suspended_work_forget(now: datetime) -> None:
     )
     with transaction.atomic():
         found = Allocation.objects.filter(id__in=list(rows.values_list("id", flat=True)))
-        _bump(found)
+        _generations_raise(found)
         found.update(suspended=False)
 
 
-def _bump(rows: QuerySet[Allocation]) -> None:
+def _generations_raise(rows: QuerySet[Allocation]) -> None:
     nodes = Node.objects.filter(id__in=rows.values("gpu__node_id"))
     nodes.update(generation=F("generation") + 1)
 
 
 def _suspended_rows(nodes: Iterable[Node]) -> list[Allocation]:
-    """Of bookings that are not over, by device and slot."""
+    """Returns suspended rows of bookings that are not over, by device and slot."""
     rows = Allocation.objects.filter(
         gpu__node__in=list(nodes), suspended=True, abandoned=False, state=Allocation.State.ENDED,
         booking__state__in=[*PAUSE_STATES, State.STARTING, State.ACTIVE, State.ENDING],
@@ -105,8 +130,8 @@ def _suspended_rows(nodes: Iterable[Node]) -> list[Allocation]:
     return list(rows.select_related("booking", "gpu").order_by("gpu__index", "start", "id"))
 
 
-def _by_place(rows: Iterable[Allocation]) -> dict[tuple[UUID, UUID], list[Allocation]]:
-    """By node and booking, in the order they come in."""
+def _by_booking(rows: Iterable[Allocation]) -> dict[tuple[UUID, UUID], list[Allocation]]:
+    """Groups rows by node and booking, in their order."""
     found: dict[tuple[UUID, UUID], list[Allocation]] = defaultdict(list)
     for row in rows:
         found[row.gpu.node_id, row.booking_id].append(row)
@@ -114,7 +139,7 @@ def _by_place(rows: Iterable[Allocation]) -> dict[tuple[UUID, UUID], list[Alloca
 
 
 def _runs(bookings: Iterable[UUID]) -> dict[UUID, list[datetime]]:
-    """When each run of the bookings began, on whatever node; the oldest first."""
+    """Returns the starts of each booking's runs on any node, the oldest first."""
     rows = Allocation.objects.filter(booking__in=list(bookings), state__in=EVER_STARTED)
     found: dict[UUID, list[datetime]] = defaultdict(list)
     for booking, begins in (

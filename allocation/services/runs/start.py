@@ -1,97 +1,114 @@
-"""Starts: telling nodes to begin what is due, and what agents say has begun. Many at a time, as a
-cycle or a report brings them, in as few statements as for one."""
+"""Starts: nodes are asked to start bookings and report their devices, in time or late.
+
+A cycle or a report brings many bookings at a time; they take as few statements as one.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from psycopg.types.json import Jsonb
 
-from allocation.models import Allocation, Booking, Node, Occupancy
+from allocation.models import Allocation, Booking, GpuEvent, Node, Occupancy
+from allocation.reasons.reason import reason
 from allocation.rules.states import State
+from allocation.services.nodes.fleet import node_policy
 from allocation.services.nodes.leases import lease_possible
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_resume
 from allocation.services.runs.end import RESUME_PLANNED
 from allocation.services.runs.resume import suspended_nodes_update
-from allocation.services.runs.transition import Change, bookings_change
+from allocation.services.runs.transition import (
+    Change,
+    booking_change,
+    booking_lock,
+    bookings_change,
+)
+from allocation.words.events import event_text, waiting_starts_sentence
+from allocation.words.reasons import reason_data
 
-# Bookings that are locked at a time: people who want to cancel one wait as long as that takes.
+# Bookings that are locked at a time: an owner waits as long to cancel one of them.
 BATCH_SIZE = 128
+SLOW = "start_slow"
 _WRITE = """
-UPDATE allocation_allocation AS allocation SET state = 'active', devices = said.devices, error = ''
-FROM unnest(%s::uuid[], %s::jsonb[]) AS said (id, devices) WHERE allocation.id = said.id
+UPDATE allocation_allocation AS allocation SET state = 'active', devices = new.devices, error = ''
+FROM unnest(%s::uuid[], %s::jsonb[]) AS new (id, devices) WHERE allocation.id = new.id
 """
 
 
 def starts_due(now: datetime) -> int:
-    """Tells nodes to start every scheduled booking whose time has come; returns how many.
+    """Asks nodes to start every scheduled booking that is due; returns how many.
 
-    A gang starts whole or waits whole: an occupancy is opened for every member, and one that
-    still lies on earlier work keeps all of them waiting.
+    A gang starts whole or waits whole: an occupancy is opened for every member, and one place that
+    earlier work still occupies keeps all of them waiting.
     """
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | Q(RESUME_PLANNED), planned_starts__lte=now, planned_ends__gt=now
     )
-    # A node that does not answer may be gone: what has not begun there can still go elsewhere.
-    silent = Allocation.objects.filter(
+    # An unreachable node may be lost: a booking that has not started there can still move.
+    unreachable = Allocation.objects.filter(
         state=Allocation.State.PLANNED, gpu__node__unreachable_since__isnull=False
     )
-    due = due.exclude(id__in=silent.values("booking_id"))
+    due = due.exclude(id__in=unreachable.values("booking_id"))
     ids = list(due.order_by("planned_starts", "id").values_list("id", flat=True))
     return sum(_start(ids[at : at + BATCH_SIZE], now) for at in range(0, len(ids), BATCH_SIZE))
 
 
-def allocations_ready(said: Mapping[UUID, Sequence[str]], now: datetime) -> None:
-    """Agents have handed devices over; a booking is active when all of it is there."""
+def allocations_ready(devices: Mapping[UUID, Sequence[str]], now: datetime) -> None:
+    """Records devices that agents have handed over; a booking with all of them is active."""
     with transaction.atomic():
-        bookings = _locked(_bookings_of(said))
-        rows = Allocation.objects.filter(id__in=list(said), state=Allocation.State.STARTING)
-        changed = dict(rows.values_list("id", "booking_id"))
-        _handed_over({row: said[row] for row in changed})
+        allocations = Allocation.objects.filter(id__in=list(devices))
+        bookings = _locked(allocations.values_list("booking_id", flat=True))
+        rows = allocations.filter(state=Allocation.State.STARTING)
+        ready = dict(rows.values_list("id", "booking_id"))
+        values = [Jsonb(list(devices[row])) for row in ready]
+        with connection.cursor() as cursor:
+            cursor.execute(_WRITE, [list(ready), values])
         waiting = Allocation.objects.filter(
             booking__in=bookings, state=Allocation.State.STARTING
         ).values_list("booking_id", flat=True)
-        missing, here = set(waiting), set(changed.values())
-        _active(
-            [
-                booking
-                for booking in bookings
-                if booking.state == State.STARTING and booking.id in here - missing
-            ],
-            now,
+        complete = set(ready.values()) - set(waiting)
+        _activate(
+            [each for each in bookings if each.state == State.STARTING and each.id in complete], now
         )
 
 
-def _handed_over(devices: Mapping[UUID, Sequence[str]]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(_WRITE, [list(devices), [Jsonb(list(each)) for each in devices.values()]])
+def slow_starts_notify(now: datetime) -> int:
+    """Notifies owners of starts that are late, once each; returns how many.
+
+    Operators see the number of late starts per node while there are any. Nothing is charged before
+    the devices are handed over.
+    """
+    rows = _slow_starts(now)
+    per_node = rows.values_list("gpu__node").annotate(waiting=Count("booking", distinct=True))
+    _nodes_note(dict(per_node), now)
+    unnotified = rows.exclude(booking__reasons__contains=[{"code": SLOW}])
+    bookings = set(unnotified.values_list("booking", flat=True))
+    return sum(_owner_notify(booking, now) for booking in bookings)
 
 
-def _active(bookings: Sequence[Booking], now: datetime) -> None:
-    said = "Resumed: the devices are handed over again, and are charged from now on."
-    resumed = Event("resumed", said)
-    started = Event("started", "Ready: the devices are handed over.")
+def _activate(bookings: Sequence[Booking], now: datetime) -> None:
     changes = []
     for booking in bookings:
-        event = resumed if booking.pause_count and pause_resume(booking, now) else started
+        kind = "resumed" if booking.pause_count and pause_resume(booking, now) else "started"
+        event = Event(kind, event_text(kind))
         changes.append(Change(booking, event, State.ACTIVE, {"ready_at": now}))
     bookings_change(changes, now=now)
 
 
 def _start(ids: Sequence[UUID], now: datetime) -> int:
-    """Starts all of them or, where one has to wait, each half for itself."""
+    """Starts all of them, or each half by itself if one has to wait."""
     with transaction.atomic():
-        # What they are is asked under the lock: somebody may just be taking one of them back.
+        # The state is read under the lock: an owner may be cancelling one of them.
         startable = (State.SCHEDULED, State.PAUSED)
         found = [each for each in _locked(ids) if each.state in startable]
         planned = Allocation.objects.filter(booking__in=found, state=Allocation.State.PLANNED)
         rows = list(planned.order_by("id"))
         placed = {row.booking_id for row in rows}
         bookings = [each for each in found if each.id in placed]
-        if _occupied(rows, now):
+        if _occupancies_open(rows, now):
             _begin(bookings, rows, now)
             return len(bookings)
         transaction.set_rollback(True)
@@ -101,8 +118,8 @@ def _start(ids: Sequence[UUID], now: datetime) -> int:
     return _start(ids[:middle], now) + _start(ids[middle:], now)
 
 
-def _occupied(rows: Sequence[Allocation], now: datetime) -> bool:
-    """Opens an occupancy for each; False when one still lies on earlier work."""
+def _occupancies_open(rows: Sequence[Allocation], now: datetime) -> bool:
+    """Opens an occupancy for each row; returns False when earlier work still occupies one."""
     Occupancy.objects.bulk_create(
         [
             Occupancy(
@@ -123,21 +140,15 @@ def _begin(bookings: Sequence[Booking], rows: Sequence[Allocation], now: datetim
     planned = Allocation.objects.filter(id__in=[row.id for row in rows])
     planned.filter(booking__in=leased).update(state=Allocation.State.STARTING, leased=True)
     planned.exclude(booking__in=leased).update(state=Allocation.State.STARTING, leased=False)
-    _nodes_bump(planned)
+    _generations_raise(planned)
     for booking in bookings:
         suspended_nodes_update(booking)
-    event = Event("starting", "The node was told to start it.")
+    event = Event("starting", event_text("starting"))
     bookings_change([Change(each, event, State.STARTING) for each in bookings], now=now)
 
 
-def _bookings_of(allocations: Iterable[UUID]) -> "QuerySet[Allocation, UUID]":
-    rows = Allocation.objects.filter(id__in=list(allocations))
-    return rows.values_list("booking_id", flat=True)
-
-
-def _nodes_bump(rows: "QuerySet[Allocation]") -> None:
-    """Raises generations as often as if each booking had started alone: what is told does not
-    depend on what came together."""
+def _generations_raise(rows: "QuerySet[Allocation]") -> None:
+    """Raises generations by one per booking, so that they do not depend on the batches."""
     here = rows.filter(gpu__node=OuterRef("pk")).order_by().values("gpu__node")
     times = here.annotate(times=Count("booking", distinct=True)).values("times")
     Node.objects.filter(gpus__allocation__in=rows).update(
@@ -146,6 +157,48 @@ def _nodes_bump(rows: "QuerySet[Allocation]") -> None:
 
 
 def _locked(ids: Iterable[UUID]) -> list[Booking]:
-    """Always in one order: so does everyone who locks several."""
+    """Returns the bookings, locked in the order that every other transaction uses."""
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
     return list(rows.filter(id__in=ids).order_by("id"))
+
+
+def _slow_starts(now: datetime) -> "QuerySet[Allocation]":
+    """Returns rows of starts that are not ready in time, or that wait for an unreachable node."""
+    since = now - timedelta(seconds=node_policy().start_slow)
+    starting = Q(state=Allocation.State.STARTING, booking__state=State.STARTING)
+    starting &= Q(occupancy__closed=None, occupancy__opened__lte=since)
+    due = Q(state=Allocation.State.PLANNED, booking__state=State.SCHEDULED)
+    due &= Q(booking__planned_starts__lte=since, gpu__node__unreachable_since__isnull=False)
+    return Allocation.objects.filter(starting | due)
+
+
+def _owner_notify(booking_id: UUID, now: datetime) -> bool:
+    with transaction.atomic():
+        booking = booking_lock(booking_id)
+        rows = _slow_starts(now).filter(booking=booking).select_related("gpu__node")
+        first = rows.order_by("gpu__node__name").first()
+        if first is None:
+            return False
+        node = first.gpu.node
+        answers = node.observed_generation >= node.generation and node.unreachable_since is None
+        why = reason(SLOW, node=node.name, answers=int(answers))
+        data = reason_data(why)
+        event = Event(SLOW, event_text("because", because=data), detail={"rule": why.rule})
+        booking_change(booking, event=event, now=now, reasons=[data])
+        return True
+
+
+def _nodes_note(waiting: dict[UUID, int], now: datetime) -> None:
+    """Keeps one line in the history of each node while bookings wait for it."""
+    known = GpuEvent.objects.filter(kind=GpuEvent.Kind.SLOW, until=None)
+    known.exclude(node__in=waiting).update(until=now)
+    GpuEvent.objects.bulk_create(
+        [
+            GpuEvent(
+                node_id=node, kind=GpuEvent.Kind.SLOW, at=now,
+                sentence=waiting_starts_sentence(count),
+            )
+            for node, count in waiting.items()
+        ],
+        ignore_conflicts=True,
+    )  # fmt: skip

@@ -1,28 +1,28 @@
-"""The one door for a booking's state: every change of a stored booking is written here.
+"""The one writer of a booking's state.
 
-`rules.states` has the two tables: which steps there are, and which fields each step clears. A
-change raises the version, and its event is written in the same transaction. The database checks
-the steps again.
+`rules.states` lists the steps and the fields that each step clears. A change raises the version and
+writes its event in the same transaction. The database checks the steps again.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 from django.db import IntegrityError, connection, models, transaction
 
-from allocation.models import Booking
+from allocation.models import Allocation, Booking
 from allocation.rules.states import State, fields_cleared, is_transition_allowed
 from allocation.services.record.history import Event, events_add
 
 
 class TransitionRefused(IntegrityError):
-    """The table lists no such step. It is the error that the database would raise."""
+    """The table has no such step. The database would raise the same error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one booking in `bookings_change`; without `to` it stays in its state."""
+    """A change of one booking for `bookings_change`; without `to` the state stays the same."""
 
     booking: Booking
     event: Event
@@ -30,15 +30,36 @@ class Change:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
+def booking_lock(booking_id: UUID, *related: str) -> Booking:
+    """Returns the booking, locked, together with the `related` rows."""
+    rows = Booking.objects.select_for_update(of=("self",)).select_related(*related)
+    return rows.get(id=booking_id)
+
+
+def allocation_booking_lock(allocation_id: UUID, *states: State) -> Booking | None:
+    """Returns the locked booking of an allocation; None if it is in none of the `states`.
+
+    Reports about members of a gang are applied one at a time.
+    """
+    rows = Booking.objects.select_for_update(of=("self",)).filter(allocations__id=allocation_id)
+    return (rows.filter(state__in=states) if states else rows).first()
+
+
+def planned_rows_supersede(booking: Booking) -> int:
+    """Takes a booking's planned GPUs off the calendar; returns how many."""
+    planned = booking.allocations.filter(state=Allocation.State.PLANNED)
+    return planned.update(state=Allocation.State.SUPERSEDED)
+
+
 def booking_move(
     booking: Booking, to: State, *, event: Event, now: datetime, **facts: object
 ) -> None:
-    """Brings the locked booking into another state and writes the event.
+    """Moves the locked booking to another state and writes the event.
 
-    `facts` are other fields of the booking. They win over what the step clears.
+    `facts` are other fields of the booking; they override what the step clears.
 
     Raises:
-        TransitionRefused: the table lists no step from its state.
+        TransitionRefused: the table has no such step.
     """
     _store(booking, _moved(booking, to, facts), event, now)
 
@@ -46,15 +67,15 @@ def booking_move(
 def booking_change(
     booking: Booking, *, event: Event | None = None, now: datetime, **facts: object
 ) -> None:
-    """Writes facts of a locked booking that stays in its state, with the event if there is one."""
+    """Writes fields of a locked booking without a step, and the event if there is one."""
     _store(booking, _changed(booking, facts), event, now)
 
 
 def bookings_change(changes: Sequence[Change], *, now: datetime) -> None:
-    """Writes many changes of locked bookings in as many statements as one change takes.
+    """Writes many changes of locked bookings in as few statements as one change.
 
     Raises:
-        TransitionRefused: the table lists one of the steps not.
+        TransitionRefused: the table does not have one of the steps.
     """
     if not changes:
         return
@@ -73,7 +94,7 @@ def bookings_change(changes: Sequence[Change], *, now: datetime) -> None:
 
 
 def _moved(booking: Booking, to: State, facts: Mapping[str, object]) -> list[str]:
-    """Sets the state and its facts on the object; the names of the fields that are to be saved."""
+    """Sets the state and its fields on the object; returns the names of the fields to save."""
     old = State(booking.state)
     if not is_transition_allowed(old, to):
         raise TransitionRefused(f"{booking.label} can't go from {old} to {to}")
@@ -89,7 +110,7 @@ def _changed(booking: Booking, facts: Mapping[str, object]) -> list[str]:
 
 
 def _store(booking: Booking, fields: list[str], event: Event | None, now: datetime) -> None:
-    # Every caller has a transaction. Without a savepoint this adds no statement to it.
+    # Every caller has a transaction; without a savepoint this adds no statement.
     with transaction.atomic(savepoint=False):
         booking.save(update_fields=fields)
         if event is not None:
@@ -99,17 +120,17 @@ def _store(booking: Booking, fields: list[str], event: Event | None, now: dateti
 def _write(bookings: Sequence[Booking], names: Sequence[str]) -> None:
     fields = [_field(name) for name in names]
     columns = ", ".join(str(each.column) for each in fields)
-    sent = ", ".join(f"%s::{each.db_type(connection)}[]" for each in fields)
-    given = ", ".join(f"{each.column} = given.{each.column}" for each in fields)
+    arrays = ", ".join(f"%s::{each.db_type(connection)}[]" for each in fields)
+    assignments = ", ".join(f"{each.column} = new.{each.column}" for each in fields)
     values = [
         [each.get_db_prep_save(getattr(booking, each.attname), connection) for booking in bookings]
         for each in fields
     ]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE allocation_booking AS booking SET {given} "  # noqa: S608 (our own names)
-            f"FROM unnest(%s::uuid[], {sent}) AS given (id, {columns}) "
-            "WHERE booking.id = given.id",
+            f"UPDATE allocation_booking AS booking SET {assignments} "  # noqa: S608 (our own names)
+            f"FROM unnest(%s::uuid[], {arrays}) AS new (id, {columns}) "
+            "WHERE booking.id = new.id",
             [[booking.id for booking in bookings], *values],
         )
 
@@ -117,5 +138,5 @@ def _write(bookings: Sequence[Booking], names: Sequence[str]) -> None:
 def _field(name: str) -> "models.Field[object, object]":
     found = Booking._meta.get_field(name)
     if not isinstance(found, models.Field):
-        raise TypeError(f"a booking stores no {name}")
+        raise TypeError(f"{name} is not a stored field of a booking")
     return found

@@ -13,7 +13,7 @@ from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.record.open_pauses import OPEN, pauses_unneeded
 from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.workloads import has_run
-from allocation.services.runs.lost_runs import has_earlier_run, time_remaining
+from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.hardware import (
     gpus_read,

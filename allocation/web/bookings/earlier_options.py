@@ -11,7 +11,7 @@ from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.rules.start_range import MIN_STARTS
 from allocation.rules.states import State
 from allocation.services.bookings.price_lock import price_lock_read
-from allocation.services.quotes.earlier import Change, booking_change, earlier_options
+from allocation.services.quotes.earlier import Change, booking_exchange, earlier_options
 from allocation.services.quotes.quote_options import REFERENCE_SPEED, QuoteOption
 from allocation.web.bookings.summary import shape_words
 from allocation.web.parts.times import clock, moment_words
@@ -72,7 +72,7 @@ def booking_replace(request: HttpRequest, actor: Actor, booking: Booking, now: d
         datetime.fromtimestamp(int(starts), UTC),
         price_lock_read(shown, now) if shown else None,
     )
-    return booking_change(actor=actor, booking=booking, change=change, now=now).label
+    return booking_exchange(actor=actor, booking=booking, change=change, now=now).label
 
 
 def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:

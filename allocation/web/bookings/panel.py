@@ -146,7 +146,7 @@ def _priced(
         dates = found["series"].count
     # One limit covers the quotes of pages and REST.
     call_limit_check("quotes", str(actor.user_id), now)
-    quote = quote_make(actor=actor, wish=wish, now=now)
+    quote = quote_make(actor=actor, request=wish, now=now)
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
     found |= options_context(actor, project, tiers, quote, now, dates)
@@ -306,9 +306,9 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
         priced_at=price_lock_read(shown, now) if shown else None,
     )
     if parsed.repeat is None:
-        return booking_request(actor=actor, wish=wish, now=now, booking_id=identifier)
+        return booking_request(actor=actor, request=wish, now=now, booking_id=identifier)
     repeat = Repeat(parsed.repeat, request.POST.get("partial") == "1")
-    return series_request(actor=actor, wish=wish, repeat=repeat, now=now, series_id=identifier)
+    return series_request(actor=actor, request=wish, repeat=repeat, now=now, series_id=identifier)
 
 
 def _identifier(request: HttpRequest, actor: Actor) -> UUID:

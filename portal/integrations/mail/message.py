@@ -63,7 +63,7 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
     ).first()
     if event is None:
         return None
-    said = (event.sentence, f"That was at {_moment(event.at, zone)}.")
+    said = (event.text, f"That was at {_moment(event.at, zone)}.")
     entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
     return Section(f"{title} {OUTCOMES[mail.kind]}", said, href, entry)
 

@@ -140,7 +140,7 @@ def burst(count: int) -> list[str]:
     request = BookingRequest(PROJECT, "standard", AskDocument.from_json({**ASK, "profile": None}))
     with transaction.atomic():
         now = timezone.now()
-        return [booking_request(actor=actor, wish=request, now=now).label for _ in range(count)]
+        return [booking_request(actor=actor, request=request, now=now).label for _ in range(count)]
 
 
 def capacity_check(members: list[Member], count: int) -> None:

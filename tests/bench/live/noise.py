@@ -138,7 +138,7 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
     request = BookingRequest(
         PROJECT, chance.choice(("standard", "spot")), AskDocument.from_json(ask)
     )
-    booking_request(actor=actor, wish=request, now=timezone.now())
+    booking_request(actor=actor, request=request, now=timezone.now())
 
 
 def watch(seen: Watched) -> None:

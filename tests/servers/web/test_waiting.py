@@ -62,7 +62,7 @@ def _token_and_booking() -> tuple[str, UUID]:
     with as_system():
         lab = a_lab("helix")
         _, token = token_create(actor=lab.actor, name="waits", days=1, now=timezone.now())
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
     return token, booking.id
 
 

@@ -34,13 +34,13 @@ from tests.roles import as_system
 def booked(lab: Lab, wish: BookingRequest | None = None, now: datetime = NOW) -> Booking:
     """As the web process does it: behind the wall, in the tenant's transaction."""
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, wish=wish or a_wish(lab.project), now=now)
+        return booking_request(actor=lab.actor, request=wish or a_wish(lab.project), now=now)
 
 
 def refusal_of(lab: Lab, wish: BookingRequest, actor: Actor | None = None) -> Refused:
     """The answer to a wish that must be refused; the transaction around it goes on."""
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
-        booking_request(actor=actor or lab.actor, wish=wish, now=NOW)
+        booking_request(actor=actor or lab.actor, request=wish, now=NOW)
     return caught.value
 
 
@@ -112,7 +112,7 @@ def test_the_same_id_again_is_the_same_row(lab: Lab) -> None:
     name = uuid4()
     with tenant_tx(lab.tenant_id):
         booking = booking_request(
-            actor=lab.actor, wish=a_wish(lab.project), now=NOW, booking_id=name
+            actor=lab.actor, request=a_wish(lab.project), now=NOW, booking_id=name
         )
     assert booking.id == name
 

@@ -11,7 +11,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.quotes.earlier import Change, booking_change, earlier_options
+from allocation.services.quotes.earlier import Change, booking_exchange, earlier_options
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.words.reasons import stored_sentence
@@ -39,12 +39,12 @@ def pinned(*names: str, count: int = 1, not_before: datetime | None = None) -> A
 
 def asked(lab: Lab, ask: AskDocument, now: datetime = NOW) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=now)
+        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
 
 
 def quoted(lab: Lab, ask: AskDocument, now: datetime = NOW) -> Quote:
     with tenant_tx(lab.tenant_id):
-        return quote_make(actor=lab.actor, wish=a_wish(lab.project, ask), now=now)
+        return quote_make(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
 
 
 def refused(lab: Lab, ask: AskDocument) -> Refused:
@@ -133,7 +133,7 @@ def test_a_quote_offers_the_start_there_and_the_one_without_the_pin(site: Lab) -
     assert there.request == "1 h100 2h on gpu-a1-02/1"
     assert (anywhere.kind, anywhere.starts) == ("unpinned", NOW + MINUTE)
     assert anywhere.request == "1 h100 2h"
-    assert "anywhere, without the pin" in anywhere.notes
+    assert "on any GPUs, without the pin" in anywhere.notes
 
 
 def test_a_late_one_can_be_unpinned_in_one_step(site: Lab) -> None:
@@ -145,7 +145,7 @@ def test_a_late_one_can_be_unpinned_in_one_step(site: Lab) -> None:
         booking = Booking.objects.select_related("project").get(id=late.id)
         (option,) = earlier_options(actor=site.actor, booking=booking, now=NOW + MINUTE)[0]
         change = Change(option.tier, option.request, option.starts)
-        new = booking_change(actor=site.actor, booking=booking, change=change, now=NOW + MINUTE)
+        new = booking_exchange(actor=site.actor, booking=booking, change=change, now=NOW + MINUTE)
     assert "pin" not in new.ask
     cycled(NOW + MINUTE)
     assert place(new)[2] == NOW + MINUTE

@@ -42,7 +42,7 @@ def asked(
     repeat = Repeat(recurrence_read(rule), partial)
     with tenant_tx(lab.tenant_id):
         return series_request(
-            actor=lab.actor, wish=wish, repeat=repeat, now=NOW, series_id=series_id
+            actor=lab.actor, request=wish, repeat=repeat, now=NOW, series_id=series_id
         )
 
 
@@ -67,7 +67,7 @@ def taken(lab: Lab, starts: datetime) -> Booking:
     """A fixed window that has its place."""
     with tenant_tx(lab.tenant_id):
         wish = a_wish(lab.project, an_ask(hours=1, starts=starts))
-        booking = booking_request(actor=lab.actor, wish=wish, now=NOW)
+        booking = booking_request(actor=lab.actor, request=wish, now=NOW)
     cycled()
     return booking
 
@@ -133,7 +133,7 @@ def test_a_date_too_far_ahead_refuses_the_series_and_says_what_would_work(lab: L
         asked(lab, "FREQ=WEEKLY;COUNT=6")
     found = refused.value
     assert (found.code, found.rule) == ("advance_window", "R14")
-    assert found.sentence.startswith("2 of 6 dates can't be had. 16 Dec 09:00 CET:")
+    assert found.sentence.startswith("2 of 6 dates can't be booked. 16 Dec 09:00 CET:")
     assert [each["code"] for each in found.numbers["failed"]] == ["advance_window"] * 2
     assert found.alternatives[0]["times"] == 4
     assert found.alternatives[1] == {"partial": True}
@@ -165,7 +165,7 @@ def test_dates_keep_their_wall_clock_over_a_change_of_clocks(real_db: Servers) -
     )
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
-        series = series_request(actor=lab.actor, wish=wish, repeat=repeat, now=before)
+        series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=before)
     hours = [(row.starts.hour, row.duration_seconds) for row in bookings(series) if row.starts]
     assert hours == [(7, 7200), (8, 7200), (8, 7200)]
 
@@ -216,7 +216,7 @@ def test_a_series_stays_in_its_tenant(lab: Lab) -> None:
     other = a_lab("northlab", gpus=0)
     with tenant_tx(other.tenant_id):
         assert Series.objects.count() == 0
-        mine: Any = booking_request(actor=other.actor, wish=a_wish(other.project), now=NOW)
+        mine: Any = booking_request(actor=other.actor, request=a_wish(other.project), now=NOW)
     with as_system(), pytest.raises(IntegrityError), transaction.atomic():
         Booking.objects.filter(id=mine.id).update(series=series)
 

@@ -16,9 +16,9 @@ from allocation.services.bookings.bookings import (
     booking_release,
     booking_request,
 )
-from allocation.services.decide.cycle import tick_run
+from allocation.services.decide.cycle import is_anything_due, tick_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.end import is_anything_due, nodes_bump
+from allocation.services.runs.end import nodes_bump
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from billing.models import PriceBook
 from billing.queries import reference_totals
@@ -50,7 +50,7 @@ def lab(plant: Plant) -> Lab:
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
 
 
 def released(plant: Plant, lab: Lab, booking: Booking) -> None:

@@ -10,6 +10,7 @@ from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.snapshot.snapshot import snapshot_take
+from allocation.words.events import event_text
 from tests.builders import a_tier
 from tests.builders_allocation import (
     HOUR,
@@ -63,7 +64,7 @@ def test_what_is_being_given_back_on_a_silent_node_is_nobody_to_pause(
 def test_what_a_broken_run_has_left_behind_is_nobody_to_pause(plant: Plant, lab: Lab) -> None:
     booking = running(plant, lab, an_ask(1))
     with as_system():
-        run_interrupt(booking.id, Interruption("R62", "It broke."), plant.now)
+        run_interrupt(booking.id, Interruption("R62", event_text("node_off", node="n1")), plant.now)
         left = [held for held in snapshot_take(plant.now).held if held.booking.startswith("left")]
     assert [held.since for held in left] == [None]
 

@@ -38,7 +38,7 @@ def hall(real_db: Servers) -> Hall:
     scheduled = a_booking(lab.project, lab.actor.user_id, state="scheduled", starts=NOW + HOUR)
     an_allocation(scheduled, second, starts=NOW + HOUR)
     with as_system():
-        waiting = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
+        waiting = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
         ended = a_booking(lab.project, lab.actor.user_id, state="cancelled", held="0")
         Booking.objects.filter(id=ended.id).update(charged=0, ended_at=NOW)
         event_add(ended, kind="cancelled", sentence="Cancelled.", now=NOW)
@@ -105,18 +105,18 @@ BREAKS = {
           WHERE id = '{active}'""",
     "a member in another state than its booking": """
         UPDATE allocation_allocation SET state = 'starting' WHERE booking_id = '{active}'""",
-    "a step that is not in the table": """
+    "a transition that is not in the table": """
         INSERT INTO allocation_bookingevent
             (tenant_id, booking_id, at, kind, state, sentence, detail)
           SELECT tenant_id, id, now(), 'x', 'paused', '', '{{}}' FROM allocation_booking
           WHERE id = '{waiting}'""",
-    "a state that its history does not tell": """
+    "a state that is not the last of its history": """
         UPDATE allocation_booking SET state = 'queued' WHERE id = '{waiting}'""",
     "a settled run that is not in the ledger": """
         UPDATE allocation_booking SET settled = 1 WHERE id = '{active}'""",
     "a pause without one open receipt": """
         UPDATE allocation_booking SET state = 'pausing' WHERE id = '{active}'""",
-    "an open receipt of what is not paused": a_receipt("{active}"),
+    "an open receipt of a booking that is not paused": a_receipt("{active}"),
     "paused for nobody, or for itself": a_receipt("{active}"),
     "stopped before its time": a_receipt("{active}", emptied="not_before + interval '3 hours'"),
     "a pause that was neither resumed nor refunded": f"""{a_receipt("{waiting}", ended="now()")}

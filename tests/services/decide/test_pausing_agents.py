@@ -8,7 +8,7 @@ from allocation import wire
 from allocation.models import Allocation, Booking, BookingEvent, Node
 from allocation.services.bookings.bookings import booking_cancel, booking_release
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.runs.end import allocation_suspended
+from allocation.services.runs.resume import allocation_suspended
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS, seconds
 from tenants.models import Tier
 from tenants.platform.wall import tenant_tx

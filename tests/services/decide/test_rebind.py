@@ -65,8 +65,8 @@ def test_a_window_is_let_in_by_a_move_that_its_owner_is_told_of(plant: Plant, la
     assert (event.kind, event.detail["rule"]) == ("moved", "R73")
     indexes = [row.gpu.index for row in sorted(rows_of(moved), key=lambda row: row.state)]
     assert event.sentence == (
-        f"Moved from GPU {indexes[1]} of {NAME} to GPU {indexes[0]} of {NAME} before it starts, "
-        "so that more fits. Its time stays the same."
+        f"Moved from GPU {indexes[1]} of {NAME} to GPU {indexes[0]} of {NAME} before its start, "
+        "so that more bookings fit. Its time stays the same."
     )
     nothing_is_broken()
 

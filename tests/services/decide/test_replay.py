@@ -59,7 +59,9 @@ def decisions(plant: Plant) -> list[Decision]:
     for number, ask in enumerate(ASKS):
         lab = labs[number % 2]
         with as_system():
-            booking = booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+            booking = booking_request(
+                actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now
+            )
         plant.later(timedelta(minutes=7))
         with as_system():
             booking.refresh_from_db()

@@ -32,7 +32,7 @@ def lab(plant: Plant) -> Lab:
 @pytest.fixture
 def running(plant: Plant, lab: Lab) -> Booking:
     with as_system():
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     assert fresh(booking).state == "active"
     return booking

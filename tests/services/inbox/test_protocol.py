@@ -162,7 +162,7 @@ def test_a_node_with_a_wrong_clock_gets_no_new_work_until_it_is_right(
     assert plant.told(heartbeat(plant, skew=skew)) == "applied"
     assert not usable()
     with as_system():
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.cycle()
     # The only node of its class: it waits until the clock is right.
     assert fresh(booking).state == "queued"

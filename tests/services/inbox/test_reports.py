@@ -59,7 +59,7 @@ def lab(plant: Plant) -> Lab:
 def starting(plant: Plant, lab: Lab) -> Booking:
     """A booking of two GPUs that the node was just told of."""
     with as_system():
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask(2)), now=NOW)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(2)), now=NOW)
     plant.cycle()
     return booking
 

@@ -88,7 +88,7 @@ def test_after_a_restore_the_raised_epoch_makes_nodes_follow_again(
 ) -> None:
     with as_system():
         backup = Node.objects.values("generation", "published_generation", "report_seq").get()
-        first = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        first = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     assert fresh(first).state == "active"
     followed = plant.node.store.generation
@@ -126,7 +126,7 @@ def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
     plant: Plant, lab: Lab
 ) -> None:
     with as_system():
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     server: Any = agents_redis()
     before = server.get(wire.desired_key(NAME))
@@ -153,7 +153,7 @@ def test_after_a_recovery_bookings_that_only_nodes_know_are_named_by_their_last_
     plant: Plant, lab: Lab
 ) -> None:
     with as_system():
-        known = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        known = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     assert fresh(known).state == "active"
     now = int(plant.now.timestamp())

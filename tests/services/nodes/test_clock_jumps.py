@@ -58,7 +58,7 @@ def lab(machine: Machine) -> Lab:
 
 def booked(lab: Lab, now: datetime) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project), now=now)
+        return booking_request(actor=lab.actor, request=a_wish(lab.project), now=now)
 
 
 def state(booking: Booking) -> str:

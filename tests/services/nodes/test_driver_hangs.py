@@ -50,7 +50,7 @@ def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
     plant: Plant, lab: Lab
 ) -> None:
     with as_system():
-        first = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        first = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     (row,) = rows_of(first)
     told(plant, row.gpu.index)
@@ -59,7 +59,7 @@ def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
     assert (events(), fresh(first).state) == ([True], "active")
     told(plant, 0, 1)
     with as_system():
-        second = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        second = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.cycle()
     assert rows_of(second) == []
 

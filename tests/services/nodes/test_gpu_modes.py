@@ -47,7 +47,7 @@ def asked(plant: Plant, lab: Lab, count: int = 1, profile: str | None = None) ->
     """A booking that was asked for and decided."""
     with as_system():
         ask = an_ask(count, profile=profile)
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
     plant.round()
     return fresh(booking)
 
@@ -155,7 +155,9 @@ class TestPins:
     ) -> None:
         with as_system():
             ask = an_ask(1, starts=plant.now + timedelta(hours=1))
-            booking = booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+            booking = booking_request(
+                actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now
+            )
         plant.round()
         (row,) = rows_of(booking)
         pin(plant, row.gpu.index, "sliced")

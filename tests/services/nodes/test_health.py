@@ -23,7 +23,7 @@ def lab(plant: Plant) -> Lab:
 def asked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
     with as_system():
         wish = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
-        booking = booking_request(actor=lab.actor, wish=wish, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
     plant.round()
     return fresh(booking)
 

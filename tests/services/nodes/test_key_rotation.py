@@ -77,12 +77,12 @@ def test_both_keys_are_good_until_the_agent_signs_with_the_new_one_and_then_only
 def test_what_runs_does_not_notice_and_what_comes_later_starts(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        running = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask()), now=NOW)
+        running = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
     plant.round()
     said = len(plant.line.said)
     rotate()
     with as_system():
-        later = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask()), now=NOW)
+        later = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
     plant.round()
     assert len(plant.line.said) > said
     assert fresh(running).state == fresh(later).state == "active"

@@ -44,7 +44,7 @@ def on_lease(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     a_tier("standard")
     with as_system():
         Tier.objects.update(replace_on_lost=True)
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
     plant.round()
     plant.later(SECOND * 5)
     assert fresh(booking).state == "active"
@@ -136,7 +136,7 @@ def test_other_tiers_run_on_where_they_are(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     with as_system():
         Tier.objects.update(replace_on_lost=False)
-        other = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        other = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     assert {row.leased for row in rows_of(other)} == {False}
     cut_until_replaced(plant, booking)
@@ -376,7 +376,7 @@ def test_a_node_whose_agent_knows_no_lease_gets_none_and_nothing_is_held_on_one(
     with as_system():
         Node.objects.update(agent_version="0.2.0")
         Tier.objects.update(replace_on_lost=True)
-        booking = booking_request(actor=lab.actor, wish=a_wish(lab.project), now=NOW)
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
     plant.cycle()
     plant.node_works()
     plant.portal_reads()

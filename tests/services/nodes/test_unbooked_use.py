@@ -108,7 +108,7 @@ def test_each_deed_is_written_down_once_and_counted(plant: Plant) -> None:
 def test_others_beside_a_booking_are_told_of_and_do_not_take_the_gpu_from_it(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking_request(actor=lab.actor, wish=a_wish(lab.project), now=plant.now)
+        booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     gpu = plant.hardware.gpus[0].uuid
     beside = wire.UnbookedDevice(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)

@@ -76,7 +76,7 @@ def test_from_an_empty_database_to_the_first_running_booking(
             tanja, project = User.objects.get(username="tanja"), Project.objects.get()
         actor = actor_now(tanja.id, "helix")
         with tenant_tx(actor.tenant_id):
-            booking = booking_request(actor=actor, wish=a_wish(project, an_ask()), now=NOW)
+            booking = booking_request(actor=actor, request=a_wish(project, an_ask()), now=NOW)
         plant.round()
         assert fresh(booking).state == "active"
 

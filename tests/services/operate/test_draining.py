@@ -129,7 +129,9 @@ def test_a_flexible_booking_without_room_waits_at_the_head_of_the_line(
 ) -> None:
     gang = booked(plant, lab, 2)
     with as_system():
-        later = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask(1)), now=plant.now)
+        later = booking_request(
+            actor=lab.actor, request=a_wish(lab.project, an_ask(1)), now=plant.now
+        )
     plant.round()
     fails(plant, 0, 95)
     assert fresh(gang).state == State.QUEUED
@@ -191,7 +193,7 @@ def test_what_would_start_soon_on_hardware_that_is_out_gets_another_place(
     with as_system():
         bookings = [
             booking_request(
-                actor=lab.actor, wish=a_wish(lab.project, an_ask(1, starts=starts)), now=NOW
+                actor=lab.actor, request=a_wish(lab.project, an_ask(1, starts=starts)), now=NOW
             )
             for starts in (soon, late)
         ]
@@ -232,9 +234,9 @@ def test_a_new_booking_waits_for_a_class_that_is_out_of_service_and_starts_when_
         node = Node.objects.get(name=NAME)
         node_drain(operator=operator, node=node, reason="new fans", now=plant.now)
     with as_system():
-        flexible = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask()), now=NOW)
+        flexible = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
         window = a_wish(lab.project, an_ask(starts=plant.now + HOUR))
-        fixed = booking_request(actor=lab.actor, wish=window, now=NOW)
+        fixed = booking_request(actor=lab.actor, request=window, now=NOW)
     plant.cycle()
     assert (fresh(flexible).state, fresh(fixed).state) == (State.QUEUED, State.REFUSED)
     assert fresh(flexible).reasons[0]["rule"] == "R80"

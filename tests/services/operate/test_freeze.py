@@ -38,7 +38,7 @@ def operator(plant: Plant) -> User:
 
 def booked(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
 
 
 def frozen(plant: Plant, operator: User, length: timedelta | None = None) -> None:

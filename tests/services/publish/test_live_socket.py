@@ -78,7 +78,7 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         ours.send("{not json")
         ours.send(b"\x00")
         with as_system():
-            booking = booking_request(actor=helix.actor, wish=a_wish(helix.project), now=NOW)
+            booking = booking_request(actor=helix.actor, request=a_wish(helix.project), now=NOW)
             assert outbox_relay(NOW) == 1
         assert heard(ours, 2) == [
             {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
@@ -88,7 +88,7 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         with as_system():
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             # Theirs, so that a leak of ours would stand before it in their socket.
-            booking_request(actor=north.actor, wish=a_wish(north.project), now=NOW)
+            booking_request(actor=north.actor, request=a_wish(north.project), now=NOW)
             assert outbox_relay(NOW) == 2
         assert heard(theirs, 2) == [
             {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
@@ -113,7 +113,7 @@ def test_of_what_happened_together_a_page_hears_only_the_last_of_each_booking(
         assert heard(ours, 1)
         with as_system():
             for _ in range(2):
-                booking = booking_request(actor=helix.actor, wish=a_wish(helix.project), now=NOW)
+                booking = booking_request(actor=helix.actor, request=a_wish(helix.project), now=NOW)
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             assert outbox_relay(NOW) == 3
             beat()

@@ -42,7 +42,7 @@ def a_running_slice(plant: Plant) -> tuple[Lab, str]:
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(
-            actor=lab.actor, wish=a_wish(lab.project, an_ask(profile="3g.40gb")), now=NOW
+            actor=lab.actor, request=a_wish(lab.project, an_ask(profile="3g.40gb")), now=NOW
         )
     plant.round()
     assert fresh(booking).state == "active"
@@ -194,7 +194,7 @@ def test_a_node_is_told_of_host_cores_and_memory_and_says_whether_it_keeps_to_th
     lab = a_lab("helix", gpus=0)
     with as_system():
         wish = a_wish(lab.project, an_ask(cores=3, memory=8))
-        booking_request(actor=lab.actor, wish=wish, now=NOW)
+        booking_request(actor=lab.actor, request=wish, now=NOW)
     plant.round()
     (wanted,) = [each for gpu in document(plant).gpus for each in gpu.allocations]
     assert (wanted.cores, wanted.memory_mb) == (3, 8_192)

@@ -12,7 +12,7 @@ from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.quotes.earlier import Change, booking_change, earlier_options
+from allocation.services.quotes.earlier import Change, booking_exchange, earlier_options
 from allocation.services.quotes.quotes import Quote, quote_make
 from billing.queries import reference_totals
 from billing.services import price_book_publish
@@ -44,7 +44,9 @@ def busy(real_db: Servers) -> tuple[Lab, Booking]:
 
 def asked(lab: Lab, ask: Any, tier: str = "standard") -> Booking:  # noqa: ANN401
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask, tier=tier), now=NOW)
+        return booking_request(
+            actor=lab.actor, request=a_wish(lab.project, ask, tier=tier), now=NOW
+        )
 
 
 def cycled(now: datetime) -> None:
@@ -54,7 +56,7 @@ def cycled(now: datetime) -> None:
 
 def changed(lab: Lab, booking: Booking, change: Change, now: datetime) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_change(actor=lab.actor, booking=booking, change=change, now=now)
+        return booking_exchange(actor=lab.actor, booking=booking, change=change, now=now)
 
 
 def seen(lab: Lab, booking: Booking, now: datetime) -> Any:  # noqa: ANN401
@@ -194,7 +196,7 @@ def test_pauses_are_counted_once_a_booking_and_told_in_the_quote(lab: Lab) -> No
     with tenant_tx(lab.tenant_id):
         risk = pause_record().risk("spot", "h100", borrowed=False, quarter=1)
         quote: Quote = quote_make(
-            actor=lab.actor, wish=a_wish(lab.project), now=NOW + HOUR + MINUTE
+            actor=lab.actor, request=a_wish(lab.project), now=NOW + HOUR + MINUTE
         )
     assert (risk.paused, risk.ended, risk.thousandths) == (5, 20, 150)
     told = {option.tier: option for option in quote.options if option.kind == "as_asked"}

@@ -203,7 +203,7 @@ class World:
     def quote(self, ask: AskDocument) -> Quote:
         with tenant_tx(self.mine.tenant_id):
             wish = a_wish(self.mine.project, ask)
-            return quote_make(actor=self.mine.actor, wish=wish, now=self.now)
+            return quote_make(actor=self.mine.actor, request=wish, now=self.now)
 
 
 def _spans(free: dict[str, str], window: tuple[datetime, datetime]) -> bool:

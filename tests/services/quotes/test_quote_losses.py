@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from allocation.rules.ask import AskDocument
-from allocation.services.quotes.quote_losses import losses
+from allocation.services.quotes.quote_options import losses
 from allocation.solver import Option
 from tenants.models import Tier
 

@@ -7,8 +7,8 @@ import pytest
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.quotes.quote_options import WITHIN_GUARANTEE
 from allocation.services.quotes.quotes import Quote, quote_make
+from allocation.words.quotes import note_text
 from billing.models import Price, PriceBook
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
@@ -22,12 +22,12 @@ GRACE = timedelta(minutes=10)
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, wish=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
 
 
 def quoted(lab: Lab, ask: AskDocument, now: datetime) -> Quote:
     with tenant_tx(lab.tenant_id):
-        return quote_make(actor=lab.actor, wish=a_wish(lab.project, ask), now=now)
+        return quote_make(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_what_others_have_is_busy_until_its_end_and_the_cycle_may_start_it_soone
     lender, _ = labs
     option = quoted(lender, an_ask(2, hours=1), plant.now).options[0]
     assert (option.kind, option.starts, option.pauses) == ("as_asked", NOW + 4 * HOUR, 0)
-    assert option.notes[0] == WITHIN_GUARANTEE
+    assert option.notes[0] == note_text("within_guarantee")
     strong = requested(plant, lender, an_ask(2, hours=1))
     plant.round()
     assert fresh(strong).planned_starts == NOW + HOUR + GRACE
@@ -73,10 +73,10 @@ def test_who_of_the_own_organisation_is_asked_to_leave_is_said(plant: Plant) -> 
     plant.later(HOUR)
     with tenant_tx(lab.tenant_id):
         wish = a_wish(lab.project, an_ask(2, hours=1), tier="assured")
-        option = quote_make(actor=lab.actor, wish=wish, now=plant.now).options[0]
+        option = quote_make(actor=lab.actor, request=wish, now=plant.now).options[0]
     assert (option.starts, option.pauses) == (NOW + HOUR + GRACE, 1)
     assert option.notes[0] == (
-        "1 running booking of your organisation in a lower tier will be asked to leave"
+        "1 running booking of your organisation in a lower tier will be paused"
     )
 
 

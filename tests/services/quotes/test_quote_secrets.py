@@ -97,7 +97,7 @@ class World:
         wish = a_wish(self.mine.project, replace(ask, pin=pin), tier=tier)
         try:
             # The lock is a signature with the time of signing in it.
-            return repr(replace(quote_make(actor=self.mine.actor, wish=wish, now=NOW), lock=""))
+            return repr(replace(quote_make(actor=self.mine.actor, request=wish, now=NOW), lock=""))
         except Refused as refused:
             return repr(refused)
 

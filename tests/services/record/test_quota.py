@@ -44,7 +44,7 @@ def wished(lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = N
     """Asked for, not decided yet."""
     wish = a_wish(lab.project, ask, tier=tier)
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, wish=wish, now=now)
+        return booking_request(actor=lab.actor, request=wish, now=now)
 
 
 def refused(lab: Lab, ask: AskDocument, tier: str = "standard") -> Refused:
@@ -104,7 +104,7 @@ class TestAdmission:
             Quota.objects.update(guaranteed_units=UNITS_PER_GPU, borrow_limit_units=None)
         found = refused(lab, an_ask(2))
         assert (found.code, found.rule, found.kind) == ("guarantee_only", "R41", "quota")
-        assert "is sure of 1 h100, and this asks for 2" in found.sentence
+        assert "is guaranteed 1 h100; this needs 2" in found.sentence
         assert found.alternatives == [{"tier": "flex", "name": "Flex"}]
         assert found.owner == "operator", "its organisation is guaranteed no more"
         assert wished(lab, an_ask(2), "flex").state == "requested"
@@ -122,7 +122,7 @@ class TestAdmission:
         assert wished(lab, an_ask(hours=4)).state == "requested"
         found = refused(lab, an_ask(hours=5))
         assert (found.code, found.owner) == ("gpu_hours", "operator")
-        assert "4 GPU-hours of h100 in any 7 days, and this asks for 5" in found.sentence
+        assert "4 GPU-hours of h100 in any 7 days; this needs 5" in found.sentence
         assert (found.numbers["asked"], found.numbers["limit"]) == (5, 4), "both in GPU-hours"
 
 
@@ -154,12 +154,12 @@ def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: 
     assert borrower.at_risk_from == lender.reclaims_from == NOW + timedelta(minutes=100)
     with as_system():
         event = BookingEvent.objects.get(booking=borrower, kind="at_risk")
-    assert event.sentence.startswith("2 borrowed GPUs are asked for")
+    assert event.sentence.startswith("The owner of 2 borrowed GPUs needs them")
     assert event.at_risk_from == borrower.at_risk_from
 
     with tenant_tx(helix.tenant_id):
         wish = a_wish(helix.project, an_ask(3, hours=1), tier="flex")
-        later = quote_make(actor=helix.actor, wish=wish, now=NOW + timedelta(minutes=1))
+        later = quote_make(actor=helix.actor, request=wish, now=NOW + timedelta(minutes=1))
         (line,) = quota_of(project=helix.project, now=NOW + timedelta(minutes=2))
     assert later.options[0].notes[0] == "2 own + 1 borrowed"
     assert (line.used, line.borrowed) == (4 * UNITS_PER_GPU, 2 * UNITS_PER_GPU)
@@ -190,13 +190,13 @@ def test_a_quote_says_what_is_borrowed_and_offers_the_tier_that_may(real_db: Ser
     helix, _ = two_labs()
     with tenant_tx(helix.tenant_id):
         wish = a_wish(helix.project, an_ask(2), tier="standard")
-        found = quote_make(actor=helix.actor, wish=wish, now=NOW)
+        found = quote_make(actor=helix.actor, request=wish, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("standard", ()),
             ("flex", ("may be paused",)),
         ]
         wish = a_wish(helix.project, an_ask(4), tier="flex")
-        found = quote_make(actor=helix.actor, wish=wish, now=NOW)
+        found = quote_make(actor=helix.actor, request=wish, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("flex", ("2 own + 2 borrowed",))
         ], "what is never paused is not offered what would be borrowed"

@@ -13,6 +13,7 @@ from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.runs.lost_runs import booking_requeue
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
+from allocation.words.events import event_text
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
@@ -75,16 +76,20 @@ def ran_to_its_end(plant: Plant, booking: Booking, *, earlier: int) -> Booking:
     return over
 
 
+OFF = Interruption("R62", event_text("node_off", node="n1"))
+UNREACHABLE = Interruption("R55", event_text("node_unreachable", node="n1"))
+
+
 def replaced(plant: Plant, booking: Booking, until: datetime) -> None:
     with as_system():
-        assert booking_requeue(fresh(booking), until=until, why="It is silent.", now=plant.now)
+        assert booking_requeue(fresh(booking), UNREACHABLE, until=until, now=plant.now)
     plant.round()
     plant.later(CLEARING)
 
 
 def healed(plant: Plant, booking: Booking) -> None:
     with as_system():
-        assert run_interrupt(booking.id, Interruption("R62", "It had an error."), plant.now)
+        assert run_interrupt(booking.id, OFF, plant.now)
     plant.round()
     plant.later(CLEARING)
 

@@ -75,7 +75,7 @@ def test_the_members_of_a_gang_are_those_of_its_last_run(plant: Plant, lab: Lab)
     there = a_node("gpu-b1-01", gpus=1)
     with as_system():
         wish = a_wish(lab.project, an_ask(3))
-        gang = booking_request(actor=lab.actor, wish=wish, now=plant.now)
+        gang = booking_request(actor=lab.actor, request=wish, now=plant.now)
     plant.cycle()
     a_node("gpu-c1-01", gpus=1)
     a_node("gpu-c1-02", gpus=2)
@@ -188,7 +188,7 @@ def test_work_that_can_not_start_still_fails_where_the_gpu_answers(plant: Plant,
     )
     with as_system():
         wish = a_wish(lab.project, an_ask(1, profile="2g.20gb"))
-        booking = booking_request(actor=lab.actor, wish=wish, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
     plant.round()
     assert fresh(booking).state == State.FAILED
 

@@ -8,9 +8,8 @@ from allocation.models import Allocation, Booking, BookingEvent, Gpu, Pause
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.apply_pauses import pauses_due
-from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.end import is_anything_due
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from tenants.models import AuditEntry, OutboxMessage
 from tenants.platform.errors import Refused
@@ -66,7 +65,7 @@ def pausing(
     at = NOW + 30 * MINUTE
     ask = an_ask(hours=1, starts=at + GRACE if starts_at else None)
     with as_system():
-        strong = booking_request(actor=rival.actor, wish=a_wish(rival.project, ask), now=at)
+        strong = booking_request(actor=rival.actor, request=a_wish(rival.project, ask), now=at)
         plan = pause_plan(booking, strong, at + GRACE, is_placed=is_placed)
     plan_written(plan, at)
     return fresh(booking), fresh(strong)
@@ -210,7 +209,7 @@ def test_a_pending_extension_ends_with_the_notice(lab: Lab, rival: Lab) -> None:
     with as_system():
         an_allocation(booking, Gpu.objects.get(), state="active")
         Booking.objects.filter(id=booking.id).update(extension_until=NOW + 3 * HOUR)
-        strong = booking_request(actor=rival.actor, wish=a_wish(rival.project), now=NOW)
+        strong = booking_request(actor=rival.actor, request=a_wish(rival.project), now=NOW)
         plan = pause_plan(booking, strong, NOW + GRACE)
     plan_written(plan, NOW)
     assert fresh(booking).extension_until is None

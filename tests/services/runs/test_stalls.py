@@ -7,7 +7,8 @@ import pytest
 from allocation.models import Booking, GpuEvent
 from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.runs.slow_starts import slow_starts_notify
+from allocation.services.runs.start import slow_starts_notify
+from allocation.words.reasons import stored_sentence
 from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
@@ -34,7 +35,7 @@ def starting(plant: Plant, lab: Lab) -> Booking:
     """The node was told to start it, and its agent stands still."""
     with as_system():
         wish = a_wish(lab.project, an_ask(2))
-        booking = booking_request(actor=lab.actor, wish=wish, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
     plant.cycle()
     assert fresh(booking).state == "starting"
     return booking
@@ -52,16 +53,16 @@ def test_who_starts_is_told_once_that_the_node_does_not_answer_and_pays_nothing(
     assert (now.state, now.ready_at, now.charged) == ("starting", None, None)
     (reason,) = now.reasons
     assert reason["rule"] == "R86"
-    assert reason["sentence"].startswith(f"{NAME} does not answer.")
+    assert stored_sentence(reason).startswith(f"{NAME} does not answer.")
     with as_system():
         assert booking.events.filter(kind="start_slow").count() == 1
-    assert slow() == [("1 booking waiting to be started there.", True)]
+    assert slow() == [("1 booking waits to start on this node.", True)]
 
     plant.round()
     assert fresh(booking).state == "active"
     assert fresh(booking).ready_at == plant.now
     assert told(plant) == 0
-    assert slow() == [("1 booking waiting to be started there.", False)]
+    assert slow() == [("1 booking waits to start on this node.", False)]
 
 
 def test_a_start_that_is_in_time_is_nobodys_business(plant: Plant, lab: Lab) -> None:

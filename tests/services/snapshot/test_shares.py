@@ -149,8 +149,11 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     a_policy(share_owners=2)
     assert write(other, 800, 0, 2)
     with tenant_tx(lab.tenant_id):
-        beside = quote_make(actor=lab.actor, wish=a_wish(lab.project, an_ask(share=200)), now=NOW)
-        later = quote_make(actor=lab.actor, wish=a_wish(lab.project, an_ask(share=250)), now=NOW)
+        beside = quote_make(
+            actor=lab.actor, request=a_wish(lab.project, an_ask(share=200)), now=NOW
+        )
+        wish = a_wish(lab.project, an_ask(share=250))
+        later = quote_make(actor=lab.actor, request=wish, now=NOW)
         assert [row.place.share for row in published_snapshot(NOW, Policy(1)).held] == [800]
     assert beside.options[0].starts == NOW
     assert "Shared with others, not isolated" in beside.options[0].notes
@@ -159,7 +162,7 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     assert later.options[0].starts == NOW + 2 * HOUR
     a_policy()
     with tenant_tx(lab.tenant_id):
-        alone = quote_make(actor=lab.actor, wish=a_wish(lab.project, an_ask(share=200)), now=NOW)
+        alone = quote_make(actor=lab.actor, request=a_wish(lab.project, an_ask(share=200)), now=NOW)
     assert alone.options[0].starts == NOW + 2 * HOUR
 
 
@@ -167,7 +170,7 @@ def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
         wish = a_wish(lab.project, an_ask(share=400, cores=2))
-        one, two = (booking_request(actor=lab.actor, wish=wish, now=plant.now) for _ in range(2))
+        one, two = (booking_request(actor=lab.actor, request=wish, now=plant.now) for _ in range(2))
         assert one.hold_amount == 2 * PRICE * 4 / 10
     plant.cycle()
     with as_system():
@@ -190,7 +193,7 @@ def test_a_node_whose_agent_is_too_old_takes_no_shares_and_keeps_its_document(
     with as_system():
         Node.objects.update(agent_version="0.2.0")
         assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {False}
-        whole = booking_request(actor=lab.actor, wish=a_wish(lab.project, an_ask()), now=NOW)
+        whole = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
         Node.objects.update(agent_version="0.3.0")
         assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {True}
         Node.objects.update(agent_version="0.2.0")

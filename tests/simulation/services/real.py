@@ -184,7 +184,7 @@ class BothPortals:
             with as_system():
                 booking_request(
                     actor=actor,
-                    wish=a_wish(project, ask, tier=asked.tier),
+                    request=a_wish(project, ask, tier=asked.tier),
                     now=when(now),
                     booking_id=UUID(identifier),
                 )

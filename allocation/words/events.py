@@ -1,0 +1,219 @@
+"""The sentences of a booking's history.
+
+An event keeps the code of its sentence and the facts. A sentence names no clock time: each page
+adds `starts` or `until` in its reader's zone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from allocation.words.amounts import Facts
+from allocation.words.reasons import Text, stored_sentence
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """The code of a sentence and its facts: numbers, names, reasons or other texts."""
+
+    code: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Returns the sentence in the active language. KeyError: no such sentence or fact."""
+        text = _SENTENCES[self.code]
+        facts = Facts({name: _as_text(fact) for name, fact in self.facts.items()})
+        return (text(facts) if callable(text) else str(text) % facts).strip()
+
+    def data(self) -> dict[str, Any]:
+        """Returns code and facts as JSON."""
+        facts = {
+            name: fact.data() if isinstance(fact, EventText) else fact
+            for name, fact in self.facts.items()
+        }
+        return {"code": self.code, "facts": facts}
+
+
+def event_text(code: str, /, **facts: Any) -> EventText:  # noqa: ANN401 (facts of any kind)
+    """Returns the text of a code with its facts."""
+    return EventText(code, facts)
+
+
+def event_sentence(data: Mapping[str, Any]) -> str:
+    """Returns the sentence of a stored text."""
+    return str(EventText(data["code"], data["facts"]))
+
+
+def waiting_starts_sentence(count: int) -> str:
+    """Returns the line in a node's history for bookings that wait to start there."""
+    text = ngettext(
+        "%(count)s booking waits to start on this node.",
+        "%(count)s bookings wait to start on this node.",
+        count,
+    )
+    return text % {"count": count}
+
+
+def _as_text(fact: Any) -> Any:  # noqa: ANN401 (facts of any kind)
+    if not isinstance(fact, Mapping):
+        return str(fact) if isinstance(fact, EventText) else fact
+    return stored_sentence(fact) if "rule" in fact else event_sentence(fact)
+
+
+def _expired(facts: Facts) -> str:
+    if facts["charged"]:
+        return _("No GPUs were free in its window. %(charged)s is charged.") % facts
+    return _("No GPUs were free in its window. Nothing is charged.")
+
+
+def _paused(facts: Facts) -> str:
+    first = (
+        _("Paused: its hardware failed.")
+        if facts["is_broken"]
+        else _("Paused: the GPUs are cleared.")
+    )
+    charged = _("%(charged)s charged for this run.") % facts
+    held = _("%(held)s stays held for the rest.") % facts
+    if not facts["credit"]:
+        return f"{first} {charged} {held}"
+    credit = _("%(credit)s of it is not charged, because that work has to be repeated.") % facts
+    return f"{first} {charged} {credit} {held}"
+
+
+def _no_show(facts: Facts) -> str:
+    first = _("Nobody used it for %(minutes)s min; the GPUs are being cleared.") % facts
+    if not facts["share"]:
+        return first
+    share = _("%(share)s %% of the time left is charged.") % facts
+    return f"{first} {share}"
+
+
+def _at_risk(facts: Facts) -> str:
+    if facts["borrowed_gpus"] == "1":
+        return _("The owner of a borrowed GPU needs it: this booking can be paused.")
+    text = _("The owner of %(borrowed_gpus)s borrowed GPUs needs them: this booking can be paused.")
+    return text % facts
+
+
+_SENTENCES: dict[str, Text] = {
+    "because": "%(because)s",
+    # The request
+    "requested": gettext_lazy("Requested by %(actor)s; %(held)s held."),
+    "queued": gettext_lazy("Waiting, with a planned start. %(because)s"),
+    "queued_unplanned": gettext_lazy("Waiting, without a planned start. %(because)s"),
+    "scheduled": gettext_lazy("Scheduled on %(nodes)s."),
+    "refused": gettext_lazy("%(because)s %(freed)s returned to the budget."),
+    "unplaceable": gettext_lazy("There are no GPUs for it."),
+    "changed_to": gettext_lazy("%(label)s was booked instead."),
+    "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
+    "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s returned to the budget."),
+    # Planned starts that change
+    "rebound": gettext_lazy(
+        "Moved from %(source)s to %(target)s before its start, so that more bookings fit. "
+        "Its time stays the same."
+    ),
+    "rebound_slots": gettext_lazy(
+        "Moved to other slots of %(source)s before its start, so that more bookings fit. "
+        "Its time stays the same."
+    ),
+    "place_withdrawn": gettext_lazy("%(cause)s Other GPUs are being found."),
+    "early_room": gettext_lazy("Its GPUs are free early, so its start is planned again."),
+    "late_room": gettext_lazy(
+        "The booking that is paused for it got more time, so its start is planned again."
+    ),
+    "resume_missed": gettext_lazy(
+        "The GPUs to resume on were not free in time. Other GPUs are being found."
+    ),
+    # The run
+    "starting": gettext_lazy("Starting: the node prepares the GPUs."),
+    "started": gettext_lazy("Ready: the GPUs are handed over, and are charged from now on."),
+    "resumed": gettext_lazy(
+        "Resumed: the GPUs are handed over again, and are charged from now on."
+    ),
+    "checked_in": gettext_lazy("%(actor)s checked in."),
+    "process_seen": gettext_lazy("The first process was seen on its GPUs."),
+    "no_show_warned": gettext_lazy(
+        "No process was seen for %(absent)s min. Start a program, check in or release the booking: "
+        "in %(left)s min it ends as a no-show."
+    ),
+    "at_risk": _at_risk,
+    "extension_asked": gettext_lazy("%(actor)s asked for a later end."),
+    "extended": gettext_lazy("Extended."),
+    # Pauses
+    "pause_noticed": gettext_lazy(
+        "To be paused for a higher-priority booking. %(because)s %(method)s"
+    ),
+    "move_noticed": gettext_lazy("To be paused and moved. %(because)s %(method)s"),
+    "stopped": gettext_lazy("Its programs are stopped, not suspended: %(why)s."),
+    "pause_withdrawn": gettext_lazy(
+        "The pause is withdrawn: the higher-priority booking does not need these GPUs any more. "
+        "The booking runs on and is charged as if there had been no notice."
+    ),
+    "more_time": gettext_lazy("The pause is put off to give more time to save."),
+    "more_time_due": gettext_lazy("The pause can't be put off: it is due now."),
+    "more_time_fixed": gettext_lazy(
+        "The pause can't be put off: the higher-priority booking can't start later."
+    ),
+    "more_time_lost": gettext_lazy(
+        "The pause can't be put off: its hardware failed, so nothing is left to save."
+    ),
+    "more_time_taken": gettext_lazy(
+        "The pause can't be put off: another booking has the GPUs after the deadline."
+    ),
+    "paused": _paused,
+    "resuming": gettext_lazy("Resumes on %(nodes)s."),
+    # Interruptions
+    "pause_broken": gettext_lazy(
+        "%(cause)s The booking is paused and resumes on other GPUs. Work that was not saved by the "
+        "notice is not charged and has to be repeated."
+    ),
+    "pause_lost": gettext_lazy(
+        "%(cause)s The booking is paused and resumes on other GPUs. It is charged as for any pause."
+    ),
+    "broken_off": gettext_lazy(
+        "%(cause)s The booking returns to its place in the queue with all of its time. This run is "
+        "not charged."
+    ),
+    "broken_off_saved": gettext_lazy(
+        "%(cause)s The booking returns to its place in the queue with the time it has left. Work "
+        "that was saved is charged and is not repeated."
+    ),
+    "leave_by": gettext_lazy(
+        "%(cause)s A booking that still runs there then starts again elsewhere, and this run is "
+        "not charged."
+    ),
+    "requeued": gettext_lazy(
+        "%(cause)s The booking waits for other GPUs with the time it has left."
+    ),
+    "gpu_out": gettext_lazy("GPU %(index)s of %(node)s is out of service: %(why)s."),
+    "gpu_error": gettext_lazy("GPU %(index)s of %(node)s had an error. %(why)s."),
+    "gpu_pinned": gettext_lazy("An operator has set GPU %(index)s of %(node)s to %(mode)s."),
+    "maintenance": gettext_lazy("Maintenance of %(where)s: %(why)s."),
+    "node_unreachable": gettext_lazy("%(node)s does not answer."),
+    "node_long_unreachable": gettext_lazy("%(node)s has not answered for a long time."),
+    "node_drained": gettext_lazy("%(node)s is being drained: %(why)s."),
+    "node_off": gettext_lazy("%(node)s was switched off."),
+    "node_closed": gettext_lazy("%(node)s takes no bookings now."),
+    "node_closed_why": gettext_lazy("%(node)s takes no bookings now: %(why)s."),
+    "lease_expired": gettext_lazy("%(node)s lost its connection to the portal and ended the run."),
+    "run_disputed": gettext_lazy("%(node)s reports that the run is over early: %(why)s."),
+    # The end
+    "time_over": gettext_lazy("Its time is over; the GPUs are being cleared."),
+    "start_failed": gettext_lazy("The node could not start it: %(why)s"),
+    "released": gettext_lazy("Released by %(actor)s; the GPUs are being cleared."),
+    "released_paused": gettext_lazy("Released by %(actor)s; %(freed)s returned to the budget."),
+    "no_show": _no_show,
+    "cleared": gettext_lazy(
+        "The GPUs are cleared. %(charged)s charged, %(freed)s returned to the budget."
+    ),
+    "expired": _expired,
+    "ended_paused": gettext_lazy(
+        "%(because)s %(charged)s charged in all, %(freed)s returned to the budget."
+    ),
+    "too_little_left": gettext_lazy("Too little of its time is left to resume."),
+    "window_over": gettext_lazy("Its window ended while it was paused."),
+    "no_resume": gettext_lazy("There are no GPUs to resume on."),
+}

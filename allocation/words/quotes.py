@@ -1,0 +1,50 @@
+"""The notes at a quote's options: how an option differs from the request, and what may happen."""
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy, ngettext_lazy
+
+from allocation.reasons.reason import Fact
+from allocation.words.amounts import Facts
+
+
+def note_text(code: str, /, **facts: Fact) -> str:
+    """Returns a note. KeyError: no such note, or a fact is missing."""
+    return str(_NOTES[code] % Facts(facts))
+
+
+_NOTES: dict[str, Promise] = {
+    "fewer_gpus": ngettext_lazy(
+        "%(count)s GPU instead of %(asked)s",
+        "%(count)s GPUs instead of %(asked)s",
+        "count",
+    ),
+    "fewer_slices": ngettext_lazy(
+        "%(count)s slice instead of %(asked)s",
+        "%(count)s slices instead of %(asked)s",
+        "count",
+    ),
+    "less_memory": gettext_lazy("%(memory)s GB instead of %(asked)s GB"),
+    "pausable": gettext_lazy("may be paused"),
+    "stopped": gettext_lazy("stopped, not suspended, if it is paused: %(why)s"),
+    "pauses_lower_tier": ngettext_lazy(
+        "%(count)s running booking of your organisation in a lower tier will be paused",
+        "%(count)s running bookings of your organisation in a lower tier will be paused",
+        "count",
+    ),
+    "pauses_borrowed": ngettext_lazy(
+        "%(count)s running booking of your organisation on borrowed GPUs will be paused",
+        "%(count)s running bookings of your organisation on borrowed GPUs will be paused",
+        "count",
+    ),
+    "shared": gettext_lazy("Shared with others, not isolated"),
+    "without_nvlink": gettext_lazy("without NVLink between its GPUs"),
+    "unpinned": gettext_lazy("on any GPUs, without the pin"),
+    "split": gettext_lazy("on separate nodes: its GPUs need not be together"),
+    "fewer": gettext_lazy("if the work is shared evenly among its GPUs"),
+    "speed_unknown": gettext_lazy("speed not compared"),
+    "speed": gettext_lazy("%(speed)s× as fast"),
+    "borrowed": gettext_lazy("%(own_gpus)s own + %(borrowed_gpus)s borrowed"),
+    "within_guarantee": gettext_lazy(
+        "within your guarantee: may start earlier if others return borrowed GPUs"
+    ),
+}

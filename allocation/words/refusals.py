@@ -1,0 +1,144 @@
+"""The sentences of refusals that a request gets at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from allocation.words.amounts import Facts
+
+
+def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
+    """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
+    text = _SENTENCES[code]
+    return text(Facts(facts)) if callable(text) else str(text) % Facts(facts)
+
+
+def _no_more_time(facts: Facts) -> str:
+    if not facts["limit"]:
+        first = _("The tier %(tier)s grants no more time.")
+    else:
+        first = ngettext(
+            "The tier %(tier)s grants more time %(limit)s time, and that is used.",
+            "The tier %(tier)s grants more time %(limit)s times, and these are used.",
+            int(facts["limit"]),
+        )
+    second = _("Save now, or book in a tier that is never paused.")
+    return f"{first % facts} {second}"
+
+
+def _rolling_hours(facts: Facts) -> str:
+    if facts["days"]:
+        text = _(
+            "%(name)s may have %(limit_grouped)s GPU-hours of %(gpu_class)s in any %(days)s days; "
+            "this needs %(asked_grouped)s."
+        )
+    else:
+        text = _(
+            "%(name)s may have %(limit_grouped)s GPU-hours of %(gpu_class)s; this needs "
+            "%(asked_grouped)s."
+        )
+    return text % facts
+
+
+_SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
+    # Admission
+    "unknown_tier": gettext_lazy("There is no such tier. Choose one of: %(tiers)s."),
+    "unknown_class": gettext_lazy("The fleet has no GPU class %(gpu_class)s. It has: %(known)s."),
+    "impossible_profile": gettext_lazy("%(classes)s GPUs have no slice %(profile)s."),
+    "window_past": gettext_lazy(
+        "The window has begun already. Leave out the start to begin as soon as possible."
+    ),
+    "too_long": gettext_lazy("A booking in the tier %(tier)s may last %(longest)s at most."),
+    "advance_window": gettext_lazy(
+        "Bookings in the tier %(tier)s start at most %(days)s days from now."
+    ),
+    "deadline_passed": gettext_lazy("The deadline has passed."),
+    "deadline_unreachable": gettext_lazy(
+        "It would end after its deadline even if it began at once. Ask for less time, or for a "
+        "later deadline."
+    ),
+    "class_not_open": gettext_lazy(
+        "Your organisation has no quota for %(gpu_class)s. An operator can grant it."
+    ),
+    "quota_limit": gettext_lazy(
+        "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
+    ),
+    "guarantee_only": gettext_lazy(
+        "The tier %(tier)s is never paused, so it can't borrow GPUs: %(name)s is guaranteed "
+        "%(limit_gpus)s %(gpu_class)s; this needs %(asked_gpus)s."
+    ),
+    "gpu_hours": _rolling_hours,
+    "pin_elsewhere": gettext_lazy(
+        "There are no %(classes)s on %(pins)s, only %(there)s. Ask for those, or leave out the pin."
+    ),
+    "pin_too_small": gettext_lazy(
+        "%(pins)s has room for %(most)s of them; this needs %(asked)s. Ask for fewer, name more "
+        "nodes or GPUs, or leave out the pin."
+    ),
+    "pin_unknown": gettext_lazy(
+        "There is no node or GPU called %(name)s. Name a node, or a GPU as node/2."
+    ),
+    "quote_expired": gettext_lazy(
+        "Prices are fixed for five minutes after they are shown. Ask for a new quote."
+    ),
+    # Changes of a booking
+    "booking_over": gettext_lazy("%(label)s is %(state)s and can't be changed."),
+    "not_started": gettext_lazy(
+        "%(label)s has not started, so there is nothing to release. Cancel it instead, at no cost."
+    ),
+    "not_active": gettext_lazy("%(label)s is not running."),
+    "no_place_yet": gettext_lazy("%(label)s has no GPUs yet."),
+    "extension_while_paused": gettext_lazy(
+        "%(label)s is %(state)s for a higher-priority booking and resumes with the time it has "
+        "left. Ask for more time when it runs again."
+    ),
+    "not_extendable": gettext_lazy(
+        "%(label)s is %(state)s. Only a booking that is scheduled or runs can be extended."
+    ),
+    "extension_pending": gettext_lazy("An extension of %(label)s is being decided."),
+    "end_not_later": gettext_lazy("%(label)s ends %(ends)s already. Choose a later time."),
+    "extension_too_long": gettext_lazy(
+        "A booking in the tier %(tier)s may last %(longest)s, so this one may end by %(latest)s."
+    ),
+    "budget_exceeded": gettext_lazy(
+        "The extension costs %(needs)s, and %(left)s is left in the budget."
+    ),
+    "not_changeable": gettext_lazy(
+        "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
+    ),
+    "change_gone": gettext_lazy(
+        "These GPUs are no longer free as shown, so %(label)s keeps its planned start."
+    ),
+    # Pauses
+    "not_pausing": gettext_lazy(
+        "%(label)s has no pause that counts down, so there is nothing to put off."
+    ),
+    "more_time_pending": gettext_lazy(
+        "More time was asked for already. The answer comes in a few seconds."
+    ),
+    "no_more_time": _no_more_time,
+    "claim_can_not_wait": gettext_lazy(
+        "The higher-priority booking has a fixed time and can't start later, so the deadline "
+        "stays. Save now, so that nothing is lost."
+    ),
+    # Series
+    "series_needs_start": gettext_lazy(
+        "A series repeats a fixed time. Give a start and an end, like 9-17."
+    ),
+    "series_overlap": gettext_lazy("Two dates overlap. Make each date shorter."),
+    "series_failed": gettext_lazy("%(failed)s of %(of)s dates can't be booked. %(first)s: %(why)s"),
+    # Orders of operators
+    "order_stale": gettext_lazy(
+        "The proposal is out of date, so nothing was done. Choose one of the new proposals."
+    ),
+    # Access
+    "series_not_yours": gettext_lazy(
+        "Only its owner and the project's leads may change this series."
+    ),
+    "booking_not_yours": gettext_lazy(
+        "Only its owner and the project's leads may change this booking."
+    ),
+}
