@@ -28,7 +28,7 @@ def run(out: Path) -> dict[str, Result]:
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
         launched(Path(folder) / "var") as site,
     ):
-        # Memory first: what the site takes before it has worked.
+        # Memory first, before the site has worked.
         results["memory"] = {**memory.measure(site), "ready_seconds": site.ready_seconds}
         people = latency.arguments().parse_args([])
         results["latency"] = asyncio.run(latency.measure(site, people))
@@ -37,7 +37,7 @@ def run(out: Path) -> dict[str, Result]:
         results["bookings"] = bookings.measure(site, clients.parse_args([]))
         results["waiting"] = waiting.measure(site, waiting.arguments().parse_args([]))
         results["memory-after"] = memory.measure(site)
-    # On sites of their own: hundreds of nodes that have gone silent are in nobody's way there.
+    # On separate sites, where hundreds of unreachable nodes do not disturb other benches.
     results["admissions"] = _alone(admissions, [])
     results["burst"] = _alone(admissions, ["--nodes", "130", "--burst", "1000"])
     results["noise"] = _alone(noise, [])
@@ -49,7 +49,7 @@ def run(out: Path) -> dict[str, Result]:
 
 
 def _alone(bench: ModuleType, options: list[str]) -> Result:
-    """In a process of its own: it becomes a part of its site."""
+    """Runs a bench in a separate process, because it becomes a part of its site."""
     command = [sys.executable, "-m", bench.__name__, *options]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     found: Result = json.loads(done.stdout)
@@ -72,7 +72,7 @@ def _cycle() -> Result:
 
 
 def table(results: Mapping[str, Result]) -> str:
-    """The figures that have a goal, and whether they meet it."""
+    """The table of figures with a goal, and whether they meet it."""
     active = results["latency"]["request_to_active"]
     waited, asked = results["latency"]["active"], results["latency"]["asked"]
     hot, cycle = results["bookings-hot"], results["cycle"]
@@ -108,7 +108,7 @@ def _word(value: float, goal: float) -> str:
 
 
 def main() -> None:
-    """Measure, write, print the table."""
+    """Measures, writes the files, prints the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "var" / "bench")
     results = run(parser.parse_args().out)

@@ -1,4 +1,4 @@
-"""What every result carries: figures in order, and the machine that they were measured on."""
+"""Common parts of results: percentiles, and the machine that was used."""
 
 import json
 import os
@@ -12,13 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """p50, p90, p99, max and mean of seconds, in milliseconds; empty of nothing."""
+    """p50, p90, p99, max and mean of seconds, in milliseconds; empty without values."""
     if not values:
         return {}
     ordered = sorted(values)
 
     def rank(percent: int) -> float:
-        # Nearest rank: a figure that was really seen.
+        # Nearest rank, so that each figure was really measured.
         return round(ordered[-(-len(ordered) * percent // 100) - 1] * 1000, 1)
 
     return {
@@ -29,7 +29,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    """Cores, processor, memory, kernel, and how busy the machine is right now."""
+    """Cores, processor, memory, kernel, and the current load of the machine."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "processor": _first("/proc/cpuinfo", "model name") or platform.machine(),
@@ -41,7 +41,7 @@ def machine() -> dict[str, Any]:
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process so far: a client that is busy itself measures itself."""
+    """Processor time of this process so far, to detect a client that is itself the bottleneck."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -1,4 +1,4 @@
-"""The site under load: a running one by its address and keys, or a fresh one of our own."""
+"""The site under load: a running one with its credentials, or a new one."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ class SiteDidNotStart(Exception):
 
 @dataclass(frozen=True)
 class Site:
-    """An address, who may do what there, and the folder of the launcher that runs it."""
+    """A site: its address, its credentials, and the folder of its launcher."""
 
     url: str
     tokens: Mapping[str, str]
@@ -39,17 +39,17 @@ class Site:
     ready_seconds: float | None = None
 
     def client(self, part: str) -> httpx.AsyncClient:
-        """A REST client with the token of a part, such as `researcher`."""
+        """A REST client with the token of a role, such as `researcher`."""
         return httpx.AsyncClient(
             base_url=f"{self.url}/api/v1",
             headers={"Authorization": f"Bearer {self.tokens[part]}"},
             timeout=30,
-            # The web closes what is idle for 5 s; a request must not meet it doing so.
+            # The web closes idle connections after 5 s; a request must not use one at that moment.
             limits=httpx.Limits(max_keepalive_connections=64, keepalive_expiry=2),
         )
 
     async def session(self, part: str) -> str:
-        """Signs in as a browser does; the value of the Cookie header."""
+        """Signs in as a browser does; returns the value of the Cookie header."""
         person = self.passwords[part]
         async with httpx.AsyncClient(base_url=self.url, follow_redirects=False) as browser:
             await browser.get("/sign-in")
@@ -65,7 +65,7 @@ class Site:
 
 
 def site_options(parser: argparse.ArgumentParser) -> None:
-    """--url and --keys of a running site, and --out for the JSON."""
+    """Adds --url and --keys of a running site, and --out for the JSON."""
     parser.add_argument("--url", help="a running site; without it one is started and removed")
     parser.add_argument("--keys", type=Path, default=ROOT / "var" / "demo.json")
     parser.add_argument("--out", type=Path, help="folder for the JSON")
@@ -85,7 +85,7 @@ def bench_run(
     options: argparse.Namespace,
     measure: Callable[[Site, argparse.Namespace], Mapping[str, Any]],
 ) -> None:
-    """Measures on the site that the options name, and writes and prints the result."""
+    """Runs `measure` on the site that the options name, and writes and prints the result."""
     with site_of(options) as site:
         result = measure(site, options)
     report(result["bench"], result, options.out)
@@ -93,14 +93,14 @@ def bench_run(
 
 @contextmanager
 def launched(var: Path) -> Iterator[Site]:
-    """A site of our own in `var`, as `make demo` starts it; removed afterwards."""
+    """Starts a site in `var` as `make demo` does; removes it afterwards."""
     port, began = free_port(), time.monotonic()
     command = [sys.executable, "-m", "portal.local", "--var", str(var), "--port", str(port)]
     environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    # One program with one token stands for hundreds of people.
+    # One program with one token represents hundreds of people.
     environment |= dict.fromkeys(("CALLS_PER_TOKEN", "CALLS_PER_ADDRESS"), "1000000")
     environment["QUOTES_PER_PERSON"] = "1000000"
-    # A file, not a pipe: whoever does not read a pipe stops the launcher once it is full.
+    # A file, because an unread pipe would block the launcher when it is full.
     var.mkdir(parents=True, exist_ok=True)
     said = var / "launcher.log"
     with said.open("wb") as log:

@@ -1,8 +1,8 @@
-"""Plant each fault of the list in a copy of the tree and see whether its tests find it.
+"""Plants each fault of the list in a copy of the tree and runs the tests that must find it.
 
 `python -m tests.mutants [--json FILE] [--only TEXT] [--part N/M]`. First all named tests run on the
-copy without a fault: one that fails there proves nothing. Exit status 1: fewer than SHARE of the
-faults were found, or a test fails without a fault.
+copy without a fault, because a test that fails there proves nothing. Exit status 1: fewer than
+SHARE of the faults were found, or a test fails without a fault.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Result:
 
 
 def main() -> int:
-    """Run the list, or a part of it, and report."""
+    """Runs the list, or a part of it, and reports."""
     options = _options()
     number, of = map(int, options.part.split("/"))
     wanted = [each for each in mutations()[number - 1 :: of] if options.only in each.about]
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def tree_copy(target: Path) -> None:
-    """Copy what git knows of the working tree, so that nothing is changed in it."""
+    """Copies the tracked files of the working tree, which stays unchanged."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -73,7 +73,7 @@ def tree_copy(target: Path) -> None:
 
 
 def mutation_run(tree: Path, mutation: Mutation) -> Result:
-    """Plant one fault in the copy, run its tests, and take it out again."""
+    """Plants one fault in the copy, runs its tests, and removes it."""
     path = tree / mutation.file().relative_to(ROOT)
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutation.find, mutation.replace), encoding="utf-8")
@@ -95,7 +95,7 @@ def pytest_run(
     tree: Path, node_ids: Sequence[str], limit: float = LIMIT_SECONDS
 ) -> tuple[int | None, str]:
     """pytest's exit status, None when the time is over, and the end of what it said."""
-    # Bytecode is left out: a fault may have the size and the second of what it replaces.
+    # No bytecode: a fault may have the same size and time stamp as the original.
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *node_ids]
     with subprocess.Popen(
@@ -111,7 +111,7 @@ def pytest_run(
 
 
 def _end(running: subprocess.Popen[str]) -> None:
-    """Let pytest stop its servers, as after Ctrl-C; then end what is left of its session."""
+    """Lets pytest stop its servers, as after Ctrl-C; then kills the rest of its session."""
     running.send_signal(signal.SIGINT)
     try:
         running.communicate(timeout=PATIENCE_SECONDS)

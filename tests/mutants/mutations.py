@@ -1,6 +1,6 @@
-"""The list of small faults, as data, and where each one belongs in the source.
+"""The list of small faults, as data, and their places in the source.
 
-A fault is found by its text inside a package, and its test by the name of a function, so both may
+A fault is located by its text inside a package, and its test by the name of a function, so both may
 move to other files.
 """
 

@@ -1,11 +1,11 @@
-"""From asking to a GPU handed over, on many nodes: `python -m tests.bench.live.admissions`.
+"""From request to a GPU handed over, on many nodes: `python -m tests.bench.live.admissions`.
 
-The nodes are the real agent over simulated GPUs, many in one process (`tests.bench.live.nodes`).
-Without options 50 nodes and people who ask by REST at a steady rate whatever the portal does;
-time runs from the moment the request was meant to be sent until the portal has taken the node's
-report that the device is handed over. `--burst 1000` puts so many bookings of one GPU in line at
-once, and counts from the start of the first cycle that decides them. Some more GPUs than that are
-needed: what waits at the site already is given the first of them.
+The nodes run the real agent on simulated GPUs, many in one process (`tests.bench.live.nodes`).
+By default people book by REST on 50 nodes at a steady rate, whatever the portal does. The time is
+from the moment the request was due until the portal has applied the node's report that the device
+is handed over. `--burst 1000` queues 1,000 bookings of one GPU at once, and counts from the start
+of the first cycle that decides on them. It needs some more GPUs, because bookings that are already
+queued at the site get the first ones.
 
 In both cases the history shows what each booking waited for: `starting` has the time at which its
 cycle began, `started` the time at which the report was taken.
@@ -38,7 +38,7 @@ PART, TENANT, PROJECT = "tenant_admin", "helix", "language-models"
 GPUS = 8
 PATIENCE_S = 300
 WARM_S = 5.0
-# Looking takes processor time from what is measured.
+# Polling uses processor time of the measured machine.
 LOOK_EVERY_S = 0.5
 UNITS = 56_000 * 4_000
 ASK = {"count": 1, "classes": [CLASS], "profile": "1g.10gb", "duration": 600}
@@ -46,8 +46,7 @@ ASK = {"count": 1, "classes": [CLASS], "profile": "1g.10gb", "duration": 600}
 
 @contextlib.contextmanager
 def served(members: list[Member], url: str) -> Iterator[int]:
-    """Runs the members' agents in a process of their own, whose number it gives, until the end of
-    the block."""
+    """Runs the members' agents in a separate process until the end of the block; yields its id."""
     with tempfile.TemporaryDirectory(prefix="bench-nodes-") as folder:
         path = Path(folder) / "members.json"
         site_keys = {
@@ -71,7 +70,7 @@ def served(members: list[Member], url: str) -> Iterator[int]:
 
 
 def capacity_make() -> None:
-    """Lets the project use every GPU of the class, and pay for it."""
+    """Gives the project a quota and a budget for every GPU of the class."""
     from django.utils import timezone  # noqa: PLC0415 (Django is there only now)
 
     from billing.models import Budget  # noqa: PLC0415
@@ -101,7 +100,7 @@ def await_agents(members: list[Member]) -> bool:
 
 
 async def people(site: Site, options: argparse.Namespace) -> tuple[dict[str, float], Counter[int]]:
-    """Asks at random moments; when each accepted one was meant to be asked for, by number."""
+    """Books at random moments; returns when each accepted booking was due, by number."""
     chance = random.Random(3)  # noqa: S311  the same arrivals each time
     due_at: dict[str, float] = {}
     statuses: Counter[int] = Counter()
@@ -126,7 +125,7 @@ async def people(site: Site, options: argparse.Namespace) -> tuple[dict[str, flo
 
 
 def burst(count: int) -> list[str]:
-    """Puts so many bookings of one GPU in line at once; their numbers."""
+    """Queues `count` bookings of one GPU at once; returns their numbers."""
     from django.db import transaction  # noqa: PLC0415
     from django.utils import timezone  # noqa: PLC0415
 
@@ -144,7 +143,7 @@ def burst(count: int) -> list[str]:
 
 
 def capacity_check(members: list[Member], count: int) -> None:
-    """Ends the bench when fewer GPUs are free than it is to fill: it would wait for ever."""
+    """Ends the bench if fewer GPUs are free than it needs, because it would never finish."""
     from allocation.models import Allocation, Gpu  # noqa: PLC0415
 
     own = Gpu.objects.filter(node__name__in=[member.name for member in members])
@@ -185,7 +184,7 @@ def moments(numbers: list[str]) -> dict[str, tuple[float, float]]:
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """One of the two loads, with the machine."""
+    """Runs one of the two loads."""
     site_enter(site)
     from django.conf import settings  # noqa: PLC0415 (Django is there only now)
 
@@ -244,7 +243,7 @@ def _rate(asked: dict[str, float], seconds: float) -> float:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options, with the goal's figures as their defaults."""
+    """The options, with the figures of the goal as defaults."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.live.admissions", description=__doc__
     )
@@ -257,7 +256,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     bench_run(arguments().parse_args(), measure)
 
 

@@ -1,10 +1,10 @@
-"""One node's agent, as a process of its own: `python -m tests.bench.live.agent`.
+"""One node's agent in a separate process: `python -m tests.bench.live.agent`.
 
-Eight simulated GPUs and a real Valkey, with this program in the portal's place. Measured are
+It has eight simulated GPUs and a real Valkey; this program acts as the portal. It measures
 
-- what it costs when nothing happens: processor time in percent of one core, and memory;
-- from publishing a notice of a pause to the booking's `notice.json` and to the report of it;
-- how far from its deadline a program was asked to end, and the proof of that was reported.
+- the cost when nothing happens: processor time in percent of one core, and memory;
+- the time from publishing a notice of a pause to the booking's `notice.json` and to its report;
+- the distance from the deadline to the program's end, and to the report of the empty device.
 """
 
 import argparse
@@ -60,7 +60,7 @@ class Site:
         return at
 
     def said(self) -> Iterator[tuple[float, wire.FromAgent]]:
-        """What the agent says from now on, each with the Unix seconds of its arrival."""
+        """Yields the agent's messages from now on, with the Unix seconds of their arrival."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             found: Any = self.client.xread({wire.report_stream(NODE): self._last}, block=1000)
@@ -69,7 +69,7 @@ class Site:
                 for number, fields in entries:
                     self._last = number
                     yield at, wire.open_report(wire.Envelope.from_fields(fields), {1: KEY})
-        raise TimeoutError("the agent does not say what was waited for")
+        raise TimeoutError("the agent did not send the expected report")
 
     def allocation(self, name: str, **wanted: object) -> tuple[float, wire.ReportedAllocation]:
         """Waits for a report in which an allocation has these values; None is any but None."""
@@ -82,7 +82,7 @@ class Site:
         raise AssertionError("unreachable: it waits or raises")
 
     def processor_s(self) -> float:
-        """What it has used so far."""
+        """The processor seconds that it has used so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -138,7 +138,7 @@ def _paused(allocation: wire.DesiredAllocation, name: str, at: int) -> wire.Desi
 
 
 def idle(site: Site, seconds: int) -> dict[str, float]:
-    """Every GPU is booked and busy; nothing changes."""
+    """Measures with every GPU booked and busy, without changes."""
     site.publish(_bookings(site, "idle"))
     site.allocation(f"idle-{GPUS - 1}", state="ready")
     time.sleep(SETTLE_S)
@@ -149,7 +149,7 @@ def idle(site: Site, seconds: int) -> dict[str, float]:
 
 
 def notices(site: Site, count: int) -> dict[str, Any]:
-    """One after another, each for another booking."""
+    """Publishes notices one after another, each for another booking."""
     wanted = _bookings(site, "idle")
     files: list[float] = []
     reports: list[float] = []
@@ -172,7 +172,7 @@ def _gone(path: Path) -> bool:
 
 
 def grace(site: Site, rounds: int) -> dict[str, Any]:
-    """Every GPU's booking is paused at a second of its own."""
+    """Pauses every GPU's booking, each at a different second."""
     asked: list[float] = []
     proven: list[float] = []
     for number in range(rounds):

@@ -1,9 +1,9 @@
-"""Hundreds of nodes that only talk: `python -m tests.bench.live.agents --agents 500 --seconds 30`.
+"""Messages of hundreds of nodes: `python -m tests.bench.live.agents --agents 500 --seconds 30`.
 
-Each says a heartbeat every 5 s, its readings of eight GPUs every 10 s and a report every minute,
-signed and numbered as by an agent, each at a time of its own. This program says it for all of
-them, in the place of 500 processes; what is under test is the portal. Lag is the time from putting
-a heartbeat into the node's stream until the lease that answers it is read back.
+Each node sends a heartbeat every 5 s, readings of eight GPUs every 10 s and a report every minute,
+signed and numbered as by an agent, each at a different time. This program sends them for all nodes
+in place of 500 processes; the portal is under test. The lag is the time from writing a heartbeat
+to the node's stream until the lease that answers it is read.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tests.servers.waiting import wait_until
 GPUS = 8
 EVERY = {"heartbeat": 5.0, "telemetry": 10.0, "report": 60.0}
 PATIENCE_S = 180
-# What is due within this goes out together, as one write.
+# Messages that are due within this time are sent in one write.
 BEAT_S = 0.02
 PORTAL = ("web", "worker", "solver", "beat", "reader")
 STORES = ("postgres", "valkey", "valkey-agents")
@@ -41,7 +41,7 @@ STORES = ("postgres", "valkey", "valkey-agents")
 
 @dataclass
 class SimulatedSender:
-    """One node's side: its last number, and when the heartbeats that wait for an answer went."""
+    """One node: its last number, and the send times of unanswered heartbeats."""
 
     member: Member
     epoch: int
@@ -90,7 +90,7 @@ def _sample(gpu: str, seq: int) -> wire.Sample:
 
 
 class SenderPool:
-    """All nodes on one line to Redis; `lags` and `said` count from `measured` on."""
+    """All nodes on one connection to Redis; `lags` and `said` count from `measured` on."""
 
     def __init__(self, talkers: list[SimulatedSender], url: str) -> None:
         self._talkers = {talker.member.name: talker for talker in talkers}
@@ -102,11 +102,11 @@ class SenderPool:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the portal has answered every node once: it has caught up with their coming."""
+        """Whether the portal has answered every node once."""
         return all(talker.is_heard for talker in self._talkers.values())
 
     def talk(self) -> None:
-        """Says everything at its time, until stopped."""
+        """Sends each message at its time, until stopped."""
         for moment, batch in self._batches(random.Random(1)):  # noqa: S311
             if self._over.is_set():
                 return
@@ -137,7 +137,7 @@ class SenderPool:
             yield moment, batch
 
     def listen(self) -> None:
-        """Reads every lease that is new, as agents do when they are woken."""
+        """Reads every new lease, as agents do when they are woken."""
         with self._line.pubsub() as ear:
             ear.psubscribe(wire.wake_channel("*"))
             while not self._over.is_set():
@@ -153,7 +153,7 @@ class SenderPool:
             self.lags.append(lag)
 
     def stop(self) -> None:
-        """Ends `talk` and `listen`."""
+        """Stops `talk` and `listen`."""
         self._over.set()
 
     @property
@@ -168,7 +168,7 @@ class SenderPool:
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """What the portal uses while nobody is there, and with the crowd; lags in milliseconds."""
+    """The portal's processor use without and with the nodes; lags in milliseconds."""
     site_enter(site)
     from django.conf import settings  # noqa: PLC0415 (Django is there only now)
 
@@ -224,7 +224,7 @@ def _watch(site: Site, crowd: SenderPool, seconds: float) -> dict[str, Any]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options, with the goal's figures as their defaults."""
+    """The options, with the figures of the goal as defaults."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live.agents", description=__doc__)
     parser.add_argument("--agents", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=30)
@@ -234,7 +234,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     bench_run(arguments().parse_args(), measure)
 
 

@@ -1,11 +1,11 @@
-"""How many bookings a second: `python -m tests.bench.live.bookings --clients 8 --seconds 20`.
+"""Bookings per second: `python -m tests.bench.live.bookings --clients 8 --seconds 20`.
 
 Each client sends the next request when it has the answer to the last; solver, worker, reader and
-agents run on the same cores. Every request has its own key. Afterwards each accepted booking is
-looked for in the list, and the time until all of them are decided is taken.
+agents run on the same cores. Every request has its own key. Afterwards the bench looks for each
+accepted booking in the list, and measures the time until all of them are decided.
 
-`--hot`: many writers want the same ten slots, each a fixed window of a whole node, and wait for
-the decision. Exactly ten are granted, whoever comes first, and nothing fails.
+`--hot`: many writers request the same ten slots, each a fixed window of a whole node, and wait for
+the decision. Exactly ten are granted, and nothing fails.
 """
 
 import argparse
@@ -28,19 +28,19 @@ PART = "tenant_admin"
 SPREAD_PROJECT = "language-models"
 HOT_PROJECT = "protein-folding"
 HOT_SLOTS = 10
-# Everything the demo's seed has booked is nearer than this.
+# The demo's seed has no booking later than this.
 FREE_FROM = timedelta(days=9)
 DECIDED_SECONDS = 120
 Body = dict[str, Any]
 
 
 class WrongResult(Exception):
-    """The load was served wrongly; how fast does not matter then."""
+    """An answer was wrong, so the speed does not count."""
 
 
 @dataclass
 class Answers:
-    """What came back, as it came."""
+    """The answers so far."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
@@ -48,7 +48,7 @@ class Answers:
     accepted: list[str] = field(default_factory=list)
 
     async def ask(self, rest: httpx.AsyncClient, body: Body, prefer: str) -> None:
-        """Sends one request under a key of its own, and notes the answer."""
+        """Sends one request with a new key, and records the answer."""
         headers = {"Idempotency-Key": str(uuid4()), **({"Prefer": prefer} if prefer else {})}
         began = time.monotonic()
         answer = await rest.post("/bookings", json=body, headers=headers)
@@ -61,7 +61,7 @@ class Answers:
 
     @property
     def failures(self) -> int:
-        """Answers that are the portal's fault."""
+        """Answers that are errors of the portal."""
         return sum(n for status, n in self.statuses.items() if status >= 500)
 
 
@@ -72,14 +72,14 @@ def request_at(project: str, starts: datetime, ask: Mapping[str, Any]) -> Body:
 
 
 def spread_request(chance: random.Random, first: datetime) -> Body:
-    """A slice for a quarter of an hour somewhere in four days."""
+    """A request for a slice for a quarter of an hour within four days."""
     starts = first + timedelta(minutes=15 * chance.randrange(4 * 96))
     ask = {"count": 1, "classes": ["h100"], "profile": "1g.10gb", "duration": 900}
     return request_at(SPREAD_PROJECT, starts, ask)
 
 
 async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """Throughput: as many as the portal takes."""
+    """Measures the throughput."""
     chance = random.Random(8)  # noqa: S311  the same requests each time
     first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + FREE_FROM
     async with site.client(PART) as rest:
@@ -116,7 +116,7 @@ async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]
 
 
 async def hot_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """Every writer tries every slot, each in an order of its own."""
+    """Every writer requests every slot, each in a different order."""
     first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + FREE_FROM
     first += timedelta(minutes=15 * options.offset)
     ask = {"count": 4, "classes": ["l40s"], "profile": None, "duration": 900}
@@ -170,7 +170,7 @@ async def _clients(
 
 
 async def _all_decided(rest: httpx.AsyncClient, began: float) -> float:
-    """Seconds from `began` until nothing waits for its first decision."""
+    """Seconds from `began` until every booking has a first decision."""
     while time.monotonic() < began + DECIDED_SECONDS:
         answer = await rest.get(
             "/bookings", params={"project": SPREAD_PROJECT, "state": "requested", "limit": 1}
@@ -182,7 +182,7 @@ async def _all_decided(rest: httpx.AsyncClient, began: float) -> float:
 
 
 async def _numbers(rest: httpx.AsyncClient, project: str) -> dict[str, str]:
-    """State by number of all bookings of the project."""
+    """The states of all bookings of the project by number."""
     found: dict[str, str] = {}
     asked: dict[str, Any] = {"project": project, "limit": 100}
     while True:
@@ -196,14 +196,14 @@ async def _numbers(rest: httpx.AsyncClient, project: str) -> dict[str, str]:
 async def _cancel_all(
     rest: httpx.AsyncClient, numbers: list[str], options: argparse.Namespace
 ) -> None:
-    """On a site that stays, nothing of the load does."""
+    """Cancels all bookings of the load on a running site."""
     if options.url:
         for number in numbers:
             await rest.post(f"/bookings/{number}/cancel", json={})
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """One of the two loads, with the machine."""
+    """Runs one of the two loads."""
     facts = machine()
     load = hot_load if options.hot else spread_load
     return {
@@ -214,7 +214,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options, with the issue's figures as their defaults."""
+    """The options, with the figures of the goal as defaults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=20)
@@ -226,7 +226,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     bench_run(arguments().parse_args(), measure)
 
 

@@ -1,9 +1,9 @@
-"""Everything is killed while people book: `python -m tests.bench.live.chaos --seconds 360`.
+"""Kills programs while people book: `python -m tests.bench.live.chaos --seconds 360`.
 
-Eight bookings a second by REST, each with an idempotency key and sent again with it until it is
-answered. Of those that are decided more than half are cancelled, some are extended. Every seven
-seconds one program of the site is ended by `kill -9`; its launcher starts it again. Afterwards
-every accepted booking is looked for, none may be there twice, and every promise is asked for.
+Makes eight bookings a second by REST, each with an idempotency key, and repeats each request until
+it is answered. More than half of the decided ones are cancelled, some are extended. Every seven
+seconds one program of the site is killed with `kill -9`; its launcher starts it again. Afterwards
+the bench looks for every accepted booking, which must exist once, and checks all invariants.
 """
 
 import argparse
@@ -37,13 +37,13 @@ CANCELLED, EXTENDED = 0.6, 0.15
 
 
 class WrongResult(Exception):
-    """A booking was lost, is there twice, or a promise is broken."""
+    """A booking was lost or duplicated, or an invariant is violated."""
 
 
 @dataclass
 class Record:
-    """What was asked, accepted and decided, in seconds of the wall clock, by the booking's name;
-    and who cancelled before there was a decision."""
+    """When bookings were requested, accepted and decided, in seconds of the wall clock by name, and
+    which were cancelled before a decision."""
 
     sent: dict[str, float] = field(default_factory=dict)
     accepted: dict[str, tuple[float, str]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Record:
     refused: list[str] = field(default_factory=list)
 
     def undecided(self) -> dict[str, str]:
-        """Names by id of accepted bookings whose owners still wait for a decision."""
+        """The names by id of accepted bookings without a decision."""
         return {
             each: name
             for name, (_, each) in self.accepted.items()
@@ -65,7 +65,7 @@ class Record:
 async def _response(
     rest: httpx.AsyncClient, path: str, body: object, book: Record
 ) -> httpx.Response:
-    """The answer to a POST that is sent again, with the same key, until there is one."""
+    """Repeats a POST with the same key until it is answered; returns the answer."""
     headers = {"Idempotency-Key": str(uuid4())}
     while True:
         try:
@@ -97,7 +97,7 @@ async def _person(
     if drawn < CANCELLED:
         await _response(rest, f"/bookings/{said['number']}/cancel", {}, book)
     elif drawn < CANCELLED + EXTENDED:
-        # Without an answer, or with one that is no JSON, nobody extends.
+        # Without a JSON answer the booking is not extended.
         with suppress(httpx.HTTPError, ValueError):
             now = (await rest.get(f"/bookings/{said['number']}")).json()
             if now.get("planned_ends"):
@@ -107,7 +107,7 @@ async def _person(
 
 
 async def people(site: Site, options: argparse.Namespace, book: Record) -> None:
-    """Ask at random moments, whatever dies meanwhile."""
+    """Books at random moments, whatever is killed meanwhile."""
     chance = random.Random(7)  # noqa: S311  the same arrivals each time
     async with site.client(PART) as rest, asyncio.TaskGroup() as tasks:
         tasks.create_task(_kill(site, options, book))
@@ -136,7 +136,7 @@ async def _kill(site: Site, options: argparse.Namespace, book: Record) -> None:
             pid = json.loads((site.var / "pids" / f"{name}.pid").read_text(encoding="utf-8"))["pid"]
             os.kill(pid, signal.SIGKILL)
         except (OSError, ValueError):
-            # It is about to come back from the last time.
+            # It is still restarting.
             continue
         book.kills.append((time.time(), name))
 
@@ -185,7 +185,7 @@ def _check(book: Record) -> dict[str, int]:
 
 
 def _healed(book: Record) -> tuple[list[float], list[float]]:
-    """From each kill until something asked for after it was accepted, and decided."""
+    """The times from each kill until a later request was accepted, and decided."""
     accepted, decided = [], []
     for at, _ in book.kills:
         after = [name for name, sent in book.sent.items() if sent >= at]
@@ -203,7 +203,7 @@ def _slowest(book: Record, decided: list[float]) -> dict[str, float]:
 
 
 def _restarts(log: Path) -> dict[str, Any]:
-    """How often the launcher began a program anew, and the longest that it waited first."""
+    """The number of restarts by the launcher, and its longest delay before one."""
     if not log.exists():
         return {}
     said = re.findall(r"(\S+) ended \(.*again in ([0-9.]+) s", log.read_text("utf-8", "replace"))
@@ -212,7 +212,7 @@ def _restarts(log: Path) -> dict[str, Any]:
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """What became of it."""
+    """The figures of the run."""
     site_enter(site)
     from django.db import connection  # noqa: PLC0415
 
@@ -258,7 +258,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options, with the goal's figures as their defaults."""
+    """The options, with the figures of the goal as defaults."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live.chaos", description=__doc__)
     parser.add_argument("--rate", type=float, default=8, help="bookings a second")
     parser.add_argument("--kill-every", type=float, default=7)
@@ -268,7 +268,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     bench_run(arguments().parse_args(), measure)
 
 

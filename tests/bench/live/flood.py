@@ -1,9 +1,9 @@
-"""One node floods the others' server: `python -m tests.bench.live.flood --mb 500`.
+"""One node floods the agents' server: `python -m tests.bench.live.flood --mb 500`.
 
-The flood comes with the credentials of an enrolled node, on several connections, as fast as the
-server takes it. Meanwhile the other nodes say heartbeats; lag is the time from the first attempt to
-write one until the lease that answers it is read back. A refused write is tried again after 100 ms,
-as agents do.
+The flood uses the credentials of an enrolled node, on several connections, as fast as the server
+accepts it. Meanwhile the other nodes send heartbeats; the lag is the time from the first attempt to
+write one until the lease that answers it is read. A refused write is retried after 100 ms, as
+agents do.
 """
 
 import argparse
@@ -36,7 +36,7 @@ PATIENCE_S = 60
 
 @dataclass
 class ReportSenders:
-    """Nodes that say one heartbeat after the other; `lags` are those begun since `measured`."""
+    """Nodes that send heartbeats in a loop; `lags` are those of heartbeats since `measured`."""
 
     talkers: Sequence[SimulatedSender]
     url: str
@@ -46,7 +46,7 @@ class ReportSenders:
 
     @contextmanager
     def speaking(self) -> Iterator[None]:
-        """Inside, all of them speak; every one has been answered once before it begins."""
+        """Makes all nodes send inside the block, which starts after each got an answer."""
         threads = [threading.Thread(target=self._speak, args=(one,)) for one in self.talkers]
         for thread in threads:
             thread.start()
@@ -85,7 +85,7 @@ class ReportSenders:
 
 
 def flood(url: str, node: str, megabytes: int) -> float:
-    """Writes until so much is in the server or the node is cut off; the MB that were taken."""
+    """Writes until the server has so much or the node is locked out; returns the accepted MB."""
     with multiprocessing.get_context("spawn").Pool(LINES) as lines:
         share = megabytes * (1 << 20) // LINES
         return sum(lines.starmap(_pour, [(url, node, share)] * LINES)) / (1 << 20)
@@ -104,7 +104,7 @@ def _pour(url: str, node: str, most: int) -> int:
 
 
 def account(node: str) -> str:
-    """Gives an enrolled node a password that is known here; its address."""
+    """Gives an enrolled node a password that is known here; returns its address."""
     from allocation.models import Node  # noqa: PLC0415 (Django is there only now)
     from allocation.services.nodes.redis_accounts import account_url, agent_account_open  # noqa: PLC0415
 
@@ -116,14 +116,14 @@ def account(node: str) -> str:
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that a process has had, in MB."""
+    """The peak memory of a process in MB."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     (found,) = [line for line in lines if line.startswith("VmHWM")]
     return round(int(found.split()[1]) / 1024, 1)
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """Lags before and during the flood, what was taken, and the reader's memory."""
+    """The lags before and during the flood, the accepted MB, and the reader's memory."""
     site_enter(site)
     from django.conf import settings  # noqa: PLC0415 (Django is there only now)
 
@@ -161,7 +161,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options, with the goal's figures as their defaults."""
+    """The options, with the figures of the goal as defaults."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live.flood", description=__doc__)
     parser.add_argument("--agents", type=int, default=20)
     parser.add_argument("--mb", type=int, default=500)
@@ -171,7 +171,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     bench_run(arguments().parse_args(), measure)
 
 

@@ -1,5 +1,4 @@
-"""The inside of a running site: its database and Redis, nodes added to its fleet in one go, and
-what each of its programs has used of the processor."""
+"""Access to a running site: its database and Redis, added nodes, and processor use by program."""
 
 import json
 import os
@@ -22,7 +21,7 @@ MODEL, CLASS = "h100-80gb", "h100"
 
 @dataclass(frozen=True)
 class Member:
-    """A node that was let in without an agent: its name, its key, its GPUs' UUIDs by index."""
+    """A node enrolled without an agent: its name, its key, and its GPUs' UUIDs by index."""
 
     name: str
     key: bytes
@@ -30,9 +29,9 @@ class Member:
 
 
 def site_enter(site: Site) -> None:
-    """Makes this process a part of the site, with the rights of its reader.
+    """Connects this process to the site with the reader's rights.
 
-    The rights are read off the reader: only who runs the site may look there.
+    Reads the environment of the reader process, which needs the rights of the site's user.
     """
     said = Path(f"/proc/{program_pid(site, 'reader')}/environ").read_bytes().decode()
     os.environ.update(dict(item.split("=", 1) for item in said.split("\0") if "=" in item))
@@ -40,7 +39,7 @@ def site_enter(site: Site) -> None:
 
 
 def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
-    """Nodes as if each had enrolled, with so many whole H100 each; numbered from 0."""
+    """Adds enrolled nodes with `gpus` whole H100 each, numbered from 0."""
     from django.conf import settings  # noqa: PLC0415 (Django is there only now)
     from django.db import transaction  # noqa: PLC0415
     from django.db.models import Max  # noqa: PLC0415
@@ -87,7 +86,7 @@ def _node(rack: "Rack", name: str) -> "Node":
 
 
 def _uuids(name: str, gpus: int) -> tuple[str, ...]:
-    """As the simulated hardware of that name makes them."""
+    """The UUIDs that the simulated hardware of that name has."""
     from allocation.agent.simulated.hardware import Hardware  # noqa: PLC0415
     from allocation.agent.simulated.models import fleet_parse  # noqa: PLC0415
 
@@ -96,7 +95,7 @@ def _uuids(name: str, gpus: int) -> tuple[str, ...]:
 
 
 def processor_seconds(site: Site) -> dict[str, float]:
-    """What each program of the site has used since it began, children included."""
+    """The processor seconds of each program of the site, including its children."""
     return {
         path.stem: used_by(json.loads(path.read_text(encoding="utf-8"))["pid"])
         for path in sorted((site.var / "pids").glob("*.pid"))
@@ -104,7 +103,7 @@ def processor_seconds(site: Site) -> dict[str, float]:
 
 
 def used_by(pid: int) -> float:
-    """Seconds of the processor that a process and its children have used."""
+    """The processor seconds of a process and its children."""
     return sum(map(_used, _tree(pid)))
 
 
@@ -119,12 +118,12 @@ def shares(
 
 
 def together(found: Mapping[str, float], names: Iterable[str]) -> float:
-    """The sum of some programs' shares."""
+    """The sum of the percentages of some programs."""
     return round(sum(found.get(name, 0.0) for name in names), 1)
 
 
 def program_pid(site: Site, name: str) -> int:
-    """The number of a program of the site."""
+    """The process id of a program of the site."""
     path = site.var / "pids" / f"{name}.pid"
     return int(json.loads(path.read_text(encoding="utf-8"))["pid"])
 
@@ -141,7 +140,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 def _used(pid: int) -> float:
-    """Seconds of a process and of those of its children that have ended."""
+    """The processor seconds of a process and of its ended children."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

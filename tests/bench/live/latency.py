@@ -1,9 +1,8 @@
-"""From asking to using: `python -m tests.bench.live.latency --rate 5 --seconds 30`.
+"""From request to active: `python -m tests.bench.live.latency --rate 5 --seconds 30`.
 
-People ask for something that starts now, at a steady rate whatever the portal does, and watch the
-live channel as an open page does: when a booking changed, the page fetches its state. What
-is seen as active is given back at once, so that there is room for the next. Times count from the
-moment at which the request was meant to be sent.
+People book for an immediate start at a steady rate, whatever the portal does, and follow the live
+channel as an open page does: when a booking changed, the page fetches its state. An active booking
+is released at once, so that GPUs stay free. Times count from the moment the request was due.
 """
 
 import argparse
@@ -24,16 +23,16 @@ from tests.bench.site import Site, site_of, site_options
 TENANT = "helix"
 PART = "researcher"
 OPEN = {"requested", "queued", "scheduled", "starting"}
-# Slices of three nodes, so that room is not what is measured: what does not fit waits by plan.
+# Slices on three nodes, so that the bench does not run out of free places.
 ASKS = ("1 1g.10gb h100 10m", "1 1g.10gb a100 10m", "1 1g.5gb a100-40 10m")
 PATIENCE_SECONDS = 30
-# A page looks at the first hint at once and then no more often than this; ours are more patient.
+# A page fetches at the first hint at once, and later at most this often.
 LOOK_GAP_SECONDS = 0.15
 
 
 @dataclass(eq=False)
 class Trip:
-    """One booking on its way: when it was meant to be asked for, and the way since, in seconds."""
+    """One booking: when its request was due, and the seconds until each step."""
 
     due: float
     measured: bool
@@ -57,7 +56,7 @@ class Page:
         self.messages = 0
 
     async def listen(self, channel: ClientConnection) -> None:
-        """Marks what the portal says has changed."""
+        """Marks the bookings that the portal reports as changed."""
         async for text in channel:
             message = json.loads(text)
             self.messages += 1
@@ -68,7 +67,7 @@ class Page:
                 self._early.add(label)
 
     async def follow(self, trip: Trip) -> None:
-        """Asks after each hint what the booking is now, until it is active or over."""
+        """Fetches the booking after each hint, until it is active or over."""
         self._shown[trip.label] = trip
         if trip.label in self._early:
             trip.changed.set()
@@ -84,7 +83,7 @@ class Page:
 
 
 class Load:
-    """The people who ask."""
+    """The people who book."""
 
     def __init__(self, rest: httpx.AsyncClient, page: Page, options: argparse.Namespace) -> None:
         self._rest = rest
@@ -132,7 +131,7 @@ class Load:
 
 
 async def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """The whole run's result."""
+    """The result of the whole run."""
     before = machine()
     headers = {"Cookie": await site.session(PART)}
     socket = f"{site.url.replace('http', 'ws', 1)}/ws/t/{TENANT}/"
@@ -172,7 +171,7 @@ async def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options, with the issue's figures as their defaults."""
+    """The options, with the figures of the goal as defaults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=5, help="bookings a second")
     parser.add_argument("--seconds", type=float, default=30)
@@ -184,7 +183,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     options = arguments().parse_args()
     with site_of(options) as site:
         result = asyncio.run(measure(site, options))

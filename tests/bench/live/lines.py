@@ -1,4 +1,4 @@
-"""A client that takes next to nothing of the processor: people don't share the portal's cores."""
+"""A client with very low processor use, because real clients don't share the portal's cores."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 from tests.bench.site import Site
 
-# The web closes what is idle for 5 s; a request must not meet it doing so.
+# The web closes idle connections after 5 s; a request must not use one at that moment.
 IDLE_S = 2.0
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Lines:
-    """POSTs with the token of a part, on connections that are kept."""
+    """Sends POSTs with the token of a role, on persistent connections."""
 
     def __init__(self, site: Site, part: str) -> None:
         self._host = urlsplit(site.url).netloc
@@ -38,7 +38,7 @@ class Lines:
         return int(head.split(maxsplit=2)[1]), answer
 
     def close(self) -> None:
-        """Ends all connections; no request is under way."""
+        """Closes all connections; no request is in progress."""
         for _, (_, writer) in self._free:
             writer.close()
         self._free.clear()

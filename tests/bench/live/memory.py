@@ -1,7 +1,7 @@
-"""What a running site takes of memory, by program: `python -m tests.bench.live.memory`.
+"""Memory of a running site by program: `python -m tests.bench.live.memory`.
 
-RSS counts pages that processes share once for each; PSS divides them, so that its sum is what the
-machine really gives. A program's figures are those of its whole process tree.
+RSS counts shared pages once per process; PSS divides them, so that its sum is the memory that the
+machine really uses. A program's figures include its whole process tree.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def _tree(pid: int) -> list[int]:
 
 
 def _size(pid: int) -> dict[str, int]:
-    """Kilobytes; nothing of a process that has just ended."""
+    """Kilobytes; zero for a process that has just ended."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -55,7 +55,7 @@ def _size(pid: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     site_options(parser)
     options = parser.parse_args()

@@ -1,9 +1,9 @@
 """Many nodes in one process, each with the real agent over its own simulated GPUs.
 
 `python -m tests.bench.live.nodes FILE` serves the members that a JSON file names until its standard
-input is closed. One loop takes the place of each agent's own: it waits for wake-ups of all nodes
-on one line to Redis, and turns those that were woken or are due. All else is the agent's: its
-files, its fence, its reconciling, its NVML calls, what it signs and how often.
+input is closed. One loop replaces each agent's own: it waits for wake-ups of all nodes on one
+connection to Redis, and runs those that were woken or are due. The rest is the agent's code: its
+files, its fence, its reconciliation, its NVML calls, its signed messages.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ IDLE_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """One node of many: what it says waits in `said` until the loop writes it."""
+    """One node of many: its messages are queued in `said` until the loop writes them."""
 
     name: str
     agent: Agent
@@ -86,7 +86,7 @@ def node_serve(name: str, key: bytes, gpus: int, folder: Path) -> Served:
 
 
 class Loop:
-    """All nodes on one line."""
+    """All nodes on one connection."""
 
     def __init__(self, url: str, nodes: list[Served]) -> None:
         self._line: Any = redis.Redis.from_url(url)

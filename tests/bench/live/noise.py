@@ -1,12 +1,11 @@
-"""One tenant's noise, and another tenant's requests.
+"""Requests of one tenant during the load of another.
 
 `python -m tests.bench.live.noise --seconds 60`.
 
-1,100 bookings wait. Ten members of their tenant do random acts meanwhile, each whenever the last
-one is done and a while is over: book (pinned or not, for a price of its own or as spot), cancel,
-extend, or give back what runs. Of another tenant somebody asks at random moments, by REST with
-`Prefer: wait`, whatever the portal does; time runs from the moment the request was meant to be
-sent until its decision is answered. It is cancelled then.
+1,100 bookings are queued. Ten members of their tenant act at random, with a delay after each
+action: they book (pinned or not, standard or spot), cancel, extend, or release. A member of another
+tenant books at random moments by REST with `Prefer: wait`, whatever the portal does; the time is
+from the moment the request was due until the answer with its decision. Then it is cancelled.
 """
 
 import argparse
@@ -37,12 +36,12 @@ LOOK_EVERY_S = 0.1
 
 
 class WrongResult(Exception):
-    """Something was not decided, or not answered; how fast does not matter then."""
+    """A request was not decided or not answered, so the speed does not count."""
 
 
 @dataclass
 class Watched:
-    """What the ten did, and how the turns went, until `stop`."""
+    """The actions of the ten members and the figures of cycles, until `stop`."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     acts: Counter[str] = field(default_factory=Counter)
@@ -142,7 +141,7 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
 
 
 def watch(seen: Watched) -> None:
-    """How many turns in a row have left something."""
+    """Counts consecutive cycles that postponed bookings."""
     from django.db import connection  # noqa: PLC0415
 
     from allocation.models import SolverState  # noqa: PLC0415
@@ -156,7 +155,7 @@ def watch(seen: Watched) -> None:
 
 
 async def neighbour(site: Site, options: argparse.Namespace) -> list[float]:
-    """Seconds from the moment each request was meant to be sent until it was decided."""
+    """The seconds from the moment each request was due until its decision."""
     chance = random.Random(5)  # noqa: S311  the same arrivals each time
     took: list[float] = []
 
@@ -196,7 +195,7 @@ def _all_decided(numbers: list[str]) -> bool:
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """The other tenant's figures, and what the noise was."""
+    """The other tenant's figures, and those of the load."""
     site_enter(site)
     capacity_make()
     members = members_make(options.members)
@@ -252,7 +251,7 @@ def _by_why(gone: dict[str, int], prefix: str) -> dict[str, int]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options, with the goal's figures as their defaults."""
+    """The options, with the figures of the goal as defaults."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live.noise", description=__doc__)
     parser.add_argument("--waiting", type=int, default=1_100)
     parser.add_argument("--members", type=int, default=10)
@@ -264,7 +263,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     bench_run(arguments().parse_args(), measure)
 
 

@@ -1,11 +1,11 @@
-"""Ninety days of telemetry, and one question: `python -m tests.bench.live.telemetry`.
+"""Queries on ninety days of telemetry: `python -m tests.bench.live.telemetry`.
 
-A fresh PostgreSQL gets GPUs × days × 288 generated five-minute rows, in the order of time, as the
-roll-up writes them, and two days of readings of the GPU that is asked about. Measured are
+A new PostgreSQL gets GPUs × days × 288 generated five-minute rows, in the order of time, as the
+roll-up writes them, and two days of readings of the queried GPU. The bench measures
 
-- "this booking, this hour", old and young, and the curves that pages draw, through row-level
+- "this booking, this hour", for old and recent bookings, and the curves of pages, through row-level
   security as a web process;
-- one roll-up of a whole fleet's last minutes, and the sweep of what is too old.
+- one roll-up of a whole fleet's last minutes, and the removal of old rows.
 """
 
 import argparse
@@ -50,7 +50,7 @@ FROM generate_series(%(since)s, %(until)s - interval '10 seconds', interval '10 
 
 @contextlib.contextmanager
 def database() -> Iterator[Servers]:
-    """A migrated database of its own, reached as the web process does."""
+    """Opens a new, migrated database as the web process does."""
     servers = Servers()
     os.environ.update(servers.environment())
     try:
@@ -62,7 +62,7 @@ def database() -> Iterator[Servers]:
 
 
 def history_fill(gpus: int, days: int, tenant: UUID) -> dict[str, Any]:
-    """Hardware, rows and readings; how many there are and what they take."""
+    """Generates hardware, rows and readings; returns their number and size."""
     from django.db import connection  # noqa: PLC0415 (Django is there only now)
 
     from tests.roles import as_system  # noqa: PLC0415
@@ -183,7 +183,7 @@ def _work() -> dict[str, Any]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be said on the command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.live.telemetry", description=__doc__
     )

@@ -1,8 +1,8 @@
-"""Many who wait for one decision: `python -m tests.bench.live.waiting --waiters 2000`.
+"""Many requests that wait for one decision: `python -m tests.bench.live.waiting --waiters 2000`.
 
-The solver is stopped, a booking is asked for, and so many requests wait for its decision at once.
-An ordinary page is read all the time, before and while they wait. Then the solver continues, and
-every waiting request is answered.
+The bench stops the solver, books, and sends the requests that wait for the decision. It reads an
+ordinary page repeatedly before and while they wait. Then the solver continues, and every waiting
+request is answered.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tests.bench.site import Site, bench_run, site_options
 
 PART = "researcher"
 REQUEST_TEXT = {"project": "protein-folding", "request": "1 1g.10gb h100 10m"}
-# How many requests are on their way at once, until they wait.
+# Requests that are sent at the same time.
 ARRIVING = 50
 WAIT_SECONDS = 50
 PAGE_SECONDS = 15
@@ -35,12 +35,12 @@ QUICK_IN_A_ROW = 5
 
 
 class WrongResult(Exception):
-    """A request was not answered as it must be; how fast does not matter then."""
+    """An answer was wrong, so the speed does not count."""
 
 
 @contextmanager
 def solver_stopped(site: Site) -> Iterator[None]:
-    """Nothing is decided meanwhile."""
+    """Stops the solver inside the block."""
     record = json.loads((site.var / "pids" / "solver.pid").read_text(encoding="utf-8"))
     os.killpg(record["pid"], signal.SIGSTOP)
     try:
@@ -50,7 +50,7 @@ def solver_stopped(site: Site) -> Iterator[None]:
 
 
 async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
-    """The page's times before and while they wait, and when they were answered."""
+    """The page's times before and while requests wait, and when they were answered."""
     async with site.client(PART) as pages:
         before = await _page_times(pages, PAGE_SECONDS)
         with solver_stopped(site):
@@ -63,7 +63,7 @@ async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
             arrived = await _all_wait(pages, gate, median(before), began)
             during = await _page_times(pages, PAGE_SECONDS)
             if any(waiter.done() for waiter in waiters):
-                raise WrongResult("somebody was answered before the decision")
+                raise WrongResult("a request was answered before the decision")
         went_on = time.monotonic()
         answers = await asyncio.gather(*waiters)
         await pages.post(f"/bookings/{made['number']}/cancel", json={})
@@ -83,7 +83,7 @@ async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one waiting request got, and when."""
+    """The answer to one waiting request, and its time."""
 
     status: int
     state: str
@@ -91,7 +91,7 @@ class Answer:
 
 
 async def _one(site: Site, booking: str, gate: asyncio.Semaphore) -> Answer:
-    """One request on a connection of its own; the gate is open again once it is sent."""
+    """Sends one request on a new connection; opens the gate again when it is sent."""
     address = urlsplit(site.url)
     head = (
         f"GET /api/v1/bookings/{booking} HTTP/1.1\r\nHost: {address.netloc}\r\n"
@@ -124,7 +124,7 @@ async def _all_wait(
 
 
 async def _page_times(rest: httpx.AsyncClient, seconds: float) -> list[float]:
-    """How long one page's REST call takes, again and again, once at least."""
+    """Measures one page's REST call repeatedly, at least once."""
     times: list[float] = []
     until = time.monotonic() + seconds
     while not times or time.monotonic() < until:
@@ -149,7 +149,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     bench_run(arguments().parse_args(), measure)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 UNTIL = datetime(2026, 11, 21, tzinfo=UTC)
 YEAR, GOAL_MB = 365, 5_000
 GPUS = 28
-# Days after which rows of a table are removed; all others stay for a year and longer.
+# Days after which rows of a table are removed; other rows stay longer than a year.
 KEPT = {
     "allocation_gpusample": 2,
     "allocation_gpuuse": 90,
@@ -61,7 +61,7 @@ WORDS, CLIMATE = ("helix", "language-models"), ("northlab", "climate")
 
 @dataclass(frozen=True)
 class Work:
-    """A kind of job: who asks for it, what, for how many hours, and how many GPUs that is."""
+    """A kind of job: its owner, its request, its hours, and its number of GPUs."""
 
     owner: str
     project: tuple[str, str]
@@ -71,7 +71,7 @@ class Work:
     gpus: float
 
 
-# By class, with how many GPUs there are; each kind is asked for equally often.
+# By class, with its number of GPUs; each kind is requested equally often.
 WORKS: Mapping[str, tuple[int, tuple[Work, ...]]] = {
     "h100": (
         8,
@@ -122,7 +122,7 @@ MONEY = Decimal(1_000_000)
 def acts(
     people: "People", load: float, since: datetime, until: datetime
 ) -> "Iterator[TimedAction]":
-    """Everything that people do, the same each time."""
+    """Yields all actions of people, the same in each run."""
     dice = random.Random("a busy site")  # noqa: S311 (not for secrets)
     number = 0
     for gpus, works in WORKS.values():
@@ -136,7 +136,7 @@ def acts(
 def _life(
     people: "People", dice: random.Random, work: Work, number: int, at: datetime
 ) -> "Iterator[TimedAction]":
-    """A booking is asked for, and mostly used to its end."""
+    """Yields the actions of a booking, which is mostly used to its end."""
     from allocation.services.bookings.bookings import booking_cancel, booking_release  # noqa: PLC0415
     from portal.demo.features import _booking_extends  # noqa: PLC0415
     from portal.demo.history import TimedAction  # noqa: PLC0415
@@ -164,7 +164,7 @@ def _life(
 
 
 def readings(fleet: "DemoFleet", now: datetime) -> None:
-    """What all nodes have measured since the last batch, every ten seconds, and a heartbeat."""
+    """Sends the readings of all nodes since the last batch, every ten seconds, and a heartbeat."""
     from allocation.services.inbox.batch import messages_apply  # noqa: PLC0415
 
     said = [each for node in fleet.nodes.values() for each in _words(node, now)]
@@ -188,7 +188,7 @@ def _words(node: "DemoNode", now: datetime) -> "Iterator[StreamMessage]":
 
 
 def _samples(node: "DemoNode", at: int) -> "Iterator[wire.Sample]":
-    """Of each GPU that is not in slices, whoever has it, and of each slice that somebody has."""
+    """Yields a reading of each whole GPU, and of each slice with a booking."""
     whole = {uuid: None for uuid, mode in node._modes.items() if mode == "whole"}
     held = [(key, place) for key, place in node._places.items() if place.state == "ready"]
     for key, place in held:
@@ -219,7 +219,7 @@ def _sample(
 
 
 def sweeps(now: datetime) -> None:
-    """What the worker removes."""
+    """Runs the worker's removals."""
     from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up  # noqa: PLC0415
     from portal.integrations.mail.send import mails_sweep  # noqa: PLC0415
     from portal.integrations.relay import outbox_sweep  # noqa: PLC0415
@@ -231,7 +231,7 @@ def sweeps(now: datetime) -> None:
 
 
 def site_make(since: datetime) -> None:
-    """The demo's hardware and people, with budgets that nobody uses up."""
+    """Creates the demo's hardware and people, with very large budgets."""
     from billing.models import Budget  # noqa: PLC0415
     from billing.rules import Period  # noqa: PLC0415
     from billing.services import budget_set  # noqa: PLC0415
@@ -248,7 +248,7 @@ def site_make(since: datetime) -> None:
 
 
 def live(options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
-    """Lives through the days; sizes after the first half and at the end, and what happened."""
+    """Simulates the days; returns sizes after the first half and at the end, and counts."""
     from portal.demo.history import Intervals, TimedAction, history_simulate  # noqa: PLC0415
     from portal.demo.nodes import DemoFleet  # noqa: PLC0415
     from portal.demo.week import People  # noqa: PLC0415
@@ -276,7 +276,7 @@ def live(options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
 
 
 def sizes(servers: Servers) -> dict[str, tuple[int, int]]:
-    """Rows and bytes of each table with its indexes, vacuumed; decisions' bytes by themselves."""
+    """Rows and bytes of each table with its indexes, after VACUUM; bytes of decisions apart."""
     with psycopg.connect(servers.dsn("postgres", DATABASE), autocommit=True) as admin:
         admin.execute("VACUUM ANALYZE")
         found = admin.execute(
@@ -292,7 +292,7 @@ def sizes(servers: Servers) -> dict[str, tuple[int, int]]:
 
 
 def happened(half: datetime) -> dict[str, Any]:
-    """How busy the second half was, by what the portal recorded."""
+    """The load of the second half, by the portal's records."""
     from django.db.models import Count  # noqa: PLC0415
 
     from allocation.models import Allocation, Booking, Decision, Pause  # noqa: PLC0415
@@ -350,7 +350,7 @@ def extrapolated(
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """On a database and a Valkey of its own."""
+    """Runs on a new database and a new Valkey."""
     from tests.roles import as_system  # noqa: PLC0415 (Django is there only in it)
 
     with database() as servers:
@@ -362,7 +362,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be said on the command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live.year", description=__doc__)
     parser.add_argument("--days", type=int, default=8)
     parser.add_argument("--load", type=int, default=95, help="percent of all GPUs asked for")
@@ -373,7 +373,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print; the last line is the whole result."""
+    """Measures and prints; the last line is the whole result."""
     options = arguments().parse_args()
     folder = Path(os.environ.get("TMPDIR", "/tmp")) / "bench-year-mail"  # noqa: S108
     folder.mkdir(exist_ok=True)

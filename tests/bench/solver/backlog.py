@@ -1,8 +1,8 @@
-"""A backlog as sites have it, decided by us and by others: `python -m tests.bench.solver.backlog`.
+"""A backlog, decided by this portal and by others' rules: `python -m tests.bench.solver.backlog`.
 
-Four organisations share 32 GPUs; three have a guarantee. For eight hours half as much again is
-asked for as the fleet has, until three fleets' worth of work waits; then the queue drains. Times
-are in seconds, half of the work can be paused, two thirds ends before its requested time. The same
+Four organisations share 32 GPUs; three have a guarantee. For eight hours the demand is 1.5 times
+the fleet, until the queue holds three times the fleet's work; then the queue drains. Times are in
+seconds, half of the work can be paused, two thirds ends before its requested time. The same
 list goes through the product's cycle, through Slurm's rules (multifactor priority, backfill, a
 preemptible partition for what is above a guarantee) and through Kueue's (cohort, reclaim, best
 effort FIFO without reservations), as their documentation describes them.

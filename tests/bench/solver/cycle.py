@@ -1,11 +1,11 @@
-"""How long a cycle takes.
+"""The duration of a cycle.
 
 `python -m tests.bench.solver.cycle --gpus 256 --bookings 1000 --days 28`.
 
-A third of the GPUs can be cut into slices, a fifth of the time is taken already, a tenth of the
-bookings are fixed windows; the first cycle plans everybody, the second keeps all the promises, the
-third has one booking more (and keeps them too: a cycle is never a part of one).
-JSON on stdout, times in milliseconds.
+A third of the GPUs can be sliced, a fifth of the time is booked already, a tenth of the bookings
+are fixed windows. The first cycle plans all bookings, the second keeps all planned starts, the
+third has one more booking (a cycle always covers all bookings). JSON on stdout, times in
+milliseconds.
 """
 
 import argparse
@@ -114,14 +114,14 @@ def a_site(gpu_count: int, bookings: int) -> Snapshot:
 
 
 def a_row(name: str, request: Request, place: Place, given: Assign) -> Held:
-    """A place that was given, as the next cycle finds it."""
+    """A row of an assigned place, as the next cycle reads it."""
     people = (request.booking, request.tenant, request.project)
     level = demands_of(request)[0].level
     return Held(name, *people, place, given.starts, given.ends, started=False, level=level)
 
 
 def the_next(site: Snapshot, plan: Plan) -> Snapshot:
-    """The site five seconds later: what was given is held, what waits has its promise."""
+    """The site five seconds later, with assigned places and planned starts."""
     requests = {request.booking: request for request in site.requests}
     held = tuple(
         a_row(f"{row.booking}/{place.gpu}/{place.start}", requests[row.booking], place, row)
@@ -136,14 +136,14 @@ def the_next(site: Snapshot, plan: Plan) -> Snapshot:
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:
-    """The answer and the milliseconds that it took."""
+    """The result of a call, and its milliseconds."""
     begun = time.perf_counter()
     answer = call()
     return answer, round((time.perf_counter() - begun) * 1000, 1)
 
 
 def decided(site: Snapshot, policy: Policy) -> Plan:
-    """As the service decides: with the garbage collector paused."""
+    """Decides as the service does, with the garbage collector paused."""
     with gc_paused():
         return solve(site, policy)
 
@@ -210,13 +210,13 @@ def measured(gpu_count: int, bookings: int, days: int, questions: int) -> dict[s
 
 
 def growth(small: dict[str, object], large: dict[str, object]) -> dict[str, float]:
-    """How many times longer each takes on the larger site."""
+    """The ratio of each time on the larger site to the smaller one."""
     names = ("solve_ms", "solve_promises_ms", "solve_one_more_ms", "quote_ms_p50", "quote_ms_p99")
     return {name: round(float(str(large[name])) / float(str(small[name])), 2) for name in names}
 
 
 def main() -> None:
-    """Measure and print; with `--growth` the same again on twice the nodes."""
+    """Measures and prints; with `--growth` again on twice the nodes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpus", type=int, default=256)
     parser.add_argument("--bookings", type=int, default=1000)

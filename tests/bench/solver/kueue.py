@@ -6,8 +6,8 @@ queue is a tenant with 20 of them guaranteed, which may borrow the rest; priorit
 second of the simulation is one of its milliseconds. The whole of `solve` decides every time:
 order, quota, places, planned starts, reasons.
 
-The clock is simulated, as running is there too. With `--charge` what a cycle takes passes on it,
-so that waits contain the deciding. A JSON line for each peer and for us on stdout.
+The clock is simulated, as in Kueue's test. With `--charge` the simulated clock advances by the
+duration of each cycle, so that waits include it. A JSON line for each system on stdout.
 """
 
 import argparse
@@ -117,7 +117,7 @@ class Seen:
 
 
 def run(scale: Scale, wanted: list[Request], every: int, *, charge: bool) -> Seen:
-    """Until everybody has run."""
+    """Runs until every workload has finished."""
     policy = Policy(
         1, grid=1, freeze_horizon=every, horizon=400_000, age_step=1_000_000, half_life=10_000
     )
@@ -176,7 +176,7 @@ def figures(scale: Scale, wanted: list[Request], seen: Seen, *, charge: bool) ->
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohorts", type=int, default=5)
     parser.add_argument("--queues", type=int, default=6)

@@ -40,7 +40,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def pool_of(count: int, mix: tuple[float, ...]) -> Pool:
-    """So many H100 in slices, one to a node; the mix is what has been asked for."""
+    """A pool of sliced H100, one per node; the mix is the recent demand."""
     fleet = [gpu for n in range(count) for gpu in gpus(1, node=f"n{n:04}", mode="sliced")]
     lines = sorted((name, 1, 0, round(64 * part)) for name, part in zip(PROFILES, mix, strict=True))
     return pools_of(fleet, [H100], {"h100": Mix(tuple(lines))})["h100"]
@@ -48,14 +48,14 @@ def pool_of(count: int, mix: tuple[float, ...]) -> Pool:
 
 @dataclass(slots=True)
 class Site:
-    """A pool, what is taken of it, and the slices that run."""
+    """A pool with its occupancy and its running slices."""
 
     pool: Pool
     busy: npt.NDArray[np.uint16] = field(init=False)
     live: dict[int, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Nothing is taken."""
+        """Starts with an empty pool."""
         self.busy = np.zeros(len(self.pool), dtype=np.uint16)
 
     def demand(self, profile: str) -> Demand:
@@ -63,14 +63,14 @@ class Site:
         return Demand("h100", profile, 1, "any", 3_600, ("t", "p"))
 
     def start(self, number: int, profile: str) -> bool:
-        """Place it as the product does."""
+        """Places a slice as the product does."""
         found = place(self.pool, self.demand(profile), self.busy)
         if found is not None:
             self.put(number, found[0])
         return found is not None
 
     def start_by_moving(self, number: int, profile: str, most: int) -> int | None:
-        """Place it after at most so many moves; how many they were."""
+        """Places a slice after at most `most` moves; returns the number of moves."""
         room = make_room(
             self.pool, self.demand(profile), self.busy, tuple(self.live.values()), most
         )
@@ -85,7 +85,7 @@ class Site:
         return len(moved)
 
     def put(self, number: int, spot: Place) -> None:
-        """Take its slots. ValueError: illegal or taken."""
+        """Occupies the slots. Raises ValueError if they are illegal or occupied."""
         mask, column = self.pool.mask_of(spot), self.pool.column[spot.gpu]
         if int(self.busy[column]) & mask or not self.pool.geometry(spot.gpu).is_legal(spot):
             raise ValueError(f"{spot} cannot be made")
@@ -93,13 +93,13 @@ class Site:
         self.live[number] = spot
 
     def end(self, number: int) -> None:
-        """Free its slots."""
+        """Frees the slots."""
         spot = self.live.pop(number)
         self.busy[self.pool.column[spot.gpu]] &= ~self.pool.mask_of(spot) & 0xFFFF
 
 
 def saturated(gpu_count: int, mix: tuple[float, ...], asks: Numbers) -> tuple[int, float]:
-    """Slots taken in the end, and microseconds of a decision."""
+    """The occupied slots in the end, and microseconds per decision."""
     site = Site(pool_of(gpu_count, mix))
     since = time.perf_counter()
     for number, profile in enumerate(asks.tolist()):
@@ -109,7 +109,7 @@ def saturated(gpu_count: int, mix: tuple[float, ...], asks: Numbers) -> tuple[in
 
 
 def arrivals(mix: tuple[float, ...], gpu_count: int, chance: np.random.Generator) -> Numbers:
-    """Asks for 130 % of the slots."""
+    """Requests 130 % of the slots."""
     mean = float(np.array(mix) @ SIZES)
     many = int(np.ceil(2 * 1.3 * 8 * gpu_count / mean)) + 50
     asks = chance.choice(len(PROFILES), size=many, p=mix)
@@ -137,7 +137,7 @@ def stream(mix: tuple[float, ...], gpu_count: int, load: float, count: int, seed
 def churned(
     gpu_count: int, mix: tuple[float, ...], come: Stream, budget: float
 ) -> tuple[float, float]:
-    """Part of the slots asked for that was given, after a warm-up; moves per arrival."""
+    """The share of requested slots that was allocated, after a warm-up, and moves per arrival."""
     site, moves, asked, given = Site(pool_of(gpu_count, mix)), 0, 0, 0
     ends: list[tuple[float, int]] = []
     for number, profile in enumerate(come.asks.tolist()):
@@ -189,7 +189,7 @@ def shares_of_a_gpu(pool: Pool, parts: int) -> Numbers:
 
 
 class Bound:
-    """How many GPUs some asks need at least, proven by weights."""
+    """The proven minimum number of GPUs for some requests."""
 
     def __init__(self) -> None:
         pool = pool_of(1, MIXES["uniform"])
@@ -220,7 +220,7 @@ def oracle(bound: Bound, gpu_count: int, come: Stream) -> float:
 
 
 def saturate(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Slots taken over all slots, which no optimum exceeds."""
+    """Occupied slots divided by all slots, which no optimum exceeds."""
     for gpu_count, name in product(asked.gpus, asked.mix):
         runs = [
             saturated(gpu_count, MIXES[name], arrivals(MIXES[name], gpu_count, rng(seed)))
@@ -237,7 +237,7 @@ def saturate(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def churn(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Slots given over what an oracle that repacks at will gives."""
+    """Allocated slots divided by those of an oracle that may repack at any time."""
     bound = Bound()
     for gpu_count, name in product(asked.gpus, asked.mix):
         runs = []
@@ -257,7 +257,7 @@ def churn(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
 
 
 def pack_asks(asked: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """GPUs opened over the proven minimum."""
+    """Used GPUs divided by the proven minimum."""
     bound = Bound()
     for count, name in product(asked.requests, asked.mix):
         ratios, took = [], []
@@ -307,7 +307,7 @@ EXPERIMENTS = {"saturate": saturate, "churn": churn, "pack": pack_asks}
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser()
     parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--gpus", type=int, nargs="+", default=[100])

@@ -1,10 +1,10 @@
-"""What late binding lets in.
+"""The gain of late binding.
 
 `python -m tests.bench.solver.moves --gpus 16 --bookings 400 --seeds 5`.
 
-Windows are asked for one by one, hours to days ahead, each decided by a cycle of its own; now and
-then one that has not begun is cancelled. The same arrivals with rows that may be moved and with
-rows that stay where they were first put. JSON lines on stdout.
+Windows are requested one by one, hours to days ahead, each decided by a separate cycle; some are
+cancelled before they start. The same arrivals run with rows that may move and with rows that keep
+their first place. JSON lines on stdout.
 """
 
 import argparse
@@ -61,7 +61,7 @@ class Site:
         self.calendar = replace(self.calendar, held=(*moved(self.calendar.held, plan), *rows))
 
     def cancel(self, booking: str) -> None:
-        """It is given back before it begins, if it was let in."""
+        """Cancels a booking before it starts, if it was accepted."""
         held = tuple(row for row in self.calendar.held if row.booking != booking)
         self.calendar = replace(self.calendar, held=held)
 
@@ -114,7 +114,7 @@ def measured(asked: argparse.Namespace, seed: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpus", type=int, default=16, help="a multiple of eight")
     parser.add_argument("--bookings", type=int, default=400)

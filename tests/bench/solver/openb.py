@@ -2,10 +2,10 @@
 
 `python -m tests.bench.solver.openb --data DIR --pods NAME --seeds 42`.
 
-Tasks arrive one by one and never leave until far more was asked for than there is; what does not
-fit is dropped. The score is the part of all GPUs that is taken in the end. Each task is a booking
-that starts now or never, decided by the cycle's own `CycleState` as `solve` would; a GPU model is a
-class. JSON lines on stdout.
+Tasks arrive one by one and never end, until the demand is far above the capacity; a task that does
+not fit is dropped. The score is the share of all GPUs that is allocated in the end. Each task is a
+booking that starts now or never, decided by the cycle's own `CycleState` as `solve` would; a GPU
+model is a class. JSON lines on stdout.
 
 With `--moves PERCENT` a task that fits nowhere has others moved for it, by the code with which the
 cycle moves what has not begun; here running tasks are moved. At no time have there been more moves
@@ -70,7 +70,7 @@ class Site:
         self._demands = {ask: demands_of(request_of(0, ask)) for ask in asks}
 
     def decide(self, ask: Ask) -> bool:
-        """Give the task its room; False: it has none."""
+        """Places the task; returns False if it does not fit."""
         if not ask.count:
             return self._without_gpu(ask)
         demands = self._demands[ask]
@@ -82,7 +82,7 @@ class Site:
         return True
 
     def _without_gpu(self, ask: Ask) -> bool:
-        """What needs no GPU is no booking of the portal's: it takes cores where there are many for
+        """A task without GPU is no booking of the portal: it takes cores where there are many for
         each free GPU, and the product has to live with it."""
         best: tuple[int, str] | None = None
         for demand in self._demands[ask]:
@@ -135,7 +135,7 @@ class Moves:
 def replay(
     nodes: list[Row], pods: list[Row], order: npt.NDArray[np.int64], percent: float
 ) -> dict[str, Any]:
-    """One run of the product; times in milliseconds for a decision with its bookkeeping."""
+    """Runs the product once; times in milliseconds for a decision with its bookkeeping."""
     classes = tuple(sorted({node["model"] for node in nodes}))
     asks = [ask_of(pod, classes) for pod in pods]
     sizes = [int(pod["num_gpu"]) * int(pod["gpu_milli"]) for pod in pods]
@@ -192,7 +192,7 @@ def peer_rows(
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What may be asked."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--nodes", default="openb_node_list_gpu_node")
@@ -209,7 +209,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     asked = arguments().parse_args()
     nodes = nodes_of(asked.data, asked.nodes)
     if asked.permute_names is not None:

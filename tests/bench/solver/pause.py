@@ -1,4 +1,4 @@
-"""How long a cycle takes that must pause.
+"""The duration of a cycle that has to pause bookings.
 
 `python -m tests.bench.solver.pause --gpus 1000 --arrivals 200`.
 
@@ -74,7 +74,7 @@ def a_site(gpu_count: int, arrivals: int) -> Snapshot:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--arrivals", type=int, default=200)

@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def peers_of(path: Path) -> ModuleType:
-    """The simulator as a module. SystemExit: it is not there, or no Python."""
+    """Imports the simulator. Raises SystemExit if it is missing or not Python."""
     spec = importlib.util.spec_from_file_location(f"{path.stem}_peers", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise SystemExit(f"no such simulator: {path}")

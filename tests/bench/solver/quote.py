@@ -1,4 +1,4 @@
-"""What a quote takes: `python -m tests.bench.solver.quote --gpus 6212 --allocations 100000`.
+"""The duration of a quote: `python -m tests.bench.solver.quote --gpus 6212 --allocations 100000`.
 
 Every GPU is booked ahead for windows on the grid over four weeks, one after the other with gaps,
 and each of them may be rebound at its time; the questions are the mix of
@@ -23,7 +23,7 @@ GRID = 300
 
 
 def booked(fleet: tuple[Gpu, ...], count: int, days: int, chance: random.Random) -> list[Held]:
-    """So many windows in the future, equally many on each GPU."""
+    """`count` windows in the future, equally many on each GPU."""
     found: list[Held] = []
     each, rest = divmod(count, len(fleet))
     for number, gpu in enumerate(fleet):
@@ -56,7 +56,7 @@ def first_question(count: int) -> QuoteRequest:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, default=6212)
     parser.add_argument("--allocations", type=int, default=100_000)
@@ -66,7 +66,7 @@ def main() -> None:
     chance = random.Random(7)  # noqa: S311  a made-up site, the same each time
     # Nodes of eight; the last one has fewer.
     fleet = a_fleet(-(-asked.gpus // (8 * len(CLASSES))) * 8 * len(CLASSES))[: asked.gpus]
-    # The mode of a GPU that is booked whole is no matter here.
+    # The mode of a GPU that is booked whole is irrelevant here.
     fleet = tuple(replace(gpu, mode=None) for gpu in fleet)
     held = tuple(booked(fleet, asked.allocations, asked.days, chance))
     site = Snapshot(NOON, MODELS, fleet, held, (), (), ())

@@ -1,4 +1,4 @@
-"""What pauses cost over the least possible: `python -m tests.bench.solver.victims --cases 3000`.
+"""Cost of pauses against the minimum: `python -m tests.bench.solver.victims --cases 3000`.
 
 Small random rooms (7 GPUs, up to ten running bookings: whole GPUs, gangs, slices) in which a gang
 fits only after a preemption. Compared with ours: Kueue's way (remove in order, latest first, until
@@ -25,7 +25,7 @@ Way = Callable[[Room, list[RunningBooking]], Bools]
 
 
 def by_kueue(room: Room, runners: list[RunningBooking]) -> Bools:
-    """Remove until it fits, then restore in reverse."""
+    """Removes bookings until the gang fits, then restores in reverse order."""
     gone: Bools = np.zeros(len(runners), dtype=np.bool_)
     order = sorted(range(len(runners)), key=lambda at: runners[at].booking, reverse=True)
     for at in order:
@@ -43,7 +43,7 @@ WAYS: dict[str, Way] = {"product": chosen, "kueue": by_kueue}
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=2)
