@@ -14,6 +14,8 @@ from django.db.models import F
 from allocation import wire
 from allocation.models import (
     EnrolmentToken,
+    Gpu,
+    GpuEvent,
     Node,
     NodeExamination,
     PolicyVersion,
@@ -271,12 +273,7 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
             " no longer answers, lock it out and enrol it again.",
         )
     if not agent_supports(node, wire.ADDED_FIELDS_SINCE):
-        raise Refused(
-            "agent_too_old",
-            f"The agent of {node.name} ({node.agent_version or 'version not known'}) can't change"
-            f" its key. Upgrade it to {'.'.join(map(str, wire.ADDED_FIELDS_SINCE))} or later"
-            " first.",
-        )
+        raise agent_too_old(node, "can't change its key", wire.ADDED_FIELDS_SINCE)
     node.key_version += 1
     node.generation += 1
     node.save(update_fields=["key_version", "generation"])
@@ -299,6 +296,23 @@ def agent_supports(node: Node, since: tuple[int, int]) -> bool:
     """Whether the node's agent has this version or a later one."""
     found = re.match(r"(\d{1,4})\.(\d{1,4})", node.agent_version)
     return found is not None and (int(found[1]), int(found[2])) >= since
+
+
+def agent_too_old(node: Node, limit: str, since: tuple[int, int]) -> Refused:
+    """The refusal of an action that the node's agent supports only from version `since` on."""
+    version = node.agent_version or "version not known"
+    needed = ".".join(map(str, since))
+    return Refused(
+        "agent_too_old",
+        f"The agent of {node.name} ({version}) {limit}. Upgrade it to {needed} or later first.",
+    )
+
+
+def operator_event(node: Node, gpu: Gpu | None, sentence: str, now: datetime) -> None:
+    """Adds an operator's action to the history of a node or one of its GPUs."""
+    GpuEvent.objects.create(
+        node=node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence[:300]
+    )
 
 
 def not_enrolled(node: Node) -> Refused:

@@ -14,11 +14,16 @@ from django.db.models import F, Q
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.nodes.fleet import agent_supports, node_audit
+from allocation.services.nodes.fleet import (
+    agent_supports,
+    agent_too_old,
+    node_audit,
+    operator_event,
+)
 from allocation.words.fleet import MODE_WORDS, fleet_sentence
 from tenants.models import User
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import invalid
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +91,7 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         raise invalid("mode_impossible", f"A {gpu.model.product_name} has no slices.", "mode")
     takes_reset = gpu.model.mode_switch == "reset"
     if takes_reset and mode not in ("", gpu.mode) and not changes_modes(gpu.node):
-        raise Refused(
-            "agent_too_old",
-            f"The agent of {gpu.node.name} can't reset GPUs. Upgrade it to"
-            f" {'.'.join(map(str, wire.MODES_SINCE))} or later first.",
-        )
+        raise agent_too_old(gpu.node, "can't reset GPUs", wire.MODES_SINCE)
     if gpu.mode_pinned == mode:
         return
     was, gpu.mode_pinned = gpu.mode_pinned, mode
@@ -101,9 +102,7 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         sentence = fleet_sentence("mode_pinned", mode=MODE_WORDS[mode], **facts)
     else:
         sentence = fleet_sentence("mode_unpinned", **facts)
-    GpuEvent.objects.create(
-        node=gpu.node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence
-    )
+    operator_event(gpu.node, gpu, sentence, now)
     before = {"gpu": gpu.index, "mode": was}
     after = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
     node_audit(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)

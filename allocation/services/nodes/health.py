@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
@@ -136,16 +136,20 @@ def _unbooked_use_mark(node: Node, answering: set[str]) -> None:
     foreign = GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.UNBOOKED, until=None)
     used = foreign.values("gpu_id")
     gpus = node.gpus.filter(uuid__in=answering, needs_operator=False, drain_by=None)
-    marked = gpus.filter(health=Gpu.Health.OK, id__in=used).update(
-        health=Gpu.Health.DRAINING, health_reason=UNBOOKED_REASON
+    _reason_follow(gpus, Q(id__in=used), UNBOOKED_REASON)
+
+
+def _reason_follow(gpus: QuerySet[Gpu], affected: Q, reason: str) -> bool:
+    """Takes affected healthy GPUs out of service for a reason, and returns the others that are out
+    for it. Whether any GPU changed."""
+    changed = gpus.filter(affected, health=Gpu.Health.OK).update(
+        health=Gpu.Health.DRAINING, health_reason=reason
     )
-    marked += (
-        gpus.filter(health=Gpu.Health.DRAINING, health_reason=UNBOOKED_REASON)
-        .exclude(id__in=used)
-        .update(health=Gpu.Health.OK, health_reason="")
-    )
-    if marked:
+    out = gpus.filter(~affected, health=Gpu.Health.DRAINING, health_reason=reason)
+    changed += out.update(health=Gpu.Health.OK, health_reason="")
+    if changed:
         task_request("allocation.cycle")
+    return bool(changed)
 
 
 def hangs_apply(node: Node, report: wire.Report, now: datetime) -> None:
@@ -162,14 +166,9 @@ def hangs_apply(node: Node, report: wire.Report, now: datetime) -> None:
     )
     back = was & {gpu.uuid for gpu in report.gpus}
     known.filter(gpu__uuid__in=back).update(until=now)
-    marked = node.gpus.filter(uuid__in=report.hanging, health=Gpu.Health.OK).update(
-        health=Gpu.Health.DRAINING, health_reason=HANG_REASON
-    )
-    mine = node.gpus.filter(uuid__in=back, health=Gpu.Health.DRAINING, health_reason=HANG_REASON)
-    marked += mine.update(health=Gpu.Health.OK, health_reason="")
-    if marked:
+    gpus = node.gpus.filter(uuid__in={*report.hanging, *back})
+    if _reason_follow(gpus, Q(uuid__in=report.hanging), HANG_REASON):
         logger.warning("%s: driver hangs about %s", node.name, ", ".join(report.hanging) or "none")
-        task_request("allocation.cycle")
 
 
 def _unbooked_uses(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]:

@@ -8,11 +8,12 @@ import redis
 from django.db.models import Q
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Node, PortalMode, SolverState
+from allocation.models import Allocation, Booking, Node, PortalMode
 from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.rules.states import State
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.redis_accounts import agents_redis
+from allocation.services.nodes.restore_fence import epoch_now
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS)
     granted = [beat for beat in beats if beat[0].id not in partitioned]
     if not granted:
         return
-    epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
+    epoch = epoch_now()
     try:
         with agents_redis().pipeline(transaction=False) as pipe:
             for node, seq, version in granted:

@@ -8,12 +8,18 @@ from django.db import transaction
 from allocation import wire
 from allocation.models import GpuEvent, Node
 from allocation.rules.nodes.node_policy import NodePolicy, is_escalation_valid
-from allocation.services.nodes.fleet import agent_supports, node_audit, node_policy
+from allocation.services.nodes.fleet import (
+    agent_supports,
+    agent_too_old,
+    node_audit,
+    node_policy,
+    operator_event,
+)
 from allocation.services.record.counters import counter_add
 from allocation.words.fleet import escalation_words, fleet_sentence
 from tenants.models import User
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import invalid
 
 logger = logging.getLogger(__name__)
 
@@ -45,17 +51,12 @@ def escalation_set(
     with transaction.atomic():
         node = Node.objects.select_for_update().get(id=node.id)
         if warn_after is not None and not agent_supports(node, wire.ESCALATION_SINCE):
-            raise Refused(
-                "agent_too_old",
-                f"The agent of {node.name} ({node.agent_version or 'version not known'}) only"
-                f" reports. Upgrade it to {'.'.join(map(str, wire.ESCALATION_SINCE))} or later"
-                " first.",
-            )
+            raise agent_too_old(node, "only reports processes", wire.ESCALATION_SINCE)
         before = _escalation(node)
         _escalation_write(node, warn_after, end_after, own=True)
         words = escalation_words(warn_after, end_after)
         sentence = fleet_sentence("escalation_set", operator=operator.username, escalation=words)
-        _note(node, sentence, now)
+        operator_event(node, None, sentence, now)
         node_audit(operator, node, "node.ladder_set", now, before=before, after=_escalation(node))
     logger.warning("%s changed the escalation of %s", operator.username, node.name)
     task_request("allocation.publish")
@@ -73,7 +74,7 @@ def escalation_follow_policy(*, operator: User, node: Node, now: datetime) -> No
             "operator": operator.username,
             "escalation": escalation_words(warn_after, end_after),
         }
-        _note(node, fleet_sentence("escalation_follows_policy", **facts), now)
+        operator_event(node, None, fleet_sentence("escalation_follows_policy", **facts), now)
         after = _escalation(node)
         node_audit(operator, node, "node.ladder_follows_policy", now, before=before, after=after)
     task_request("allocation.publish")
@@ -87,7 +88,9 @@ def escalations_from_policy(policy: NodePolicy, now: datetime) -> None:
         if (node.unbooked_warn_after, node.unbooked_end_after) != (warn_after, end_after):
             _escalation_write(node, warn_after, end_after, own=False)
             words = escalation_words(warn_after, end_after)
-            _note(node, fleet_sentence("escalation_by_policy", escalation=words), now)
+            operator_event(
+                node, None, fleet_sentence("escalation_by_policy", escalation=words), now
+            )
     task_request("allocation.publish")
 
 
@@ -112,10 +115,6 @@ def _escalation_write(
             "generation",
         ]
     )
-
-
-def _note(node: Node, sentence: str, now: datetime) -> None:
-    GpuEvent.objects.create(node=node, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence)
 
 
 def enforcement_apply(node: Node, report: wire.Report, now: datetime) -> None:

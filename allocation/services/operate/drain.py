@@ -5,8 +5,8 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
-from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.nodes.fleet import node_audit, node_state_set
+from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
+from allocation.services.nodes.fleet import node_audit, node_state_set, operator_event
 from allocation.services.runs.end import STARTED, allocation_empty
 from allocation.services.runs.interrupt import Interruption, drain_notify, run_interrupt
 from allocation.words.events import event_text
@@ -28,8 +28,7 @@ def node_drain(
     Raises:
         Refused: `deadline_past`.
     """
-    if by is not None and by < now:
-        raise invalid("deadline_past", "The deadline has passed.", "by")
+    deadline_check(by, now)
     before = {"state": node.state}
     after = {
         "state": Node.State.DRAINING.value,
@@ -48,6 +47,12 @@ def node_drain(
         drain_notify(Q(gpu__node=node), by, Interruption("R63", text), now)
 
 
+def deadline_check(by: datetime | None, now: datetime) -> None:
+    """Raises Refused `deadline_past` for a deadline in the past."""
+    if by is not None and by < now:
+        raise invalid("deadline_past", "The deadline has passed.", "by")
+
+
 def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
     """Returns a GPU to service, with a note of the repair.
 
@@ -64,7 +69,7 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
     gpu.save(update_fields=["health", "health_reason", "drain_by", "needs_operator"])
     done = _note_read(note)
     sentence = fleet_sentence("gpu_returned", operator=operator.username, note=done, reason=was)
-    _note(gpu.node, gpu, sentence, now)
+    operator_event(gpu.node, gpu, sentence, now)
     after = {"gpu": gpu.index, "health": gpu.health, "note": done}
     node_audit(operator, gpu.node, "gpu.returned", now, before=before, after=after)
     task_request("allocation.cycle")
@@ -80,7 +85,9 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
         Refused: `still_in_service` (drain it first), `note_needed`.
     """
     reason = fence_check(node, gpu, note)
-    _note(node, gpu, fleet_sentence("fenced", operator=operator.username, note=reason), now)
+    operator_event(
+        node, gpu, fleet_sentence("fenced", operator=operator.username, note=reason), now
+    )
     rows = fence_places(node, gpu)
     # Bookings are locked before nodes and in one order, as everywhere.
     bookings = Booking.objects.filter(allocations__in=rows).values("id")
@@ -140,9 +147,3 @@ def _note_read(note: str) -> str:
 
 def _where(gpu: Gpu) -> str:
     return f"GPU {gpu.index} of {gpu.node.name}"
-
-
-def _note(node: Node, gpu: Gpu | None, sentence: str, now: datetime) -> None:
-    GpuEvent.objects.create(
-        node=node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence[:300]
-    )

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import Max, Q, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, Maintenance, Node
-from allocation.services.operate.drain import fence_check, fence_places
+from allocation.services.operate.drain import deadline_check, fence_check, fence_places
 from allocation.services.operate.maintenance import (
     LONGEST,
     MaintenanceTerms,
@@ -17,7 +17,6 @@ from allocation.services.operate.maintenance import (
 from allocation.services.runs.end import STARTED
 from allocation.services.runs.interrupt import REPLAN_AHEAD, RUNNING
 from tenants.models import User
-from tenants.platform.errors import invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,7 @@ def drain_impact(*, operator: User, node: Node, by: datetime | None, now: dateti
     Raises:
         Refused: `deadline_past`.
     """
-    if by is not None and by < now:
-        raise invalid("deadline_past", "The deadline has passed.", "by")
+    deadline_check(by, now)
     terms = MaintenanceTerms(now, now + LONGEST, "drain", node=node.name, drain_by=now + LONGEST)
     moved = maintenance_preview(operator=operator, terms=terms, now=now).moved
     rows = Allocation.objects.filter(gpu__node=node)

@@ -14,7 +14,6 @@ from allocation.models import (
     Allocation,
     Booking,
     Gpu,
-    GpuEvent,
     Maintenance,
     Node,
     PolicyVersion,
@@ -25,6 +24,7 @@ from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
 from allocation.services.gc_paused import gc_paused
+from allocation.services.nodes.fleet import operator_event
 from allocation.services.policy.policies import policy_of
 from allocation.services.runs.end import STARTED
 from allocation.services.runs.interrupt import RUNNING, Interruption, drain_notify
@@ -371,6 +371,4 @@ def _note(blackout: Maintenance, sentence: str, now: datetime) -> None:
     gpu = blackout.gpu
     nodes = Node.objects.filter(Q(id=blackout.node_id) | Q(rack=blackout.rack_id))
     for node in [gpu.node] if gpu is not None else nodes:
-        GpuEvent.objects.create(
-            node=node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence[:300]
-        )
+        operator_event(node, gpu, sentence, now)

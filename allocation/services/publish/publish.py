@@ -11,9 +11,10 @@ from django.db import transaction
 from django.db.models import F
 
 from allocation import wire
-from allocation.models import Node, SolverState
+from allocation.models import Node
 from allocation.services.nodes.fleet import node_key
 from allocation.services.nodes.redis_accounts import agents_redis
+from allocation.services.nodes.restore_fence import epoch_now
 from allocation.services.publish.desired import desired_documents
 from allocation.services.runs.resume import suspended_work_forget
 
@@ -51,7 +52,7 @@ def _publish(node_ids: Iterable[UUID]) -> int:
     ids = sorted(node_ids)
     if not ids:
         return 0
-    epoch = SolverState.objects.values_list("epoch", flat=True).get(id=1)
+    epoch = epoch_now()
     for at in range(0, len(ids), AT_ONCE):
         _publish_some(ids[at : at + AT_ONCE], epoch)
     return len(ids)
