@@ -21,12 +21,20 @@ def fleet_sentence(code: str, **facts: object) -> str:
 
 def escalation_words(warn_after: int | None, end_after: int | None) -> str:
     """`Processes without a booking are reported, warned after 2 min, ended after 10 min.`"""
-    parts = [_("reported")]
-    if warn_after is not None:
-        parts.append(_("warned after %(minutes)s min") % {"minutes": warn_after // 60})
-    if end_after is not None:
-        parts.append(_("ended after %(minutes)s min") % {"minutes": end_after // 60})
-    return _("Processes without a booking are %(actions)s.") % {"actions": ", ".join(parts)}
+    minutes = (None if each is None else each // 60 for each in (warn_after, end_after))
+    return _("Processes without a booking are %(actions)s.") % {
+        "actions": escalation_actions(*minutes)
+    }
+
+
+def escalation_actions(warn_minutes: int | None, end_minutes: int | None) -> str:
+    """`reported, warned after 2 min, ended after 10 min`."""
+    actions = [_("reported")]
+    if warn_minutes is not None:
+        actions.append(_("warned after %(minutes)s min") % {"minutes": warn_minutes})
+    if end_minutes is not None:
+        actions.append(_("ended after %(minutes)s min") % {"minutes": end_minutes})
+    return ", ".join(actions)
 
 
 SENTENCES: dict[str, Promise] = {

@@ -115,7 +115,7 @@ class Game:
             return
         state: wire.AllocationState = self.rng.choice(("empty", "failed"))
         said = wire.ReportedAllocation(id=row.id.hex, state=state, devices=(), error=None, since=1)
-        assert self.plant.told(self.plant.report(said)) == "applied"
+        assert self.plant.receive(self.plant.report(said)) == "applied"
         self.oracle.over()
         self._settles()
 
@@ -222,7 +222,7 @@ def test_what_begins_anew_has_the_time_that_it_was_extended_by(plant: Plant) -> 
     plant.later(50 * MINUTE)
     (row,) = rows_of(booking)
     said = wire.ReportedAllocation(id=row.id.hex, state="empty", devices=(), error=None, since=1)
-    assert plant.told(plant.report(said)) == "applied"
+    assert plant.receive(plant.report(said)) == "applied"
     plant.round()
     again = fresh(booking)
     assert (again.state, again.planned_ends) == ("active", plant.now + 40 * MINUTE)

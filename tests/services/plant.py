@@ -1,7 +1,7 @@
-"""The portal and one node, side by side on a clock that tests move.
+"""The portal and one node on a clock that tests advance.
 
-The node is the real agent over simulated GPUs; the two speak through the real Valkey. Only the
-loops around them (Celery, the agent's threads, the reader's blocking reads) are the test's own.
+The node is the real agent over simulated GPUs; both communicate through the real Valkey. Only the
+loops around them (Celery, the agent's threads, the reader's blocking reads) belong to the test.
 """
 
 import dataclasses
@@ -42,17 +42,17 @@ NAME = "gpu-a1-01"
 
 @dataclasses.dataclass
 class Line:
-    """Stands where the agent's link would be: what it says goes into the stream at once, unless
-    the line is cut: then it neither `speaks` nor `hears`."""
+    """The agent's link in tests: messages go into the stream at once. `can_send` and `can_receive`
+    cut it in one direction."""
 
     node: str
-    speaks: bool = True
-    hears: bool = True
+    can_send: bool = True
+    can_receive: bool = True
     said: list[wire.Envelope] = dataclasses.field(default_factory=list)
     delivered: list[int] = dataclasses.field(default_factory=list)
 
     def send(self, outgoing: Outgoing) -> None:
-        if not self.speaks:
+        if not self.can_send:
             return
         fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
         agents_redis().xadd(wire.report_stream(self.node), fields)
@@ -72,7 +72,7 @@ class Steady:
 
 
 class Plant:
-    """One enrolled node with its agent. `now` is everybody's time."""
+    """One enrolled node with its agent. `now` is the time of both."""
 
     def __init__(self, folder: Path, simulate: str, stack: ExitStack) -> None:
         self.now = NOW
@@ -118,13 +118,13 @@ class Plant:
     # What each side does.
 
     def cycle(self) -> CycleResult:
-        """One turn of the decision-maker."""
+        """Runs one cycle."""
         with as_system():
             return cycle_run(self.now)
 
     def node_works(self) -> None:
-        """The agent reads its document and does what is due."""
-        if self.line.hears:
+        """The agent reads its document and carries it out."""
+        if self.line.can_receive:
             raw = agents_redis().get(wire.desired_key(NAME))
             if isinstance(raw, bytes):
                 self.agent.handle(DocumentRead(raw), self.line)
@@ -136,17 +136,17 @@ class Plant:
             self.agent.handle(Delivered(self.line.delivered.pop()), self.line)
 
     def portal_reads(self) -> int:
-        """The portal's reader takes what the node has said since; how many messages it was."""
+        """The portal's reader takes the node's new messages; returns how many."""
         with as_system():
             return self.reader.turn(block_ms=1)
 
-    def told(self, envelope: wire.Envelope, *, node: str = NAME) -> str:
-        """The portal is told something."""
+    def receive(self, envelope: wire.Envelope, *, node: str = NAME) -> str:
+        """The portal applies a message."""
         with as_system():
             return message_apply(node_name=node, envelope=envelope, now=self.now)
 
     def report(self, *allocations: wire.ReportedAllocation, **fields: int) -> wire.Envelope:
-        """A report as this node would sign it, with the newest of all numbers."""
+        """A report signed by this node, with the next sequence number."""
         with as_system():
             node = Node.objects.get(name=NAME)
         values: dict[str, Any] = {
@@ -162,7 +162,7 @@ class Plant:
     # The passing of time.
 
     def round(self) -> None:
-        """Everybody does what they have to do, until nothing is left to be said."""
+        """Cycle, node and reader run in turn until the node has nothing to send."""
         for _ in range(10):
             before = len(self.line.said)
             self.cycle()
@@ -170,16 +170,16 @@ class Plant:
             self.portal_reads()
             if len(self.line.said) == before:
                 return
-        raise AssertionError("the portal and its node never came to rest")
+        raise AssertionError("the portal and its node did not become idle")
 
     def later(self, step: timedelta) -> None:
-        """Time passes, then everybody does their work."""
+        """Advances the time, then runs a round."""
         self.agent.wait_s()
         self.now += step
         self.round()
 
     def later_until(self, moment: datetime) -> None:
-        """As `later`, to a moment."""
+        """Advances the time to a moment, then runs a round."""
         self.later(moment - self.now)
 
 

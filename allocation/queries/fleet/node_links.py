@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import EnrolmentToken, Node
+from allocation.words.fleet import escalation_actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,8 @@ class AgentStatus:
 
     @property
     def escalation(self) -> str:
-        """What is done about use without a booking, in words."""
-        found = "told of"
-        if self.warn_minutes is not None:
-            found += f", warned after {self.warn_minutes} min"
-        if self.end_minutes is not None:
-            found += f", ended after {self.end_minutes} min"
-        return found
+        """What happens to processes without a booking, in words."""
+        return escalation_actions(self.warn_minutes, self.end_minutes)
 
     @property
     def refunded(self) -> str:

@@ -284,7 +284,7 @@ def test_a_gang_is_active_when_its_last_member_is_and_over_when_its_last_is(
     def said(name: str, state: wire.AllocationState) -> str:
         devices = ("GPU-x",) if state == "ready" else ()
         item = wire.ReportedAllocation(id=name, state=state, devices=devices, error=None, since=1)
-        return plant.told(plant.report(item))
+        return plant.receive(plant.report(item))
 
     assert said(one, "ready") == "applied"
     assert fresh(gang).state == "starting"

@@ -62,7 +62,7 @@ def test_a_node_that_says_failed_while_it_pauses_makes_the_run_no_cheaper(
     failed = wire.ReportedAllocation(
         id=row.id.hex, state="failed", devices=(), error="the device is gone", since=0
     )
-    assert plant.told(plant.report(failed)) == "applied"
+    assert plant.receive(plant.report(failed)) == "applied"
     assert fresh(booking).state == "pausing"
     plant.later(GRACE)
     # As any pause: half an hour of two GPUs, and the grace, which was no use, comes back.
@@ -103,9 +103,9 @@ def test_the_agents_word_of_a_save_is_taken_from_its_report(
         )
         for row in rows_of(booking)
     ]  # fmt: skip
-    assert plant.told(plant.report(said[0])) == "applied"
+    assert plant.receive(plant.report(said[0])) == "applied"
     assert pause_of(booking).acknowledged_at is None
-    assert plant.told(plant.report(said[1])) == "applied"
+    assert plant.receive(plant.report(said[1])) == "applied"
     assert pause_of(booking).acknowledged_at == plant.now
     assert {row.state for row in rows_of(booking)} == {"releasing"}
 

@@ -145,12 +145,12 @@ def test_a_node_that_does_not_hear_of_it_hands_the_device_over_again(
 ) -> None:
     """Cut off, it ends the run at the deadline that it knows; the place stays the booking's."""
     booking, strong = told_after_half_an_hour(plant, lab, rival)
-    plant.line.hears = False
+    plant.line.can_receive = False
     cancelled(plant, rival, strong)
     plant.later(GRACE)
     assert fresh(booking).state == "active"
     assert emptied(plant) == {True}
-    plant.line.hears = True
+    plant.line.can_receive = True
     plant.later(CLEARING)
     assert fresh(booking).state == "active"
     assert emptied(plant) == {False}

@@ -58,7 +58,7 @@ def a_report(node: str, seq: int, *words: wire.ReportedAllocation) -> StreamMess
 
 @pytest.fixture
 def starting(db: None) -> Allocation:
-    """Three nodes, on the first of which a whole GPU was just told to be handed over."""
+    """Three nodes, on the first of which a whole GPU is being handed over."""
     lab = a_lab("helix", gpus=1)
     for name in NODES[1:]:
         a_node(name)

@@ -1,4 +1,4 @@
-"""Agents that lie: what they say of others, of the past, of their hardware and of its use.
+"""Agents that reading: what they say of others, of the past, of their hardware and of its use.
 
 One row for each attack that design names (A66 to A74) and that words alone can try; the others
 need a server or a file system, and docs/faults.md says where they are tried.
@@ -96,7 +96,7 @@ def test_a_false_word_changes_nothing_that_is_anybodys(
     outcome: str,
 ) -> None:
     before, generation = world()[:-1], node().generation
-    assert plant.told(attack(plant, running)) == outcome
+    assert plant.receive(attack(plant, running)) == outcome
     assert (world()[:-1], node().generation, node().state) == (before, generation, "ready")
     assert fresh(running).state == "active"
     counted = {"refused": node().refused, "stale": node().stale_dropped, "applied": 1}
@@ -104,7 +104,7 @@ def test_a_false_word_changes_nothing_that_is_anybodys(
 
 
 def use(plant: Plant, booking: Booking, **values: int | None) -> None:
-    """What a lying agent measures of the booking's GPU, every ten seconds for ten minutes."""
+    """What a false agent reports of the booking's GPU, every ten seconds for ten minutes."""
     (row,) = rows_of(booking)
     blank = dict.fromkeys(
         ("utilisation", "memory_used_mb", "memory_total_mb", "power_mw", "temperature_c",
@@ -119,10 +119,10 @@ def use(plant: Plant, booking: Booking, **values: int | None) -> None:
         plant.now += timedelta(seconds=10)
         seq = node().telemetry_seq + 1
         said = wire.Telemetry(sent_at=int(plant.now.timestamp()), samples=(sample,), seq=seq)
-        assert plant.told(signed(plant, said)) == "applied"
+        assert plant.receive(signed(plant, said)) == "applied"
 
 
-LIES: dict[str, dict[str, int | None]] = {
+FALSE_READINGS: dict[str, dict[str, int | None]] = {
     "never at work": {"utilisation": 0, "processes": 0, "power_mw": 70_000},
     "always at work": {"utilisation": 100, "processes": 0, "power_mw": 700_000},
     "at work without power": {"utilisation": 100, "processes": 3, "power_mw": 2_000},
@@ -136,12 +136,12 @@ ODD = {"always at work", "at work without power", "power without work",
        "more memory than there is"}  # fmt: skip
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("reading", FALSE_READINGS)
 def test_a_charge_is_for_the_time_of_the_assignment_whatever_the_node_measures(
-    plant: Plant, lab: Lab, running: Booking, lie: str
+    plant: Plant, lab: Lab, running: Booking, reading: str
 ) -> None:
     ready = fresh(running).ready_at
-    use(plant, running, **LIES[lie])
+    use(plant, running, **FALSE_READINGS[reading])
     with as_system():
         assert GpuSample.objects.count() >= 60
         booking_release(actor=lab.actor, booking=fresh(running), now=plant.now)
@@ -153,7 +153,7 @@ def test_a_charge_is_for_the_time_of_the_assignment_whatever_the_node_measures(
     assert over.charged is not None
     seconds = int((released - ready).total_seconds())
     assert over.charged == (over.price_per_hour * seconds / 3600).quantize(over.charged)
-    assert (node().implausible >= 60) == (lie in ODD)
+    assert (node().implausible >= 60) == (reading in ODD)
 
 
 def test_a_slices_power_is_nobodys_and_what_is_not_known_contradicts_nothing() -> None:

@@ -26,7 +26,7 @@ from tests.services.nodes.test_redis_accounts import INVENTORY, Client
 NODE, OTHER = "gpu-a1-01", "gpu-a1-02"
 STREAM = wire.report_stream(NODE)
 MIB = 1 << 20
-# What the server answers to anybody who is connected, whatever their rights.
+# Commands that the server answers for every connection, with any rights.
 FOR_ALL = {"auth", "hello", "quit", "reset"}
 ALLOWED = {"ping", "get", "xadd", "subscribe", "unsubscribe", "client|setname", "client|setinfo"}
 BODY: dict[Any, Any] = {"body": b"x" * MIB, "key": "1", "mac": "y"}
@@ -145,8 +145,8 @@ def test_a_node_shares_no_server_with_tasks_sessions_and_live_pages(
 ) -> None:
     assert valkey_url.rpartition("@")[2] not in rig.url
     place = rig.url.replace(rig.url.rpartition("@")[2], valkey_url.rpartition("@")[2])
-    with redis.Redis.from_url(place) as stranger, pytest.raises(redis.AuthenticationError):
-        stranger.ping()
+    with redis.Redis.from_url(place) as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
 
 
 def test_the_server_refuses_what_does_not_fit_and_ends_who_sends_too_large_a_command(
@@ -233,13 +233,13 @@ def test_so_does_a_stream_of_very_many_small_entries(rig: Rig) -> None:
     assert rig.is_locked_out()
 
 
-def until_cut(rig: Rig, deed: Callable[[], object]) -> int:
+def until_cut(rig: Rig, action: Callable[[], object]) -> int:
     """Seconds of doing so until the node is cut off."""
     for second in range(1, 2 * FLOOD_SECONDS):
-        deed()
+        action()
         if rig.look():
             return second
-    raise AssertionError("it went on and on")
+    raise AssertionError("it was not cut off")
 
 
 def test_who_trims_its_own_flood_is_found_by_what_it_sent(rig: Rig) -> None:

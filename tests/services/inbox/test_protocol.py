@@ -84,17 +84,22 @@ def everything() -> list[Any]:
     with as_system():
         counted = {"stale_dropped", "refused", "throttled"}
         fields = [f.name for f in Node._meta.concrete_fields if f.name not in counted]
-        told = list(NodeExamination.objects.values())
-        return [*world(), told, list(Node.objects.values(*fields)), GpuSample.objects.count()]
+        examinations = list(NodeExamination.objects.values())
+        return [
+            *world(),
+            examinations,
+            list(Node.objects.values(*fields)),
+            GpuSample.objects.count(),
+        ]
 
 
 @pytest.mark.parametrize("kind", ["examination", "inventory", "report", "heartbeat", "telemetry"])
 def test_a_message_again_changes_nothing_and_is_counted(plant: Plant, kind: str) -> None:
     message = kinds(plant)[kind]
-    assert plant.told(message) == "applied"
+    assert plant.receive(message) == "applied"
     before = everything()
     plant.now += SECOND
-    assert [plant.told(message) for _ in range(3)] == ["stale"] * 3
+    assert [plant.receive(message) for _ in range(3)] == ["stale"] * 3
     assert everything() == before
     assert node().stale_dropped == 3
 
@@ -106,10 +111,10 @@ def test_one_without_a_number_is_believed_of_an_agent_that_is_too_old_to_give_on
     message = wire.open_report(kinds(plant)[kind], plant.identity.keys)
     assert isinstance(message, wire.Inventory | wire.Telemetry)
     without = signed(plant, dataclasses.replace(message, seq=0))
-    assert plant.told(without) == "stale"
+    assert plant.receive(without) == "stale"
     with as_system():
         Node.objects.update(agent_version="0.2.0")
-    assert plant.told(without) == "applied"
+    assert plant.receive(without) == "applied"
 
 
 def test_old_messages_in_any_order_end_in_the_same_state(plant: Plant, lab: Lab) -> None:
@@ -131,7 +136,7 @@ def test_old_messages_in_any_order_end_in_the_same_state(plant: Plant, lab: Lab)
     orders = list(itertools.permutations(sealed))
     for order in random.Random(7).sample(orders, 40):  # noqa: S311 (only an order)
         for envelope in order:
-            plant.told(envelope)
+            plant.receive(envelope)
         ends.append(everything())
         with as_system():
             Node.objects.update(
@@ -146,7 +151,7 @@ def test_old_messages_in_any_order_end_in_the_same_state(plant: Plant, lab: Lab)
 
 def test_what_is_refused_is_counted(plant: Plant) -> None:
     message = dataclasses.replace(heartbeat(plant), mac="0" * 64)
-    assert plant.told(message) == "refused"
+    assert plant.receive(message) == "refused"
     assert (node().refused, node().stale_dropped) == (1, 0)
 
 
@@ -157,9 +162,9 @@ def test_what_is_refused_is_counted(plant: Plant) -> None:
 def test_a_node_with_a_wrong_clock_gets_no_new_work_until_it_is_right(
     plant: Plant, lab: Lab, skew: int
 ) -> None:
-    assert plant.told(heartbeat(plant, skew=skew)) == "applied"
+    assert plant.receive(heartbeat(plant, skew=skew)) == "applied"
     assert usable(), "one heartbeat may have waited on its way"
-    assert plant.told(heartbeat(plant, skew=skew)) == "applied"
+    assert plant.receive(heartbeat(plant, skew=skew)) == "applied"
     assert not usable()
     with as_system():
         booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
@@ -169,9 +174,9 @@ def test_a_node_with_a_wrong_clock_gets_no_new_work_until_it_is_right(
     assert "R80" in {reason["rule"] for reason in fresh(booking).reasons}
     assert node().clock_skew_seconds == skew
 
-    assert plant.told(heartbeat(plant, skew=3)) == "applied"
+    assert plant.receive(heartbeat(plant, skew=3)) == "applied"
     assert not usable(), "nearly right is not right"
-    assert plant.told(heartbeat(plant, skew=1)) == "applied"
+    assert plant.receive(heartbeat(plant, skew=1)) == "applied"
     assert usable()
 
 
@@ -204,7 +209,7 @@ def test_a_clock_at_the_limit_does_not_come_and_go() -> None:
 
 def test_an_absurd_time_of_a_node_is_only_a_wrong_clock(plant: Plant) -> None:
     for _ in range(2):
-        assert plant.told(heartbeat(plant, skew=1 << 60)) == "applied"
+        assert plant.receive(heartbeat(plant, skew=1 << 60)) == "applied"
     assert node().clock_wrong
 
 
@@ -245,7 +250,7 @@ def test_others_are_heard_while_one_floods() -> None:
     watch = Throttle()
     assert not watch.count("one", PER_SECOND - 1, 0, 7.0)
     assert watch.count("one", 1, 0, 7.9)
-    assert not watch.count("one", 5, 0, 7.9), "told once a second"
+    assert not watch.count("one", 5, 0, 7.9), "once a second"
     assert not watch.may_send("one", 7.9)
     assert watch.may_send("two", 7.9)
     assert watch.may_send("one", 8.0)
@@ -262,19 +267,19 @@ def test_a_node_with_bursts_now_and_then_is_not_locked_out() -> None:
 # What a node is made of.
 
 
-def told_of(plant: Plant, *gpus: wire.InventoryGpu) -> None:
+def inventory_sent(plant: Plant, *gpus: wire.InventoryGpu) -> None:
     found = dataclasses.replace(plant.node.inventory(), gpus=gpus, seq=node().inventory_seq + 1)
-    assert plant.told(signed(plant, found)) == "applied"
+    assert plant.receive(signed(plant, found)) == "applied"
 
 
 def test_new_hardware_and_other_links_wait_for_an_operator(plant: Plant) -> None:
     one, two = plant.node.inventory().gpus
-    told_of(plant, one, two)
+    inventory_sent(plant, one, two)
     assert (node().state, node().differences) == (Node.State.READY, [])
 
     new = dataclasses.replace(two, index=2, uuid="GPU-new")
     moved = dataclasses.replace(two, nvlink_domain=7)
-    told_of(plant, one, moved, new)
+    inventory_sent(plant, one, moved, new)
     assert node().state == Node.State.QUARANTINED
     assert [text.split(",")[0] for text in node().differences] == [
         "GPU 2 is new: NVIDIA H100 80GB HBM3",
@@ -282,26 +287,26 @@ def test_new_hardware_and_other_links_wait_for_an_operator(plant: Plant) -> None
     ]
     assert not usable()
     # Said again, it is still for the operator to see, once.
-    told_of(plant, one, moved, new)
+    inventory_sent(plant, one, moved, new)
     assert len(node().differences) == 2
     with as_system():
         node_approve(operator=an_operator(), node=node(), now=plant.now)
-    told_of(plant, one, moved, new)
+    inventory_sent(plant, one, moved, new)
     assert (node().state, node().differences) == (Node.State.READY, [])
 
 
 def test_links_that_mig_mode_hides_are_no_news(plant: Plant) -> None:
     one, two = plant.node.inventory().gpus
-    told_of(plant, one, two)
+    inventory_sent(plant, one, two)
     in_slices = dataclasses.replace(two, mode="sliced", nvlink_domain=None, peers=())
-    told_of(plant, one, in_slices)
-    told_of(plant, one, two)
+    inventory_sent(plant, one, in_slices)
+    inventory_sent(plant, one, two)
     assert (node().state, node().differences) == (Node.State.READY, [])
     with as_system():
         assert [g.domain for g in node().gpus.order_by("index")] == [0, 0]
         assert [peer[1] for g in node().gpus.order_by("index") for peer in g.peers] == [18, 18]
     # What is another link without MIG is still an operator's to see.
-    told_of(plant, one, dataclasses.replace(two, nvlink_domain=None))
+    inventory_sent(plant, one, dataclasses.replace(two, nvlink_domain=None))
     assert node().state == Node.State.QUARANTINED
 
 
@@ -310,8 +315,8 @@ def test_a_node_that_came_in_slices_tells_its_links_later(plant: Plant) -> None:
                 for gpu in plant.node.inventory().gpus)  # fmt: skip
     with as_system():
         Gpu.objects.update(domain=None)
-    told_of(plant, one, two)
-    told_of(plant, *plant.node.inventory().gpus)
+    inventory_sent(plant, one, two)
+    inventory_sent(plant, *plant.node.inventory().gpus)
     assert (node().state, node().differences) == (Node.State.READY, [])
     with as_system():
         assert [g.domain for g in node().gpus.order_by("index")] == [0, 0]
@@ -320,7 +325,7 @@ def test_a_node_that_came_in_slices_tells_its_links_later(plant: Plant) -> None:
 def test_a_gpu_that_another_node_has_told_of_is_not_taken_over(plant: Plant) -> None:
     a_node("gpu-a1-02")
     one, two = plant.node.inventory().gpus
-    told_of(plant, one, two, dataclasses.replace(two, index=2, uuid="GPU-gpu-a1-02-0"))
+    inventory_sent(plant, one, two, dataclasses.replace(two, index=2, uuid="GPU-gpu-a1-02-0"))
     assert node().state == Node.State.QUARANTINED
     assert "already known on gpu-a1-02" in node().differences[0]
     with as_system():

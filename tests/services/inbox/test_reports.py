@@ -57,7 +57,7 @@ def lab(plant: Plant) -> Lab:
 
 @pytest.fixture
 def starting(plant: Plant, lab: Lab) -> Booking:
-    """A booking of two GPUs that the node was just told of."""
+    """A booking of two GPUs that is starting on the node."""
     with as_system():
         booking = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(2)), now=NOW)
     plant.cycle()
@@ -77,27 +77,27 @@ def test_what_must_not_be_believed_changes_nothing(plant: Plant, starting: Booki
     one, two = names(starting)
     a_node("gpu-a1-02")
     with as_system():
-        stranger = Node.objects.get(name="gpu-a1-02")
+        other = Node.objects.get(name="gpu-a1-02")
         generation = Node.objects.get(name="gpu-a1-01").generation
     words = (a_word(one), a_word(two))
     right = plant.report(*words)
     other_key = wire.seal(
         wire.open_report(right, plant.identity.keys),
-        key=node_key(stranger),
+        key=node_key(other),
         key_version=right.key_version,
     )
     before = world()
     answers = {
-        "of another epoch": plant.told(plant.report(*words, epoch=99)),
-        "of a generation to come": plant.told(
+        "of another epoch": plant.receive(plant.report(*words, epoch=99)),
+        "of a generation to come": plant.receive(
             plant.report(*words, observed_generation=generation + 1)
         ),
-        "of an old number": plant.told(plant.report(*words, seq=0)),
-        "changed on its way": plant.told(forged(plant, right)),
-        "signed by another node": plant.told(other_key),
-        "with a key nobody has": plant.told(dataclasses.replace(right, key_version=99)),
-        "sent as another node": plant.told(right, node="gpu-a1-02"),
-        "from nowhere": plant.told(right, node="gpu-zz"),
+        "of an old number": plant.receive(plant.report(*words, seq=0)),
+        "changed on its way": plant.receive(forged(plant, right)),
+        "signed by another node": plant.receive(other_key),
+        "with a key nobody has": plant.receive(dataclasses.replace(right, key_version=99)),
+        "sent as another node": plant.receive(right, node="gpu-a1-02"),
+        "from nowhere": plant.receive(right, node="gpu-zz"),
     }
     assert world() == before
     assert answers == {
@@ -110,7 +110,7 @@ def test_what_must_not_be_believed_changes_nothing(plant: Plant, starting: Booki
         "sent as another node": "refused",
         "from nowhere": "unknown_node",
     }
-    assert plant.told(right) == "applied"
+    assert plant.receive(right) == "applied"
     assert fresh(starting).state == "active"
 
 
@@ -122,7 +122,7 @@ def test_a_node_can_not_speak_for_what_lies_on_another(plant: Plant, lab: Lab) -
     row = an_allocation(booking, far, state="starting")
     before = world()
     words = (a_word(row.id.hex), a_word(uuid4().hex), a_word("no-uuid", "empty"))
-    assert plant.told(plant.report(*words)) == "applied"
+    assert plant.receive(plant.report(*words)) == "applied"
     after = world()
     # The number of the report is all that is new.
     assert before[:4] == after[:4]
@@ -130,7 +130,7 @@ def test_a_node_can_not_speak_for_what_lies_on_another(plant: Plant, lab: Lab) -
 
 def test_a_report_counts_once_however_often_it_comes(plant: Plant, starting: Booking) -> None:
     report = plant.report(*map(a_word, names(starting)))
-    assert [plant.told(report) for _ in range(3)] == ["applied", "stale", "stale"]
+    assert [plant.receive(report) for _ in range(3)] == ["applied", "stale", "stale"]
 
 
 def test_every_old_message_again_in_any_order_changes_nothing(
@@ -148,7 +148,7 @@ def test_every_old_message_again_in_any_order_changes_nothing(
     assert len(old) > 10
     random.Random(7).shuffle(old)  # noqa: S311 (only an order)
     for envelope in old:
-        plant.told(envelope)
+        plant.receive(envelope)
     assert world() == before
     with as_system():
         assert invariants_check() == []
@@ -165,10 +165,10 @@ def test_a_reader_that_dies_in_the_middle_of_a_report_reads_it_again(
     before = world()
     monkeypatch.setattr(apply, "allocations_ready", dies)
     with pytest.raises(OperationalError):
-        plant.told(report)
+        plant.receive(report)
     assert world() == before
     monkeypatch.undo()
-    assert plant.told(report) == "applied"
+    assert plant.receive(report) == "applied"
     assert fresh(starting).state == "active"
 
 
@@ -192,10 +192,10 @@ def test_a_node_that_says_what_no_row_can_hold_is_not_believed_and_stops_nobody(
     version = plant.identity.signing_version
     sealed = wire.seal(sick_gpu, key=plant.identity.keys[version], key_version=version)
     before = world()
-    assert plant.told(plant.report(poison)) == "refused"
-    assert plant.told(sealed) == "refused"
+    assert plant.receive(plant.report(poison)) == "refused"
+    assert plant.receive(sealed) == "refused"
     assert world() == before
-    assert plant.told(plant.report(a_word(one), a_word(two))) == "applied"
+    assert plant.receive(plant.report(a_word(one), a_word(two))) == "applied"
     assert fresh(starting).state == "active"
 
 
@@ -223,7 +223,7 @@ def test_a_reader_takes_over_what_a_killed_one_had_not_finished(
 def test_a_proof_counts_only_from_a_node_that_has_read_its_newest_document(
     plant: Plant, lab: Lab, starting: Booking
 ) -> None:
-    """What it will read next may give the same work more time, and then it would go on."""
+    """Its next document may give the same work more time, so that it would continue."""
     plant.round()
     with as_system():
         booking_release(actor=lab.actor, booking=starting, now=plant.now)
@@ -231,11 +231,11 @@ def test_a_proof_counts_only_from_a_node_that_has_read_its_newest_document(
     words = [a_word(name, "empty") for name in names(starting)]
     with as_system():
         generation = Node.objects.get().generation
-    assert plant.told(plant.report(*words, observed_generation=generation - 1)) == "applied"
+    assert plant.receive(plant.report(*words, observed_generation=generation - 1)) == "applied"
     assert fresh(starting).state == "ending"
     with as_system():
         assert Occupancy.objects.filter(closed=None).count() == 2
-    assert plant.told(plant.report(*words)) == "applied"
+    assert plant.receive(plant.report(*words)) == "applied"
     assert fresh(starting).state == "ended"
 
 
@@ -247,7 +247,7 @@ def test_a_node_that_says_a_run_is_over_early_makes_no_time_free(
     ready = fresh(starting).ready_at
     assert ready is not None
     plant.now += timedelta(minutes=30)
-    plant.told(plant.report(*[a_word(name, word) for name in names(starting)]))
+    plant.receive(plant.report(*[a_word(name, word) for name in names(starting)]))
     again = fresh(starting)
     # Charged until the portal heard of it; the rest of its time is to be had elsewhere.
     assert (again.state, again.used_seconds) == ("queued", int((plant.now - ready).total_seconds()))
@@ -272,7 +272,7 @@ def test_what_is_cleared_before_it_was_ready_fails_at_once_and_costs_nothing(
     plant.now += timedelta(minutes=1)
     for said in (word, "empty"):
         # It has read that it is to clear them before it says so again.
-        plant.told(plant.report(*[a_word(name, said) for name in names(starting)]))
+        plant.receive(plant.report(*[a_word(name, said) for name in names(starting)]))
     over = fresh(starting)
     assert (over.state, over.outcome, over.charged) == ("failed", "failed", Decimal(0))
     with as_system():
@@ -287,7 +287,7 @@ def test_a_node_that_says_late_that_nothing_was_begun_is_counted(
 ) -> None:
     """Nothing but its word shows that nobody worked there meanwhile, and nothing is charged."""
     plant.now += timedelta(minutes=11)
-    plant.told(plant.report(*[a_word(name, word) for name in names(starting)]))
+    plant.receive(plant.report(*[a_word(name, word) for name in names(starting)]))
     assert fresh(starting).outcome == "failed"
     with as_system():
         noted = GpuEvent.objects.filter(kind="conflict")

@@ -42,18 +42,18 @@ def test_a_word_that_is_newer_than_ours_is_not_believed_and_tells_of_a_restore(
         old = SolverState.objects.get(id=1).epoch
     for fields in ({"epoch": old + 5}, {"observed_generation": node().generation + 1}):
         before = world()
-        assert plant.told(plant.report(**fields)) == "stale"
+        assert plant.receive(plant.report(**fields)) == "stale"
         assert world() == before
         assert not usable()
         with as_system():
             assert nodes_ahead() == [NAME]
-        assert plant.told(plant.report()) == "applied"
+        assert plant.receive(plant.report()) == "applied"
         assert usable()
 
 
 @pytest.mark.parametrize("how", ["alone", "with others"])
 def test_a_node_that_went_on_further_is_seen_by_its_next_heartbeat(plant: Plant, how: str) -> None:
-    """Nothing has to be told to it first: a restored portal may have nothing to say for hours."""
+    """No document has to reach it first: a restored portal may publish none for hours."""
     plant.round()
     old, beat = node(), wire.open_report(heartbeat(plant), plant.identity.keys)
     assert isinstance(beat, wire.Heartbeat)
@@ -62,10 +62,10 @@ def test_a_node_that_went_on_further_is_seen_by_its_next_heartbeat(plant: Plant,
     gone_on = dataclasses.replace(
         beat, epoch=epoch, observed_generation=old.generation + 1, seq=old.heartbeat_seq + 7
     )
-    told = dataclasses.replace(gone_on, observed_generation=old.generation, seq=beat.seq)
-    for message, ahead in ((told, None), (gone_on, epoch)):
+    known = dataclasses.replace(gone_on, observed_generation=old.generation, seq=beat.seq)
+    for message, ahead in ((known, None), (gone_on, epoch)):
         if how == "alone":
-            assert plant.told(signed(plant, message)) == "applied"
+            assert plant.receive(signed(plant, message)) == "applied"
         else:
             with as_system():
                 said = [StreamMessage(NAME, signed(plant, message))]
@@ -79,7 +79,7 @@ def test_a_node_that_went_on_further_is_seen_by_its_next_heartbeat(plant: Plant,
 
 
 def test_an_agent_that_does_not_say_its_epoch_is_believed_as_before(plant: Plant) -> None:
-    assert plant.told(heartbeat(plant)) == "applied"
+    assert plant.receive(heartbeat(plant)) == "applied"
     assert node().ahead_epoch is None
 
 
@@ -114,7 +114,7 @@ def test_after_a_restore_the_raised_epoch_makes_nodes_follow_again(
 
 def test_the_epoch_rises_above_what_nodes_have_told_of(plant: Plant) -> None:
     far = 1 << 40
-    assert plant.told(plant.report(epoch=far)) == "stale"
+    assert plant.receive(plant.report(epoch=far)) == "stale"
     with as_system():
         call_command("epoch_raise")
         assert SolverState.objects.get(id=1).epoch == far + 1

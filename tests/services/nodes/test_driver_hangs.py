@@ -17,7 +17,7 @@ def lab(plant: Plant) -> Lab:
     return a_lab("helix", gpus=0)
 
 
-def told(plant: Plant, *hanging: int) -> None:
+def hangs_reported(plant: Plant, *hanging: int) -> None:
     """The agent's report, in which these GPUs do not answer and the others do."""
     version = plant.identity.signing_version
     plain = wire.open_report(plant.report(), plant.identity.keys)
@@ -33,7 +33,7 @@ def told(plant: Plant, *hanging: int) -> None:
         hanging=tuple(uuids[at] for at in hanging),
     )
     sealed = wire.seal(report, key=plant.identity.keys[version], key_version=version)
-    assert plant.told(sealed) == "applied"
+    assert plant.receive(sealed) == "applied"
 
 
 def health() -> list[tuple[str, str]]:
@@ -53,17 +53,17 @@ def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
         first = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     (row,) = rows_of(first)
-    told(plant, row.gpu.index)
-    told(plant, row.gpu.index)
+    hangs_reported(plant, row.gpu.index)
+    hangs_reported(plant, row.gpu.index)
     assert health()[row.gpu.index] == ("draining", "Its driver does not answer.")
     assert (events(), fresh(first).state) == ([True], "active")
-    told(plant, 0, 1)
+    hangs_reported(plant, 0, 1)
     with as_system():
         second = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.cycle()
     assert rows_of(second) == []
 
-    told(plant)
+    hangs_reported(plant)
     assert health() == [("ok", ""), ("ok", "")]
     assert events() == [False, False]
 
@@ -71,6 +71,6 @@ def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
 def test_what_an_operator_took_out_stays_out_when_the_driver_answers(plant: Plant) -> None:
     with as_system():
         Gpu.objects.filter(index=0).update(health="draining", health_reason="Fan", needs_operator=1)
-    told(plant, 0)
-    told(plant)
+    hangs_reported(plant, 0)
+    hangs_reported(plant)
     assert health() == [("draining", "Fan"), ("ok", "")]

@@ -13,7 +13,9 @@ from tests.roles import as_role, as_system
 from tests.services.plant import NAME, Plant
 
 
-def told(plant: Plant, *states: tuple[str, wire.CheckState], seq: int, seen: str = "530.41") -> str:
+def examined(
+    plant: Plant, *states: tuple[str, wire.CheckState], seq: int, seen: str = "530.41"
+) -> str:
     checks = tuple(
         wire.CheckResult(name=name, state=state, seen=seen, do="change it")
         for name, state in states
@@ -24,7 +26,7 @@ def told(plant: Plant, *states: tuple[str, wire.CheckState], seq: int, seen: str
 def sent(plant: Plant, message: wire.Examination) -> str:
     version = plant.identity.signing_version
     envelope = wire.seal(message, key=plant.identity.keys[version], key_version=version)
-    return plant.told(envelope)
+    return plant.receive(envelope)
 
 
 def node() -> Node:
@@ -44,30 +46,32 @@ def approved(plant: Plant) -> None:
 
 def test_what_keeps_a_node_from_being_served_waits_for_an_operator_once(plant: Plant) -> None:
     driver = "driver's version"
-    assert told(plant, (driver, "ok"), ("GPUs", "fail"), ("setfacl", "warn"), seq=1) == "applied"
+    assert (
+        examined(plant, (driver, "ok"), ("GPUs", "fail"), ("setfacl", "warn"), seq=1) == "applied"
+    )
     assert node().state == Node.State.READY
 
-    assert told(plant, (driver, "fail"), seq=2) == "applied"
+    assert examined(plant, (driver, "fail"), seq=2) == "applied"
     assert (node().state, node().differences) == (
         Node.State.QUARANTINED,
         ["The check of driver's version fails: 530.41. Fix: change it."],
     )
     approved(plant)
     # The operator has seen it: a restart of the agent says it again and changes nothing.
-    told(plant, (driver, "fail"), seq=3)
+    examined(plant, (driver, "fail"), seq=3)
     assert node().state == Node.State.READY
-    told(plant, (driver, "fail"), ("state folder", "fail"), seq=4)
+    examined(plant, (driver, "fail"), ("state folder", "fail"), seq=4)
     assert [text.split(" fails")[0] for text in node().differences] == ["The check of state folder"]
     approved(plant)
     # What was well meanwhile is news when it fails again.
-    told(plant, (driver, "ok"), seq=5)
-    told(plant, (driver, "fail"), seq=6)
+    examined(plant, (driver, "ok"), seq=5)
+    examined(plant, (driver, "fail"), seq=6)
     assert node().state == Node.State.QUARANTINED
 
 
 def test_an_old_word_changes_nothing_and_a_new_enrolment_forgets(plant: Plant) -> None:
-    assert told(plant, ("driver", "ok"), seq=9) == "applied"
-    assert told(plant, ("driver", "fail"), seq=8) == "stale"
+    assert examined(plant, ("driver", "ok"), seq=9) == "applied"
+    assert examined(plant, ("driver", "fail"), seq=8) == "stale"
     assert node().state == Node.State.READY
     with as_system():
         token = enrolment_token_create(node_name=NAME, rack_name="a1", now=plant.now)
@@ -80,7 +84,7 @@ def test_an_old_word_changes_nothing_and_a_new_enrolment_forgets(plant: Plant) -
     "text", ["a\x00b", "two\nlines", "\u202eevil", "\x1b[31m", "x" * 301, "\u2028"]
 )
 def test_text_that_no_page_should_show_is_refused(plant: Plant, text: str) -> None:
-    assert told(plant, ("driver", "fail"), seq=1, seen=text) == "refused"
+    assert examined(plant, ("driver", "fail"), seq=1, seen=text) == "refused"
     assert (kept(), node().refused, node().state) == (None, 1, Node.State.READY)
 
 
@@ -103,7 +107,7 @@ def _written(checks: str) -> None:
 
 
 def test_no_web_request_of_a_tenant_reads_it(plant: Plant) -> None:
-    told(plant, ("driver", "ok"), seq=1)
+    examined(plant, ("driver", "ok"), seq=1)
     with (
         as_role("portal_web"),
         pytest.raises(DatabaseError, match="permission denied"),

@@ -53,7 +53,7 @@ def asked(plant: Plant, lab: Lab, count: int = 1, profile: str | None = None) ->
 
 
 def gpus() -> list[tuple[str, str, str]]:
-    """Mode, the mode that was told, health."""
+    """Mode, requested mode, health."""
     with as_system():
         rows = Gpu.objects.order_by("index").values_list("mode", "mode_wanted", "health")
         return [*rows]
@@ -74,7 +74,7 @@ def test_all_gpus_of_a_node_are_had_once_the_slices_have_changed(plant: Plant, l
     assert booking.state == State.SCHEDULED
     assert booking.planned_starts == plant.now + SWITCH
     assert [reason["rule"] for reason in booking.reasons] == ["R96"]
-    # The node was told at once, and has proven the mode before the booking starts.
+    # The change was requested at once, and has proven the mode before the booking starts.
     assert gpus() == [("whole", "", "ok")] * 3
     assert [gpu.mig for gpu in plant.hardware.gpus] == [False] * 3
     plant.later(SWITCH)

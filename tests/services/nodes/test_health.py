@@ -110,14 +110,14 @@ def test_a_slice_made_by_hand_is_in_the_history_while_it_is_there(plant: Plant, 
 def test_an_error_of_a_gpu_that_is_not_on_the_node_is_not_believed(plant: Plant, lab: Lab) -> None:
     far = a_node("gpu-b1-01")
     error = dataclasses.replace(an_error(plant, 79), gpu=far.gpus.get().uuid)
-    assert plant.told(sealed(plant, error)) == "applied"
+    assert plant.receive(sealed(plant, error)) == "applied"
     assert events() == []
     assert far.gpus.get().health == Gpu.Health.OK
 
 
 @pytest.mark.parametrize("at", [-1, 0, 1 << 62])
 def test_an_error_with_an_absurd_time_is_still_an_error(plant: Plant, lab: Lab, at: int) -> None:
-    assert plant.told(sealed(plant, an_error(plant, at=at))) == "applied"
+    assert plant.receive(sealed(plant, an_error(plant, at=at))) == "applied"
     assert gpu(0).health == Gpu.Health.DRAINING
     with as_system():
         assert GpuEvent.objects.get().at <= plant.now + timedelta(minutes=5)
@@ -125,20 +125,20 @@ def test_an_error_with_an_absurd_time_is_still_an_error(plant: Plant, lab: Lab, 
 
 def test_an_error_that_no_row_can_hold_stops_nobody(plant: Plant, lab: Lab) -> None:
     huge = an_error(plant, code=1 << 40)
-    assert plant.told(sealed(plant, huge)) == "refused"
-    assert plant.told(sealed(plant, an_error(plant))) == "applied"
+    assert plant.receive(sealed(plant, huge)) == "refused"
+    assert plant.receive(sealed(plant, an_error(plant))) == "applied"
 
 
 def test_one_report_opens_only_so_many_troubles(plant: Plant, lab: Lab) -> None:
-    assert plant.told(sealed(plant, foreign=500)) == "applied"
+    assert plant.receive(sealed(plant, foreign=500)) == "applied"
     assert len(events()) == 64
 
 
 def test_the_worst_error_decides_and_a_lesser_one_does_not_soften_it(
     plant: Plant, lab: Lab
 ) -> None:
-    plant.told(sealed(plant, an_error(plant, 79)))
-    plant.told(sealed(plant, an_error(plant, 79), an_error(plant, 63)))
+    plant.receive(sealed(plant, an_error(plant, 79)))
+    plant.receive(sealed(plant, an_error(plant, 79), an_error(plant, 63)))
     assert gpu(0).health == Gpu.Health.LOST
     assert "79" in gpu(0).health_reason
     with as_system():

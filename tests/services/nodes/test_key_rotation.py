@@ -57,7 +57,7 @@ def test_both_keys_are_good_until_the_agent_signs_with_the_new_one_and_then_only
     with as_system():
         publish_due(plant.now)
     assert envelope().key_version == old
-    assert plant.told(signed_with(plant, old)) == "applied"
+    assert plant.receive(signed_with(plant, old)) == "applied"
 
     plant.node_works()
     assert versions(plant) == [old, old + 1]
@@ -66,7 +66,7 @@ def test_both_keys_are_good_until_the_agent_signs_with_the_new_one_and_then_only
     with as_system():
         publish_due(plant.now)
     assert envelope().key_version == old + 1
-    assert plant.told(signed_with(plant, old)) == "refused"
+    assert plant.receive(signed_with(plant, old)) == "refused"
 
     plant.node_works()
     assert versions(plant) == [old + 1]
@@ -138,10 +138,10 @@ def test_the_key_never_travels_in_clear_and_the_old_one_alone_does_not_tell_it(
         old=old, hidden=desired.rotation.hidden, node=NAME, version=desired.rotation.version
     )
     assert shown == new
-    stranger = wire.key_unwrap(
+    other = wire.key_unwrap(
         old=b"x" * 32, hidden=desired.rotation.hidden, node=NAME, version=desired.rotation.version
     )
-    assert stranger != new
+    assert other != new
 
 
 def test_a_second_rotation_waits_for_the_first(plant: Plant) -> None:
@@ -176,7 +176,7 @@ def test_a_new_version_of_the_agent_is_told_anew(plant: Plant) -> None:
     for _ in range(2):
         newer = dataclasses.replace(newer, seq=node().inventory_seq + 1)
         sealed = wire.seal(newer, key=key, key_version=plant.identity.signing_version)
-        assert plant.told(sealed) == "applied"
+        assert plant.receive(sealed) == "applied"
         assert node().generation == before + 1
 
 

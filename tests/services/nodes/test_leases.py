@@ -91,16 +91,16 @@ def watched(plant: Plant, booking: Booking, seconds: int) -> list[Second]:
 CUTS = {
     "both ways": (False, False),
     "it is not heard": (False, True),
-    "it hears nothing": (True, False),
+    "it receives nothing": (True, False),
 }
 
 
-@pytest.mark.parametrize(("speaks", "hears"), CUTS.values(), ids=CUTS.keys())
+@pytest.mark.parametrize(("can_send", "can_receive"), CUTS.values(), ids=CUTS.keys())
 def test_it_begins_elsewhere_only_after_it_has_ended_here(
-    plant: Plant, lab: Lab, *, speaks: bool, hears: bool
+    plant: Plant, lab: Lab, *, can_send: bool, can_receive: bool
 ) -> None:
     booking = on_lease(plant, lab)
-    plant.line.speaks, plant.line.hears = speaks, hears
+    plant.line.can_send, plant.line.can_receive = can_send, can_receive
     seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert seen[0].here
     assert seen[-1].elsewhere
@@ -117,16 +117,16 @@ def test_without_the_fence_it_would_run_twice(
 
     monkeypatch.setattr(Leases, "fence", never)
     booking = on_lease(plant, lab)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert [second for second in seen if second.here and second.elsewhere]
 
 
 def test_a_cut_that_is_shorter_than_the_lease_changes_nothing(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     watched(plant, booking, 10)
-    plant.line.speaks = plant.line.hears = True
+    plant.line.can_send = plant.line.can_receive = True
     seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert all(second.here and not second.elsewhere for second in seen)
     assert fresh(booking).state == "active"
@@ -147,7 +147,7 @@ def test_other_tiers_run_on_where_they_are(plant: Plant, lab: Lab) -> None:
 
 def cut_until_replaced(plant: Plant, booking: Booking) -> datetime:
     """Cuts the node off until the booking has left it; when its last heartbeat was heard."""
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     heard = node().heartbeat_at
     assert heard is not None
     for _ in range(5):
@@ -160,7 +160,7 @@ def cut_until_replaced(plant: Plant, booking: Booking) -> datetime:
 
 
 def pausing_on_lease(plant: Plant, lab: Lab) -> Booking:
-    """A leased booking of which its owner was told that it pauses in ten minutes."""
+    """A leased booking whose owner was notified of a pause in ten minutes."""
     booking = on_lease(plant, lab)
     with as_system():
         Tier.objects.update(pausable=True)
@@ -174,7 +174,7 @@ def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewh
 ) -> None:
     booking = pausing_on_lease(plant, lab)
     lives(plant, minutes=1)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     for _ in range(5):
         plant.agent.wait_s()
         plant.now += SECOND * 11
@@ -204,7 +204,7 @@ def test_what_is_being_cleared_for_a_pause_on_a_node_that_is_lost_does_not_hang(
 ) -> None:
     booking = pausing_on_lease(plant, lab)
     lives(plant, minutes=1)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     plant.now = pause_of(booking).deadline
     plant.cycle()
     assert {row.state for row in rows_of(booking)} == {"releasing"}
@@ -235,7 +235,7 @@ def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(
         assert Occupancy.objects.filter(closed=None).count() == 4
         assert invariants_check() == []
 
-    plant.line.speaks = plant.line.hears = True
+    plant.line.can_send = plant.line.can_receive = True
     plant.later(SECOND * 5)
     assert {row.state for row in rows_of(booking)[:2]} == {"ended"}
     assert fresh(booking).state == "starting"
@@ -309,7 +309,7 @@ def test_a_fixed_window_that_finds_no_place_is_over_and_charged(plant: Plant, la
 def test_less_than_a_minute_is_not_worth_another_start(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab, an_ask(hours=0.03))
     lives(plant, minutes=1)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     for _ in range(5):
         plant.now += SECOND * 11
         plant.portal_reads()

@@ -22,7 +22,7 @@ def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(
 ) -> None:
     """Back on the line, by the old word it could begin here what has been begun elsewhere."""
     booking = on_lease(plant, lab)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert node().partitioned
     before = agents_redis().get(wire.lease_key(NAME))
@@ -30,7 +30,7 @@ def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(
         leases_grant([(node(), 10**15, node().key_version)])
     assert agents_redis().get(wire.lease_key(NAME)) == before
 
-    plant.line.speaks = plant.line.hears = True
+    plant.line.can_send = plant.line.can_receive = True
     for _ in range(12):
         plant.later(SECOND)
     assert not node().partitioned

@@ -231,8 +231,8 @@ def test_an_account_with_another_password_is_set_right(site: Site) -> None:
     one.connection_pool.disconnect()
     assert is_in(one)
     url = redis_accounts.account_url("gpu-a1-01", "guessed")
-    with redis.Redis.from_url(url, protocol=2) as intruder:
-        assert not is_in(intruder)
+    with redis.Redis.from_url(url, protocol=2) as client:
+        assert not is_in(client)
 
 
 def test_a_server_that_does_not_know_how_clients_introduce_themselves_serves_too(

@@ -46,8 +46,8 @@ def a_sample(place: Allocation, **values: int) -> wire.Sample:
     return wire.Sample(**{**blank, "gpu": gpu.uuid, "allocation": place.id.hex, **values})
 
 
-def told(place: Allocation, at: datetime, *samples: wire.Sample, late: int = 0) -> None:
-    """The portal hears at `at` what the node measured `late` seconds before."""
+def telemetry_sent(place: Allocation, at: datetime, *samples: wire.Sample, late: int = 0) -> None:
+    """The portal receives at `at` what the node measured `late` seconds before."""
     with as_system():
         node = Gpu.objects.select_related("node").get(id=place.gpu_id).node
         message = wire.Telemetry(sent_at=int(at.timestamp()) - late, samples=samples)
@@ -162,7 +162,7 @@ def test_without_its_key_a_row_would_be_counted_twice(place: Allocation) -> None
 def test_a_reading_that_comes_late_is_still_counted_in_its_row(place: Allocation) -> None:
     end = read(place, [50] * 60)
     before = rolled(end)
-    told(place, end + MINUTE, a_sample(place, utilisation=100), late=63)
+    telemetry_sent(place, end + MINUTE, a_sample(place, utilisation=100), late=63)
     after = rolled(end + MINUTE)
     assert [row["busy_max"] for row in before] == [50, 50]
     assert [row["busy_max"] for row in after] == [50, 100]
@@ -170,22 +170,22 @@ def test_a_reading_that_comes_late_is_still_counted_in_its_row(place: Allocation
 
 def test_the_same_message_twice_or_a_flood_of_them_is_one_reading(place: Allocation) -> None:
     for _ in range(3):
-        told(place, NOW, a_sample(place, utilisation=40))
+        telemetry_sent(place, NOW, a_sample(place, utilisation=40))
     for second in range(5):
-        told(place, NOW + second * SECOND, a_sample(place, utilisation=90))
+        telemetry_sent(place, NOW + second * SECOND, a_sample(place, utilisation=90))
     with as_system():
         assert [row.utilisation for row in GpuSample.objects.all()] == [40]
 
 
 @pytest.mark.parametrize("wrong", [-3600, 3600, 10**12])
 def test_a_clock_that_is_wrong_is_not_believed(place: Allocation, wrong: int) -> None:
-    told(place, NOW, a_sample(place, utilisation=40), late=wrong)
+    telemetry_sent(place, NOW, a_sample(place, utilisation=40), late=wrong)
     with as_system():
         assert GpuSample.objects.get().at == NOW
 
 
 def test_absurd_values_are_dropped_and_counted(place: Allocation) -> None:
-    told(
+    telemetry_sent(
         place,
         NOW,
         a_sample(
@@ -200,7 +200,7 @@ def test_absurd_values_are_dropped_and_counted(place: Allocation) -> None:
 
 
 def test_a_message_with_too_many_readings_is_cut_and_the_rest_counted(place: Allocation) -> None:
-    told(place, NOW, *[a_sample(place, utilisation=1, slot=n % 8) for n in range(1000)])
+    telemetry_sent(place, NOW, *[a_sample(place, utilisation=1, slot=n % 8) for n in range(1000)])
     with as_system():
         assert GpuSample.objects.count() == 8
         assert EventCounter.objects.get(name="telemetry_too_many").count == 1000 - wire.SAMPLES_MAX

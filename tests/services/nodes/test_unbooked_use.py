@@ -1,4 +1,4 @@
-"""Use without a booking: what a node is told to do, and what is made of what it did."""
+"""Unbooked processes: enforcement by the node, and the record of it."""
 
 import dataclasses
 
@@ -32,14 +32,14 @@ def rule(plant: Plant, warn: int | None, end: int | None) -> None:
         )
 
 
-def told(plant: Plant, **values: object) -> None:
+def reported(plant: Plant, **values: object) -> None:
     plain = wire.open_report(plant.report(), plant.identity.keys)
     assert isinstance(plain, wire.Report)
     gpus = tuple(wire.ReportedGpu(uuid=g.uuid, mode="whole") for g in plant.hardware.gpus)
     report = dataclasses.replace(plain, gpus=gpus, **values)  # type: ignore[arg-type]
     version = plant.identity.signing_version
     sealed = wire.seal(report, key=plant.identity.keys[version], key_version=version)
-    assert plant.told(sealed) == "applied"
+    assert plant.receive(sealed) == "applied"
 
 
 def events(*kinds: str) -> list[tuple[str, str]]:
@@ -91,8 +91,8 @@ def test_each_deed_is_written_down_once_and_counted(plant: Plant) -> None:
         for step in ("warned", "asked")
     )
     strange = dataclasses.replace(warned, gpu="GPU-unknown", pid=-1)
-    for deeds in ((warned,), (warned, asked), (warned, asked, strange)):
-        told(plant, deeds=deeds)
+    for actions in ((warned,), (warned, asked), (warned, asked, strange)):
+        reported(plant, deeds=actions)
     assert events("warned", "asked", "killed") == [
         (
             "warned",
@@ -111,12 +111,12 @@ def test_others_beside_a_booking_are_told_of_and_do_not_take_the_gpu_from_it(pla
         booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
     plant.round()
     gpu = plant.hardware.gpus[0].uuid
-    beside = wire.UnbookedDevice(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)
-    told(plant, foreign=(beside,))
+    outside = wire.UnbookedDevice(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)
+    reported(plant, foreign=(outside,))
     assert events("outside") == [("outside", "2 processes outside the booking: eve.")]
     with as_system():
         assert set(Gpu.objects.values_list("health", flat=True)) == {"ok"}
-        told(plant)
+        reported(plant)
         assert not GpuEvent.objects.filter(kind="outside", until=None).exists()
 
 
@@ -129,7 +129,7 @@ def test_an_operator_sets_it_on_the_nodes_page(plant: Plant) -> None:
     found = node()
     assert (found.unbooked_warn_after, found.unbooked_end_after) == (120, 600)
     body = operator.get(page).content.decode()
-    assert "told of, warned after 2 min, ended after 10 min" in body
+    assert "reported, warned after 2 min, ended after 10 min" in body
     assert operator.post(f"{page}/unbooked", {"warn": "", "end": "10"}).status_code == 422
     assert operator.post(f"{page}/unbooked", {"warn": "-1", "end": ""}).status_code == 422
     assert operator.post("/ops/fleet/none/unbooked", {"warn": "2"}).status_code == 404
@@ -141,7 +141,7 @@ def test_an_operator_sets_it_on_the_nodes_page(plant: Plant) -> None:
     assert "Set for this node only" in body
     operator.post(f"{page}/unbooked", {"by_policy": "on"})
     assert not node().unbooked_override
-    assert '<span class="sub">told of</span>' in operator.get(page).content.decode()
+    assert '<span class="sub">reported</span>' in operator.get(page).content.decode()
 
 
 def test_nobody_else_may_set_it(plant: Plant) -> None:
@@ -180,8 +180,8 @@ def test_the_policy_says_it_for_every_node_that_has_no_ladder_of_its_own(plant: 
     plant.cycle()
     assert document(plant).ladder is None
     with as_system():
-        told = GpuEvent.objects.filter(kind="operator", node__name=NAME).order_by("id")
-        sentences = list(told.values_list("sentence", flat=True))
+        events_of_node = GpuEvent.objects.filter(kind="operator", node__name=NAME).order_by("id")
+        sentences = list(events_of_node.values_list("sentence", flat=True))
     assert sentences[-2:] == [
         "olga set: follows the policy. "
         "Processes without a booking are reported, warned after 2 min, ended after 10 min.",

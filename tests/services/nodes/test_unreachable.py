@@ -46,7 +46,7 @@ def lives(plant: Plant, seconds: int) -> None:
 
 
 def silent(plant: Plant, seconds: int = POLICY.silent_after + 15) -> None:
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     lives(plant, seconds)
     assert node().unreachable_since is not None
 
@@ -151,7 +151,7 @@ def test_without_the_mark_it_would_get_work(plant: Plant, lab: Lab) -> None:
 
 def test_it_gets_work_again_when_it_has_answered_for_a_while(plant: Plant, lab: Lab) -> None:
     silent(plant)
-    plant.line.speaks = plant.line.hears = True
+    plant.line.can_send = plant.line.can_receive = True
     lives(plant, 15)
     assert node().unreachable_since is not None
     lives(plant, POLICY.heard_again)
@@ -163,7 +163,7 @@ def test_it_gets_work_again_when_it_has_answered_for_a_while(plant: Plant, lab: 
 
 
 def test_a_node_that_speaks_and_does_not_hear_gets_nothing_new(plant: Plant, lab: Lab) -> None:
-    plant.line.hears = False
+    plant.line.can_receive = False
     first = requested(plant, lab)
     plant.cycle()
     assert fresh(first).state == "starting"
@@ -184,7 +184,7 @@ def test_what_is_planned_stays_until_it_is_long_silent_and_then_goes_elsewhere(
     silent(plant)
     plant.cycle()
     assert [row.gpu.node.name for row in rows_of(booking)] == [NAME]
-    # Its time comes, and the node is not told: what has not begun can still move.
+    # Its time comes, and the node is not notified: what has not started can still move.
     lives(plant, 300)
     plant.cycle()
     assert fresh(booking).state == "scheduled"
@@ -214,7 +214,7 @@ def test_a_promise_on_a_silent_node_is_kept_with_its_start(plant: Plant, lab: La
 def test_the_first_to_come_after_a_long_silence_is_safe_from_a_second_look(
     plant: Plant, lab: Lab
 ) -> None:
-    """What runs there goes on to its end: only an agent's proof or an operator's word clears it."""
+    """Running work continues to its end: only proof by its agent or an operator clears it."""
     booking = requested(plant, lab)
     plant.round()
     silent(plant, POLICY.silent_limit + 10)

@@ -103,11 +103,11 @@ class TestOneFile:
             Tenant.objects.update(name="Helix GmbH")
             Quota.objects.update(guaranteed_units=0)
         other = applied(SITE.replace("500.00", "600.00") + '[prices.h100]\nspot = "1.00"\n')
-        told = "\n".join(change.what for change in other.changes if change.kind == "differs")
-        assert "name is Helix GmbH here, Helix Institute in the file" in told
-        assert "guaranteed_units is 0 here, 56000 in the file" in told
-        assert "500.000000 here, 600.00 in the file" in told
-        assert "h100 in spot is 1.6800 here, 1.00 in the file" in told
+        expected = "\n".join(change.what for change in other.changes if change.kind == "differs")
+        assert "name is Helix GmbH here, Helix Institute in the file" in expected
+        assert "guaranteed_units is 0 here, 56000 in the file" in expected
+        assert "500.000000 here, 600.00 in the file" in expected
+        assert "h100 in spot is 1.6800 here, 1.00 in the file" in expected
         with as_system():
             assert PriceBook.objects.count() == 1
 
@@ -164,7 +164,7 @@ x100 = 2.5
         assert run(path).endswith("0 made, 9 there already.\n")
 
     @pytest.mark.parametrize(
-        ("old", "new", "told"),
+        ("old", "new", "expected"),
         [
             ("[operator]", "[operator", "5: Expected ']'"),
             ('name = "Olaf Berg"', "nome = 1", "7: operator.nome: There is no such key."),
@@ -180,15 +180,15 @@ x100 = 2.5
         ],
     )
     def test_a_fault_names_line_and_key_and_changes_nothing(
-        self, tmp_path: Path, old: str, new: str, told: str
+        self, tmp_path: Path, old: str, new: str, expected: str
     ) -> None:
         assert old in SITE
         path = tmp_path / "site.toml"
         path.write_text(SITE.replace(old, new))
         with pytest.raises(CommandError) as caught:
             run(path)
-        where = "" if told.startswith("'") else f"{path}:"
-        assert f"{where}{told}" in str(caught.value)
+        where = "" if expected.startswith("'") else f"{path}:"
+        assert f"{where}{expected}" in str(caught.value)
         with as_system():
             assert not User.objects.exists()
             assert not Gpu.objects.exists()

@@ -59,7 +59,7 @@ def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) 
     with as_system():
         assert Gpu.objects.get().model_id == "h100-80gb"
         model = GpuModel.objects.get()
-    # The driver's word replaces what the operator was told to expect.
+    # The driver's value replaces the one that the operator entered.
     assert (model.memory_mb, model.memory_slots, model.compute_slices) == (81_559, 4, 4)
 
     said(operator, ModelTerms("NVIDIA L4", "l4", 23_034), "l4")

@@ -115,7 +115,7 @@ def test_an_error_counts_once_however_often_it_is_said(
     fails(plant, index, 63)
     with operator_tx():
         gpu_return(operator=operator, gpu=gpu(index), note="Reset", now=plant.now)
-    # The agent goes on saying it; the operator's word stands.
+    # The agent keeps reporting it; the operator's statement stands.
     plant.later(timedelta(minutes=2))
     plant.later(timedelta(minutes=2))
     assert gpu(index).health == Gpu.Health.OK
@@ -245,7 +245,7 @@ def test_a_new_booking_waits_for_a_class_that_is_out_of_service_and_starts_when_
     with as_system():
         line = BookingEvent.objects.get(booking=flexible, kind="queued")
     assert (line.sentence, "starts" in line.detail) == ("Waiting, without a planned start.", False)
-    # The planned start that nothing proves is not told anew as the days go by.
+    # The planned start without proof is not announced again as days pass.
     plant.later(timedelta(days=3))
     assert (fresh(flexible).state, said(flexible)) == (State.QUEUED, before)
     with operator_tx():

@@ -56,14 +56,14 @@ def a_blackout(
     )
 
 
-def plan(operator: User, wish: MaintenanceTerms, now: datetime = NOW) -> Maintenance:
+def plan(operator: User, terms: MaintenanceTerms, now: datetime = NOW) -> Maintenance:
     with operator_tx():
-        return maintenance_plan(operator=operator, terms=wish, now=now)
+        return maintenance_plan(operator=operator, terms=terms, now=now)
 
 
-def preview(operator: User, wish: MaintenanceTerms, now: datetime = NOW) -> Preview:
+def preview(operator: User, terms: MaintenanceTerms, now: datetime = NOW) -> Preview:
     with operator_tx():
-        return maintenance_preview(operator=operator, terms=wish, now=now)
+        return maintenance_preview(operator=operator, terms=terms, now=now)
 
 
 def starts(booking: Booking) -> datetime | None:
@@ -85,10 +85,10 @@ def test_a_planned_window_in_the_way_gets_another_place_and_its_owner_is_told(
 ) -> None:
     booking = asked(plant, lab, 1, starts=NOW + 3 * HOUR)
     (place,) = rows_of(booking)
-    wish = a_blackout(NOW + 2 * HOUR, gpu=place.gpu.index)
+    terms = a_blackout(NOW + 2 * HOUR, gpu=place.gpu.index)
     # The other GPU serves: nothing would start later.
-    assert preview(operator, wish) == Preview((), ())
-    plan(operator, wish)
+    assert preview(operator, terms) == Preview((), ())
+    plan(operator, terms)
     plant.round()
     assert fresh(booking).state == State.SCHEDULED
     assert [row.gpu.index for row in rows_of(booking) if row.state == "planned"] == [
@@ -102,12 +102,12 @@ def test_a_window_that_nothing_else_serves_is_refused_with_the_reason_and_anothe
     plant: Plant, lab: Lab, operator: User
 ) -> None:
     booking = asked(plant, lab, 2, starts=NOW + 3 * HOUR)
-    wish = a_blackout(NOW + 2 * HOUR)
-    (moved,) = preview(operator, wish).moved
+    terms = a_blackout(NOW + 2 * HOUR)
+    (moved,) = preview(operator, terms).moved
     assert (moved.label, moved.before, moved.after) == (booking.label, NOW + 3 * HOUR, None)
     # Looking changed nothing.
     assert fresh(booking).state == State.SCHEDULED
-    plan(operator, wish)
+    plan(operator, terms)
     plant.round()
     over = fresh(booking)
     assert over.state == State.REFUSED
@@ -122,10 +122,10 @@ def test_a_promise_moves_behind_the_maintenance_as_the_preview_said(
     asked(plant, lab, 2, hours=2)
     waits = asked(plant, lab, 2, hours=2)
     assert starts(waits) == NOW + 2 * HOUR
-    wish = a_blackout(NOW + 3 * HOUR, hours=2)
-    (moved,) = preview(operator, wish).moved
+    terms = a_blackout(NOW + 3 * HOUR, hours=2)
+    (moved,) = preview(operator, terms).moved
     assert (moved.before, moved.after) == (NOW + 2 * HOUR, NOW + 5 * HOUR)
-    plan(operator, wish)
+    plan(operator, terms)
     plant.round()
     assert starts(waits) == NOW + 5 * HOUR
     with as_system():
@@ -139,9 +139,9 @@ def test_running_work_is_told_and_broken_off_at_the_deadline(
 ) -> None:
     booking = asked(plant, lab, 2, hours=6)
     a_node("gpu-b1-01", gpus=2)
-    wish = a_blackout(NOW + HOUR, hours=4, drain_by=NOW + 2 * HOUR)
-    assert [each.label for each in preview(operator, wish).running] == [booking.label]
-    plan(operator, wish)
+    terms = a_blackout(NOW + HOUR, hours=4, drain_by=NOW + 2 * HOUR)
+    assert [each.label for each in preview(operator, terms).running] == [booking.label]
+    plan(operator, terms)
     assert said(booking)[-1] == "leave_by"
     plant.later_until(NOW + 2 * HOUR - timedelta(seconds=1))
     assert fresh(booking).state == State.ACTIVE
@@ -155,9 +155,9 @@ def test_work_that_ends_before_the_deadline_is_left_alone(
     plant: Plant, lab: Lab, operator: User
 ) -> None:
     booking = asked(plant, lab, 2, hours=2)
-    wish = a_blackout(NOW + HOUR, hours=4, drain_by=NOW + 2 * HOUR)
-    assert preview(operator, wish).running == ()
-    plan(operator, wish)
+    terms = a_blackout(NOW + HOUR, hours=4, drain_by=NOW + 2 * HOUR)
+    assert preview(operator, terms).running == ()
+    plan(operator, terms)
     plant.later_until(NOW + 2 * HOUR + timedelta(seconds=1))
     assert fresh(booking).state == State.ENDED
     assert "leave_by" not in said(booking)
@@ -178,14 +178,14 @@ def test_maintenance_that_is_called_off_gives_the_time_back(
 
 
 def test_a_rack_takes_all_its_nodes_along(plant: Plant, lab: Lab, operator: User) -> None:
-    wish = MaintenanceTerms(starts=NOW, ends=NOW + HOUR, reason="Power", rack="a1")
-    saved = plan(operator, wish)
+    terms = MaintenanceTerms(starts=NOW, ends=NOW + HOUR, reason="Power", rack="a1")
+    saved = plan(operator, terms)
     assert saved.where == "rack a1"
     assert starts(asked(plant, lab, 1, hours=1)) == NOW + HOUR
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("terms", "code"),
     [
         (a_blackout(NOW, hours=0), "end_before_start"),
         (a_blackout(NOW - HOUR), "window_past"),
@@ -201,10 +201,10 @@ def test_a_rack_takes_all_its_nodes_along(plant: Plant, lab: Lab, operator: User
     ],
 )
 def test_maintenance_that_makes_no_sense_is_refused(
-    plant: Plant, operator: User, wish: MaintenanceTerms, code: str
+    plant: Plant, operator: User, terms: MaintenanceTerms, code: str
 ) -> None:
     with pytest.raises(Refused) as refused:
-        plan(operator, wish)
+        plan(operator, terms)
     assert refused.value.code == code
 
 

@@ -1,4 +1,4 @@
-"""Maintenance that repeats: the same time on the wall clock, every date laid before it is saved."""
+"""Repeated maintenance: the same local time, every date checked before it is saved."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -73,12 +73,12 @@ def test_every_date_is_kept_free_and_looked_ahead_at(
     plant: Plant, lab: Lab, operator: User
 ) -> None:
     tomorrow = asked(plant, lab, 2, starts=NOW + DAY + 3 * HOUR)
-    wish = repeated(NOW + 2 * HOUR, "FREQ=DAILY;COUNT=3", zone="UTC")
-    assert preview(operator, replace(wish, repeat=None)).moved == ()
-    (moved,) = preview(operator, wish).moved
+    terms = repeated(NOW + 2 * HOUR, "FREQ=DAILY;COUNT=3", zone="UTC")
+    assert preview(operator, replace(terms, repeat=None)).moved == ()
+    (moved,) = preview(operator, terms).moved
     assert (moved.label, moved.after) == (tomorrow.label, None)
     assert dates() == []
-    plan(operator, wish)
+    plan(operator, terms)
     plant.round()
     assert fresh(tomorrow).state == State.REFUSED
     flexible = asked(plant, lab, 2, hours=22, not_before=NOW + 4 * HOUR)

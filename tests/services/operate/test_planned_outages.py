@@ -73,7 +73,7 @@ def leases(plant: Plant, mode: PortalMode) -> dict[str, NodeLease]:
 
 
 def stopped(plant: Plant, length: timedelta) -> None:
-    """No program of the portal runs, and the node goes on alone; then another reader starts."""
+    """No program of the portal runs, and the node continues alone; then another reader starts."""
     for _ in range(int(length / (SECOND * 5))):
         plant.agent.wait_s()
         plant.now += SECOND * 5
@@ -166,7 +166,7 @@ def test_work_of_a_node_that_is_lost_waits_for_its_longer_lease(
 ) -> None:
     booking = on_lease(plant, lab)
     announced(plant, operator, MINUTE)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     # The reader that comes back knows of it by the database alone.
     plant.reader = Reader("the new one", clock=lambda: plant.now, steady=Steady(plant))
     for _ in range(12):
@@ -188,7 +188,7 @@ def test_counted_as_usual_it_would_run_twice(
     monkeypatch.setattr(consumer, "long_leases", none)
     booking = on_lease(plant, lab)
     announced(plant, operator, MINUTE)
-    plant.line.speaks = plant.line.hears = False
+    plant.line.can_send = plant.line.can_receive = False
     seen = watched(plant, booking, LEASE_EXPIRY_SECONDS + 8)
     assert [second for second in seen if second.here and second.elsewhere]
 
@@ -216,7 +216,7 @@ def test_a_node_that_is_not_heard_is_named_with_what_that_means(
     plant: Plant, lab: Lab, operator: User
 ) -> None:
     on_lease(plant, lab)
-    plant.line.speaks = False
+    plant.line.can_send = False
     plant.now += SECOND * 16
     with as_system():
         mode = outage_begin(operator=operator, length=MINUTE * 5, reason="0.7", now=plant.now)

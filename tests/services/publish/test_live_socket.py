@@ -1,4 +1,4 @@
-"""Open pages hear that something changed, and only in their own tenant what."""
+"""Open pages are notified of changes, with content only in their own tenant."""
 
 import json
 import time

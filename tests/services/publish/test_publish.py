@@ -1,4 +1,4 @@
-"""What nodes are told, and that losing Redis loses nothing."""
+"""Published documents of nodes; a loss of Redis data loses nothing."""
 
 import json
 from dataclasses import replace
@@ -52,14 +52,14 @@ def a_running_slice(plant: Plant) -> tuple[Lab, str]:
 
 def test_a_node_is_told_its_whole_state_and_only_when_it_changed(plant: Plant) -> None:
     lab, name = a_running_slice(plant)
-    told = document(plant)
-    (gpu,) = [gpu for gpu in told.gpus if gpu.allocations]
+    published = document(plant)
+    (gpu,) = [gpu for gpu in published.gpus if gpu.allocations]
     (wanted,) = gpu.allocations
     assert (wanted.id, wanted.tenant, wanted.booking) == (name, "helix", "BK-1")
     assert (wanted.profile_id, wanted.size, wanted.state) == (9, 4, "run")
     assert (wanted.ends - wanted.starts, gpu.mode) == (7200, "sliced")
     with as_system():
-        assert Node.objects.get().generation == told.generation
+        assert Node.objects.get().generation == published.generation
         assert publish_due(plant.now) == 0
     assert lab.tenant.slug == wanted.tenant
 
@@ -81,7 +81,7 @@ def test_a_server_that_lost_its_data_is_filled_again_and_nothing_runs_twice(plan
 
 
 def test_a_reader_that_dies_while_it_tells_again_leaves_that_to_the_next(plant: Plant) -> None:
-    """The group is the mark that all was told; it is made last."""
+    """The group marks that everything is published; it is created last."""
     a_running_slice(plant)
     before = document(plant)
     agents_redis().flushall()
@@ -93,7 +93,7 @@ def test_a_reader_that_dies_while_it_tells_again_leaves_that_to_the_next(plant: 
 
 
 def a_gang(plant: Plant) -> tuple[Lab, Booking]:
-    """A booking of two GPUs here and one on another node, told to start."""
+    """A booking of two GPUs here and one on another node, starting."""
     lab = a_lab("helix", gpus=0)
     a_node("gpu-a1-02", gpus=1)
     booking = a_booking(lab.project, lab.actor.user_id, state="starting")
@@ -180,7 +180,7 @@ def test_a_generation_never_says_two_things(plant: Plant) -> None:
             )
             version = plant.identity.signing_version
             seal = wire.seal(report, key=plant.identity.keys[version], key_version=version)
-            assert plant.told(seal) == "applied"
+            assert plant.receive(seal) == "applied"
             # As a server does that has lost its data: the same generation is written again.
             Node.objects.update(published_generation=-1)
             publish_due(plant.now)

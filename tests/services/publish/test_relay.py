@@ -29,13 +29,13 @@ def messages(lab: Lab, count: int) -> None:
 
 
 class Pages:
-    """What open pages were told."""
+    """Messages that open pages received."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     def push(self, waiting: list[OutboxMessage]) -> None:
-        self.told += [message.payload["booking"] for message in waiting]
+        self.received += [message.payload["booking"] for message in waiting]
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_every_message_is_pushed_once_in_order_and_marked(lab: Lab, pages: Pages
         assert outbox_relay(NOW) == relay.BATCH + 3
         assert outbox_relay(NOW) == 0
         assert not OutboxMessage.objects.exclude(sent=NOW).exists()
-    assert pages.told == [f"BK-{number}" for number in range(relay.BATCH + 3)]
+    assert pages.received == [f"BK-{number}" for number in range(relay.BATCH + 3)]
 
 
 def test_a_message_that_could_not_be_pushed_stays(
@@ -90,4 +90,4 @@ def test_relays_side_by_side_push_each_message_once(real_db: Servers, pages: Pag
 
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(one, range(4))) == 300
-    assert sorted(pages.told) == sorted(f"BK-{number}" for number in range(300))
+    assert sorted(pages.received) == sorted(f"BK-{number}" for number in range(300))

@@ -55,7 +55,7 @@ def reader(lab: Lab, **values: object) -> None:
         User.objects.filter(id=lab.actor.user_id).update(**values)
 
 
-def told(booking: Booking, kind: str, sentence: str = "It went on.") -> None:
+def event_sent(booking: Booking, kind: str, sentence: str = "It continued.") -> None:
     with as_system():
         event_add(booking, kind=kind, sentence=sentence, now=NOW)
         outbox_relay(NOW)
@@ -115,7 +115,7 @@ def test_that_a_notice_is_taken_back_is_sent_as_soon_as_the_notice_was(
     plant: Plant, lab: Lab, sink: Sink
 ) -> None:
     booking = requested(plant, lab)
-    told(booking, "pause_withdrawn", "Not paused after all.")
+    event_sent(booking, "pause_withdrawn", "Not paused after all.")
     assert sent(NOW) == 1
     (letter,) = sink.letters
     assert letter["Subject"] == f"{booking.label} continues, its pause was withdrawn"
@@ -123,8 +123,8 @@ def test_that_a_notice_is_taken_back_is_sent_as_soon_as_the_notice_was(
 
 def test_what_happens_together_comes_in_one_mail(plant: Plant, lab: Lab, sink: Sink) -> None:
     first, second = requested(plant, lab), requested(plant, lab)
-    told(first, "resumed", "It runs <b>again</b>.")
-    told(second, "expired", "Its deadline has passed.")
+    event_sent(first, "resumed", "It runs <b>again</b>.")
+    event_sent(second, "expired", "Its deadline has passed.")
     assert sent(NOW + BUNDLING_DELAY - timedelta(seconds=1)) == 0
     assert sent() == 1
     (letter,) = sink.letters
@@ -140,20 +140,20 @@ def test_who_wants_none_or_is_gone_gets_none(plant: Plant, lab: Lab, sink: Sink)
     booking = requested(plant, lab)
     for change in ({"mails": "none"}, {"mails": "urgent"}, {"mails": "all", "email": ""}):
         reader(lab, **change)
-        told(booking, "resumed")
+        event_sent(booking, "resumed")
     reader(lab, email="mara@example.org", is_active=False)
-    told(booking, "resumed")
+    event_sent(booking, "resumed")
     reader(lab, is_active=True)
     with as_system():
         Membership.objects.filter(user_id=lab.actor.user_id).delete()
-    told(booking, "resumed")
+    event_sent(booking, "resumed")
     with as_system():
         assert not Mail.objects.exists()
 
 
 def test_without_a_mail_server_nothing_is_owed(plant: Plant, lab: Lab, settings: Settings) -> None:
     settings.MAIL_ON = False
-    told(requested(plant, lab), "resumed")
+    event_sent(requested(plant, lab), "resumed")
     with as_system():
         assert not Mail.objects.exists()
 
@@ -161,7 +161,7 @@ def test_without_a_mail_server_nothing_is_owed(plant: Plant, lab: Lab, settings:
 def test_a_server_that_is_down_costs_no_mail(
     plant: Plant, lab: Lab, sink: Sink, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told(requested(plant, lab), "resumed")
+    event_sent(requested(plant, lab), "resumed")
     settings.EMAIL_PORT = 1
     with caplog.at_level(logging.WARNING):
         assert sent() == 0
@@ -176,7 +176,7 @@ def test_a_server_that_is_down_costs_no_mail(
 def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(
     plant: Plant, lab: Lab, sink: Sink
 ) -> None:
-    told(requested(plant, lab), "resumed")
+    event_sent(requested(plant, lab), "resumed")
     sink.answers["mara@example.org"] = "450 later"
     assert sent() == 0
     assert (the_mail().tries, the_mail().due) == (1, NOW + BUNDLING_DELAY + MINUTE)
@@ -191,10 +191,10 @@ def test_an_address_that_is_none_does_not_stop_the_others(
     plant: Plant, lab: Lab, sink: Sink
 ) -> None:
     reader(lab, email="mara@example.org\nBcc: all@example.org")
-    told(requested(plant, lab), "resumed")
+    event_sent(requested(plant, lab), "resumed")
     other = a_lab("rivals", gpus=0)
     reader(other, email="rita@example.org")
-    told(requested(plant, other), "resumed")
+    event_sent(requested(plant, other), "resumed")
     assert sent() == 1
     assert [letter["To"] for letter in sink.letters] == ["rita@example.org"]
     with as_system():
@@ -204,7 +204,7 @@ def test_an_address_that_is_none_does_not_stop_the_others(
 def test_a_mail_that_ends_its_sender_does_so_only_so_often(
     plant: Plant, lab: Lab, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told(requested(plant, lab), "resumed")
+    event_sent(requested(plant, lab), "resumed")
     monkeypatch.setattr("portal.integrations.mail.send.section_of", _killed)
     now = NOW + BUNDLING_DELAY
     for _ in range(MAX_TRIES):
@@ -221,7 +221,7 @@ def _killed(*_: object) -> None:
 
 def test_two_senders_send_once(plant: Plant, lab: Lab, sink: Sink) -> None:
     for _ in range(6):
-        told(requested(plant, lab), "resumed")
+        event_sent(requested(plant, lab), "resumed")
 
     def run(_: int) -> int:
         try:
@@ -236,7 +236,7 @@ def test_two_senders_send_once(plant: Plant, lab: Lab, sink: Sink) -> None:
 
 
 def test_what_is_settled_is_kept_for_a_month(plant: Plant, lab: Lab, sink: Sink) -> None:
-    told(requested(plant, lab), "resumed")
+    event_sent(requested(plant, lab), "resumed")
     with as_system():
         assert mails_sweep(NOW + RETENTION * 2) == 0
     sent()
@@ -249,7 +249,7 @@ def test_what_may_have_another_time_now_comes_with_its_entry_for_a_calendar(
     plant: Plant, lab: Lab, sink: Sink
 ) -> None:
     booking = running(plant, lab, an_ask(2, hours=2))
-    told(booking, "resumed")
+    event_sent(booking, "resumed")
     assert sent() == 1
     (letter,) = sink.letters
     (attached,) = letter.iter_attachments()

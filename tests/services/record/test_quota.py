@@ -1,4 +1,4 @@
-"""Quota through the services: what a cycle reads, what is refused, what bookings are told."""
+"""Quota through the services: input of a cycle, refusals, and notices to owners."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -181,8 +181,8 @@ def test_who_is_asked_at_once_is_told_once(real_db: Servers) -> None:
     cycle(NOW + minute)
     with as_system():
         outcomes = [cycle_run(NOW + minutes * minute).outcome for minutes in (2, 3, 4)]
-        told = BookingEvent.objects.filter(booking=borrower, kind="at_risk").count()
-    assert told == 1
+        notices = BookingEvent.objects.filter(booking=borrower, kind="at_risk").count()
+    assert notices == 1
     assert outcomes == ["unchanged"] * 3
 
 

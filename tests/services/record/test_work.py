@@ -157,7 +157,7 @@ def test_a_quote_offers_work_on_other_classes_for_longer(lab: Lab) -> None:
         both = a_wish(lab.project, training(deadline=LATER + 9 * HOUR))
         best = quote_make(actor=lab.actor, request=both, now=LATER).options[0]
     assert (best.gpu_class, best.kind) == ("l40s", "as_asked"), "as the cycle would decide"
-    assert best.speed == 332, "beside the class that was named first"
+    assert best.speed == 332, "relative to the first class"
 
 
 def test_work_on_a_class_nobody_has_timed_is_refused_with_the_rule(lab: Lab) -> None:

@@ -64,7 +64,7 @@ def _measured(plant: Plant, booking: Booking, processes: tuple[int | None, ...])
         for (uuid, name), here in zip(rows, processes, strict=True)
     )
     said = wire.Telemetry(sent_at=int(plant.now.timestamp()), samples=samples, seq=seq)
-    assert plant.told(signed(plant, said)) == "applied"
+    assert plant.receive(signed(plant, said)) == "applied"
 
 
 def cleared(plant: Plant) -> None:

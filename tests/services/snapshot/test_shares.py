@@ -1,4 +1,4 @@
-"""Shares of a GPU in the database: never more than a whole one, never beside whole or sliced."""
+"""Shares of a GPU in the database: at most a whole GPU, and never with whole or sliced use."""
 
 import psycopg
 import pytest
@@ -155,10 +155,10 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
         wish = a_wish(lab.project, an_ask(share=250))
         later = quote_make(actor=lab.actor, request=wish, now=NOW)
         assert [row.place.share for row in published_snapshot(NOW, Policy(1)).held] == [800]
-    assert beside.options[0].starts == NOW
-    assert "Shared with others, not isolated" in beside.options[0].notes
-    assert beside.options[0].request.startswith("0.2 h100 2h")
-    assert beside.options[0].price * 5 == later.options[0].price * 4
+    assert shared.options[0].starts == NOW
+    assert "Shared with others, not isolated" in shared.options[0].notes
+    assert shared.options[0].request.startswith("0.2 h100 2h")
+    assert shared.options[0].price * 5 == later.options[0].price * 4
     assert later.options[0].starts == NOW + 2 * HOUR
     a_policy()
     with tenant_tx(lab.tenant_id):
