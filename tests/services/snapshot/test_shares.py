@@ -149,7 +149,7 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     a_policy(share_owners=2)
     assert write(other, 800, 0, 2)
     with tenant_tx(lab.tenant_id):
-        beside = quote_make(
+        shared = quote_make(
             actor=lab.actor, request=a_wish(lab.project, an_ask(share=200)), now=NOW
         )
         wish = a_wish(lab.project, an_ask(share=250))
