@@ -21,7 +21,7 @@ from allocation.solver.model import codec
 from allocation.solver.model.inputs import Model
 from allocation.solver.preemption import victims
 from allocation.solver.preemption.victim_rules import VictimRules
-from allocation.solver.preemption.victims import Room
+from allocation.solver.preemption.victims import VictimSearch
 from allocation.solver.quota.quota import Quota
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.host_calendar import HostCalendar
@@ -93,7 +93,7 @@ def _everything(
     return frozenset(row.booking for row in rows if row.booking not in gone)
 
 
-def _one_too_many(room: Room, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
+def _one_too_many(search: VictimSearch, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
     more: Bools = np.ones_like(gone)
     return more
 

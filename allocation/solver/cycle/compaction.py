@@ -13,7 +13,7 @@ import numpy as np
 
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Demand, Fit, demands_of
+from allocation.solver.model.demand import Demand, Fit, demand_on
 from allocation.solver.model.inputs import Held, Place, Policy, Request, Snapshot
 from allocation.solver.model.plan import Assign, Plan, Waiting
 from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
@@ -72,11 +72,11 @@ def propose(snapshot: Snapshot, plan: Plan, policy: Policy) -> tuple[Proposal, .
         for wait in late[:_ASKS]
         if (proposal := _proposal(snapshot, plan, policy, requests[wait.booking], wait)) is not None
     ]
-    return tuple(sorted(found, key=lambda each: (-_gain(each), each.beneficiary)))
 
+    def gain(proposal: Proposal) -> int:
+        return proposal.sooner * len(proposal.places) * 1_000 // (proposal.cost + 1)
 
-def _gain(proposal: Proposal) -> int:
-    return proposal.sooner * len(proposal.places) * 1_000 // (proposal.cost + 1)
+    return tuple(sorted(found, key=lambda each: (-gain(each), each.beneficiary)))
 
 
 def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
@@ -92,7 +92,7 @@ def _proposal(
     snapshot: Snapshot, plan: Plan, policy: Policy, request: Request, wait: Waiting
 ) -> Proposal | None:
     state = _after(snapshot, plan, policy, wait.booking)
-    demand = next(demand for demand in demands_of(request) if demand.gpu_class == wait.gpu_class)
+    demand = demand_on(request, wait.gpu_class)
     notified = {pause.booking for pause in plan.pauses}
     movable = [
         each
@@ -139,11 +139,7 @@ def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Cycl
     for answer in answers:
         if answer.booking == booking or not answer.places:
             continue
-        demand = next(
-            demand
-            for demand in demands_of(requests[answer.booking])
-            if demand.gpu_class == answer.gpu_class
-        )
+        demand = demand_on(requests[answer.booking], answer.gpu_class)
         demand = replace(demand, duration=answer.ends - answer.starts)
         found = Fit(demand, answer.places, answer.starts)
         if state.all.gpus[demand.gpu_class].is_free(found.places, *found.window):
@@ -178,11 +174,7 @@ def _groups(pool: Pool, demand: Demand) -> Iterable[range]:
 
 
 def _neighbourhood(
-    pool: Pool,
-    demand: Demand,
-    busy: Masks,
-    movable: Sequence[tuple[Held, Movable]],
-    group: range,
+    pool: Pool, demand: Demand, busy: Masks, movable: Sequence[tuple[Held, Movable]], group: range
 ) -> list[int]:
     """A few columns of a group: the cheapest to clear for the demand, the emptiest for moves."""
     cost = dict.fromkeys(group, 0)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from allocation.reasons.reason import Reason
+from allocation.reasons.reason import Reason, reason, with_facts
 from allocation.solver.cycle.relocation_orders import OrderResult
 from allocation.solver.cycle.resume_in_place import planned_resume
 from allocation.solver.model.demand import Demand, Fit, demands_of
@@ -17,10 +17,8 @@ from allocation.solver.reasons.blockers import why_still_waiting, why_waiting
 from allocation.solver.reasons.explain import (
     QueueAhead,
     freed_by,
-    makes_room,
     mode_change,
     placed,
-    with_totals,
 )
 from allocation.solver.rebinding.rebinding import Rebinding
 from allocation.solver.state.cycle_state import CycleState
@@ -43,7 +41,7 @@ class Outcome:
     queues: dict[str, QueueAhead] = field(default_factory=dict)
     orders: list[OrderAnswer] = field(default_factory=list)
 
-    def carry(self, results: Iterable[OrderResult]) -> list[str]:
+    def record_orders(self, results: Iterable[OrderResult]) -> list[str]:
         """Record the results of relocation orders, which are reserved; return all bookings with
         places."""
         for each in results:
@@ -68,7 +66,7 @@ class Outcome:
         instead = alternatives(self.state, asked, later, starts, dict(request.durations))
         self.refusals.append(Refuse(request.booking, freed_by(reasons, later), instead))
 
-    def give(
+    def place(
         self,
         request: Request,
         found: Fit,
@@ -104,7 +102,7 @@ class Outcome:
             self.rebinding.add(request.booking, found)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
 
-    def stay(self, request: Request, kept: Fit, slow: tuple[Reason, ...]) -> None:
+    def keep_start(self, request: Request, kept: Fit, slow: tuple[Reason, ...]) -> None:
         """Keep a planned start where it is reserved; its room is free."""
         state = self.state
         if kept.starts <= state.frozen_until(kept.demand.gpu_class):
@@ -122,11 +120,7 @@ class Outcome:
         )
 
     def wait(
-        self,
-        request: Request,
-        found: Fit,
-        reasons: tuple[Reason, ...],
-        delayed_by: Reason | None,
+        self, request: Request, found: Fit, reasons: tuple[Reason, ...], delayed_by: Reason | None
     ) -> None:
         """Keep the request waiting. Its room is reserved, unless the start is unproven."""
         demand = found.demand
@@ -169,8 +163,13 @@ class Outcome:
 
     def _with_total(self, wait: Waiting) -> Waiting:
         """The answer with the total number of bookings that wait for its class."""
-        reasons = with_totals(wait.reasons, self.ahead(wait.gpu_class).bookings)
-        return wait if reasons is wait.reasons else replace(wait, reasons=reasons)
+        if not any(each.code == "line" for each in wait.reasons):
+            return wait
+        total = self.ahead(wait.gpu_class).bookings
+        reasons = tuple(
+            with_facts(each, of=total) if each.code == "line" else each for each in wait.reasons
+        )
+        return replace(wait, reasons=reasons)
 
     def _with_current_places(self, row: Given) -> Given:
         """The answer with its present places: a later booking may have moved it."""
@@ -207,4 +206,6 @@ def _modes_changed(state: CycleState, found: Fit) -> tuple[Reason, ...]:
 
 
 def _room_made(found: Fit) -> tuple[Reason, ...]:
-    return (makes_room(len(found.victims), found.starts),) if found.victims else ()
+    """The reason of a start with victims."""
+    victims = len(found.victims)
+    return (reason("makes_room", found.starts, pauses=victims),) if victims else ()

@@ -270,7 +270,6 @@ class DominantShares:
     """
 
     def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int], half_life: int) -> None:
-        """Load the history."""
         self._capacity = capacity
         self._half_life = half_life
         self._weights = {(row.owner, row.gpu_class): row.weight for row in snapshot.limits}

@@ -1,8 +1,7 @@
 """Quotes: ways to serve a request before anybody books, with start, price and risk."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,8 @@ from allocation.solver.state.start_times import last_start
 
 _DAY = 86_400
 _MOST_OPTIONS = 6
+_MOST_AHEAD = 50
+"""Longest part of the queue that a quote places first, to stay fast."""
 _LAST = "~"
 """Sorts after all other bookings of the same submission time."""
 
@@ -50,21 +51,21 @@ class Availability:
         self._state = CycleState(snapshot, self._policy)
         planned = sorted(filter(has_planned_start, snapshot.requests), key=planned_start_order)
         self._preemption = Preemption(self._state, snapshot)
-        kept, broken = planned_starts_reserve(self._state, self._preemption, planned)
+        kept, self._broken = planned_starts_reserve(self._state, self._preemption, planned)
         self._rebinding = Rebinding(self._state, snapshot)
-        self._rebinding.keep(
-            {r.booking: kept[r.booking] for r in planned if r.booking in kept and not r.home}
-        )
+        self._rebinding.keep(planned, kept)
         self._rebinding.open_to_newcomers()
-        self._ahead = QueuePreview(
-            snapshot, self._state, self._preemption, self._rebinding, kept, broken
-        )
+        self._kept = kept
+
+    def _rebuild_if_stale(self) -> None:
+        """Build the site again after placing the queue gave notice, which can't be undone."""
+        if self._preemption.pauses:
+            self._build()
 
     def free(self, since: int, until: int) -> dict[str, tuple[tuple[int, int], ...]]:
         """Stretches of [since, until) without held or planned work, for each GPU that can be booked
         whole."""
-        if self._ahead.is_stale:
-            self._build()
+        self._rebuild_if_stale()
         found: dict[str, tuple[tuple[int, int], ...]] = {}
         for name, pool in self._state.pools.items():
             begins, ends, busy = self._state.stretches(name, since, until)
@@ -81,19 +82,47 @@ class Availability:
 
     def why_not_longer(self, booking: str, until: int) -> Reason | None:
         """The reason that forbids a later end of a live booking; None when nothing does."""
-        if self._ahead.is_stale:
-            self._build()
+        self._rebuild_if_stale()
         rows = tuple(row for row in self._snapshot.held if row.booking == booking)
         return why_not_longer(self._state, rows, until)
 
     def quote(self, question: QuoteRequest, *, only_as_asked: bool = False) -> Quote:
         """The options and, when the request can't be met as asked, the one main reason."""
-        if self._ahead.is_stale:
-            self._build()
+        self._rebuild_if_stale()
         asked = self._asked(question)
         able = tuple(demand for demand in asked if demand.gpu_class in self._state.pools)
-        with self._ahead.with_queue_ahead(_request(question, able or asked, self._state.now)):
+        with self._queue_ahead(_request(question, able or asked, self._state.now)):
             return self._answer(question, asked, only_as_asked=only_as_asked)
+
+    @contextmanager
+    def _queue_ahead(self, mine: Request) -> Iterator[None]:
+        """Place all requests that precede `mine` for as long as the context lasts."""
+        if not self._broken and all(map(has_planned_start, self._snapshot.requests)):
+            yield
+            return
+        with self._rebinding.rehearsed():
+            given = list(self._place_queue(mine))
+            yield
+            for booking, found in reversed(given):
+                moved = self._rebinding.movable.take(booking, found.demand.gpu_class)
+                self._state.free(moved or found)
+
+    def _place_queue(self, mine: Request) -> Iterator[tuple[str, Fit]]:
+        """Place requests in the order of the cycle; see `solve`."""
+        outcome = Outcome(self._state, self._preemption, self._rebinding)
+        requests = self._snapshot.requests
+        lost = [each for each in requests if each.booking in self._broken]
+        for request in lost[:_MOST_AHEAD]:
+            found = newcomer(outcome, request, self._broken[request.booking])
+            if found is not None:
+                yield request.booking, found
+        queue = BookingQueue(self._state, self._snapshot, self._kept.values())
+        waiting = [each for each in requests if not has_planned_start(each)]
+        series = series_of(waiting)
+        for request in _before(queue.order((*waiting, mine)), mine):
+            for each, found in place_in_turn(outcome, request, series):
+                queue.placed(found)
+                yield each.booking, found
 
     def _answer(
         self, question: QuoteRequest, asked: tuple[Demand, ...], *, only_as_asked: bool
@@ -304,59 +333,8 @@ def _rank(option: Option) -> tuple[int, int, int, int | None]:
     return option.starts, option.weight, option.risk, option.speed
 
 
-_MOST_AHEAD = 50
-"""Longest part of the queue that a quote places first, to stay fast."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePreview:
-    """The site with held and planned work; `broken` are planned starts that no longer fit."""
-
-    snapshot: Snapshot
-    state: CycleState
-    preemption: Preemption
-    rebinding: Rebinding
-    kept: Mapping[str, Fit]
-    broken: Mapping[str, Reason]
-
-    @property
-    def is_stale(self) -> bool:
-        """True when placing the queue gave notice to somebody, which can't be undone: build the
-        site again."""
-        return bool(self.preemption.pauses)
-
-    @contextmanager
-    def with_queue_ahead(self, mine: Request) -> Iterator[None]:
-        """Place all requests that precede `mine` for as long as the context lasts."""
-        if not self.broken and all(map(has_planned_start, self.snapshot.requests)):
-            yield
-            return
-        with self.rebinding.rehearsed():
-            given = list(self._given(mine))
-            yield
-            for booking, found in reversed(given):
-                moved = self.rebinding.movable.take(booking, found.demand.gpu_class)
-                self.state.free(moved or found)
-
-    def _given(self, mine: Request) -> Iterator[tuple[str, Fit]]:
-        """Place requests in the order of the cycle; see `solve`."""
-        outcome = Outcome(self.state, self.preemption, self.rebinding)
-        lost = [each for each in self.snapshot.requests if each.booking in self.broken]
-        for request in lost[:_MOST_AHEAD]:
-            found = newcomer(outcome, request, self.broken[request.booking])
-            if found is not None:
-                yield request.booking, found
-        queues = BookingQueue(self.state, self.snapshot, self.kept.values())
-        waiting = [each for each in self.snapshot.requests if not has_planned_start(each)]
-        series = series_of(waiting)
-        for request in _before(queues.order((*waiting, mine)), mine):
-            for each, found in place_in_turn(outcome, request, series):
-                queues.placed(found)
-                yield each.booking, found
-
-
-def _before(line: Iterable[Request], mine: Request) -> Iterator[Request]:
-    for number, request in enumerate(line):
+def _before(queue: Iterable[Request], mine: Request) -> Iterator[Request]:
+    for number, request in enumerate(queue):
         if request is mine or number == _MOST_AHEAD:
             return
         yield request

@@ -7,12 +7,12 @@ beneficiary starts, and each moved booking resumes in its new place.
 
 from dataclasses import dataclass
 
-from allocation.reasons.reason import Reason, reason
+from allocation.reasons.reason import reason
 from allocation.solver.cycle.planned_starts import is_usable
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
 from allocation.solver.model.inputs import Order, Relocation, Request, Snapshot
 from allocation.solver.model.plan import Assign, OrderAnswer, Pause, Waiting
-from allocation.solver.reasons.explain import makes_room, placed
+from allocation.solver.reasons.explain import placed
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 
@@ -154,14 +154,14 @@ def _done(
     state: CycleState, order: Order, found: Fit, moving: tuple[_Relocating, ...]
 ) -> OrderResult:
     name, window = order.gpu_class, found.window
-    why = (placed(state, found), makes_room(len(moving), found.starts))
+    why = (placed(state, found), reason("makes_room", found.starts, pauses=len(moving)))
     return OrderResult(
         OrderAnswer(order.id),
         (Assign(order.beneficiary, name, found.places, *window, why),),
         tuple(
             Pause(
                 each.runner.booking, order.beneficiary, found.starts, each.runner.lost,
-                (_why(each.runner),),
+                (reason("moved_together", lost=each.runner.lost),),
             )
             for each in moving
         ),
@@ -170,7 +170,3 @@ def _done(
             for each in moving
         ),
     )  # fmt: skip
-
-
-def _why(runner: RunningBooking) -> Reason:
-    return reason("moved_together", lost=runner.lost)

@@ -48,13 +48,11 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     withdrawn = withdrawals(state, snapshot, kept)
     extensions = extensions_decide(state, snapshot, kept)
     outcome = Outcome(state, preemption, Rebinding(state, snapshot))
-    done = {*withdrawn, *outcome.carry(relocation_orders_apply(state, snapshot, kept))}
+    done = {*withdrawn, *outcome.record_orders(relocation_orders_apply(state, snapshot, kept))}
     requests = [each for each in snapshot.requests if each.booking not in done]
     # 4. Planned bookings in the order of their starts: earlier if possible, never later.
     planned = [each for each in planned if each.booking not in done]
-    outcome.rebinding.keep(
-        {r.booking: kept[r.booking] for r in planned if r.booking in kept and not r.home}
-    )
+    outcome.rebinding.keep(planned, kept)
     for request in planned:
         before = outcome.rebinding.take(request.booking, kept)
         _place_planned(outcome, request, before, broken.get(request.booking))
@@ -86,14 +84,14 @@ def _place_planned(
     if is_at_its_earliest(state, request, kept, demands):
         found = outcome.rebinding.earlier_than_planned(request, kept)
         if found is None:
-            outcome.stay(request, kept, slow)
+            outcome.keep_start(request, kept, slow)
             return
     else:
         found = planned_start_improve(state, outcome.preemption, request, kept)
         if may_move_others(request):
             first = state.first_start(request.earliest)
             found = outcome.rebinding.earlier_with_moves((found.demand,), found, first) or found
-    outcome.give(request, found, None, (*slow, *why_original_gpus(request, found)))
+    outcome.place(request, found, None, (*slow, *why_original_gpus(request, found)))
 
 
 def place_in_turn(
@@ -123,7 +121,7 @@ def place_in_turn(
         outcome.refusals[before:] = all_or_none(members, refused)
         return []
     for each, found in got:
-        outcome.give(each, found)
+        outcome.place(each, found)
     return got
 
 
@@ -140,7 +138,7 @@ def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit |
         return _place_flexible(outcome, request, demands, broken, slow)
     found = _at_fixed_start(outcome, request, demands)
     if found is not None:
-        outcome.give(request, found)
+        outcome.place(request, found)
     return found
 
 
@@ -207,7 +205,7 @@ def _place_flexible(
         _without_start(outcome, request, demands, broken, slow)
         return None
     late = request.promise is not None and found.starts > request.promise.starts
-    outcome.give(
+    outcome.place(
         request, found, broken if late else None, (*slow, *why_original_gpus(request, found))
     )
     return found
@@ -262,9 +260,6 @@ def all_or_none(members: Iterable[Request], refused: Iterable[Refuse]) -> list[R
     members = tuple(members)
     first = min(each.earliest for each in members if each.booking in failed)
     because = reason(
-        "series_conflict",
-        conflicts=len(failed),
-        of=len(members),
-        first_conflict=first,
+        "series_conflict", conflicts=len(failed), of=len(members), first_conflict=first
     )
     return [failed.get(each.booking) or Refuse(each.booking, (because,)) for each in members]

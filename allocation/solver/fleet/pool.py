@@ -37,7 +37,6 @@ class Columns:
     """The columns of a class, ordered by rack, node, domain, index, id."""
 
     def __init__(self, gpus: Iterable[Gpu]) -> None:
-        """Order the columns."""
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
@@ -53,7 +52,6 @@ class Columns:
         self._within: dict[tuple[str, ...], Bools] = {}
 
     def __len__(self) -> int:
-        """How many GPUs."""
         return len(self.gpus)
 
     def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
@@ -113,11 +111,7 @@ class Pool(Columns):
     """One GPU class with the capacity and the score of its GPUs."""
 
     def __init__(
-        self,
-        gpu_class: str,
-        gpus: Iterable[Gpu],
-        models: Mapping[str, Model],
-        mix: Mix = EVEN_MIX,
+        self, gpu_class: str, gpus: Iterable[Gpu], models: Mapping[str, Model], mix: Mix = EVEN_MIX
     ) -> None:
         """Order the columns; KeyError: a GPU names an unknown model.
 

@@ -104,6 +104,11 @@ def demands_of(request: Request) -> tuple[Demand, ...]:
     )
 
 
+def demand_on(request: Request, gpu_class: str) -> Demand:
+    """The demand of a request on one of its classes. StopIteration: not one of them."""
+    return next(each for each in demands_of(request) if each.gpu_class == gpu_class)
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """A gang's places for a window, not yet reserved. `class_rank` is its class's in the request.
@@ -119,7 +124,6 @@ class Fit:
 
     @property
     def ends(self) -> int:
-        """End of the window."""
         return self.starts + self.demand.duration
 
     @property

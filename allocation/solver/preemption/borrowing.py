@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from allocation.reasons.reason import Reason, reason
-from allocation.solver.model.demand import demands_of
+from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Assign, Borrow, Claim, Waiting
 from allocation.solver.quota.quota import Quota, Use
@@ -118,9 +118,7 @@ def _claims(
         first = state.first_start(request.earliest)
         if wait.starts <= first and wait.booking not in awaiting_pauses:
             continue
-        demand = next(
-            demand for demand in demands_of(request) if demand.gpu_class == wait.gpu_class
-        )
+        demand = demand_on(request, wait.gpu_class)
         use, window = state.use(demand), (first, first + demand.duration)
         state.quota.add(use, (wait.starts, wait.ends), -1)
         if state.quota.is_within_guarantee(use, window) and state.quota.over(use, window) is None:
@@ -156,9 +154,7 @@ def _given_rows(
     rows = []
     for answer in given:
         request = requests_by_booking[answer.booking]
-        demand = next(
-            demand for demand in demands_of(request) if demand.gpu_class == answer.gpu_class
-        )
+        demand = demand_on(request, answer.gpu_class)
         rows.append(Row(answer.booking, state.use(demand), (answer.starts, answer.ends)))
     return rows
 

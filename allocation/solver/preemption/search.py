@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from allocation.reasons.reason import reason
 from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request, Snapshot
@@ -19,14 +20,13 @@ from allocation.solver.model.plan import Pause
 from allocation.solver.placement.gang import place
 from allocation.solver.preemption.victim_rules import Candidate, Rule, VictimRules, is_even
 from allocation.solver.preemption.victims import (
-    Room,
+    VictimSearch,
     freed_host_resources,
     has_host_resources,
     occupants_of,
     taken_after_leaving,
     victims,
 )
-from allocation.solver.reasons.explain import pause_reason
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 from allocation.solver.state.start_times import earliest_free, last_start, length_from
@@ -36,7 +36,6 @@ class Preemption:
     """Starts with victims, during one cycle."""
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
-        """No booking has notice from this cycle."""
         self._state = state
         self._victim_rules = VictimRules(state, snapshot)
         self.pauses: list[Pause] = []
@@ -143,7 +142,7 @@ class Preemption:
         rules = self._rules(found)
         for booking in self._to_notify(found):
             lost = self._state.running[booking].lost
-            why = pause_reason(rules[booking], request.tier, lost)
+            why = reason(rules[booking], tier=request.tier, lost=lost)
             self.pauses.append(Pause(booking, request.booking, found.starts, lost, (why,)))
             self._state.notify(booking, found.starts)
 
@@ -194,7 +193,7 @@ class Preemption:
         pool = state.pools[demand.gpu_class]
         hosts = freed_host_resources(state, demand, starts)
         free = None if hosts is None else hosts.without
-        room = Room(
+        search = VictimSearch(
             pool, demand, taken_after_leaving(state, demand, starts, runners), runners, free
         )
         over_quota = state.over(demand, starts) is not None
@@ -202,8 +201,8 @@ class Preemption:
         def is_allowed(gone: Bools) -> bool:
             return not over_quota or self._is_within(demand, starts, _picked(runners, gone))
 
-        gone = victims(room, [each.group for each in candidates], is_allowed)
-        places = None if gone is None else place(pool, demand, room.busy(gone), room.free(gone))
+        gone = victims(search, [each.group for each in candidates], is_allowed)
+        places = None if gone is None else place(pool, demand, search.busy(gone), search.free(gone))
         if gone is None or places is None or not gone.any():
             return None
         chosen = [candidates[at] for at in np.flatnonzero(gone).tolist()]

@@ -40,7 +40,6 @@ class VictimRules:
     """The rules of one cycle; decisions of the cycle count."""
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
-        """Collect the held rows of each tenant."""
         self._state = state
         self._weights = {
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None

@@ -1,6 +1,6 @@
 """The cheapest minimal set of victims whose room is enough for a gang.
 
-Bookings are paused whole. The groups decide who is paused first; within them the location
+Bookings are paused whole. The groups decide what is paused first; within them the location
 is chosen by the work that is lost, and victims that are not needed stay.
 """
 
@@ -25,7 +25,7 @@ _LOST = 1 << 12
 _GROUPS_TRIED = 4
 
 
-class Room:
+class VictimSearch:
     """A class during one window: what is taken for good, and who could leave."""
 
     def __init__(
@@ -85,8 +85,8 @@ class Room:
         taken = self.busy(able)
         costs = self._costs(taken, able, score).min(axis=0)
         found = []
-        room = pool.sums(demand.level, pool.capacity(demand.profile, taken))
-        for group in np.flatnonzero(room >= demand.count).tolist():
+        search = pool.sums(demand.level, pool.capacity(demand.profile, taken))
+        for group in np.flatnonzero(search >= demand.count).tolist():
             run = pool.members(demand.level, group)
             inside = np.sort(costs[run.start : run.stop])[: demand.count]
             found.append((int(inside[inside < _NEVER].sum()), run.start, run.stop))
@@ -119,7 +119,7 @@ class Room:
 
 
 def victims(
-    room: Room, groups: Sequence[object], is_allowed: Callable[[Bools], bool]
+    search: VictimSearch, groups: Sequence[object], is_allowed: Callable[[Bools], bool]
 ) -> Bools | None:
     """The victims, as flags in the order of the candidates; None when all of them are too few.
 
@@ -128,7 +128,7 @@ def victims(
     """
 
     def enough(gone: Bools) -> bool:
-        return room.fits(gone) and is_allowed(gone)
+        return search.fits(gone) and is_allowed(gone)
 
     rank = np.cumsum([False, *(one != other for one, other in pairwise(groups))])
     low, high = 0, int(rank[-1])
@@ -138,9 +138,9 @@ def victims(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(rank <= middle) else (middle + 1, high)
     able: Bools = rank <= low
-    tried = [_topped_up(gone, able, enough) for gone in room.sets(able)] or [able]
-    best = [_filled_back(room, gone, enough) for gone in tried]
-    return min(best, key=lambda gone: int(room.weight[gone].sum()))
+    tried = [_topped_up(gone, able, enough) for gone in search.sets(able)] or [able]
+    best = [_filled_back(search, gone, enough) for gone in tried]
+    return min(best, key=lambda gone: int(search.weight[gone].sum()))
 
 
 def _topped_up(gone: Bools, able: Bools, enough: Callable[[Bools], bool]) -> Bools:
@@ -153,11 +153,11 @@ def _topped_up(gone: Bools, able: Bools, enough: Callable[[Bools], bool]) -> Boo
     return gone
 
 
-def _filled_back(room: Room, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
+def _filled_back(search: VictimSearch, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
     """Remove every victim that is not needed, those with the most lost work first."""
     gone = gone.copy()
     chosen = np.flatnonzero(gone)
-    for one in chosen[np.argsort(-room.weight[chosen], kind="stable")].tolist():
+    for one in chosen[np.argsort(-search.weight[chosen], kind="stable")].tolist():
         gone[one] = False
         if not enough(gone):
             gone[one] = True

@@ -22,7 +22,6 @@ class GpuHourCaps:
     """Unit-seconds of each (owner, class) that has a cap."""
 
     def __init__(self, caps: Iterable[Cap], used: Iterable[Used]) -> None:
-        """Load what has been used."""
         self._caps: dict[Key, list[Cap]] = {}
         for cap in caps:
             self._caps.setdefault((cap.owner, cap.gpu_class), []).append(cap)

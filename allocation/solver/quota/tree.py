@@ -83,19 +83,6 @@ def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
     return nodes
 
 
-def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
-    """What the owner may still use at an instant; negative after a quota cut.
-
-    `usage` is the use of each node; a parent's includes what it sees of its children.
-    """
-    node, used = nodes[owner], usage.get(owner, 0)
-    if node.parent not in nodes:
-        return node.cap - used
-    above = available(nodes, usage, node.parent)
-    through = node.cap - node.local - max(0, used - node.local)
-    return max(0, node.local - used) + min(above, through)
-
-
 def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool:
     """Add the units to an instant's `usage`; True when no node exceeds its cap by them."""
     fits = True
@@ -111,7 +98,6 @@ class Tree:
     """Use of each node over time."""
 
     def __init__(self, nodes: dict[str, Node], origin: int) -> None:
-        """Nothing is used from `origin` on."""
         self.nodes = nodes
         self._usage = {owner: StepFunction(origin, None, np.int64) for owner in nodes}
         self._ways: dict[tuple[str, ...], OwnerPath] = {}

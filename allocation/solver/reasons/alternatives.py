@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU
@@ -47,7 +46,9 @@ def variants(
                 yield Variant("other_class", other)
     for demand in demands:
         for profile in _smaller(state, demand):
-            smaller = replace(demand, profile=profile, share=None, level=_slice_level(demand))
+            # Slices have no NVLink.
+            level = "node" if demand.level == "domain" else demand.level
+            smaller = replace(demand, profile=profile, share=None, level=level)
             seconds = _stretched(state, demand, smaller) if lengths else demand.duration
             yield Variant("slice", replace(smaller, duration=seconds))
 
@@ -75,7 +76,8 @@ def alternatives(
     for variant in variants(state, in_fleet(state, asked), lengths):
         if len(found) == _ALTERNATIVES:
             break
-        if _exists(state, variant.demand):
+        demand, pool = variant.demand, state.pools[variant.demand.gpu_class]
+        if pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count:
             other = state.at(variant.demand, starts)
             found += [other] if other else []
     return tuple(alternative_of(each) for each in found)
@@ -139,11 +141,6 @@ def _minutes(seconds: int, part: int) -> int:
     return -(-seconds // (part * 60)) * 60
 
 
-def _exists(state: CycleState, demand: Demand) -> bool:
-    pool = state.pools[demand.gpu_class]
-    return pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count
-
-
 def _same_profile(state: CycleState, demand: Demand, gpu_class: str) -> str | None:
     """The other class's profile of the same hardware id: names differ by memory."""
     if demand.profile is None:
@@ -167,8 +164,3 @@ def _smaller(state: CycleState, demand: Demand) -> list[str]:
             sizes.add(units)
             found.append(profile)
     return found[:_SLICES_OFFERED]
-
-
-def _slice_level(demand: Demand) -> Literal["gpu", "node", "rack", "any"]:
-    """The level for slices: they have no NVLink, so a domain becomes a node."""
-    return "node" if demand.level == "domain" else demand.level

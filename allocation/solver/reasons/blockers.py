@@ -134,7 +134,7 @@ def _why_not_with_held_uncached(
     if demand.pin:
         found = [_why_not_there(state, demand, starts)]
     elif fits(pool, demand, held)[0]:
-        found = [_host_busy(demand)]
+        found = [reason("host_busy", cores=demand.cores, memory=demand.memory)]
     else:
         found = [_busy(demand, most_together(pool, demand, held[0]))]
     if not demand.pin:
@@ -199,10 +199,6 @@ def why_not_free(state: CycleState, demand: Demand, starts: int) -> Reason:
     if most >= demand.count:
         return reason("window_busy")
     return _busy(demand, most, planned=True)
-
-
-def _host_busy(demand: Demand) -> Reason:
-    return reason("host_busy", cores=demand.cores, memory=demand.memory)
 
 
 def _queued(demand: Demand, ahead: QueueAhead) -> Reason:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from allocation.reasons.reason import Fact, Reason, reason, with_facts
+from allocation.reasons.reason import Fact, Reason, reason
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand, Fit
@@ -269,26 +269,6 @@ def freed_by(reasons: tuple[Reason, ...], later: Fit | None) -> tuple[Reason, ..
         else each
         for each in reasons
     )
-
-
-def with_totals(reasons: tuple[Reason, ...], total: int) -> tuple[Reason, ...]:
-    """The reasons; a place in the queue with the total of the class."""
-    if not any(each.code == "line" for each in reasons):
-        return reasons
-    return tuple(with_facts(each, of=total) if each.code == "line" else each for each in reasons)
-
-
-def makes_room(pauses: int, starts: int) -> Reason:
-    """The reason of a start with victims."""
-    return reason("makes_room", starts, pauses=pauses)
-
-
-def pause_reason(code: str, tier: str, lost: int) -> Reason:
-    """The reason of a pause by its rule; `tier` is the preemptor's.
-
-    `lost` is the GPU-seconds since the victim's last save.
-    """
-    return reason(code, tier=tier, lost=lost)
 
 
 def why_window_impossible(state: CycleState, request: Request) -> Reason | None:

@@ -17,7 +17,6 @@ class MovableReservations:
     """Movable reservations by class and booking; each keeps its window."""
 
     def __init__(self, state: CycleState) -> None:
-        """No reservation is movable."""
         self._state = state
         self._rows: dict[str, Rows] = {}
         self._windows: dict[str, _Windows] = {}
@@ -84,7 +83,6 @@ class _Windows:
     """Starts and ends of one class's reservations, which no move changes."""
 
     def __init__(self, rows: Rows) -> None:
-        """Of a fixed set of reservations."""
         self._names = tuple(rows)
         self._starts: Ints = np.fromiter((found.starts for found in rows.values()), dtype=np.int64)
         self._ends: Ints = np.fromiter((found.ends for found in rows.values()), dtype=np.int64)
@@ -161,7 +159,6 @@ class RowMasks:
     """Bits that planned rows of one class take, to be cleared from masks at once."""
 
     def __init__(self, state: CycleState, rows: Sequence[Fit]) -> None:
-        """The rows as they are when the cycle begins."""
         pool = state.pools[rows[0].demand.gpu_class]
         pieces = [(place, found) for found in rows for place in found.places]
         self._columns = np.array([pool.column[place.gpu] for place, _ in pieces], dtype=np.intp)

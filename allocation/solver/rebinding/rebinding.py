@@ -68,10 +68,11 @@ class Rebinding:
         if not found.victims and not found.demand.pin:
             self.movable.add(booking, found)
 
-    def keep(self, kept: Mapping[str, Fit]) -> None:
-        """Add the kept planned starts of earlier cycles."""
-        for booking, found in kept.items():
-            self.add(booking, found)
+    def keep(self, planned: Iterable[Request], kept: Mapping[str, Fit]) -> None:
+        """Add the kept planned starts of earlier cycles; suspended work stays where it is."""
+        for request in planned:
+            if request.booking in kept and not request.home:
+                self.add(request.booking, kept[request.booking])
 
     def take(self, booking: str, kept: Mapping[str, Fit]) -> Fit | None:
         """The present fit of a kept planned start, which moves no more until it is added again."""

@@ -91,7 +91,6 @@ class SimulationMetrics:
     """Counters while a simulation runs."""
 
     def __init__(self, site: Snapshot, rates: Rates) -> None:
-        """All counters are zero."""
         self._begins, self._rates = site.now, rates
         self._models = {model.slug: model for model in site.models}
         self._gpus = {gpu.id: gpu for gpu in site.gpus}
@@ -107,11 +106,9 @@ class SimulationMetrics:
         self.cycles = 0
 
     def record_arrival(self, request: Request) -> None:
-        """Count a request."""
         self._asks[request.booking] = request
 
     def record_plan(self, plan: Plan) -> None:
-        """Count a cycle."""
         self.cycles += 1
         for given in plan.assigns:
             self._started.setdefault(given.booking, given.starts)
@@ -139,7 +136,6 @@ class SimulationMetrics:
         return tuple(Used(*key, amount) for key, amount in self._used.items() if key[3] >= since)
 
     def units(self, place: Place) -> int:
-        """Units of a place."""
         return units_of(self._models[self._gpus[place.gpu].model], place.shape)
 
     def result(self, ends: int) -> Result:

@@ -37,7 +37,6 @@ class RandomSource:
     """SplitMix64."""
 
     def __init__(self, seed: int) -> None:
-        """Start from any whole number."""
         self._state = seed & _ALL
 
     def below(self, most: int) -> int:

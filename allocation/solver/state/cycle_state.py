@@ -20,9 +20,8 @@ from allocation.solver.model.inputs import (
     Snapshot,
 )
 from allocation.solver.quota.quota import Block, Quota, Use
-from allocation.solver.state.full_until import NoRoomCache
 from allocation.solver.state.running import RunningBookings, running_bookings_of
-from allocation.solver.state.space import Space
+from allocation.solver.state.space import NoRoomCache, Space
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.mig_modes import apply_mode_policy
 

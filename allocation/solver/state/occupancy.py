@@ -24,7 +24,6 @@ class Occupancy:
     modes: ModeCalendar
 
     def copy(self) -> "Occupancy":
-        """The same use, independent of this one."""
         return Occupancy(
             {name: calendar.copy() for name, calendar in self.gpus.items()},
             self.hosts.copy(),

@@ -38,7 +38,6 @@ class RunningBookings:
     """
 
     def __init__(self, runners: Iterable[RunningBooking]) -> None:
-        """No booking has a preemptor."""
         self.notified: dict[str, int] = {}
         self.kept: set[str] = set()
         self._versions: dict[str, int] = {}

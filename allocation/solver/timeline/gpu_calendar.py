@@ -26,7 +26,6 @@ class GpuCalendar:
         """Number of changes so far."""
 
     def copy(self) -> "GpuCalendar":
-        """The same calendar, independent of this one."""
         twin = GpuCalendar.__new__(GpuCalendar)
         twin.pool, twin.origin, twin._instants = self.pool, self.origin, self._instants
         twin._steps = self._steps.copy()

@@ -53,7 +53,6 @@ class HostCalendar:
     """
 
     def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], origin: int) -> None:
-        """Nothing is taken."""
         rows = tuple(hosts)
         self._origin = origin
         self._number = {host.id: number for number, host in enumerate(rows)}
@@ -84,7 +83,6 @@ class HostCalendar:
         return self._node[place.gpu]
 
     def copy(self) -> "HostCalendar":
-        """The same, independent of this one."""
         twin = HostCalendar.__new__(HostCalendar)
         twin.__dict__.update(self.__dict__)
         twin._taken = self._taken and self._taken.copy()

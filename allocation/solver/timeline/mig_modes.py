@@ -59,7 +59,6 @@ class ModeCalendar:
             self._seconds[pool.gpu_class] = seconds
 
     def copy(self) -> "ModeCalendar":
-        """The same, independent of this one."""
         twin = ModeCalendar.__new__(ModeCalendar)
         twin._seconds = self._seconds
         twin._rows = {name: rows.copy() for name, rows in self._rows.items()}

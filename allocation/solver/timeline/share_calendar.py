@@ -16,14 +16,12 @@ class IntervalTable:
     """Rows of one class as a table: column of the GPU, owner number, begin and end."""
 
     def __init__(self) -> None:
-        """No rows."""
         self._values: Ints = np.zeros((4, 16), dtype=np.int64)
         self._keys: list[_Row] = []
         self._at: dict[_Row, int] = {}
         self._times: dict[_Row, int] = {}
 
     def copy(self) -> "IntervalTable":
-        """The same, independent of this one."""
         twin = IntervalTable()
         twin._values, twin._keys = self._values.copy(), self._keys.copy()
         twin._at, twin._times = self._at.copy(), self._times.copy()
@@ -69,14 +67,12 @@ class ShareCalendar:
     """Shares by GPU. Without `alone` all owners may share, and nothing is recorded."""
 
     def __init__(self, pools: Collection[Pool], *, alone: bool) -> None:
-        """Nothing is shared."""
         self._alone = alone
         self._pool_of = {gpu.id: pool for pool in pools for gpu in pool.gpus}
         self._rows = {pool.gpu_class: IntervalTable() for pool in pools}
         self._numbers: dict[str, int] = {}
 
     def copy(self) -> "ShareCalendar":
-        """The same, independent of this one."""
         twin = ShareCalendar((), alone=self._alone)
         twin._pool_of, twin._numbers = self._pool_of, self._numbers
         twin._rows = {name: rows.copy() for name, rows in self._rows.items()}

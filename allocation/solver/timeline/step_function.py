@@ -30,7 +30,6 @@ class StepFunction:
         self._show()
 
     def copy(self) -> "StepFunction":
-        """The same function, independent of this one."""
         twin = StepFunction.__new__(StepFunction)
         twin._times, twin._values = self._times.copy(), self._values.copy()
         twin._begins = self._begins.copy()

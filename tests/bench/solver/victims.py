@@ -16,26 +16,26 @@ from collections.abc import Callable
 import numpy as np
 
 from allocation.solver.fleet.pool import Bools
-from allocation.solver.preemption.victims import Room
+from allocation.solver.preemption.victims import VictimSearch
 from allocation.solver.state.running import RunningBooking
 from tests.bench.machine import spread
 from tests.solver.preemption.test_victims import cases, chosen, least
 
-Way = Callable[[Room, list[RunningBooking]], Bools]
+Way = Callable[[VictimSearch, list[RunningBooking]], Bools]
 
 
-def by_kueue(room: Room, runners: list[RunningBooking]) -> Bools:
+def by_kueue(search: VictimSearch, runners: list[RunningBooking]) -> Bools:
     """Removes bookings until the gang fits, then restores in reverse order."""
     gone: Bools = np.zeros(len(runners), dtype=np.bool_)
     order = sorted(range(len(runners)), key=lambda at: runners[at].booking, reverse=True)
     for at in order:
         gone[at] = True
-        if room.fits(gone):
+        if search.fits(gone):
             break
     for at in reversed(order):
         if gone[at]:
             gone[at] = False
-            gone[at] = not room.fits(gone)
+            gone[at] = not search.fits(gone)
     return gone
 
 
@@ -51,12 +51,12 @@ def main() -> None:
     ratios: dict[str, list[float]] = {name: [] for name in WAYS}
     totals = dict.fromkeys((*WAYS, "exact"), 0)
     took: dict[str, list[float]] = {name: [] for name in WAYS}
-    for room, runners in cases(asked.seed, asked.cases):
-        best = least(room, runners)
+    for search, runners in cases(asked.seed, asked.cases):
+        best = least(search, runners)
         totals["exact"] += best
         for name, way in WAYS.items():
             began = time.perf_counter()
-            gone = way(room, runners)
+            gone = way(search, runners)
             took[name].append(time.perf_counter() - began)
             lost = sum(runners[at].lost for at in np.flatnonzero(gone).tolist())
             totals[name] += lost

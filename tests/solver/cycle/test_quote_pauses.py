@@ -22,7 +22,6 @@ from allocation.solver import (
     Snapshot,
     solve,
 )
-from allocation.solver.cycle.quote import QueuePreview
 from allocation.solver.fleet.demand_mix import Mix, mixes_of
 from allocation.solver.preemption.search import Preemption
 from tests.solver import truth
@@ -159,7 +158,7 @@ def test_the_control_without_moves_such_a_window_is_told_busy(
 def test_the_control_without_the_line_the_quote_names_an_earlier_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(QueuePreview, "_given", lambda *_: ())
+    monkeypatch.setattr(Availability, "_place_queue", lambda *_: ())
     with pytest.raises(AssertionError):
         test_the_quoted_start_is_the_one_that_the_next_cycle_gives()
 

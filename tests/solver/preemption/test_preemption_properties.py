@@ -121,7 +121,7 @@ class TestControls:
         monkeypatch.setattr(
             "allocation.solver.preemption.victims._filled_back", lambda _, gone, __: gone
         )
-        monkeypatch.setattr("allocation.solver.preemption.victims.Room.sets", lambda *_: ())
+        monkeypatch.setattr("allocation.solver.preemption.victims.VictimSearch.sets", lambda *_: ())
         plan = solve(site, POLICY)
         assert not all(is_needed(site, plan, pause.booking) for pause in plan.pauses)
 

@@ -11,7 +11,7 @@ import pytest
 from allocation.solver.fleet.pool import Bools, Pool, pools_of
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place, Tier, Together
-from allocation.solver.preemption.victims import Room, victims
+from allocation.solver.preemption.victims import VictimSearch, victims
 from allocation.solver.quota.quota import Use
 from allocation.solver.state.running import RunningBooking
 from tests.solver.builders import H100, NOON, gpus
@@ -56,19 +56,19 @@ def a_want(chance: Random) -> Demand:
     return Demand("h100", profile, count, chance.choice(levels), 3_600, ("lab", "p"))
 
 
-def least(room: Room, runners: list[RunningBooking]) -> int:
+def least(search: VictimSearch, runners: list[RunningBooking]) -> int:
     """The least that any subset loses whose room is enough."""
     found = []
     for size in range(len(runners) + 1):
         for chosen in combinations(range(len(runners)), size):
             gone: Bools = np.zeros(len(runners), dtype=np.bool_)
             gone[list(chosen)] = True
-            if room.fits(gone):
+            if search.fits(gone):
                 found.append(sum(runners[at].lost for at in chosen))
     return min(found)
 
 
-def cases(seed: int, count: int) -> Iterator[tuple[Room, list[RunningBooking]]]:
+def cases(seed: int, count: int) -> Iterator[tuple[VictimSearch, list[RunningBooking]]]:
     """Small rooms in which nothing fits until somebody leaves."""
     chance = Random(seed)  # noqa: S311  made-up rooms
     fleet = gpus(4, node="n1") + gpus(3, node="n2")
@@ -78,15 +78,15 @@ def cases(seed: int, count: int) -> Iterator[tuple[Room, list[RunningBooking]]]:
         taken = np.zeros(len(pool), dtype=np.uint16)
         taken[chance.randrange(len(pool))] = chance.choice((0, 0, 255))
         taken[[column for column in range(len(pool)) if chance.random() < 0.2]] = 255
-        room = Room(pool, a_want(chance), taken, runners)
+        search = VictimSearch(pool, a_want(chance), taken, runners)
         nobody, everybody = np.zeros(len(runners), bool), np.ones(len(runners), bool)
-        if not room.fits(nobody) and room.fits(everybody):
+        if not search.fits(nobody) and search.fits(everybody):
             count -= 1
-            yield room, runners
+            yield search, runners
 
 
-def chosen(room: Room, runners: list[RunningBooking]) -> Bools:
-    gone = victims(room, [0] * len(runners), lambda _: True)
+def chosen(search: VictimSearch, runners: list[RunningBooking]) -> Bools:
+    gone = victims(search, [0] * len(runners), lambda _: True)
     assert gone is not None
     return gone
 
@@ -94,10 +94,10 @@ def chosen(room: Room, runners: list[RunningBooking]) -> Bools:
 def ratios(seed: int, count: int) -> list[float]:
     """GPU-seconds lost over the least possible, a second more each so that none is nothing."""
     found = []
-    for room, runners in cases(seed, count):
-        gone = chosen(room, runners)
+    for search, runners in cases(seed, count):
+        gone = chosen(search, runners)
         lost = sum(runner.lost for runner, flag in zip(runners, gone, strict=True) if flag)
-        found.append((lost + 1) / (least(room, runners) + 1))
+        found.append((lost + 1) / (least(search, runners) + 1))
     return found
 
 
@@ -111,12 +111,12 @@ def test_the_same_for_very_many_rooms() -> None:
 
 
 def test_nobody_of_the_answer_could_stay() -> None:
-    for room, runners in cases(3, 40):
-        gone = chosen(room, runners)
+    for search, runners in cases(3, 40):
+        gone = chosen(search, runners)
         for one in np.flatnonzero(gone):
             back = gone.copy()
             back[one] = False
-            assert not room.fits(back)
+            assert not search.fits(back)
 
 
 def test_nobody_of_a_later_group_goes_while_the_earlier_are_enough() -> None:
@@ -125,9 +125,9 @@ def test_nobody_of_a_later_group_goes_while_the_earlier_are_enough() -> None:
     cheap = a_runner(pool, "b", 1, Place("n1-1", None, 0, 8))
     taken = np.array([0, 0, 255, 255], dtype=np.uint16)
     demand = Demand("h100", None, 1, "any", 60, ("lab", "p"))
-    room = Room(pool, demand, taken, [dear, cheap])
+    search = VictimSearch(pool, demand, taken, [dear, cheap])
     for groups, expected in (([0, 1], [True, False]), ([0, 0], [False, True])):
-        gone = victims(room, groups, lambda _: True)
+        gone = victims(search, groups, lambda _: True)
         assert gone is not None
         assert gone.tolist() == expected
 
@@ -136,5 +136,5 @@ def test_all_of_them_may_be_too_few() -> None:
     pool = pools_of(gpus(2), (H100,))["h100"]
     runner = a_runner(pool, "a", 1, Place("n1-0", None, 0, 8))
     taken = np.array([0, 255], dtype=np.uint16)
-    room = Room(pool, Demand("h100", None, 2, "any", 60, ("lab", "p")), taken, [runner])
-    assert victims(room, [0], lambda _: True) is None
+    search = VictimSearch(pool, Demand("h100", None, 2, "any", 60, ("lab", "p")), taken, [runner])
+    assert victims(search, [0], lambda _: True) is None

@@ -18,7 +18,7 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.model.inputs import Held
-from allocation.solver.quota.tree import PLATFORM, Tree, available, guarantee_tree, lending_tree
+from allocation.solver.quota.tree import PLATFORM, Node, Tree, guarantee_tree, lending_tree
 from tests.rings import holds_for
 from tests.solver.builders import (
     DAY,
@@ -37,6 +37,19 @@ from tests.solver.builders import (
 from tests.solver.truth import given_by, over_limit
 
 GPU = 56_000
+
+
+def available(nodes: dict[str, Node], usage: dict[str, int], owner: str) -> int:
+    """What the owner may still use at an instant; negative after a quota cut.
+
+    `usage` is the use of each node; a parent's includes what it sees of its children.
+    """
+    node, used = nodes[owner], usage.get(owner, 0)
+    if node.parent not in nodes:
+        return node.cap - used
+    above = available(nodes, usage, node.parent)
+    through = node.cap - node.local - max(0, used - node.local)
+    return max(0, node.local - used) + min(above, through)
 
 
 def answer(plan: Plan, booking: str = "b1") -> tuple[Reason, ...]:

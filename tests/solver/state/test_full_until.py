@@ -15,7 +15,7 @@ from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.rebinding import strategies
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.full_until import NoRoomCache
+from allocation.solver.state.space import NoRoomCache
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from tests.bench.solver.cycle import CLASSES, a_request_of, a_site
 from tests.bench.solver.cycle import the_next as next_of_bench
