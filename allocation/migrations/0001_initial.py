@@ -558,7 +558,7 @@ class Migration(migrations.Migration):
                 ('policy_version', models.PositiveIntegerField()),
                 ('rule', models.CharField(max_length=8)),
                 ('sentence', models.CharField(help_text='The reason as the owner saw it.', max_length=300)),
-                ('method', models.CharField(choices=[('stop', 'Ended by the node'), ('signal', 'Ends itself, killed at the deadline'), ('suspend', 'Frozen on its node')], max_length=8)),
+                ('method', models.CharField(choices=[('stop', 'Ended by the node'), ('signal', 'Ends itself, killed at the deadline'), ('suspend', 'Suspended on its node')], max_length=8)),
                 ('noticed_at', models.DateTimeField(help_text='When the owner was notified.')),
                 ('deadline', models.DateTimeField(help_text='End of the grace period.')),
                 ('grace_seconds', models.PositiveIntegerField()),

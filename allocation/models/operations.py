@@ -49,8 +49,8 @@ class PortalMode(models.Model):
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.reason}"
 
-    def holds(self, now: datetime) -> bool:
-        """Whether it is in force."""
+    def is_in_force(self, now: datetime) -> bool:
+        """Whether it has neither ended nor reached its planned end."""
         return self.ended_at is None and (self.until is None or now < self.until)
 
 

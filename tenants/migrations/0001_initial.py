@@ -129,7 +129,7 @@ class Migration(migrations.Migration):
                 ('pausable', models.BooleanField(default=False)),
                 ('grace_seconds', models.PositiveIntegerField(default=600, help_text='Time between the notice and the pause.')),
                 ('protected_seconds', models.PositiveIntegerField(default=0, help_text='Time after a start without pauses.')),
-                ('pause_method', models.CharField(choices=[('stop', 'Ended by the node'), ('signal', 'Ends itself, killed at the deadline'), ('suspend', 'Frozen on its node')], db_default='stop', default='stop', max_length=8)),
+                ('pause_method', models.CharField(choices=[('stop', 'Ended by the node'), ('signal', 'Ends itself, killed at the deadline'), ('suspend', 'Suspended on its node')], db_default='stop', default='stop', max_length=8)),
                 ('max_pauses', models.PositiveSmallIntegerField(blank=True, help_text='Pauses of one booking at most; null is no limit.', null=True)),
                 ('credit_cap_seconds', models.PositiveIntegerField(db_default=14400, default=14400, help_text='Most lost work that a pause credits.')),
                 ('more_times', models.PositiveSmallIntegerField(db_default=0, default=0, help_text='How often an owner may ask for more time.')),

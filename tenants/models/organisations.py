@@ -10,7 +10,7 @@ from django.db.models import Q
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class PasswordProof:
     """Proof that somebody knows a password: the user name and the hash made from the password."""
 
     username: str
@@ -47,7 +47,7 @@ class User(AbstractUser):
     # Sign-ins are in the audit log.
     last_login = None
 
-    proof: Proof | None = None
+    proof: PasswordProof | None = None
     """How the person has just signed in; None if a session was found."""
 
     credential: bytes = b""
@@ -257,7 +257,7 @@ class Tier(models.Model):
     class PauseMethod(models.TextChoices):
         STOP = "stop", "Ended by the node"
         SIGNAL = "signal", "Ends itself, killed at the deadline"
-        SUSPEND = "suspend", "Frozen on its node"
+        SUSPEND = "suspend", "Suspended on its node"
 
     slug = models.SlugField(primary_key=True, max_length=40)
     name = models.CharField(max_length=80)

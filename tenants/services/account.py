@@ -13,7 +13,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 
-from tenants.models import Proof, User
+from tenants.models import PasswordProof, User
 from tenants.platform.errors import invalid, missing
 from tenants.services.passwords import password_replace
 from tenants.services.sessions import sessions_end
@@ -38,7 +38,9 @@ def own_sessions_end(*, user: User, now: datetime) -> int:
 
 
 @transaction.atomic
-def own_password_set(*, user: User, current: Proof, password: str, now: datetime) -> Proof:
+def own_password_set(
+    *, user: User, current: PasswordProof, password: str, now: datetime
+) -> PasswordProof:
     """Changes the person's password; a trigger of the database then ends all their sessions.
 
     Returns the proof with which this browser signs in again. Raises Refused `bad_password`,

@@ -9,28 +9,28 @@ import secrets
 from django.contrib.auth.hashers import identify_hasher, make_password
 from django.db import connection
 
-from tenants.models import Proof, User
+from tenants.models import PasswordProof, User
 
 COST_PARAMETERS = ("time_cost", "memory_cost", "parallelism")
 
 
-def password_prove(username: str, password: str) -> Proof:
+def password_prove(username: str, password: str) -> PasswordProof:
     """The proof that the database compares; takes the same time without an account."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT portal_password_form(%s)", [username])
         form = cursor.fetchone()[0]
     if not form:
         # Without an account, hash with a random salt: it takes the same time.
-        return Proof(username, make_password(password, secrets.token_hex(11)))
+        return PasswordProof(username, make_password(password, secrets.token_hex(11)))
     hasher = type(identify_hasher(form))()
     known = hasher.decode(form)
     for cost in COST_PARAMETERS:
         if cost in known:
             setattr(hasher, cost, known[cost])
-    return Proof(username, hasher.encode(password, known["salt"]))
+    return PasswordProof(username, hasher.encode(password, known["salt"]))
 
 
-def password_holder(proof: Proof) -> User | None:
+def password_holder(proof: PasswordProof) -> User | None:
     """The active person with this password, or None."""
     found = User.objects.raw(
         "SELECT * FROM portal_account_by_password(%s, %s)", [proof.username, proof.presented]
@@ -38,12 +38,12 @@ def password_holder(proof: Proof) -> User | None:
     return next(iter(found), None)
 
 
-def password_replace(current: Proof, chosen: str) -> Proof | None:
+def password_replace(current: PasswordProof, chosen: str) -> PasswordProof | None:
     """Changes a password, which ends all sessions of its person; returns the new proof.
 
     Returns None if `current` is not the present password.
     """
-    new = Proof(current.username, make_password(chosen))
+    new = PasswordProof(current.username, make_password(chosen))
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT portal_password_change(%s, %s, %s)",

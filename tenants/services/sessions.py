@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from tenants.models import Proof, Session, User
+from tenants.models import PasswordProof, Session, User
 
 LAST_SEEN_INTERVAL = timedelta(minutes=1)
 MAX_DEVICE_LENGTH = 80
@@ -89,7 +89,7 @@ def session_start(key: str, held: SessionContent, *, now: datetime) -> bool:
     )
 
 
-def session_sign_in(key: str, proof: Proof) -> int | None:
+def session_sign_in(key: str, proof: PasswordProof) -> int | None:
     """Signs the session in if the password is right; returns the person's id, or None.
 
     A session gets its person in no other way: a web process cannot write that column.

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from tenants.access import account_of, client_address
-from tenants.models import Proof, User
+from tenants.models import PasswordProof, User
 from tenants.services.sessions import (
     LAST_SEEN_INTERVAL,
     SessionContent,
@@ -70,7 +70,7 @@ class SessionStore(SessionBase):
     person: int | None = None
     """The person of the stored session."""
 
-    proof: Proof | None = None
+    proof: PasswordProof | None = None
     """The proof of the password just given; needed to bind the session to a person."""
 
     def load(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class SessionStore(SessionBase):
         sessions_sweep(timezone.now())
 
 
-def proof_give(request: HttpRequest, proof: Proof | None) -> None:
+def proof_give(request: HttpRequest, proof: PasswordProof | None) -> None:
     """Passes the password's proof to the request's session, which needs it to be bound."""
     cast(SessionStore, request.session).proof = proof
 

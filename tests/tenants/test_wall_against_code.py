@@ -19,8 +19,8 @@ from tenants.models import (
     ApiToken,
     Membership,
     Password,
+    PasswordProof,
     Project,
-    Proof,
     Session,
     Tenant,
     User,
@@ -340,7 +340,7 @@ def test_people_change_their_own_password_and_all_their_sessions_end(client: Cli
     assert _holder(password_prove(user.username, PASSWORD)) is None
 
 
-def _holder(proof: Proof) -> int | None:
+def _holder(proof: PasswordProof) -> int | None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT portal_password_holder(%s, %s)", [proof.username, proof.presented])
         found: int | None = cursor.fetchone()[0]

@@ -13,14 +13,14 @@ STOPPED = (State.REQUESTED, State.QUEUED, State.SCHEDULED, State.PAUSED)
 
 def modes_in_force(now: datetime) -> list[PortalMode]:
     """Those in force, one of each kind at most."""
-    return [mode for mode in PortalMode.objects.filter(ended_at=None) if mode.holds(now)]
+    return [mode for mode in PortalMode.objects.filter(ended_at=None) if mode.is_in_force(now)]
 
 
 def mode_in_force(kind: str, now: datetime, *, locked: bool = False) -> PortalMode | None:
     """The one of a kind that is in force; None without."""
     rows = PortalMode.objects.filter(kind=kind, ended_at=None)
     mode = (rows.select_for_update() if locked else rows).first()
-    return mode if mode is not None and mode.holds(now) else None
+    return mode if mode is not None and mode.is_in_force(now) else None
 
 
 def decisions_frozen(now: datetime) -> PortalMode | None:
