@@ -11,7 +11,7 @@ from allocation.agent.plan.steps import EndProcesses
 from allocation.agent.ports.gpu import GpuPort, Truth
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
-from allocation.agent.ports.suspender import LIMIT_S, Program
+from allocation.agent.ports.suspender import LIMIT_S, Program, living
 from allocation.agent.state.records import Records
 from allocation.agent.state.store import StoreError
 from allocation.wire import DesiredAllocation, PauseMethod
@@ -35,7 +35,7 @@ class ProcessRegistry:
             if task.emptied or not task.given:
                 self._seen.pop(name, None)
             elif self._programs is not None:
-                self._seen[name] = self._born(self._on(task, truth, seen))
+                self._seen[name] = living(self._programs, self._on(task, truth, seen))
 
     def _on(self, task: Task, truth: Truth, seen: ProgramsSeen) -> tuple[int, ...]:
         if task.allocation.share is not None:
@@ -54,7 +54,7 @@ class ProcessRegistry:
         names = {allocation}
         if not any(_is_other_run(each, mine, now) for each in held.values()):
             names.add(booking_full_name(mine))
-        said = self._born(self._programs.named(names))
+        said = living(self._programs, self._programs.named(names))
         return self._seen.get(allocation, frozenset()) | said
 
     def end(self, programs: Collection[Program], *, force: bool) -> None:
@@ -66,12 +66,6 @@ class ProcessRegistry:
                 self._programs.kill(pid, birth)
             else:
                 self._programs.ask(pid, birth)
-
-    def _born(self, pids: Collection[int]) -> frozenset[Program]:
-        if self._programs is None:
-            return frozenset()
-        births = ((pid, self._programs.birth(pid)) for pid in pids)
-        return frozenset((pid, birth) for pid, birth in births if birth is not None)
 
 
 def _is_other_run(each: Record, mine: DesiredAllocation, now: float) -> bool:

@@ -16,7 +16,7 @@ from allocation.agent.plan.reconcile import Record
 from allocation.agent.ports.gpu import GpuPort
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
-from allocation.agent.ports.suspender import Program, Suspended, Suspender
+from allocation.agent.ports.suspender import Program, Suspended, Suspender, living
 from allocation.agent.state.records import Records
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Suspensions:
         there: set[Program] = set()
         for member in members:
             old = self._records.suspended.get(member.allocation.id)
-            found = self._living(self._port.pids(member.gpu, None))
+            found = living(self._programs, self._port.pids(member.gpu, None))
             known = tuple(sorted({*found, *(old.programs if old else ())}))
             self._records.freezing(Suspended.of(member.allocation, member.gpu, known))
             there |= found
@@ -298,10 +298,6 @@ class Suspensions:
 
     def _result(self, pid: int) -> str | None:
         return None if self._suspender is None else self._suspender.result(pid)
-
-    def _living(self, pids: Iterable[int]) -> set[Program]:
-        births = ((pid, self._birth(pid)) for pid in pids)
-        return {(pid, birth) for pid, birth in births if birth is not None}
 
     def _alive(self, each: Suspended) -> bool:
         return any(self._is(program) for program in each.programs)

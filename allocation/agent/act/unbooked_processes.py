@@ -100,12 +100,7 @@ class UnbookedProcesses:
         return found
 
     def _on(self, truth: Truth, held: Mapping[str, Record]) -> Iterator[UnbookedProcess]:
-        spots: list[tuple[FoundInstance | None, int | None]] = [
-            (found, found.processes) for found in truth.instances
-        ]
-        if truth.mode == "whole":
-            spots.append((None, truth.processes))
-        for instance, count in spots:
+        for instance, count in truth.spots():
             place = None if instance is None else instance.place
             given = [
                 h.allocation

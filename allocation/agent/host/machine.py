@@ -11,7 +11,7 @@ from allocation import wire
 from allocation.agent import VERSION
 from allocation.agent.ports.gpu import GpuPort
 from allocation.agent.ports.host_cores import numa_node
-from allocation.agent.ports.programs import is_signalled
+from allocation.agent.ports.programs import signal_send
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SIMULATED_CORES_PER_GPU = 12
@@ -59,17 +59,5 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
 
 
 def process_signal(pid: int, *, force: bool) -> None:
-    """Asks a process to end, or kills it. One that is gone is no error. Raises PermissionError."""
-    if not is_signalled(pid):
-        return
-    try:
-        # A pid file descriptor can't come to mean another process in between.
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL if force else signal.SIGTERM)
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(descriptor)
+    """Sends TERM, or KILL with `force`. An ended process is no error. Raises PermissionError."""
+    signal_send(pid, signal.SIGKILL if force else signal.SIGTERM)

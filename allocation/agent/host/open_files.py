@@ -83,9 +83,7 @@ class HostOpenFiles:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._proc = proc
-        self._services = SERVICES | {
-            name.encode()[:15].decode(errors="ignore") for name in services
-        }
+        self._services = SERVICES | {_comm(name) for name in services}
         self._steady = steady
         self._seen: tuple[float, Openers] | None = None
         self._warned = False

@@ -7,12 +7,12 @@ A specification says what a container gets. It does not keep anybody from the de
 import json
 import logging
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from allocation.agent.owner.shares import ActiveBooking, environment
+from allocation.agent.ports.commands import command_run
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.handover import write_atomic
 from allocation.agent.ports.readable import folder_ensure
@@ -115,15 +115,9 @@ def driver_edits() -> dict[str, Any]:
         log.warning("no nvidia-ctk here: CDI files name devices, but not the driver's libraries")
         return {}
     try:
-        done = subprocess.run(  # noqa: S603 (found on our own path, never a shell)
-            [toolkit, "--quiet", "cdi", "generate", "--format=json"],
-            capture_output=True,
-            timeout=_TOOLKIT_S,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
-        edits = json.loads(done.stdout).get("containerEdits", {})
-    except (OSError, subprocess.SubprocessError, ValueError, AttributeError) as error:
+        command = [toolkit, "--quiet", "cdi", "generate", "--format=json"]
+        edits = json.loads(command_run(command, _TOOLKIT_S)).get("containerEdits", {})
+    except (OSError, ValueError, AttributeError) as error:
         log.warning("nvidia-ctk does not list the driver's libraries: %s", error)
         return {}
     return edits if isinstance(edits, dict) else {}

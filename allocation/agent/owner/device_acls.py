@@ -9,13 +9,13 @@ import json
 import logging
 import shutil
 import stat
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from allocation.agent.owner.cdi import DeviceNodes
 from allocation.agent.owner.shares import ActiveBooking
+from allocation.agent.ports.commands import command_run
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.programs import account_uid
 from allocation.agent.state.store import write_synced
@@ -51,30 +51,15 @@ class SetFacl:
 
     def give(self, right: Right) -> None:
         path, uid = right
-        self._run("-m", f"u:{uid}:rw", path)
+        command_run([self._program, "-m", f"u:{uid}:rw", path], _LIMIT_S)
 
     def take(self, right: Right) -> None:
         path, uid = right
         if Path(path).exists():
-            self._run("-x", f"u:{uid}", path)
+            command_run([self._program, "-x", f"u:{uid}", path], _LIMIT_S)
 
     def is_world_accessible(self, path: str) -> bool:
         return bool(Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
-
-    def _run(self, *arguments: str) -> None:
-        try:
-            subprocess.run(  # noqa: S603 (the system's own program, no shell)
-                [self._program, *arguments],
-                check=True,
-                timeout=_LIMIT_S,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-            )
-        except subprocess.CalledProcessError as error:
-            raise OSError(error.stderr.decode(errors="replace").strip()) from error
-        except subprocess.TimeoutExpired as error:
-            raise OSError(f"setfacl took longer than {_LIMIT_S} s") from error
 
 
 class DeviceAcls:

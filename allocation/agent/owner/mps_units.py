@@ -8,11 +8,11 @@ import logging
 import pwd
 import queue
 import re
-import subprocess
 import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from allocation.agent.ports.commands import command_run
 from allocation.agent.ports.handover import write_atomic
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class MpsUnits:
         try:
             listed = self._call("list-units", "--plain", "--no-legend", "--full", _THERE,
                                 "gpu-mps@*.service")  # fmt: skip
-        except _Refused as refused:
+        except OSError as refused:
             self._done = {gpu: (uid, str(refused)) for gpu, uid in wanted.items()}
             self._left = (f"MPS units: {refused}",)
             return
@@ -91,7 +91,7 @@ class MpsUnits:
         for gpu in sorted(there - wanted.keys()):
             try:
                 self._end(gpu)
-            except (OSError, _Refused) as error:
+            except OSError as error:
                 left.append(f"the MPS daemon of {gpu} does not end: {error}")
         self._left = tuple(left)
         self._done = {
@@ -114,41 +114,22 @@ class MpsUnits:
             self._call("start", f"gpu-mps@{gpu}.service")
         except KeyError:
             return f"no account has the number {uid}"
-        except (OSError, _Refused) as error:
+        except OSError as error:
             return str(error)
         log.info("the MPS daemon of %s serves account %d", gpu, uid)
         return None
 
     def _end(self, gpu: str) -> None:
-        """Raises OSError, _Refused."""
+        """Raises OSError."""
         self._call("stop", f"gpu-mps@{gpu}.service")
         (self._folder / f"{gpu}.env").unlink(missing_ok=True)
         log.info("the MPS daemon of %s has ended", gpu)
 
     def _call(self, *words: str) -> str:
-        """Raises _Refused."""
-        try:
-            done = subprocess.run(  # noqa: S603 (the system's own program, no shell)
-                [self._systemctl, *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_LIMIT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise _Refused(str(error)) from error
-        if done.returncode:
-            raise _Refused(done.stderr.strip()[:200] or f"systemctl ended with {done.returncode}")
-        return done.stdout
+        return command_run([self._systemctl, *words], _LIMIT_S)
 
 
 def _settings(uid: int) -> str:
     """Returns what the unit reads. Raises KeyError."""
     mode = "0700" if uid else "0755"
     return f"MPS_UID={uid}\nMPS_GID={pwd.getpwuid(uid).pw_gid}\nMPS_MODE={mode}\n"
-
-
-class _Refused(Exception):
-    """The error of systemctl."""

@@ -63,6 +63,11 @@ class Truth:
     residue_mb: int = 0
     unready: str | None = None
 
+    def spots(self) -> list[tuple[FoundInstance | None, int | None]]:
+        """Returns the slices, or None for the whole GPU, each with its number of processes."""
+        whole = [(None, self.processes)] if self.mode == "whole" else []
+        return [*((found, found.processes) for found in self.instances), *whole]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:

@@ -89,22 +89,7 @@ class HostPrograms:
         return ProcessOwner(frozenset(names), name, late=name is None)
 
     def warn(self, pid: int, number: int) -> bool:
-        if not is_signalled(pid):
-            return False
-        try:
-            # A pid file descriptor can't come to mean another process in between.
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return False
-        try:
-            if not self._handles(pid, number):
-                return False
-            signal.pidfd_send_signal(descriptor, number)
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-        finally:
-            os.close(descriptor)
-        return True
+        return signal_send(pid, number, lambda: self._handles(pid, number))
 
     def named(self, names: Collection[str]) -> tuple[int, ...]:
         pids = (int(path.name) for path in self._proc.iterdir() if path.name.isdecimal())
@@ -124,20 +109,7 @@ class HostPrograms:
         self._send(pid, birth, signal.SIGKILL)
 
     def _send(self, pid: int, birth: str, number: int) -> None:
-        if not is_signalled(pid):
-            return
-        try:
-            # A pid file descriptor can't come to mean another process in between.
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return
-        try:
-            if self.birth(pid) == birth:
-                signal.pidfd_send_signal(descriptor, number)
-        except ProcessLookupError:
-            return
-        finally:
-            os.close(descriptor)
+        signal_send(pid, number, lambda: self.birth(pid) == birth)
 
     def _handles(self, pid: int, number: int) -> bool:
         for line in (self._proc / str(pid) / "status").read_text().splitlines():
@@ -151,6 +123,29 @@ def is_signalled(pid: int) -> bool:
     """Returns whether a signal may go to this number: not to all, to init or to the agent, and not
     to what the kernel can't have given."""
     return 1 < pid <= LAST_PID and pid != os.getpid()
+
+
+def signal_send(pid: int, number: int, check: Callable[[], bool] = lambda: True) -> bool:
+    """Sends a signal to a process if `check` confirms it. Returns whether it was sent.
+
+    A process that has ended is no error. Raises PermissionError.
+    """
+    if not is_signalled(pid):
+        return False
+    try:
+        # A pid file descriptor can't refer to another process in between.
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not check():
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def terminals(folder: Path) -> list[Path]:

@@ -10,12 +10,13 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from allocation.agent.ports.checkpoint_tool import Answer, Call, CheckpointTool
 from allocation.agent.ports.handover import booking_full_name
+from allocation.agent.ports.programs import Programs
 from allocation.wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,14 @@ class Suspended:
 
     def with_resume(self, allocation: str) -> "Suspended":
         return dataclasses.replace(self, resumed_by=allocation)
+
+
+def living(programs: Programs | None, pids: Iterable[int]) -> frozenset[Program]:
+    """Returns those of the processes that exist."""
+    if programs is None:
+        return frozenset()
+    births = ((pid, programs.birth(pid)) for pid in pids)
+    return frozenset((pid, birth) for pid, birth in births if birth is not None)
 
 
 class Suspender(Protocol):

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from allocation.agent.ports.commands import CommandTimeout, command_run
+
 log = logging.getLogger(__name__)
 
 
@@ -174,20 +176,10 @@ class Systemd:
         if self._steady() < self._unresponsive_until:
             raise OSError("systemd does not answer")
         try:
-            done = subprocess.run(  # noqa: S603 (the system's own programs, no shell)
-                [self._programs[name], *arguments],
-                check=True,
-                timeout=self._limit_s,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-            )
-        except subprocess.CalledProcessError as error:
-            why = error.stderr.decode(errors="replace").strip().splitlines()
-            raise OSError(f"{name} refused: {why[-1] if why else error.returncode}") from error
-        except subprocess.TimeoutExpired as error:
+            return command_run([self._programs[name], *arguments], self._limit_s)
+        except CommandTimeout:
             self._unresponsive_until = self._steady() + _UNRESPONSIVE_S
-            raise OSError(f"{name} took longer than {self._limit_s:g} s") from error
-        return done.stdout.decode(errors="replace")
+            raise
 
 
 def limits_refusal(mount: Path = MOUNT) -> str:

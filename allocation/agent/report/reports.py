@@ -111,26 +111,13 @@ def samples_take(port: GpuPort, gpus: Iterable[str], owners: Owners) -> tuple[wi
 
 def _sample(reading: Reading, owners: Owners) -> wire.Sample:
     place = reading.place
+    values = {field.name: getattr(reading, field.name) for field in dataclasses.fields(reading)}
+    del values["place"]
     return wire.Sample(
-        gpu=reading.gpu,
         slot=None if place is None else place.slot,
         size=None if place is None else place.size,
         allocation=owners.get((reading.gpu, place)),
-        utilisation=reading.utilisation,
-        memory_used_mb=reading.memory_used_mb,
-        memory_total_mb=reading.memory_total_mb,
-        power_mw=reading.power_mw,
-        temperature_c=reading.temperature_c,
-        processes=reading.processes,
-        bandwidth=reading.bandwidth,
-        tensor=reading.tensor,
-        sm_mhz=reading.sm_mhz,
-        throttle=reading.throttle,
-        pcie_rx_kb=reading.pcie_rx_kb,
-        pcie_tx_kb=reading.pcie_tx_kb,
-        nvlink_rx_kb=reading.nvlink_rx_kb,
-        nvlink_tx_kb=reading.nvlink_tx_kb,
-        energy_mj=reading.energy_mj,
+        **values,
     )
 
 

@@ -102,18 +102,16 @@ class Watch:
         self, watch: WatchPort, truth: Truth, given: set[tuple[str, Place | None]]
     ) -> Iterator[wire.UnbookedDevice]:
         """Yields devices without a booking that have processes. Unknown counts are left out."""
-        spots: list[tuple[Place | None, int | None, int | None]] = [
-            (found.place, found.id, found.processes) for found in truth.instances
-        ]
-        if truth.mode == "whole":
-            spots.append((None, None, truth.processes))
-        for place, instance, processes in spots:
+        for instance, processes in truth.spots():
+            place = None if instance is None else instance.place
             if processes and (truth.uuid, place) not in given:
                 yield wire.UnbookedDevice(
                     gpu=truth.uuid,
                     slot=None if place is None else place.slot,
                     processes=processes,
-                    users=watch.users(self._pids(truth.uuid, instance)),
+                    users=watch.users(
+                        self._pids(truth.uuid, None if instance is None else instance.id)
+                    ),
                 )
 
 
