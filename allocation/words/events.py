@@ -105,11 +105,11 @@ _SENTENCES: dict[str, Text] = {
     "queued": gettext_lazy("Waiting, with a planned start. %(because)s"),
     "queued_unplanned": gettext_lazy("Waiting, without a planned start. %(because)s"),
     "scheduled": gettext_lazy("Scheduled on %(nodes)s."),
-    "refused": gettext_lazy("%(because)s %(freed)s returned to the budget."),
+    "refused": gettext_lazy("%(because)s %(freed)s is no longer held."),
     "unplaceable": gettext_lazy("There are no GPUs for it."),
     "changed_to": gettext_lazy("%(label)s was booked instead."),
     "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
-    "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s returned to the budget."),
+    "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     # Planned starts that change
     "rebound": gettext_lazy(
         "Moved from %(source)s to %(target)s before its start, so that more bookings fit. "
@@ -204,14 +204,12 @@ _SENTENCES: dict[str, Text] = {
     "time_over": gettext_lazy("Its time is over; the GPUs are being cleared."),
     "start_failed": gettext_lazy("The node could not start it: %(why)s"),
     "released": gettext_lazy("Released by %(actor)s; the GPUs are being cleared."),
-    "released_paused": gettext_lazy("Released by %(actor)s; %(freed)s returned to the budget."),
+    "released_paused": gettext_lazy("Released by %(actor)s; %(freed)s is no longer held."),
     "no_show": _no_show,
-    "cleared": gettext_lazy(
-        "The GPUs are cleared. %(charged)s charged, %(freed)s returned to the budget."
-    ),
+    "cleared": gettext_lazy("The GPUs are cleared. %(charged)s charged, %(freed)s no longer held."),
     "expired": _expired,
     "ended_paused": gettext_lazy(
-        "%(because)s %(charged)s charged in all, %(freed)s returned to the budget."
+        "%(because)s %(charged)s charged in all, %(freed)s no longer held."
     ),
     "too_little_left": gettext_lazy("Too little of its time is left to resume."),
     "window_over": gettext_lazy("Its window ended while it was paused."),

@@ -82,7 +82,7 @@ def lease_expired(allocation_id: UUID, *, since: datetime, now: datetime) -> Non
             task_request("allocation.cycle")
 
 
-def run_disputed(allocation_id: UUID, said: str, now: datetime) -> bool:
+def run_disputed(allocation_id: UUID, error: str, now: datetime) -> bool:
     """Requeues a booking whose node reports a run as over that the portal has not ended.
 
     The run is charged until now. Returns False for anything that does not run, or is nearly over.
@@ -93,10 +93,10 @@ def run_disputed(allocation_id: UUID, said: str, now: datetime) -> bool:
         if booking is None or row.state not in STARTED or row.period.upper <= now + CLOCK_TOLERANCE:
             return False
         node = row.gpu.node.name
-        cause = Interruption(RULE.id, event_text("run_disputed", node=node, why=said.rstrip(".")))
+        cause = Interruption(RULE.id, event_text("run_disputed", node=node, why=error.rstrip(".")))
         is_new = _lost(booking, cause, until=now, now=now)
         if is_new:
-            note = f"GPU {row.gpu.index} of {node} reports {booking.label} as over early ({said})."
+            note = f"GPU {row.gpu.index} of {node} reports {booking.label} as over early ({error})."
             conflict_note(row, note, now)
         return is_new
 

@@ -95,7 +95,7 @@ def test_a_notice_is_sent_at_once_with_the_deadline_in_the_subject(
     assert letter["Subject"] == f"{booking.label} pauses at 11:40 (in 10 min)"
     text = plain(letter)
     assert "It has until Tue 17 Nov 11:40 +0100." in text
-    assert "If nobody reacts, at 11:40" in text
+    assert "If you do nothing, at 11:40" in text
     assert f"https://gpu.example.org/t/helix/bookings/{booking.label}" in text
     assert "rivals" not in letter.as_string()
 

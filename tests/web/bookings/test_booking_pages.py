@@ -209,7 +209,7 @@ def test_cancelling_before_the_start_frees_the_money_and_says_how_much() -> None
         a_booking(member, now=now, state=State.QUEUED, starts_in=timedelta(hours=1), held="24")
     )
     response = _client(member).post(_url(booking, "/cancel"), follow=True)
-    assert "€24.00 returned to the budget" in response.content.decode()
+    assert "€24.00 is no longer held" in response.content.decode()
     assert _change(booking).state == State.CANCELLED
 
 
