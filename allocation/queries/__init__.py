@@ -1,1 +1,1 @@
-"""Read side of bookings and hardware: data for pages, programs and the solver."""
+"""Queries on bookings and hardware, for pages, REST and services."""

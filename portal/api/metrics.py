@@ -13,8 +13,7 @@ from django.views.decorators.http import require_safe
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from allocation.queries.bookings.delays import database_size_metrics, delay_metrics
-from allocation.queries.fleet.metrics import metrics_of
+from allocation.queries.fleet.metrics import database_size_metrics, delay_metrics, metrics_of
 from allocation.services.decide.self_check import self_check_read
 from allocation.services.record.liveness import programs_read, reader_lag_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import Gpu, GpuEvent, Node
-from allocation.queries.fleet.examinations import examination_of
+from allocation.queries.fleet.nodes import examination_of
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.nodes.fleet import node_approve, node_key_rotate, node_revoke
 from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set

@@ -1,1 +1,1 @@
-"""Read side of bookings: lists, details, timeline, calendars."""
+"""Queries on bookings: lists, details, timeline, calendars, projects."""

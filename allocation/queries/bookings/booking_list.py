@@ -1,4 +1,5 @@
-"""Lists of bookings: filters, words to search for, an order by column, pages that stay put."""
+"""Lists of bookings: filters, search, sorting by column and stable pages; and the top bar's
+search."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from django.core import signing
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce, Lower
 
-from allocation.models import Booking
+from allocation.models import Booking, Node
 from allocation.queries.bookings.timeline import bookings_visible
 from allocation.rules.states import OPEN, TERMINAL, State
 from tenants.access import Actor
@@ -23,7 +24,7 @@ GROUPS: dict[str, tuple[State, ...]] = {
     "running": (State.STARTING, State.ACTIVE, State.PAUSING, State.PAUSED, State.ENDING),
     "over": tuple(sorted(TERMINAL)),
 }
-"""What the filter offers, and the states that each choice means."""
+"""The choices of the state filter, and the states of each."""
 
 SORTS: dict[str, Any] = {
     "booked": F("submitted"),
@@ -39,12 +40,13 @@ NEWEST = "-booked"
 NUMBER = re.compile(r"(?:bk-?)?([0-9]{1,18})", re.IGNORECASE)
 MAX_SEARCH_WORDS = 6
 SALT = "bookings-list"
+RESULTS_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
 class BookingFilter:
-    """A filter: a group of states ("" for all), a project's slug, mine alone, words that number,
-    name, owner or project have; and the page `after` or `before` a cursor, in the order `sort`."""
+    """A filter: a group of states ("" for all), a project's slug, only the reader's own bookings,
+    and search words. `sort` is the order; `after` or `before` is the cursor of the page."""
 
     group: str = ""
     project: str = ""
@@ -56,18 +58,19 @@ class BookingFilter:
 
     @property
     def column(self) -> str:
-        """The column that is sorted by."""
+        """The sorted column."""
         return self.sort.removeprefix("-")
 
     @property
     def is_descending(self) -> bool:
-        """True for the largest, latest or last first."""
+        """Whether the largest or latest values come first."""
         return self.sort.startswith("-")
 
 
 @dataclass(frozen=True, slots=True)
 class BookingsPage:
-    """One page of bookings with the cursors of those beside it, empty where there is none."""
+    """One page of bookings, with the cursors of the previous and next page ("" if there is
+    none)."""
 
     rows: tuple[Booking, ...]
     total: int
@@ -75,8 +78,18 @@ class BookingsPage:
     after: str
 
 
+@dataclass(frozen=True, slots=True)
+class SearchResults:
+    """The first few results of each kind."""
+
+    bookings: tuple[Booking, ...]
+    projects: tuple[Project, ...]
+    people: tuple[Membership, ...]
+    nodes: tuple[Node, ...]
+
+
 def bookings_page(actor: Actor, wanted: BookingFilter) -> BookingsPage:
-    """The page that was asked for. A cursor names a booking, so that new ones move nothing."""
+    """The requested page. A cursor names a booking, so that new bookings do not shift pages."""
     found = bookings_filtered(actor, wanted)
     backwards = bool(wanted.before)
     cursor = _opened(wanted.before or wanted.after)
@@ -103,7 +116,7 @@ def bookings_page(actor: Actor, wanted: BookingFilter) -> BookingsPage:
 
 
 def bookings_filtered(actor: Actor, wanted: BookingFilter) -> QuerySet[Booking]:
-    """All that the filter lets through of what the reader may see."""
+    """The bookings that match the filter and that the reader may see."""
     found = bookings_visible(actor).select_related("project", "tier", "owner")
     if wanted.group in GROUPS:
         found = found.filter(state__in=GROUPS[wanted.group])
@@ -115,19 +128,19 @@ def bookings_filtered(actor: Actor, wanted: BookingFilter) -> QuerySet[Booking]:
 
 
 def bookings_export(actor: Actor, wanted: BookingFilter, *, most: int) -> list[Booking]:
-    """The first `most` of the filter, in its order."""
+    """The first `most` bookings that match the filter, in its order."""
     rows = _ordered(bookings_filtered(actor, wanted), wanted, down=wanted.is_descending)
     return list(rows[:most])
 
 
 def booking_search_condition(actor: Actor, text: str) -> Q:
-    """Bookings of which every word is in the name, the owner or the project, or is the number."""
+    """Matches bookings for which every word is in the name, owner or project, or is the number."""
     condition = Q()
     for word in text.split()[:MAX_SEARCH_WORDS]:
         owners = members_named(actor, word).values_list("user_id", flat=True)
         projects = projects_named(actor, word).values_list("id", flat=True)
         either = Q(name__icontains=word)
-        # Ids, not joins: the index of the list then holds all that a search looks at.
+        # Ids instead of joins: the list's index then covers the search.
         either |= Q(owner_id__in=set(owners)) | Q(project_id__in=set(projects))
         if number := NUMBER.fullmatch(word):
             either |= Q(number=int(number[1]))
@@ -135,8 +148,30 @@ def booking_search_condition(actor: Actor, text: str) -> Q:
     return condition
 
 
+def search_results(actor: Actor, text: str) -> SearchResults:
+    """Everything whose name contains all words of `text`, newest bookings first."""
+    words = text.split()[:MAX_SEARCH_WORDS]
+    if not words:
+        return SearchResults((), (), (), ())
+    bookings = bookings_visible(actor).filter(booking_search_condition(actor, text))
+    # Ids first: an index-only scan finds them, however many bookings there are.
+    ids = list(bookings.order_by("-submitted").values_list("id", flat=True)[:RESULTS_SHOWN])
+    rows = Booking.objects.filter(id__in=ids).select_related("project", "owner")
+    projects, people, nodes = projects_named(actor, ""), members_named(actor, ""), Q()
+    for word in words:
+        projects &= projects_named(actor, word)
+        people &= members_named(actor, word)
+        nodes &= Q(name__icontains=word)
+    return SearchResults(
+        bookings=tuple(sorted(rows, key=lambda row: ids.index(row.id))),
+        projects=tuple(projects.order_by("name", "id")[:RESULTS_SHOWN]),
+        people=tuple(_once(people.select_related("user", "project").order_by("user__username"))),
+        nodes=tuple(Node.objects.filter(nodes).order_by("name")[:RESULTS_SHOWN]),
+    )
+
+
 def members_named(actor: Actor, word: str) -> QuerySet[Membership]:
-    """Members with the word in a name, of the projects that the reader may see."""
+    """Members of the reader's visible projects who have the word in their name."""
     members = Membership.objects.filter(tenant_id=actor.tenant_id)
     if not actor.is_tenant_admin:
         members = members.filter(project_id__in=list(actor.roles))
@@ -147,7 +182,7 @@ def members_named(actor: Actor, word: str) -> QuerySet[Membership]:
 
 
 def projects_named(actor: Actor, word: str) -> QuerySet[Project]:
-    """Projects with the word in their name, of those that the reader may see."""
+    """The reader's visible projects that have the word in their name."""
     projects = Project.objects.filter(tenant_id=actor.tenant_id)
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=list(actor.roles))
@@ -167,7 +202,7 @@ def _cursor(row: Booking) -> str:
 
 
 def _opened(cursor: str) -> tuple[str, str] | None:
-    """What a cursor names; a broken one begins at the first page."""
+    """The sort value and id in a cursor. None for an invalid one: the first page is shown."""
     if not cursor:
         return None
     try:
@@ -175,3 +210,11 @@ def _opened(cursor: str) -> tuple[str, str] | None:
     except (signing.BadSignature, ValueError):
         return None
     return value, key
+
+
+def _once(members: QuerySet[Membership]) -> list[Membership]:
+    """The first membership of each person."""
+    found: dict[int, Membership] = {}
+    for member in members[: RESULTS_SHOWN * 8]:
+        found.setdefault(member.user_id, member)
+    return list(found.values())[:RESULTS_SHOWN]

@@ -1,4 +1,4 @@
-"""Bookings as pages show them: lists with filters, one booking with all that belongs to it."""
+"""Bookings as pages show them: the reader's own, and one booking with its details."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tenants.models import Project
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Eight memory slots of one GPU; `own` are the booking's."""
+    """The eight memory slots of one GPU. `own` are the booking's."""
 
     index: int
     whole: bool
@@ -31,14 +31,14 @@ class Slots:
 
     @property
     def cells(self) -> list[tuple[int, bool]]:
-        """Each slot and whether it is the booking's."""
+        """(Slot, whether it belongs to the booking) for each slot."""
         return [(slot, slot in self.own) for slot in range(SLOTS)]
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """The booking's part of one node: all its GPUs' indices, and the places on them. `limits`:
-    whether its host cores and memory are kept to there."""
+    """The booking's place on one node: the indices of all GPUs of the node, and the booking's
+    slots. `limits`: whether the node enforces host cores and memory."""
 
     name: str
     rack: str
@@ -49,13 +49,13 @@ class NodePlace:
 
     @property
     def own(self) -> frozenset[int]:
-        """Indices of the GPUs that the booking has a part of."""
+        """Indices of the GPUs that the booking uses."""
         return frozenset(gpu.index for gpu in self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaAt:
-    """GPUs of a class in use by the project at an instant, and the limit that holds (or None)."""
+    """GPUs of a class that a project uses at an instant, and the effective limit (or None)."""
 
     label: str
     used: float
@@ -63,19 +63,19 @@ class QuotaAt:
 
 
 def own_bookings_next(actor: Actor, *, count: int) -> list[Booking]:
-    """The reader's own bookings that run or come next, by start."""
+    """The reader's own running and scheduled bookings, by start."""
     states = (*GROUPS["running"], State.SCHEDULED)
     return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
 
 
 def own_bookings_waiting(actor: Actor, *, count: int) -> list[Booking]:
-    """The reader's own bookings without a place, by expected start."""
+    """The reader's own waiting bookings, by planned start."""
     states = GROUPS["waiting"]
     return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
 
 
 def own_bookings_failed(actor: Actor, *, since: datetime) -> list[Booking]:
-    """The reader's own bookings that were refused or failed lately."""
+    """The reader's own bookings that were refused or failed since `since`."""
     states = (State.REFUSED, State.REJECTED, State.EXPIRED, State.FAILED)
     return list(_own(actor).filter(state__in=states, ended_at__gte=since).order_by("-ended_at")[:3])
 
@@ -87,7 +87,7 @@ def _own(actor: Actor) -> QuerySet[Booking]:
 def budgets_in_force(
     actor: Actor, projects: Sequence[Project], now: datetime
 ) -> list[BudgetFigures]:
-    """The budgets of these projects that are in force, in the projects' order."""
+    """The current budgets of these projects, in the order of the projects."""
     today = now.date()
     effects = budgets_figures(
         tenant_id=actor.tenant_id,
@@ -99,14 +99,14 @@ def budgets_in_force(
 
 
 def node_places_of(booking: Booking) -> list[NodePlace]:
-    """Where the booking is, was, or is promised to be; empty when it never had a place."""
+    """Where the booking runs, ran, or is planned to run. Empty if it never had a place."""
     rows = list(
         Allocation.objects.filter(booking=booking, abandoned=False)
         .exclude(state=Allocation.State.SUPERSEDED)
         .order_by("start")
     )
     live = [row for row in rows if row.state in Allocation.LIVE]
-    # After a pause the place is where it goes on, not where it was.
+    # A paused booking is shown where it will resume, not where it ran.
     rows = live or ([] if booking.state == State.PAUSED else rows)
     slots: dict[UUID, list[Slots]] = {}
     gpus = {gpu.id: gpu for gpu in _gpus_of(booking, rows)}
@@ -116,17 +116,17 @@ def node_places_of(booking: Booking) -> list[NodePlace]:
         place = Slots(gpu.index, row.mode != Gpu.Mode.SLICED, row.profile, own)
         slots.setdefault(gpu.id, []).append(place)
     if not rows:
-        for promised in booking.planned_places:
-            gpu = gpus[UUID(promised["gpu"])]
-            own = frozenset(range(promised["start"], promised["start"] + promised["size"]))
-            place = Slots(gpu.index, promised["profile"] is None, promised["profile"], own)
+        for planned in booking.planned_places:
+            gpu = gpus[UUID(planned["gpu"])]
+            own = frozenset(range(planned["start"], planned["start"] + planned["size"]))
+            place = Slots(gpu.index, planned["profile"] is None, planned["profile"], own)
             slots.setdefault(gpu.id, []).append(place)
     first = {gpus[row.gpu_id].node_id: row.id for row in reversed(rows)}
     return _by_node([gpus[key] for key in slots], slots, first)
 
 
 def allocation_ids_of(booking: Booking) -> list[UUID]:
-    """Every allocation that it has or had, for what was measured under them."""
+    """The ids of all allocations of a booking, past ones included."""
     return list(Allocation.objects.filter(booking=booking).values_list("id", flat=True))
 
 
@@ -166,7 +166,7 @@ def _by_node(
 
 
 def history_of(booking: Booking) -> list[BookingEvent]:
-    """What happened to it, the newest first."""
+    """The events of a booking, newest first."""
     return list(
         BookingEvent.objects.filter(tenant_id=booking.tenant_id, booking=booking)
         .select_related("actor")
@@ -175,7 +175,7 @@ def history_of(booking: Booking) -> list[BookingEvent]:
 
 
 def quota_at(*, project: Project, gpu_class: str, at: datetime) -> QuotaAt | None:
-    """The project's use of a class at `at`; None when no quota names the class."""
+    """The project's use of a class at `at`. None if no quota has the class."""
     for line in quota_of(project=project, now=at):
         if line.gpu_class == gpu_class:
             limit = None if line.limit is None else line.limit / UNITS_PER_GPU

@@ -1,4 +1,4 @@
-"""What a calendar shows: bookings with a time, and the maintenance of a class."""
+"""Calendar feeds: bookings with a time, and the maintenance of a class."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ _ASKED = frozenset({State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED})
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry: [starts, ends). `sequence` rises with every change, last made at `changed`; `path`
-    is the page's within its tenant."""
+    """One calendar entry for [starts, ends). `sequence` rises with every change, `changed` is the
+    time of the last one. `path` is the page's path within its tenant."""
 
     uid: str
     sequence: int
@@ -39,8 +39,8 @@ class Event:
 def bookings_in_calendar(
     actor: Actor, project_id: UUID | None, gpu_class: str | None, now: datetime
 ) -> tuple[Event, ...]:
-    """The actor's own bookings, or all they may see of a project, or of a class; of the last 30
-    days and ahead, by start."""
+    """The reader's own bookings, or the visible ones of a project or of a class, from the last 30
+    days on."""
     rows = Booking.objects.filter(tenant_id=actor.tenant_id)
     if project_id is not None:
         rows = rows.filter(project_id=project_id)
@@ -55,7 +55,7 @@ def bookings_in_calendar(
 
 
 def booking_events(rows: QuerySet[Booking]) -> Iterator[Event]:
-    """Each with a time, as things stand; in the order of the rows."""
+    """An entry for each booking that has a time, in the order of the rows."""
     found = rows.select_related("project", "owner").annotate(changed=Max("events__at"))
     for booking in found:
         window = _window(booking)
@@ -74,7 +74,7 @@ def booking_events(rows: QuerySet[Booking]) -> Iterator[Event]:
 
 
 def maintenance_in_calendar(gpu_class: str, now: datetime) -> Iterator[Event]:
-    """When GPUs of a class are kept free."""
+    """An entry for each maintenance of GPUs of a class."""
     reach = (
         Q(gpu__gpu_class=gpu_class)
         | Q(node__gpus__gpu_class=gpu_class)
@@ -98,12 +98,12 @@ def maintenance_in_calendar(gpu_class: str, now: datetime) -> Iterator[Event]:
 
 
 def by_start(events: Iterable[Event]) -> tuple[Event, ...]:
-    """In the order of their starts, then of their names: the same events, the same bytes."""
+    """The entries by start and id, so that equal entries make equal files."""
     return tuple(sorted(events, key=lambda event: (event.starts, event.uid)))
 
 
 def _window(booking: Booking) -> tuple[datetime, datetime] | None:
-    """When it was, is or is promised to be; what it asked for if that is a fixed window."""
+    """The actual or planned window of a booking, or the fixed window that it requested."""
     starts, ends = booking.planned_starts, booking.planned_ends
     if starts is None or ends is None or booking.is_unplanned:
         starts = booking.starts

@@ -1,4 +1,4 @@
-"""Bookings that somebody waits for: which are decided, and what they have become."""
+"""Decisions that REST clients wait for."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,20 +10,21 @@ from allocation.rules.states import State
 
 @dataclass(frozen=True, slots=True)
 class DecidedBooking:
-    """A booking with its allocations that count, by start and GPU."""
+    """A decided booking with its current allocations, by start and GPU."""
 
     booking: Booking
     allocations: Sequence[Allocation]
 
 
 def bookings_decided(bookings: Collection[UUID]) -> set[UUID]:
-    """Those that are decided; inside a transaction of their tenant."""
+    """The ids of the decided ones. Runs inside a transaction of their tenant."""
     rows = Booking.objects.filter(id__in=bookings).exclude(state=State.REQUESTED)
     return set(rows.values_list("id", flat=True))
 
 
 def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBooking]:
-    """The bookings as they are now, all in three queries; inside a transaction of their tenant."""
+    """The bookings with their allocations, in three queries. Runs inside a transaction of their
+    tenant."""
     rows = list(
         Booking.objects.filter(id__in=bookings)
         .select_related("project", "tier", "owner")
@@ -34,7 +35,7 @@ def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBo
 
 
 def allocations_current(bookings: Iterable[Booking]) -> dict[UUID, list[Allocation]]:
-    """Each booking's allocations that count, by start and GPU."""
+    """The current allocations of each booking, by start and GPU."""
     found: dict[UUID, list[Allocation]] = {booking.id: [] for booking in bookings}
     rows = (
         Allocation.objects.filter(booking_id__in=found, abandoned=False)

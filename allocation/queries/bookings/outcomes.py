@@ -1,4 +1,4 @@
-"""What has become of the tenant's earlier bookings. Inside its `tenant_tx`."""
+"""The outcomes of the tenant's past bookings. Runs inside its `tenant_tx`."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ LATEST_STARTED = 200
 
 
 def pause_record() -> PauseRecord:
-    """The latest bookings that are over, by kind."""
+    """The outcomes of the latest ended bookings, by kind."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT tier, gpu_class, borrowed, quarter, ended, paused"
@@ -25,17 +25,17 @@ def pause_record() -> PauseRecord:
 
 
 def start_history(tier: str) -> list[tuple[int, int]]:
-    """(lead, lateness) in seconds of the latest promised starts in a tier."""
+    """(lead, lateness) in seconds of the latest planned starts in a tier."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT lead, late FROM portal_start_delays(%s, %s)", [tier, LATEST_STARTED])
         return list(cursor.fetchall())
 
 
 def booking_start_range(booking: Booking, now: datetime) -> StartRange | None:
-    """When a booking that waits for its promised start will really start, in 8 of 10 cases.
+    """The range in which a waiting booking will start in 8 of 10 cases.
 
-    None: it does not wait, or is due. A fixed window that has its place is firm: what too few have
-    shown is not assumed of it.
+    None if it does not wait or its start is due. For a scheduled booking, which has its place, the
+    result is None instead of an assumption.
     """
     waits = booking.state in (State.QUEUED, State.SCHEDULED)
     if not waits or booking.planned_starts is None or booking.is_unplanned:

@@ -1,4 +1,4 @@
-"""Pauses as pages show them: those of one booking, and the notices that count down for a reader."""
+"""Pauses as pages show them: the pauses of one booking, and a reader's open notices."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -15,12 +15,12 @@ from tenants.models import Tier
 
 
 def pauses_of(booking: Booking) -> list[Pause]:
-    """All of them, the first one first."""
+    """All pauses of a booking, oldest first."""
     return list(Pause.objects.filter(tenant_id=booking.tenant_id, booking=booking))
 
 
 def notices_of(actor: Actor) -> list[Pause]:
-    """What counts down for the reader's own bookings, the most urgent first."""
+    """The open notices for the reader's own bookings, most urgent first."""
     found = Pause.objects.filter(
         tenant_id=actor.tenant_id,
         booking__owner_id=actor.user_id,
@@ -31,8 +31,8 @@ def notices_of(actor: Actor) -> list[Pause]:
     return list(found.select_related("booking").order_by("deadline", "id"))
 
 
-def nodes_silent(booking: Booking, now: datetime) -> list[str]:
-    """Names of the booking's nodes that have not been heard for a while."""
+def nodes_unreachable(booking: Booking, now: datetime) -> list[str]:
+    """Names of the booking's nodes without a recent heartbeat."""
     live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
     nodes = Node.objects.filter(
         gpus__in=live.values("gpu_id"), last_seen__lt=now - UNREACHABLE_AFTER
@@ -41,13 +41,13 @@ def nodes_silent(booking: Booking, now: datetime) -> list[str]:
 
 
 def higher_tiers(booking: Booking) -> list[Tier]:
-    """Tiers that go before the booking's, the next one first."""
+    """Tiers with a higher priority than the booking's, lowest first."""
     tiers = Tier.objects.filter(priority__gt=booking.tier.priority)
     return list(tiers.order_by("priority", "slug"))
 
 
 def price_in(booking: Booking, tier: Tier, seconds: int, now: datetime) -> Decimal | None:
-    """What so many seconds of the booking's ask cost in another tier now; None without a price."""
+    """The current price of `seconds` of the booking in another tier. None without a price."""
     price = current_prices(now).get((booking.planned_class, tier.slug))
     units = ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class)
     if price is None or units is None:

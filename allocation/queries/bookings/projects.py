@@ -1,4 +1,4 @@
-"""A project at one instant: its money over the days, its quota in use, its bookings and people."""
+"""A project at one instant: its budget over time, quota use, bookings and members."""
 
 import math
 from collections import defaultdict
@@ -26,14 +26,14 @@ RATE_WINDOW = 14
 Z_80 = 1.2816
 ZERO = Decimal(0)
 PAID = ("settle", "charge")
-"""Transfers by which a budget pays; `reverse` to it gives back."""
+"""The kinds of transfers by which a budget pays. `reverse` refunds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Spend at the end of the period with its 80 % range, from the mean of the last days.
+    """The spend at the end of the period with its 80 % range, from the mean of the last days.
 
-    `runs_out` is the first day on which nothing would be left, None when the money lasts.
+    `runs_out` is the first day without money, None if the money lasts.
     """
 
     spend: Decimal
@@ -47,9 +47,9 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class BudgetHistory:
-    """A budget by UTC days. `days[i]` is what was charged on its i-th day, up to today.
+    """A budget by UTC days. `days[i]` is the charge on its i-th day, up to today.
 
-    `forecast` is None while `observed` (days since the project's first charge) is under seven.
+    `forecast` is None while `observed` (days since the project's first charge) is below seven.
     """
 
     effect: BudgetFigures
@@ -59,8 +59,8 @@ class BudgetHistory:
     forecast: Forecast | None
 
 
-# What all other tenants have on the calendar above what they are guaranteed. A slice counts as the
-# memory that it takes, because its profile is not published.
+# What all other tenants use above their guarantees. A slice counts by its memory, because its
+# profile is not visible to other tenants.
 _OTHERS_ABOVE = """
 SELECT g.gpu_class_id,
        greatest(0, sum(coalesce(b.share * 56, b.size * 7000)) - coalesce(max(l.guaranteed), 0))
@@ -72,7 +72,7 @@ WHERE NOT b.mine AND NOT b.planned GROUP BY g.gpu_class_id
 
 @dataclass(frozen=True, slots=True)
 class BorrowedUnits:
-    """Units by class: what the project has borrowed, what others have above their guarantees."""
+    """Units by class that the project borrows, and that others use above their guarantees."""
 
     borrowed: Mapping[str, int]
     others_above: Mapping[str, int]
@@ -80,11 +80,10 @@ class BorrowedUnits:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """Units of a class in use now. `limit` is the nearest one that holds, None for no limit.
+    """Units of a class in use now. `limit` is the effective limit, None for no limit.
 
-    `borrowed` of what is used lies above guarantees; `lent` is what others use of the tenant's
-    idle guarantee. `of_tenant` says that the limit is the tenant's, because the project has none
-    of its own.
+    `borrowed` is the use above guarantees; `lent` is the tenant's idle guarantee that others use.
+    `of_tenant`: the limit is the tenant's, because the project has none of its own.
     """
 
     gpu_class: str
@@ -100,7 +99,7 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True)
 class SpendShare:
-    """What one person or tier was charged in the period."""
+    """The charges of one person or tier in the period."""
 
     name: str
     amount: Decimal
@@ -108,14 +107,14 @@ class SpendShare:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A person of the project, or an admin of its tenant."""
+    """A member of the project, or an admin of its tenant."""
 
     name: str
     role: str
 
 
 def budget_history_of(*, project: Project, now: datetime) -> BudgetHistory | None:
-    """The budget whose period holds `now`, or None."""
+    """The budget whose period contains `now`, or None."""
     effect = budget_figures(project_id=project.id, at=now)
     if effect is None:
         return None
@@ -141,10 +140,11 @@ def budget_history_of(*, project: Project, now: datetime) -> BudgetHistory | Non
 def forecast_of(
     *, effect: BudgetFigures, recent: Sequence[Decimal], today: date
 ) -> Forecast | None:
-    """Spend continued at the mean of `recent` (full days), never below what is already held.
+    """The spend if it continues at the mean of `recent` (full days), at least the amount already
+    held.
 
-    None for fewer than seven days. The range is what a sum of that many independent days with
-    the same spread would show in 80 of 100 cases.
+    None for fewer than seven days. The range contains the sum of that many independent days with
+    the same variance in 80 of 100 cases.
     """
     if len(recent) < FORECAST_DAYS:
         return None
@@ -171,9 +171,9 @@ def forecast_of(
 
 
 def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
-    """One line per class that the project may use or uses at `now`, in the catalogue's order.
+    """The use of each class that the project may use or uses at `now`, in the catalogue's order.
 
-    What is planned for that instant counts as a decision counts it.
+    Planned starts count as used, as they do for decisions.
     """
     rows = Quota.objects.filter(Q(project=project) | Q(project=None), tenant_id=project.tenant_id)
     own = {row.gpu_class_id: row for row in rows if row.project_id}
@@ -204,8 +204,7 @@ def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
 
 
 def _planned_units(tenant_id: UUID, at: datetime) -> Iterator[tuple[UUID, str, int]]:
-    """Units of a class that planned starts of the tenant's projects take at an instant: to a
-    decision they are as used as what runs."""
+    """(Project, class, units) of the tenant's planned starts at an instant."""
     known: dict[str, dict[str, int]] = {}
     rows = Booking.objects.filter(
         tenant_id=tenant_id,
@@ -221,14 +220,14 @@ def _planned_units(tenant_id: UUID, at: datetime) -> Iterator[tuple[UUID, str, i
 
 
 def open_counts(*, project: Project) -> tuple[int, int]:
-    """How many bookings are on hardware, and how many more are coming or waiting."""
+    """(Bookings on hardware, other open bookings)."""
     rows = Booking.objects.filter(project=project)
     running = rows.filter(state__in=ON_HARDWARE).count()
     return running, rows.filter(state__in=OPEN).count() - running
 
 
 def open_bookings(*, project: Project, limit: int = 12) -> list[Booking]:
-    """Running, coming and waiting bookings, the earliest first."""
+    """The open bookings of a project, earliest first."""
     rows = (
         Booking.objects.filter(project=project, state__in=OPEN)
         .select_related("owner", "tier")
@@ -238,17 +237,17 @@ def open_bookings(*, project: Project, limit: int = 12) -> list[Booking]:
 
 
 def spend_by_person(*, project: Project, budget_id: UUID) -> list[SpendShare]:
-    """What each owner's bookings were charged from the budget, the dearest first."""
+    """Charges from the budget by owner, highest first."""
     return _shares(project, budget_id, lambda booking: person_name(booking.owner))
 
 
 def spend_by_tier(*, project: Project, budget_id: UUID) -> list[SpendShare]:
-    """What each tier's bookings were charged from the budget, the dearest first."""
+    """Charges from the budget by tier, highest first."""
     return _shares(project, budget_id, lambda booking: booking.tier.name)
 
 
 def members_of(*, project: Project) -> list[Member]:
-    """The project's people, leads first, then its tenant's admins."""
+    """The project's members, leads first, then the admins of its tenant."""
     order = [Role.LEAD, Role.RESEARCHER, Role.VIEWER, Role.TENANT_ADMIN]
     rows = Membership.objects.filter(
         Q(project=project) | Q(project=None), tenant_id=project.tenant_id, user__is_active=True
@@ -258,12 +257,12 @@ def members_of(*, project: Project) -> list[Member]:
 
 
 def person_name(user: User) -> str:
-    """Full name, or the sign-in name of somebody who gave none."""
+    """The full name, or else the user name."""
     return user.get_full_name() or user.get_username()
 
 
 def _charged_by_day(project: Project) -> dict[date, Decimal]:
-    """Charges of the project less corrections per UTC day, over all its budgets."""
+    """Charges minus corrections per UTC day, over all budgets of the project."""
     accounts = Budget.objects.filter(project=project).values("account_id")
     return _by_day(Q(kind__in=PAID, debit__in=accounts) | Q(kind="reverse", credit__in=accounts))
 
@@ -292,7 +291,7 @@ def _by_day(which: Q) -> dict[date, Decimal]:
 
 
 def _runs_out(effect: BudgetFigures, spend: Decimal, today: date, days: int) -> date | None:
-    """The day on which an even pace from today's spend to `spend` passes the amount."""
+    """The day on which a constant pace from today's spend to `spend` exceeds the amount."""
     if spend <= effect.amount:
         return None
     share = (effect.amount - effect.spent) / (spend - effect.spent)
@@ -323,7 +322,7 @@ def _quota_line(
 
 
 def _lent(tenant: Quota | None, used: int, others_above: int) -> int:
-    """What others have of the idle guarantee: no more than they have above their own."""
+    """The idle guarantee that others use: at most their use above their own guarantees."""
     if tenant is None:
         return 0
     idle = max(0, tenant.guaranteed_units - used)

@@ -1,4 +1,4 @@
-"""Series as pages and answers show them: their dates, and which could not be had."""
+"""Series as pages and REST show them: their dates, and the dates that failed."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ UNSUCCESSFUL = (State.REFUSED, State.REJECTED, State.EXPIRED)
 
 @dataclass(frozen=True, slots=True)
 class SeriesDate:
-    """One date: its booking, or why it was never asked for."""
+    """One date: its booking, or the reason why there is none."""
 
     starts: datetime
     booking: Booking | None
@@ -26,7 +26,7 @@ class SeriesDate:
 
 @dataclass(frozen=True, slots=True)
 class SeriesShown:
-    """A series with its dates in order. `held` is what all of it may cost together."""
+    """A series with its dates in order. `held` is the highest possible cost of its open dates."""
 
     series: Series
     words: str
@@ -36,7 +36,7 @@ class SeriesShown:
 
     @property
     def accepted(self) -> int:
-        """How many dates have not been refused."""
+        """The number of dates that were not refused."""
         return sum(1 for each in self.dates if not each.code)
 
     @property
@@ -46,7 +46,7 @@ class SeriesShown:
 
 
 def series_shown(series: Series) -> SeriesShown:
-    """The series with its bookings; inside a transaction of its tenant."""
+    """The series with its bookings. Runs inside a transaction of its tenant."""
     rows = list(
         Booking.objects.filter(series=series)
         .select_related("project", "tier", "owner")
@@ -67,12 +67,12 @@ def series_shown(series: Series) -> SeriesShown:
 
 
 def failed_dates_of(shown: SeriesShown) -> tuple[SeriesDate, ...]:
-    """The dates that could not be had by themselves: they are why a whole series was refused."""
+    """The dates that failed on their own and are the reason for refusing a whole series."""
     return tuple(each for each in shown.dates if each.code not in ("", "series_conflict"))
 
 
 def local_start(series: Series, moment: datetime) -> datetime:
-    """A start on the wall clock of the series."""
+    """A start in the time zone of the series."""
     return moment.astimezone(ZoneInfo(series.zone))
 
 

@@ -1,5 +1,4 @@
-"""Who has which slots when, as one reader may see it: own and project bookings by name, the rest
-as anonymous blocks."""
+"""The timeline for one reader: own and project bookings by name, all others as anonymous blocks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,12 +37,17 @@ def timeline_read(
     now: datetime,
     free: Mapping[UUID, tuple[Stretch, ...]],
 ) -> Timeline:
-    """The fleet over `window` for a reader; `gpu_class` "" means every class.
+    """The fleet over `window` for a reader. `gpu_class` "" means every class.
 
-    `free` is when each GPU may be booked whole. Inside the reader's `tenant_tx`.
+    `free` are the periods in which each whole GPU can be booked. Runs inside the reader's
+    `tenant_tx`.
     """
     blocks: dict[UUID, list[Block]] = defaultdict(list)
-    found = (_own_blocks(actor, window, now), _own_promises(actor, window), _foreign_blocks(window))
+    found = (
+        _own_blocks(actor, window, now),
+        _own_reservations(actor, window),
+        _foreign_blocks(window),
+    )
     for block in chain.from_iterable(found):
         blocks[block.gpu].append(block)
     gpus = list(
@@ -61,7 +65,7 @@ def timeline_read(
 
 
 def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenancePeriod]]:
-    """Maintenance within the window. What is over leaves no mark."""
+    """Open maintenance within the window, by GPU."""
     found: dict[UUID, list[MaintenancePeriod]] = defaultdict(list)
     for gpu, blackout in maintenance_by_gpu(maintenance_open(window.starts), gpus):
         if blackout.starts < window.ends:
@@ -127,7 +131,7 @@ def _why_not(gpu: Gpu) -> str:
 
 
 def _placements() -> dict[str, dict[str, tuple[tuple[int, int], ...]]]:
-    """Per model and profile the legal (start, size), as the driver listed them."""
+    """The valid (start, size) pairs by model and profile, as listed by the driver."""
     found: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     rows = MigPlacement.objects.values_list("model_id", "profile", "start", "size")
     for model, profile, start, size in rows:
@@ -167,22 +171,22 @@ def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
             starts=row.period.lower,
             ends=ends,
             kind=_kind(actor, row.booking) if is_known else "other",
-            line=visible_booking(row.booking) if is_known else None,
+            booking=visible_booking(row.booking) if is_known else None,
             over=over,
         )
 
 
 def _end_of(row: Allocation, now: datetime) -> datetime:
-    """The planned end, or the true one when the booking gave its place back early."""
+    """The planned end, or the actual one if the booking ended early."""
     ends: datetime = row.period.upper
     if row.state == Allocation.State.ENDED:
         return min(ends, row.booking.ended_at or row.booking.released_at or ends)
-    # A place that is being cleared stays taken until the device is proven empty.
+    # A releasing allocation counts until the device is proven empty.
     return max(ends, now) if row.state == Allocation.State.RELEASING else ends
 
 
-def _own_promises(actor: Actor, window: Window) -> Iterator[Block]:
-    """Where the tenant's waiting bookings should come to lie."""
+def _own_reservations(actor: Actor, window: Window) -> Iterator[Block]:
+    """The planned places of the tenant's waiting bookings."""
     rows = Booking.objects.filter(
         tenant_id=actor.tenant_id,
         state__in=(State.QUEUED, State.PAUSING, State.PAUSED),
@@ -205,7 +209,7 @@ def _own_promises(actor: Actor, window: Window) -> Iterator[Block]:
                 starts=row.planned_starts,
                 ends=row.planned_ends,
                 kind=_kind(actor, row) if is_known else "other",
-                line=visible_booking(row) if is_known else None,
+                booking=visible_booking(row) if is_known else None,
                 expected=True,
             )
 
@@ -220,7 +224,7 @@ SELECT gpu_id, mode, start, size, period_start, period_end, true
 
 
 def _foreign_blocks(window: Window) -> Iterator[Block]:
-    """Other tenants' places and promises: where and when, never who or why."""
+    """Places and reservations of other tenants, without their owners and reasons."""
     with connection.cursor() as cursor:
         cursor.execute(_FOREIGN, {"since": window.starts, "until": window.ends})
         for gpu, mode, start, size, starts, ends, expected in cursor.fetchall():
@@ -234,7 +238,7 @@ def _foreign_blocks(window: Window) -> Iterator[Block]:
                 starts=starts,
                 ends=ends,
                 kind="other",
-                line=None,
+                booking=None,
                 expected=expected,
             )
 
@@ -248,7 +252,7 @@ def _waiting(actor: Actor) -> Iterator[WaitingRow]:
     )
     for row in rows:
         yield WaitingRow(
-            line=visible_booking(row),
+            booking=visible_booking(row),
             kind=_kind(actor, row),
             starts=None if row.is_unplanned else row.planned_starts,
             ends=row.planned_ends,
@@ -257,7 +261,7 @@ def _waiting(actor: Actor) -> Iterator[WaitingRow]:
 
 
 def bookings_visible(actor: Actor) -> QuerySet[Booking]:
-    """Bookings of all projects that the reader has a role in."""
+    """Bookings in all projects in which the reader has a role."""
     bookings = Booking.objects.filter(tenant_id=actor.tenant_id)
     if actor.is_tenant_admin:
         return bookings
@@ -265,13 +269,13 @@ def bookings_visible(actor: Actor) -> QuerySet[Booking]:
 
 
 def visible_booking(booking: Booking) -> VisibleBooking:
-    """What the timeline says of a booking; needs `tier` and `project` loaded."""
+    """The booking as a reader may see it. Needs `tier` and `project` loaded."""
     return VisibleBooking(
         label=booking.label,
         name=booking.name,
         state=booking.state,
         tier=booking.tier.name,
-        # Within its guarantee a booking is firm; what is borrowed can be called back.
+        # A booking within its guarantee can't be paused; one on borrowed GPUs can.
         pausable=booking.tier.pausable
         and (booking.borrowed_units > 0 or not booking.tier.counts_against_guarantee),
         project=booking.project.name,

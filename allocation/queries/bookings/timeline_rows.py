@@ -1,4 +1,4 @@
-"""What a timeline shows, as frozen values: classes, nodes, GPUs and the blocks on them."""
+"""The rows of a timeline: classes, nodes, GPUs and the blocks on them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ Stretch = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time shown: [starts, ends)."""
+    """The displayed period: [starts, ends)."""
 
     starts: datetime
     ends: datetime
 
     @property
     def length(self) -> timedelta:
-        """From the first to the last instant."""
+        """The length of the period."""
         return self.ends - self.starts
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleBooking:
-    """What a reader may know of a booking that is drawn."""
+    """The visible details of a booking on the timeline."""
 
     label: str
     name: str
@@ -39,17 +39,17 @@ class VisibleBooking:
 
     @property
     def title(self) -> str:
-        """The name its owner gave, or its number."""
+        """The name of the booking, or its number."""
         return self.name or self.label
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Slots [start, start + size) of a GPU for [starts, ends).
+    """Slots [start, start + size) of a GPU during [starts, ends).
 
-    `line` is None for what the reader may not know. `expected`: a promise to a waiting booking,
-    not placed yet. `over`: the slots are free again. `shared`: others may have a share of the GPU
-    at the same time; of the reader's own it says how many thousandths.
+    `booking` is None for bookings that the reader may not see. `expected`: the planned place of a
+    waiting booking. `over`: the booking has ended. `shared`: the GPU can have other shares at the
+    same time; `share` has the thousandths of a visible booking.
     """
 
     gpu: UUID
@@ -60,7 +60,7 @@ class Block:
     starts: datetime
     ends: datetime
     kind: Kind
-    line: VisibleBooking | None
+    booking: VisibleBooking | None
     expected: bool = False
     over: bool = False
     shared: bool = False
@@ -69,7 +69,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePeriod:
-    """A stretch in which a device is kept free for maintenance, and why."""
+    """A period of maintenance and its reason."""
 
     starts: datetime
     ends: datetime
@@ -78,10 +78,10 @@ class MaintenancePeriod:
 
 @dataclass(frozen=True)
 class GpuRow:
-    """One device with its blocks by start. `shows_slots`: it is, was or will be sliced here.
-    `free` is when the whole device may be booked, as `services.free` says.
+    """One device with its blocks by start. `free` are the periods in which the whole device can be
+    booked.
 
-    Not slotted, so that the busy stretches are computed once.
+    Without slots, so that the busy periods can be cached.
     """
 
     id: UUID
@@ -101,26 +101,26 @@ class GpuRow:
 
     @property
     def shows_slots(self) -> bool:
-        """True when its eight memory slots deserve rows of their own."""
+        """Whether the device is, was or will be sliced, so that its memory slots get rows."""
         return self.sliced or any(not block.whole for block in self.blocks)
 
     @cached_property
     def busy(self) -> tuple[tuple[datetime, datetime], ...]:
-        """Stretches in which at least one slot is taken, promised or away, merged, by start."""
+        """The merged periods in which a slot is taken, reserved or under maintenance."""
         taken = [(b.starts, b.ends) for b in self.blocks if not b.over]
         return tuple(_merged(sorted([*taken, *((a.starts, a.ends) for a in self.maintenance)])))
 
     def is_free(self, starts: datetime, ends: datetime) -> bool:
-        """True when the whole device may be booked for all of [starts, ends)."""
+        """Whether the whole device can be booked for [starts, ends)."""
         return any(begin <= starts and ends <= end for begin, end in self.free)
 
     def gaps(self, window: Window) -> list[tuple[datetime, datetime]]:
-        """Stretches of the window in which the whole device may be booked."""
+        """The periods of the window in which the whole device can be booked."""
         clipped = ((max(a, window.starts), min(b, window.ends)) for a, b in self.free)
         return [gap for gap in clipped if gap[0] < gap[1]]
 
     def empty(self, window: Window) -> list[tuple[datetime, datetime]]:
-        """Stretches of the window in which nobody has or is promised any of it."""
+        """The periods of the window in which no part of the device is taken or reserved."""
         gaps, at = [], window.starts
         for starts, ends in self.busy:
             if starts > at:
@@ -141,13 +141,13 @@ class NodeRow:
 
     @property
     def has_own(self) -> bool:
-        """True when the reader's own bookings lie on it."""
+        """Whether the reader has own bookings on the node."""
         return any(b.kind == "mine" and not b.over for gpu in self.gpus for b in gpu.blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassGroup:
-    """Nodes of one rack with GPUs of one class; a node with two classes is in two groups."""
+    """The nodes of one rack with GPUs of one class. A node with two classes is in two groups."""
 
     gpu_class: str
     label: str
@@ -157,9 +157,9 @@ class ClassGroup:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRow:
-    """A waiting booking of the reader's projects with what the last cycle promised."""
+    """A waiting booking of the reader's projects with its planned start."""
 
-    line: VisibleBooking
+    booking: VisibleBooking
     kind: Kind
     starts: datetime | None
     ends: datetime | None
@@ -168,7 +168,7 @@ class WaitingRow:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Everything one timeline shows."""
+    """The content of a timeline."""
 
     groups: tuple[ClassGroup, ...]
     waiting: tuple[WaitingRow, ...]

@@ -1,1 +1,1 @@
-"""Read side of hardware: catalogue, nodes, maintenance, telemetry."""
+"""Queries on hardware: catalogue, nodes, maintenance, telemetry."""

@@ -1,4 +1,4 @@
-"""What may be asked for: classes, their slices, and what an ask weighs in units."""
+"""The catalogue for requests: classes, slices, and the units of a request."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ MAX_PIN_CHOICES = 256
 
 
 def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
-    """The fleet's classes in the operator's order, tiers, and these projects (slug, name), as the
-    grammar reads them."""
+    """The names for the request grammar: classes in the operator's order, tiers, and these projects
+    as (slug, name)."""
     memory = dict(GpuModel.objects.values_list("gpu_class_id").annotate(largest=Max("memory_mb")))
     profiles: dict[str, set[str]] = defaultdict(set)
     for gpu_class, profile in MigPlacement.objects.values_list("model__gpu_class_id", "profile"):
@@ -42,14 +42,14 @@ def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
 
 
 def class_gigabytes() -> dict[str, int]:
-    """The memory of one whole GPU of each class."""
+    """The memory of one whole GPU of each class, in GB."""
     rows = GpuModel.objects.values_list("gpu_class_id", "gpu_class__label")
     largest = rows.annotate(largest=Max("memory_mb")).order_by("gpu_class_id")
     return {slug: gigabytes_labelled(label, memory) for slug, label, memory in largest}
 
 
 def pin_choices(classes: tuple[str, ...]) -> list[str]:
-    """The first nodes with GPUs of these classes, and the GPUs on them, as an ask is pinned."""
+    """The first nodes with GPUs of these classes, and their GPUs, as values of a pin."""
     rows = Gpu.objects.filter(gpu_class__in=classes).order_by("node__name", "index")
     found: dict[str, list[str]] = {}
     for node, index in rows.values_list("node__name", "index")[:MAX_PIN_CHOICES]:
@@ -58,7 +58,7 @@ def pin_choices(classes: tuple[str, ...]) -> list[str]:
 
 
 def work_speeds() -> dict[str, dict[str, int]]:
-    """Thousandths by class of every kind of work, by name."""
+    """The relative speeds by kind of work and class, in thousandths."""
     found: dict[str, dict[str, int]] = {}
     rows = WorkSpeed.objects.order_by("workload", "gpu_class__order", "gpu_class")
     for workload, gpu_class, thousandths in rows.values_list(
@@ -69,9 +69,9 @@ def work_speeds() -> dict[str, dict[str, int]]:
 
 
 def ask_units(document: AskDocument) -> dict[str, int]:
-    """Units of the whole ask on each class that can serve it, in the ask's order.
+    """The units of the whole request by class, in the order of the request.
 
-    A class that does not exist or can't make the profile is left out.
+    Classes that do not exist or do not offer the profile are left out.
     """
     found: dict[str, int] = {}
     models = _models_by_class(document.classes)

@@ -1,7 +1,7 @@
-"""The fleet at one instant: nodes, GPUs, what is booked on them, and what was measured.
+"""The fleet at one instant: nodes, GPUs, bookings on them, and utilisation.
 
-A tenant's view shows other tenants' time as anonymous blocks and measures only its own; the
-operator's view shows all. What was not measured is None, never 0.
+A tenant's view has anonymous blocks for other tenants and utilisation only for its own bookings.
+The operator's view has everything. Values that were not measured are None, never 0.
 """
 
 from collections import defaultdict
@@ -14,27 +14,27 @@ from django.db import connection
 from django.db.models import Max, Min
 
 from allocation.models import Allocation, Gpu, GpuSample, MigPlacement, Node
-from allocation.queries.fleet.node_links import no_new_work_reason
+from allocation.queries.fleet.nodes import no_new_work_reason
+from allocation.queries.fleet.telemetry import FRESH
 
 SLOTS = 8
 UNREACHABLE_AFTER = timedelta(seconds=30)
-FRESH = timedelta(seconds=90)
 UNUSED_WINDOW = timedelta(minutes=15)
-# A window counts as watched when its readings span this much of it.
+# The readings must span this much of the window.
 UNUSED_MIN_SPAN = timedelta(minutes=10)
 UNUSED_BELOW_PERCENT = 5
 Computes = Mapping[tuple[str, int, int], Mapping[str, int]]
-"""(model, start, size) -> profile -> compute slices, as NVML listed them."""
+"""(model, start, size) -> profile -> compute slices, as listed by NVML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Slots [start, start + size) of a GPU booked now.
+    """Slots [start, start + size) of a GPU that are booked now.
 
-    `compute` is the number of compute slices, None when the placement leaves it open (a foreign
-    block has no profile). `busy` is percent in the last 90 s. `unused`: watched for the last 15 min
-    and never at 5 % or above. `thousandths` are a share's. `label`, `title`, `tenant` are empty
-    unless the reader may know.
+    `compute` is the number of compute slices, None if it is ambiguous (other tenants' blocks have
+    no profile). `busy` is the utilisation in the last 90 s in percent. `unused`: measured for the
+    last 15 min and always below 5 %. `thousandths` is set for a share. `label`, `title` and
+    `tenant` are empty unless the reader may see them.
     """
 
     allocation: UUID | None
@@ -55,7 +55,7 @@ class Block:
 
     @property
     def share(self) -> float:
-        """The block in GPUs, by memory or as the share that it is."""
+        """The size of the block in GPUs, by memory or by share."""
         return self.size / SLOTS if self.thousandths is None else self.thousandths / 1000
 
 
@@ -79,20 +79,22 @@ class GpuNow:
 
     @property
     def usable(self) -> bool:
-        """False when nothing new may be booked on it."""
+        """Whether the device can be booked."""
         return self.health == Gpu.Health.OK
 
     @property
     def free_slots(self) -> int:
-        """Memory slots without a booking now."""
+        """The number of memory slots without a booking."""
         return SLOTS - sum(block.size for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeNow:
-    """One node. `is_unreachable`: no word from its agent for 30 s. `behind`: documents not yet
-    acted on. `enrolled`: an agent was let in. `rotating`: it was told of a new key and has not used
-    it yet. `no_new_work_reason`: why nothing new is placed there although it is in service.
+    """One node.
+
+    `is_unreachable`: no heartbeat for 30 s. `behind`: number of assignments not applied yet.
+    `enrolled`: it has an agent. `rotating`: the agent has a new key and has not used it yet.
+    `no_new_work_reason`: why a node in service gets no new work.
     """
 
     id: UUID
@@ -116,23 +118,24 @@ class NodeNow:
 
     @property
     def in_service(self) -> bool:
-        """True when the solver may use its healthy GPUs."""
+        """Whether the solver can use its healthy GPUs."""
         return self.state == Node.State.READY and not self.no_new_work_reason
 
     @property
     def booked_gpus(self) -> int:
-        """GPUs with at least one block."""
+        """The number of GPUs with at least one block."""
         return sum(bool(gpu.blocks) for gpu in self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Figures of the strip, in GPUs by memory slots. `busy` is percent, None for not measured.
+    """The figures of the fleet, in GPUs by memory slots. `busy` is in percent, None if not
+    measured.
 
-    `free_whole` may be booked now as whole GPUs; `idle` have nothing on them now, but are promised
-    to somebody soon, kept for maintenance, or fixed to slices.
+    `free_whole` can be booked now as whole GPUs. `idle` have no booking now, but are reserved for
+    one soon, under maintenance, or pinned to slices.
 
-    `busy`, `measured` and `unused` cover the blocks whose use the reader may know (`known`).
+    `busy`, `measured` and `unused` cover the blocks whose use the reader may see (`known`).
     """
 
     gpus: int
@@ -149,12 +152,12 @@ class Totals:
 
     @property
     def out(self) -> int:
-        """GPUs on which nothing may be booked."""
+        """The number of GPUs that can't be booked."""
         return self.gpus - self.in_service
 
 
 def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None) -> list[NodeNow]:
-    """Nodes by rack and name. `tenant_id` None is the operator's view (inside `operator_tx`)."""
+    """Nodes by rack and name. `tenant_id` None is the operator's view, inside `operator_tx`."""
     nodes = Node.objects.select_related("rack").order_by("rack__name", "name")
     if node is not None:
         nodes = nodes.filter(name=node)
@@ -187,7 +190,7 @@ def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None)
 
 
 def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
-    """The strip's figures, from the same blocks that the tiles draw, and from what is `free`."""
+    """The figures of these nodes. `free` are the GPUs that can be booked whole."""
     nodes = list(nodes)
     everything = [gpu for node in nodes for gpu in node.gpus]
     serving = [gpu for node in nodes if node.in_service for gpu in node.gpus if gpu.usable]
@@ -208,60 +211,6 @@ def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
         busy=round(sum(busy * share for busy, share in measured) / weight) if weight else None,
         unused=sum(block.share for block in known if block.unused),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class UtilisationTrace:
-    """Utilisation of one allocation or GPU: (time, percent or None), oldest first."""
-
-    points: tuple[tuple[datetime, int | None], ...]
-
-
-def utilisation_traces(
-    *, allocations: Sequence[UUID], now: datetime, span: timedelta, step: timedelta
-) -> dict[UUID, UtilisationTrace]:
-    """Mean utilisation per allocation and step over the last `span`; None where not measured."""
-    steps = int(span / step)
-    first = now - span
-    sums: dict[tuple[UUID, int], list[int]] = defaultdict(list)
-    rows = GpuSample.objects.filter(
-        allocation_id__in=allocations, at__gte=first, at__lt=now, utilisation__isnull=False
-    ).values_list("allocation_id", "at", "utilisation")
-    for allocation, at, busy in rows:
-        if allocation is not None and busy is not None:
-            sums[allocation, int((at - first) / step)].append(busy)
-    return {
-        allocation: UtilisationTrace(
-            tuple(
-                (first + step * number, _mean(sums.get((allocation, number))))
-                for number in range(steps)
-            )
-        )
-        for allocation in allocations
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """The latest reading of a whole device, for operators."""
-
-    at: datetime
-    power_mw: int | None
-    temperature_c: int | None
-
-
-def gpu_readings(*, gpus: Sequence[UUID], now: datetime) -> dict[UUID, GpuReading]:
-    """Power and temperature in the last 90 s. Operators only: it tells what others do."""
-    rows = (
-        GpuSample.objects.filter(gpu_id__in=gpus, at__gt=now - FRESH, power_mw__isnull=False)
-        .order_by("gpu_id", "-at")
-        .distinct("gpu_id")
-    )
-    return {row.gpu_id: GpuReading(row.at, row.power_mw, row.temperature_c) for row in rows}
-
-
-def _mean(values: list[int] | None) -> int | None:
-    return round(sum(values) / len(values)) if values else None
 
 
 def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
@@ -288,7 +237,7 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
 
 
 def host_limits_text(node: Node) -> str:
-    """Whether bookings are kept to their host cores and memory there."""
+    """Whether the node enforces host cores and memory, in words."""
     if node.host_limits == "enforced":
         return "enforced"
     return "counted, not enforced"
@@ -297,7 +246,7 @@ def host_limits_text(node: Node) -> str:
 def _blocks(
     *, tenant_id: UUID | None, gpus: Sequence[Gpu], computes: Computes, now: datetime
 ) -> dict[UUID, list[Block]]:
-    """Blocks per GPU: the reader's own with their names, all others anonymous."""
+    """Blocks by GPU: the reader's own with their names, all others anonymous."""
     models = {gpu.id: gpu.model_id for gpu in gpus}
     whole = {gpu.model_id: gpu.model.compute_slices for gpu in gpus}
     rows = Allocation.objects.filter(
@@ -343,7 +292,7 @@ def _with_compute(
     whole: Mapping[str, int],
     computes: Computes,
 ) -> Block:
-    """A foreign block's compute, where its place leaves only one answer."""
+    """Another tenant's block with its compute slices, if its place allows only one value."""
     legal = set(computes.get((model, block.start, block.size), {}).values())
     only = legal.pop() if len(legal) == 1 else None
     return Block(
@@ -393,7 +342,7 @@ def _latest(allocations: Sequence[UUID], now: datetime) -> dict[UUID, int]:
 
 
 def _dark(allocations: Sequence[UUID], now: datetime) -> set[UUID]:
-    """Allocations watched through the window and never busy in it. Unmeasured ones are not dark."""
+    """Allocations that were measured through the window and never busy in it."""
     rows = (
         GpuSample.objects.filter(
             allocation_id__in=allocations, at__gt=now - UNUSED_WINDOW, utilisation__isnull=False

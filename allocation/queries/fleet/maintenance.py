@@ -1,4 +1,4 @@
-"""Planned maintenance that still counts, and the hardware that it covers."""
+"""Open maintenance and the hardware that it covers."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -12,13 +12,13 @@ EVENTS_SHOWN = 40
 
 
 def maintenance_open(now: datetime) -> list[Maintenance]:
-    """Those that run or are planned, by start."""
+    """Current and planned maintenance, by start."""
     found = Maintenance.objects.filter(ended_at=None, ends__gt=now)
     return list(found.select_related("rack", "node", "gpu__node").order_by("starts", "id"))
 
 
 def in_scope(blackout: Maintenance, gpu: str = "gpu") -> Q:
-    """A filter for rows whose GPU, reached by the lookup `gpu`, the blackout covers."""
+    """A filter for rows whose GPU, by the lookup `gpu`, the maintenance covers."""
     if blackout.gpu_id is not None:
         return Q(**{f"{gpu}": blackout.gpu_id})
     if blackout.node_id is not None:
@@ -29,7 +29,7 @@ def in_scope(blackout: Maintenance, gpu: str = "gpu") -> Q:
 def maintenance_by_gpu(
     blackouts: Iterable[Maintenance], gpus: Iterable[Gpu]
 ) -> Iterator[tuple[Gpu, Maintenance]]:
-    """Each GPU with each blackout that covers it; GPUs with their nodes loaded."""
+    """Each GPU with each maintenance that covers it. The GPUs need their nodes loaded."""
     blackouts = list(blackouts)
     if not blackouts:
         return
@@ -40,12 +40,12 @@ def maintenance_by_gpu(
 
 
 def maintenance_of_node(*, node: UUID, now: datetime) -> list[Maintenance]:
-    """Maintenance that runs or is planned for a node, its rack, or GPUs of it."""
+    """Open maintenance of a node, its rack, or its GPUs."""
     gpus = Gpu.objects.filter(node=node).select_related("node")
     found = {each.id: each for _, each in maintenance_by_gpu(maintenance_open(now), gpus)}
     return list(found.values())
 
 
 def node_events(*, node: UUID) -> list[GpuEvent]:
-    """The latest of a node's history. Operators only: it names people."""
+    """The latest events of a node. Operators only, because events name people."""
     return list(GpuEvent.objects.filter(node=node).select_related("gpu")[:EVENTS_SHOWN])

@@ -1,8 +1,9 @@
-"""What those who run the portal watch, as numbers over everybody. No tenant is named."""
+"""Prometheus metrics of bookings, hardware and agents. They name no tenant."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from django.db import connection
 from django.db.models import Count, F, Max, Q
 
 from allocation.models import (
@@ -22,11 +23,11 @@ from allocation.rules.states import State
 from allocation.wire.exposition import Metric, Value
 
 _COUNTED = (
-    ("stale_dropped", "Messages of agents that were older than what is known."),
-    ("refused", "Messages of agents that were not signed right or not readable."),
-    ("throttled", "Seconds in which an agent said too much."),
-    ("implausible", "Readings whose values can't be true together."),
-    ("conflicts", "Words of agents that contradict the portal's record of a run."),
+    ("stale_dropped", "Outdated messages of agents, dropped."),
+    ("refused", "Messages of agents with an invalid signature or format."),
+    ("throttled", "Seconds in which an agent exceeded its rate limit."),
+    ("implausible", "Contradictory readings."),
+    ("conflicts", "Reports that contradict the portal's record of a run."),
     ("refunded_seconds", "GPU-seconds not charged because agents reported failed hardware."),
 )
 _TALLIES = {
@@ -35,19 +36,19 @@ _TALLIES = {
         "Pauses for a booking of the same owner, project or organisation.",
     ),
     "no_shows": ("gpu_portal_no_shows_total", "Bookings that nobody used."),
-    "cycle_turns": ("gpu_portal_cycles_total", "Turns of the decision-maker."),
-    "cycle_milliseconds": ("gpu_portal_cycle_milliseconds_total", "What those turns took."),
+    "cycle_turns": ("gpu_portal_cycles_total", "Cycles of the solver."),
+    "cycle_milliseconds": ("gpu_portal_cycle_milliseconds_total", "Duration of these cycles."),
     "turns_ended_silent": (
         "gpu_portal_turns_ended_silent_total",
-        "Turns whose process had stopped, ended by another solver.",
+        "Cycles whose process had stopped, ended by another solver.",
     ),
     "messages_unreadable": (
         "gpu_portal_messages_unreadable_total",
-        "Entries of report streams that are no messages.",
+        "Malformed report-stream entries.",
     ),
     "unbooked_warned": (
         "gpu_portal_unbooked_processes_warned_total",
-        "Processes without a booking whose terminals were written to.",
+        "Processes without a booking that were warned on their terminals.",
     ),
     "unbooked_asked": (
         "gpu_portal_unbooked_processes_asked_total",
@@ -55,36 +56,36 @@ _TALLIES = {
     ),
     "unbooked_killed": (
         "gpu_portal_unbooked_processes_killed_total",
-        "Processes without a booking that were ended.",
+        "Processes without a booking that were killed.",
     ),
     "telemetry_absurd": (
         "gpu_portal_telemetry_absurd_total",
-        "Measured values that can't be, dropped.",
+        "Impossible values of readings, dropped.",
     ),
     "telemetry_too_many": (
         "gpu_portal_telemetry_too_many_total",
-        "Readings beyond what one message may hold, dropped.",
+        "Readings above the limit of one message, dropped.",
     ),
 }
-# The start of the tallies' names, and what may follow it: why.
+# (Prefix of the counters' names, their reasons, metric, help).
 _BY_WHY = (
     (
         "plans_dropped:",
         ("overtaken", "withheld", "conflict"),
         "gpu_portal_plans_dropped_total",
-        "Plans of which nothing could be written.",
+        "Plans that were dropped as a whole.",
     ),
     (
         "answers_withheld:",
         ("left", "changed", "needed", "room_freed", "conflict"),
         "gpu_portal_answers_withheld_total",
-        "Answers of plans that were not written, as bookings had changed meanwhile.",
+        "Parts of plans that were dropped, because their bookings had changed.",
     ),
 )
 
 
 def metrics_of(now: datetime) -> Iterator[Metric]:
-    """Inside `operator_tx`: bookings, hardware, agents, decisions, telemetry."""
+    """Metrics of bookings, hardware, agents, decisions and telemetry. Runs inside `operator_tx`."""
     yield _bookings()
     yield from _nodes(now)
     yield _gpus()
@@ -106,7 +107,7 @@ def _operations(now: datetime) -> Iterator[Metric]:
     yield Metric(
         "gpu_portal_mode",
         "gauge",
-        "1 while a planned outage or a freeze of decisions is in force.",
+        "1 during a planned outage or a decision freeze.",
         tuple(Value(int(kind in modes), {"kind": kind}) for kind in PortalMode.Kind.values),
     )
 
@@ -131,20 +132,18 @@ def _nodes(now: datetime) -> Iterator[Metric]:
         unanswering=Count("id", filter=Q(unreachable_since__isnull=False)),
     )
     for key, help_ in (
-        ("silent", "Nodes whose agent said nothing for 30 s."),
-        ("untold", "Nodes whose newest assignment is not written yet."),
-        ("behind", "Nodes whose agent does not act on the newest assignment yet."),
-        ("cut_off", "Nodes that let a lease run out and have not caught up."),
-        ("unanswering", "Nodes that get nothing new because they do not answer."),
+        ("silent", "Nodes without a heartbeat for 30 s."),
+        ("untold", "Nodes whose newest assignment is not published yet."),
+        ("behind", "Nodes whose agent has not applied the newest assignment."),
+        ("cut_off", "Nodes whose lease expired and that have not caught up."),
+        ("unanswering", "Nodes that get no new work because they are unreachable."),
     ):
         yield Metric(f"gpu_portal_nodes_{key}", "gauge", help_, (Value(row[key]),))
     yield Metric(
         "gpu_portal_nodes_clock_wrong", "gauge", "Nodes with a wrong clock.", (Value(row["wrong"]),)
     )
     slow = GpuEvent.objects.filter(kind=GpuEvent.Kind.SLOW, until=None).count()
-    yield Metric(
-        "gpu_portal_nodes_slow_starts", "gauge", "Nodes that starts wait for.", (Value(slow),)
-    )
+    yield Metric("gpu_portal_nodes_slow_starts", "gauge", "Nodes with slow starts.", (Value(slow),))
     counts = list(Node.objects.values("name", *(field for field, _ in _COUNTED)))
     for field, help_ in _COUNTED:
         values = tuple(Value(each[field], {"node": each["name"]}) for each in counts)
@@ -166,17 +165,111 @@ def _cycles(now: datetime) -> Iterator[Metric]:
     yield Metric(
         "gpu_portal_solve_seconds",
         "gauge",
-        "How long the last decision that changed something took to find.",
+        "Solver time of the latest decision that changed something.",
         (Value(seconds),),
     )
     age = None if last is None else (now - last[0]).total_seconds()
-    yield Metric("gpu_portal_decision_age_seconds", "gauge", "How old it is.", (Value(age),))
+    yield Metric("gpu_portal_decision_age_seconds", "gauge", "Age of it.", (Value(age),))
 
 
 def _telemetry(now: datetime) -> Iterator[Metric]:
     for name, help_, at in (
-        ("reading", "Age of the youngest reading.", GpuSample.objects.aggregate(at=Max("at"))),
-        ("row", "Age of the youngest five-minute row.", GpuUse.objects.aggregate(at=Max("at"))),
+        ("reading", "Age of the newest reading.", GpuSample.objects.aggregate(at=Max("at"))),
+        ("row", "Age of the newest five-minute row.", GpuUse.objects.aggregate(at=Max("at"))),
     ):
         age = None if at["at"] is None else (now - at["at"]).total_seconds()
         yield Metric(f"gpu_portal_telemetry_{name}_age_seconds", "gauge", help_, (Value(age),))
+
+
+WINDOW = timedelta(minutes=15)
+# The newest events only: more than a busy quarter of an hour has.
+MAX_EVENTS_READ = 50_000
+QUANTILES = (0.5, 0.9, 0.99)
+
+# A booking is decided at the first event after the request that its owner did not cause.
+_DELAYS = """
+WITH recent AS (
+  SELECT id, booking_id, at, kind FROM allocation_bookingevent
+  WHERE id > (SELECT coalesce(max(id), 0) FROM allocation_bookingevent) - %(most)s
+    AND at > %(since)s AND at <= %(now)s),
+decided AS (
+  SELECT extract(epoch FROM min(later.at) - asked.at) AS seconds
+  FROM recent asked JOIN recent later ON later.booking_id = asked.booking_id
+    AND later.id > asked.id AND later.kind IN ('queued', 'scheduled', 'refused', 'starting')
+  WHERE asked.kind = 'requested' GROUP BY asked.id, asked.at),
+started AS (
+  SELECT extract(epoch FROM recent.at - booking.submitted) AS waited,
+         extract(epoch FROM recent.at - greatest(booking.first_planned_start, booking.submitted)) AS
+         late
+  FROM recent JOIN allocation_booking booking ON booking.id = recent.booking_id
+  WHERE recent.kind = 'started')
+SELECT 'decision', count(*), percentile_cont(%(quantiles)s::float8[])
+    WITHIN GROUP (ORDER BY seconds) FROM decided
+UNION ALL
+SELECT 'start', count(*), percentile_cont(%(quantiles)s::float8[])
+    WITHIN GROUP (ORDER BY waited) FROM started
+UNION ALL
+SELECT 'late', count(*), percentile_cont(%(quantiles)s::float8[])
+    WITHIN GROUP (ORDER BY greatest(late, 0)) FROM started
+"""
+_NAMES = {
+    "decision": (
+        "gpu_portal_request_to_decision_seconds",
+        "From a request to its decision, of the decisions of the last 15 minutes.",
+    ),
+    "start": (
+        "gpu_portal_request_to_start_seconds",
+        "From a request to the hand-over, of the starts of the last 15 minutes.",
+    ),
+    "late": (
+        "gpu_portal_start_lateness_seconds",
+        "From the first planned start to the hand-over, of the starts of the last 15 minutes.",
+    ),
+}
+
+
+def delay_metrics(now: datetime) -> Iterator[Metric]:
+    """Quantiles of delays with their number of bookings. Runs inside `operator_tx`."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _DELAYS,
+            {
+                "most": MAX_EVENTS_READ,
+                "since": now - WINDOW,
+                "now": now,
+                "quantiles": list(QUANTILES),
+            },
+        )
+        rows = cursor.fetchall()
+    for key, count, found in rows:
+        name, help_ = _NAMES[key]
+        values = tuple(
+            Value(seconds, {"quantile": str(quantile)})
+            for quantile, seconds in zip(QUANTILES, found or (), strict=False)
+        )
+        yield Metric(name, "gauge", help_, values)
+        yield Metric(f"{name}_bookings", "gauge", "Number of these bookings.", (Value(count),))
+
+
+def database_size_metrics() -> Iterator[Metric]:
+    """The size of the database and of its largest tables on disk. Runs inside `operator_tx`."""
+    with connection.cursor() as cursor:
+        # pg_database_size requires the CONNECT privilege, which the operators' role lacks.
+        cursor.execute(
+            "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
+            " WHERE relkind IN ('r', 'm')"
+        )
+        (whole,) = cursor.fetchone()
+        cursor.execute(
+            "SELECT relname, pg_total_relation_size(oid) FROM pg_class"
+            " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'm')"
+            " ORDER BY 2 DESC, 1 LIMIT 12"
+        )
+        tables = cursor.fetchall()
+    yield Metric("gpu_portal_database_bytes", "gauge", "Size of the database.", (Value(whole),))
+    yield Metric(
+        "gpu_portal_table_bytes",
+        "gauge",
+        "Size of the twelve largest tables, with their indexes.",
+        tuple(Value(size, {"table": table}) for table, size in tables),
+    )

@@ -1,4 +1,4 @@
-"""What operators have told the whole portal to do now: planned outages and frozen decisions."""
+"""Current modes of the portal: planned outages and decision freezes."""
 
 from datetime import datetime
 from typing import Any
@@ -12,25 +12,25 @@ STOPPED = (State.REQUESTED, State.QUEUED, State.SCHEDULED, State.PAUSED)
 
 
 def modes_in_force(now: datetime) -> list[PortalMode]:
-    """Those in force, one of each kind at most."""
+    """The current modes, at most one of each kind."""
     return [mode for mode in PortalMode.objects.filter(ended_at=None) if mode.is_in_force(now)]
 
 
 def mode_in_force(kind: str, now: datetime, *, locked: bool = False) -> PortalMode | None:
-    """The one of a kind that is in force; None without."""
+    """The current mode of a kind, or None."""
     rows = PortalMode.objects.filter(kind=kind, ended_at=None)
     mode = (rows.select_for_update() if locked else rows).first()
     return mode if mode is not None and mode.is_in_force(now) else None
 
 
 def decisions_frozen(now: datetime) -> PortalMode | None:
-    """The freeze in force, if an operator has frozen decisions."""
+    """The current decision freeze, or None."""
     return mode_in_force(PortalMode.Kind.FREEZE, now)
 
 
 def freeze_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
-    """Why the booking is not decided or started now, if that is a freeze; as a decision's reasons
-    are."""
+    """The freeze that keeps the booking from being decided or started, as a reason of a
+    decision."""
     if booking.state not in STOPPED:
         return None
     freeze = decisions_frozen(now)
@@ -47,12 +47,12 @@ def freeze_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
 
 
 def freeze_sentence(freeze: PortalMode) -> str:
-    """`Decisions are frozen by the operator since 22 Nov 14:05 UTC because …`."""
-    since, because = f"{freeze.since:%d %b %H:%M} UTC", freeze.reason.rstrip(".")
-    return f"Decisions are frozen by the operator since {since} because: {because}."
+    """`Decisions have been frozen by an operator since 22 Nov 14:05 UTC: …`."""
+    since, reason = f"{freeze.since:%d %b %H:%M} UTC", freeze.reason.rstrip(".")
+    return f"Decisions have been frozen by an operator since {since}: {reason}."
 
 
 def backup_age(now: datetime) -> int | None:
-    """Seconds since the state that the newest backup holds; None before there is one."""
+    """The age of the newest backup in seconds, or None without a backup."""
     newest = Backup.objects.values_list("at", flat=True).first()
     return None if newest is None else max(0, int((now - newest).total_seconds()))

@@ -1,4 +1,4 @@
-"""What agents have reported, by model: which are named, and what their drivers say of slices."""
+"""GPU models that agents have reported, with the slices that their drivers list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from allocation.solver.model.inputs import SLOTS_PER_GPU, Placement
 
 @dataclass(frozen=True, slots=True)
 class ReportedModel:
-    """A model that nodes have. `profiles` are its slices by name with how many fit on one GPU, as
-    the driver says; `device_id` is its PCI id, empty where no agent has told it; `model` is its
-    row, None while nobody has named it."""
+    """A reported model. `profiles` are (name, number that fits on one GPU) from the driver;
+    `device_id` is the PCI id, empty if no agent has reported it; `model` is its row in the
+    catalogue, or None."""
 
     name: str
     memory_mb: int
@@ -28,7 +28,7 @@ class ReportedModel:
 
     @property
     def unexpected(self) -> tuple[str, ...]:
-        """Names of slices by which driver and shipped catalogue differ."""
+        """Names of slices in which the driver and the shipped catalogue differ."""
         if self.known is None:
             return ()
         expected = {(profile.name, profile.limit) for profile in self.known.profiles}
@@ -36,7 +36,7 @@ class ReportedModel:
 
 
 def reported_models() -> list[ReportedModel]:
-    """Every model that any node has reported, by name."""
+    """All reported models, by name."""
     found: dict[str, list[tuple[str, wire.InventoryGpu]]] = {}
     stored = NodeInventory.objects.select_related("node").order_by("node__name")
     for row in stored:
@@ -47,8 +47,8 @@ def reported_models() -> list[ReportedModel]:
 
 
 def inventory_read(stored: NodeInventory) -> wire.Inventory | None:
-    """The stored report; None for one that an agent of another version wrote, whose next report
-    replaces it."""
+    """The stored inventory, or None if an agent of another version wrote it. The agent's next
+    report replaces it."""
     try:
         return wire.inventory_from_plain(stored.document)
     except wire.WireError:
@@ -56,14 +56,14 @@ def inventory_read(stored: NodeInventory) -> wire.Inventory | None:
 
 
 def known_model_of(item: wire.InventoryGpu) -> KnownModel | None:
-    """The shipped model of a GPU: by its PCI id, else by NVML's name."""
+    """The shipped model of a GPU, by PCI id or else by NVML's name."""
     shipped = known_catalogue()
     return shipped.by_device(item.device_id, item.memory_mb) or shipped.by_name(item.name)
 
 
 def model_of(item: wire.InventoryGpu) -> GpuModel | None:
-    """The model of a GPU: by its PCI id, else by NVML's name. Drivers of different ages name some
-    models differently, and the site has a model under one of the names."""
+    """The site's model of a GPU, by PCI id or else by NVML's name. Driver versions use different
+    names for some models, and the site has a model under one of them."""
     known = known_catalogue().by_device(item.device_id, item.memory_mb)
     found = _named(known.names, item.name) if known else None
     if found is not None:
@@ -73,14 +73,14 @@ def model_of(item: wire.InventoryGpu) -> GpuModel | None:
 
 
 def _named(names: Sequence[str], first: str) -> GpuModel | None:
-    """The site's model that has one of the names, rather that of the `first`."""
+    """The site's model with the name `first`, or else with one of `names`."""
     rows = {row.product_name: row for row in GpuModel.objects.filter(product_name__in=names)}
     return rows.get(first) or next((rows[name] for name in names if name in rows), None)
 
 
 def is_plannable(placements: Sequence[wire.Placement]) -> bool:
-    """Whether there are slices, all lie within the eight memory slots that the portal plans with,
-    and it can plan how many of each fit. Other GPUs are offered whole only."""
+    """Whether the solver can plan the slices: all are within the eight memory slots, and their
+    limits are expressible. Other GPUs are only offered whole."""
     return (
         bool(placements)
         and all(

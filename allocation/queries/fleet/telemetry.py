@@ -1,9 +1,10 @@
-"""How hard hardware worked: readings of two days and five-minute rows of ninety, as one curve.
+"""Utilisation over time: readings of two days and five-minute rows of ninety days, as one curve.
 
-A reading stands for the time since the one before it, at most `MAX_READING_SPAN`. Averages are
-weighted by that time, and what was not measured has no weight: it is never counted as idle.
+A reading covers the time since the previous one, at most `MAX_READING_SPAN`. Averages are weighted
+by that time. Unmeasured time has no weight and never counts as idle.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,28 +13,32 @@ from uuid import UUID
 
 from django.db import connection
 
+from allocation.models import GpuSample
+
 ROLLUP_STEP = timedelta(minutes=5)
 MAX_READING_SPAN = timedelta(seconds=30)
-# As often as agents measure: what the first reading of all stands for.
+# The interval of agents' readings: the span of a first reading.
 FIRST_READING_SPAN = timedelta(seconds=10)
 SAMPLES_KEPT = timedelta(hours=48)
-# Up to here a curve is drawn from readings, by the minute.
+# The age up to which the latest reading counts as current.
+FRESH = timedelta(seconds=90)
+# Curves up to this length use readings, in steps of a minute.
 FINE = timedelta(hours=3)
 FINE_STEP = timedelta(minutes=1)
 POINTS = 180
 
-# A counter that went back says nothing of its interval.
+# A counter that was reset gives no energy for its interval.
 _ENERGY = "CASE WHEN energy_mj >= energy_before THEN energy_mj - energy_before END"
-# NVML's reasons that mean heat or power: software power cap, hardware slowdown, software thermal,
-# hardware thermal, hardware power brake. Not "idle" and not "as was asked".
+# NVML's throttle reasons for heat or power: software power cap, hardware slowdown, software
+# thermal, hardware thermal, hardware power brake. Not "idle" and not "applications clocks setting".
 THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 
 def rollup_sql(where: str) -> str:
-    """SELECT of readings as rows of GpuUse without ids; `where` narrows the readings.
+    """A SELECT that aggregates readings to rows of GpuUse without ids. `where` filters the
+    readings.
 
-    Parameters, by name: bucket, first (STANDS_FOR before `since`), since, until, and those of
-    `where`.
+    Named parameters: those of `rollup_parameters` and of `where`.
     """
     return f"""
     SELECT gpu_id, tenant_id, slot, allocation_id, bucket AS at,
@@ -50,7 +55,7 @@ def rollup_sql(where: str) -> str:
       {_weighted("bandwidth")} AS bandwidth_avg, {_weighted("tensor")} AS tensor_avg,
       round({_weighted("pcie_rx_kb + pcie_tx_kb")})::int AS pcie_kb,
       round({_weighted("nvlink_rx_kb + nvlink_tx_kb")})::int AS nvlink_kb,
-      -- least() passes over nulls: without a reading it would answer with the whole bucket.
+      -- least() ignores nulls: without a reading it would return the whole bucket.
       CASE WHEN count(throttle) > 0 THEN
         least(round(sum(CASE WHEN throttle & {THROTTLED} <> 0 THEN weight ELSE 0 END)),
               extract(epoch FROM %(bucket)s::interval))::int END AS throttled,
@@ -86,14 +91,14 @@ def rollup_parameters(bucket: timedelta, since: datetime, until: datetime) -> di
 
 
 def rollup_bucket_of(at: datetime) -> datetime:
-    """The start of the five minutes that `at` lies in."""
+    """The start of the five-minute bucket that contains `at`."""
     seconds = int(at.timestamp())
     return datetime.fromtimestamp(seconds - seconds % int(ROLLUP_STEP.total_seconds()), UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class UsePoint:
-    """One step of a curve over all devices asked for. None: not measured."""
+    """One step of a curve over all selected devices. None: not measured."""
 
     at: datetime
     measured: int
@@ -113,7 +118,7 @@ class UsePoint:
 
 @dataclass(frozen=True, slots=True)
 class UseCurve:
-    """Every step of [since, until), also those without a reading. `devices`: how many tell."""
+    """All steps of [since, until). `devices` is the number of devices with readings."""
 
     since: datetime
     until: datetime
@@ -141,19 +146,19 @@ _COLUMNS = (
 
 
 def rollup_columns() -> str:
-    """Of GpuUse, in the order of `rollup_sql`."""
+    """The columns of GpuUse, in the order of `rollup_sql`."""
     return _COLUMNS
 
 
 def use_of_allocations(
     *, allocations: Sequence[UUID], since: datetime, until: datetime, now: datetime
 ) -> UseCurve:
-    """How hard these allocations worked together in [since, until), until now at most."""
+    """The utilisation of these allocations together in [since, until), up to now."""
     return _curve("allocation_id = ANY(%(whose)s)", list(allocations), since, until, now)
 
 
 def use_of_gpu(*, gpu: UUID, since: datetime, until: datetime, now: datetime) -> UseCurve:
-    """How hard one device worked as a whole. Operators only: it tells what others do."""
+    """The utilisation of one whole device. Operators only, because it shows all tenants' use."""
     return _curve("gpu_id = %(whose)s AND slot IS NULL", gpu, since, until, now)
 
 
@@ -194,10 +199,11 @@ def _floor(at: datetime, step: timedelta) -> datetime:
 
 
 def _rolled_until(where: str, whose: UUID | list[UUID], since: datetime) -> datetime:
-    """Rows are written of all hardware at once: what is younger than the last is in readings."""
+    """The end of the newest row. Rows are written for all hardware at once, so later readings are
+    not in rows yet."""
     with connection.cursor() as cursor:
         cursor.execute(
-            # The subquery keeps the planner from walking back through everybody's latest rows.
+            # The subquery keeps the planner from scanning the latest rows of all hardware.
             "SELECT max(at) FROM (SELECT at FROM allocation_gpuuse"  # noqa: S608
             f" WHERE at >= %(since)s AND {where} OFFSET 0) own",
             {"since": since, "whose": whose},
@@ -216,3 +222,57 @@ def _filled(
         points.append(UsePoint(*row[:14]))
     devices = max((int(str(row[14])) for row in found.values()), default=0)
     return UseCurve(since, until, step, devices, tuple(points))
+
+
+@dataclass(frozen=True, slots=True)
+class UtilisationTrace:
+    """Utilisation over time: (time, percent or None), oldest first."""
+
+    points: tuple[tuple[datetime, int | None], ...]
+
+
+def utilisation_traces(
+    *, allocations: Sequence[UUID], now: datetime, span: timedelta, step: timedelta
+) -> dict[UUID, UtilisationTrace]:
+    """Mean utilisation by allocation and step over the last `span`. None if not measured."""
+    steps = int(span / step)
+    first = now - span
+    sums: dict[tuple[UUID, int], list[int]] = defaultdict(list)
+    rows = GpuSample.objects.filter(
+        allocation_id__in=allocations, at__gte=first, at__lt=now, utilisation__isnull=False
+    ).values_list("allocation_id", "at", "utilisation")
+    for allocation, at, busy in rows:
+        if allocation is not None and busy is not None:
+            sums[allocation, int((at - first) / step)].append(busy)
+    return {
+        allocation: UtilisationTrace(
+            tuple(
+                (first + step * number, _mean(sums.get((allocation, number))))
+                for number in range(steps)
+            )
+        )
+        for allocation in allocations
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """The latest reading of a whole device, for operators."""
+
+    at: datetime
+    power_mw: int | None
+    temperature_c: int | None
+
+
+def gpu_readings(*, gpus: Sequence[UUID], now: datetime) -> dict[UUID, GpuReading]:
+    """Power and temperature in the last 90 s. Operators only, because it shows all tenants' use."""
+    rows = (
+        GpuSample.objects.filter(gpu_id__in=gpus, at__gt=now - FRESH, power_mw__isnull=False)
+        .order_by("gpu_id", "-at")
+        .distinct("gpu_id")
+    )
+    return {row.gpu_id: GpuReading(row.at, row.power_mw, row.temperature_c) for row in rows}
+
+
+def _mean(values: list[int] | None) -> int | None:
+    return round(sum(values) / len(values)) if values else None

@@ -3,7 +3,7 @@
 from typing import Any
 
 from allocation.models import Booking, Pause
-from allocation.queries.bookings.pauses import higher_tiers, nodes_silent, notices_of, price_in
+from allocation.queries.bookings.pauses import higher_tiers, nodes_unreachable, notices_of, price_in
 from allocation.rules.states import State
 from allocation.services.runs.pause_choices import more_time_refusal
 from allocation.web.bookings.page_context import PageContext
@@ -27,7 +27,7 @@ def pause_context(booking: Booking, ctx: PageContext, *, may_change: bool) -> di
     found: dict[str, Any] = {}
     if booking.state == State.PAUSING and pauses and pauses[-1].is_open:
         pause = pauses.pop()
-        found["notice"] = notice_of(booking, pause, ctx, nodes_silent(booking, ctx.now))
+        found["notice"] = notice_of(booking, pause, ctx, nodes_unreachable(booking, ctx.now))
         found["ways"] = _ways(booking, pause, ctx) if may_change else None
     found["receipts"] = [receipt_of(booking, pause, ctx) for pause in reversed(pauses)]
     return found

@@ -15,21 +15,25 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Decision, Maintenance, Node
-from allocation.queries.fleet.examinations import examination_of
 from allocation.queries.fleet.fleet import (
     Block,
     GpuNow,
-    GpuReading,
     NodeNow,
-    UtilisationTrace,
     fleet_now,
-    gpu_readings,
     totals_of,
-    utilisation_traces,
 )
 from allocation.queries.fleet.maintenance import maintenance_of_node, node_events
-from allocation.queries.fleet.node_links import agent_status_of
-from allocation.queries.fleet.topology import gpu_links_of
+from allocation.queries.fleet.nodes import (
+    agent_status_of,
+    examination_of,
+    gpu_links_of,
+)
+from allocation.queries.fleet.telemetry import (
+    GpuReading,
+    UtilisationTrace,
+    gpu_readings,
+    utilisation_traces,
+)
 from allocation.services.decide.self_check import self_check_read
 from allocation.services.nodes.clock import clock_accept
 from allocation.services.nodes.fleet import (

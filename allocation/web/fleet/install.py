@@ -9,7 +9,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from allocation.queries.fleet.node_links import enrolment_progress
+from allocation.queries.fleet.nodes import enrolment_progress
 from allocation.services.nodes.fleet import (
     TOKEN_LIFETIME,
     enrolment_token_create,

@@ -8,7 +8,8 @@ from datetime import datetime
 from django.utils import timezone
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet.fleet import SLOTS, Block, GpuNow, NodeNow, UtilisationTrace
+from allocation.queries.fleet.fleet import SLOTS, Block, GpuNow, NodeNow
+from allocation.queries.fleet.telemetry import UtilisationTrace
 
 TRACE_WIDTH = 240
 TRACE_HEIGHT = 36

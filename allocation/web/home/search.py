@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings.search import SearchResults, search_results
+from allocation.queries.bookings.booking_list import SearchResults, search_results
 from tenants.access import Actor
 from tenants.models import GpuClass
 from tenants.web.frame import tenant_page

@@ -16,7 +16,7 @@ from allocation.queries.bookings.bookings import (
     own_bookings_next,
     own_bookings_waiting,
 )
-from allocation.queries.fleet.tenant_setup import TenantSetup, tenant_setup_of
+from allocation.queries.fleet.setup import TenantSetup, tenant_setup_of
 from allocation.web.bookings.booking_pages import booking_row, page_context
 from allocation.web.bookings.panel import EXAMPLES
 from allocation.web.bookings.pauses import notices_context

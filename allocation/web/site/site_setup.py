@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet.site_setup import SiteSetup, has_booked, site_setup
+from allocation.queries.fleet.setup import SiteSetup, has_booked, site_setup
 from allocation.rules.site.known_models import known_catalogue
 from allocation.services.nodes.fleet import node_approve
 from allocation.services.operate.site_defaults import default_tiers_add, prices_proposed

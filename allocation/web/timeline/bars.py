@@ -40,26 +40,26 @@ class BarOrigin:
 
 def bar_of(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:
     """Returns the bar of an allocation or a planned start."""
-    if block.line is None:
+    if block.booking is None:
         return _anonymous(block, origin, look)
-    return _known(block, block.line, origin, look)
+    return _known(block, block.booking, origin, look)
 
 
-def _known(block: Block, line: VisibleBooking, origin: BarOrigin, look: ViewOptions) -> Bar:
+def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewOptions) -> Bar:
     left, width = _stretch(look, block.starts, block.ends)
-    whose = "yours" if block.kind == "mine" else line.project
+    whose = "yours" if block.kind == "mine" else booking.project
     shape = _shape(block)
     until = f"until {clock(block.ends, look.span.zone)}"
-    sub = _sub(line.project if block.kind == "project" else until, origin, width)
+    sub = _sub(booking.project if block.kind == "project" else until, origin, width)
     name = ", ".join(
         (
             # The visible words come first, for speech input (WCAG 2.5.3).
-            f"{shape}{line.title} {sub}".rstrip(),
+            f"{shape}{booking.title} {sub}".rstrip(),
             whose,
-            line.tier,
+            booking.tier,
             _where(block, origin),
             window_words(block.starts, block.ends, look.span.zone, look.now),
-            "expected" if block.expected else STATE_WORDS.get(line.state, line.state),
+            "expected" if block.expected else STATE_WORDS.get(booking.state, booking.state),
         )
     )
     return Bar(
@@ -68,12 +68,12 @@ def _known(block: Block, line: VisibleBooking, origin: BarOrigin, look: ViewOpti
         width=percent_text(width),
         top=origin.top + BAR_GAP,
         height=origin.height - 2 * BAR_GAP,
-        key=f"{origin.key}@{line.label}",
-        title=f"{shape}{line.title}" if width > TEXT_WIDTH else "",
+        key=f"{origin.key}@{booking.label}",
+        title=f"{shape}{booking.title}" if width > TEXT_WIDTH else "",
         sub=sub,
         name=name,
-        icon=_icon(block, line, origin.whole) if width > TEXT_WIDTH else "",
-        href=f"{look.base}bookings/{line.label}",
+        icon=_icon(block, booking, origin.whole) if width > TEXT_WIDTH else "",
+        href=f"{look.base}bookings/{booking.label}",
         gpus=origin.gpus,
     )
 
@@ -103,9 +103,9 @@ def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) ->
         return replace(alone, css=f"{alone.css} sum", key=f"{alone.key}=")
     starts, ends = min(b.starts for b in blocks), max(b.ends for b in blocks)
     own = sum(block.kind == "mine" for block in blocks)
-    kind = "mine" if own else "proj" if any(b.line for b in blocks) else ""
+    kind = "mine" if own else "proj" if any(b.booking for b in blocks) else ""
     count = f"{len(blocks)} slices"
-    labels = {block.line.label if block.line else "" for block in blocks} - {""}
+    labels = {block.booking.label if block.booking else "" for block in blocks} - {""}
     left, width = _stretch(look, starts, ends)
     words = window_words(starts, ends, look.span.zone, look.now)
     return Bar(
@@ -160,8 +160,8 @@ def maintenance_bar(look: ViewOptions, maintenance: MaintenancePeriod, origin: B
 
 def waiting_bar(waiting: WaitingRow, look: ViewOptions) -> Bar:
     """Returns the bar of a waiting booking; at the right edge when it starts later."""
-    line, zone, window = waiting.line, look.span.zone, look.span.window
-    href = f"{look.base}bookings/{line.label}"
+    booking, zone, window = waiting.booking, look.span.zone, look.span.window
+    href = f"{look.base}bookings/{booking.label}"
     left, width, css = 0.0, 14.0, "bar plan"
     if waiting.starts is None or waiting.ends is None:
         title, words = "Being placed", "being placed"
@@ -178,10 +178,10 @@ def waiting_bar(waiting: WaitingRow, look: ViewOptions) -> Bar:
         width=percent_text(width),
         top=2 * BAR_GAP,
         height=ROW - 4 * BAR_GAP,
-        key=f"wait@{line.label}",
+        key=f"wait@{booking.label}",
         title=title,
         sub="",
-        name=f"{line.title}, {line.tier}, {words}",
+        name=f"{booking.title}, {booking.tier}, {words}",
         icon="clock",
         href=href,
     )
@@ -224,10 +224,10 @@ def _where(block: Block, origin: BarOrigin) -> str:
 def _css(block: Block, origin: BarOrigin, width: float) -> str:
     names = ["bar", {"mine": "mine", "project": "proj", "other": ""}[block.kind]]
     if block.expected:
-        names[1] = "plan" if block.line else "plan oth"
-    if block.line is not None and block.line.pausable:
+        names[1] = "plan" if block.booking else "plan oth"
+    if block.booking is not None and block.booking.pausable:
         names.append("spot")
-    if block.line is not None and block.line.state == "pausing":
+    if block.booking is not None and block.booking.state == "pausing":
         names.append("warn")
     if origin.height > ROW and width >= TWO_LINE_WIDTH:
         names.append("tall")
@@ -236,14 +236,14 @@ def _css(block: Block, origin: BarOrigin, width: float) -> str:
     return " ".join(name for name in names if name)
 
 
-def _icon(block: Block, line: VisibleBooking, gpus: int) -> str:
+def _icon(block: Block, booking: VisibleBooking, gpus: int) -> str:
     if block.expected:
         return "clock"
-    if line.state in ("pausing", "paused"):
+    if booking.state in ("pausing", "paused"):
         return "pause"
-    if line.state == "failed":
+    if booking.state == "failed":
         return "warn"
-    if line.pausable:
+    if booking.pausable:
         return "spot"
     return "link" if gpus > 1 else ""
 

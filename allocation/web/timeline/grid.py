@@ -50,10 +50,10 @@ def _gangs(timeline: Timeline) -> Counter[GangKey]:
     """Counts the whole GPUs of each known booking in each of its windows."""
     gpus = (gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus)
     return Counter(
-        (block.line.label, block.starts, block.ends)
+        (block.booking.label, block.starts, block.ends)
         for gpu in gpus
         for block in gpu.blocks
-        if block.line is not None and block.whole and not block.shared
+        if block.booking is not None and block.whole and not block.shared
     )
 
 
@@ -165,8 +165,8 @@ def _gpu_rows(
         if block.whole and not block.shared and id(block) not in drawn:
             gang = _gang(node, place, block)
             drawn.update(id(each) for each in gang)
-            line = block.line
-            whole = line and look.gangs.get((line.label, block.starts, block.ends))
+            booking = block.booking
+            whole = booking and look.gangs.get((booking.label, block.starts, block.ends))
             height = _height(node, place, len(gang), look)
             wide = BarOrigin(key, node.name, gpu.index, height, len(gang), whole or 1)
             row.bars.append(bar_of(block, wide, look))
@@ -238,7 +238,7 @@ def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
     Anonymous bookings are not joined.
     """
     gang = [block]
-    if block.line is None:
+    if block.booking is None:
         return gang
     for gpu in node.gpus[place + 1 :]:
         same = [
@@ -246,7 +246,7 @@ def _gang(node: NodeRow, place: int, block: Block) -> list[Block]:
             for other in gpu.blocks
             if other.whole
             and not other.shared
-            and other.line == block.line
+            and other.booking == block.booking
             and (other.starts, other.ends) == (block.starts, block.ends)
         ]
         if not same:
@@ -302,13 +302,13 @@ def _stranded(gpu: GpuRow, look: ViewOptions) -> dict[int, datetime]:
 
 
 def _waiting_row(waiting: WaitingRow, look: ViewOptions) -> Row:
-    line = waiting.line
+    booking = waiting.booking
     return Row(
         kind="wait",
-        key=f"wait/{line.label}",
+        key=f"wait/{booking.label}",
         level=2,
-        name=line.title,
-        end=line.tier,
+        name=booking.title,
+        end=booking.tier,
         bars=[waiting_bar(waiting, look)],
     )
 

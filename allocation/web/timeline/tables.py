@@ -78,8 +78,8 @@ def booked_rows(timeline: Timeline, look: ViewOptions) -> list[BookedRow]:
     places: dict[str, list[tuple[NodeRow, GpuRow, Block]]] = defaultdict(list)
     for node, gpu in _gpus(timeline):
         for block in gpu.blocks:
-            if block.line is not None:
-                places[block.line.label].append((node, gpu, block))
+            if block.booking is not None:
+                places[block.booking.label].append((node, gpu, block))
     found = sorted(places.values(), key=lambda each: each[0][2].starts)
     rows = [_seen_row(each, look) for each in found]
     return [*rows, *_waiting_rows(timeline, look)]
@@ -87,18 +87,18 @@ def booked_rows(timeline: Timeline, look: ViewOptions) -> list[BookedRow]:
 
 def _seen_row(places: list[tuple[NodeRow, GpuRow, Block]], look: ViewOptions) -> BookedRow:
     block = places[0][2]
-    line = block.line
-    if line is None:
+    booking = block.booking
+    if booking is None:
         raise ValueError("a block without a booking has no row")
     return BookedRow(
-        title=line.title,
-        label=line.label,
-        href=f"{look.base}bookings/{line.label}",
-        state=line.state,
+        title=booking.title,
+        label=booking.label,
+        href=f"{look.base}bookings/{booking.label}",
+        state=booking.state,
         when=window_words(block.starts, block.ends, look.span.zone, look.now),
         where=_where(places),
-        tier=line.tier,
-        project=line.project,
+        tier=booking.tier,
+        project=booking.project,
         mine=block.kind == "mine",
     )
 
@@ -109,14 +109,14 @@ def _waiting_rows(timeline: Timeline, look: ViewOptions) -> Iterator[BookedRow]:
         if row.starts is not None and row.ends is not None:
             when = f"expected {window_words(row.starts, row.ends, look.span.zone, look.now)}"
         yield BookedRow(
-            title=row.line.title,
-            label=row.line.label,
-            href=f"{look.base}bookings/{row.line.label}",
-            state=row.line.state,
+            title=row.booking.title,
+            label=row.booking.label,
+            href=f"{look.base}bookings/{row.booking.label}",
+            state=row.booking.state,
             when=when,
             where="",
-            tier=row.line.tier,
-            project=row.line.project,
+            tier=row.booking.tier,
+            project=row.booking.project,
             mine=row.kind == "mine",
         )
 

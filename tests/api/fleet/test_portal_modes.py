@@ -78,7 +78,7 @@ def test_a_freeze_stands_on_every_page_and_in_why(site: Site) -> None:
     member.force_login(site.people["lead"])
     page = member.get(f"/t/{site.tenant.slug}/bookings/{number}").content.decode()
     assert "Waiting: decisions are frozen" in page
-    assert page.count("Decisions are frozen by the operator since") >= 2
+    assert page.count("Decisions have been frozen by an operator since") >= 2
     assert said(site.operator.post("portal/freeze/end"))["ended_at"] is not None
     page = member.get(f"/t/{site.tenant.slug}/bookings/{number}").content.decode()
     assert "frozen" not in page

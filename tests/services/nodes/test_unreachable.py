@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
-from allocation.queries.fleet.node_links import no_new_work_reason
+from allocation.queries.fleet.nodes import no_new_work_reason
 from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
 from allocation.rules.nodes.unreachable import GAP_SECONDS, AnswerWatch, Beat
 from allocation.services.bookings.bookings import booking_request

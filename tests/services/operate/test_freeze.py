@@ -67,7 +67,7 @@ def test_bookings_are_taken_and_wait_and_say_why(plant: Plant, lab: Lab, operato
         assert Decision.objects.count() == decided
         reason = freeze_reason(fresh(asked), plant.now)
     assert reason is not None
-    assert reason["sentence"].startswith("Decisions are frozen by the operator since ")
+    assert reason["sentence"].startswith("Decisions have been frozen by an operator since ")
     assert reason["sentence"].endswith(f"because: {WHY}.")
     thawed(plant, operator)
     plant.round()

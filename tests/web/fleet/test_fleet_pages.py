@@ -342,8 +342,8 @@ def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_mar
     ("fields", "sentence"),
     [
         ({"clock_wrong": True, "clock_skew_seconds": 7}, "Its clock is wrong"),
-        ({"partitioned": True}, "It was cut off"),
-        ({"ahead_epoch": 7}, "the portal was restored from a backup"),
+        ({"partitioned": True}, "It was partitioned"),
+        ({"ahead_epoch": 7}, "which was restored from a backup"),
     ],
 )
 def test_a_node_that_is_not_trusted_says_why(

@@ -6,7 +6,8 @@ import pytest
 from django.db import connection
 
 from allocation.models import Gpu, Node
-from allocation.queries.fleet.fleet import NodeNow, Totals, fleet_now, totals_of, utilisation_traces
+from allocation.queries.fleet.fleet import NodeNow, Totals, fleet_now, totals_of
+from allocation.queries.fleet.telemetry import utilisation_traces
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
 from allocation.web.fleet.tiles import Geometry, geometry, node_tile
 from tenants.models import Membership

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from allocation.models import Gpu
-from allocation.queries.fleet.topology import gpu_links_of
+from allocation.queries.fleet.nodes import gpu_links_of
 from tests.builders import a_member, a_project
 from tests.roles import as_system
 from tests.web.fleet_builders import a_node

@@ -6,8 +6,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from allocation.queries.bookings.booking_list import booking_search_condition
-from allocation.queries.bookings.search import search_results
+from allocation.queries.bookings.booking_list import booking_search_condition, search_results
 from allocation.queries.bookings.timeline import bookings_visible
 from tenants.models import Membership, User
 from tenants.platform.wall import tenant_tx

@@ -1,0 +1,227 @@
+"""One node for operators: its agent, its examination, and the links between its GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from allocation.models import EnrolmentToken, Gpu, Node, NodeExamination
+from allocation.rules.nodes.examination import ESSENTIAL
+from allocation.words.fleet import escalation_actions
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    """The agent of one node. `skew` is its clock minus the portal's in seconds, None before the
+    first heartbeat. `throttled` are seconds of rate limiting, `implausible` contradictory readings,
+    `conflicts` reports that contradict the portal's record of a run, `refunded_seconds` GPU time
+    not charged because of reported hardware failures. Unbooked processes are warned and ended after
+    so many minutes, None for never: by the node's own rules (`own_escalation`) or by the policy."""
+
+    skew: int | None
+    clock_wrong: bool
+    restored: bool
+    stale_dropped: int
+    refused: int
+    throttled: int
+    implausible: int
+    conflicts: int
+    refunded_seconds: int
+    differences: tuple[str, ...]
+    warn_minutes: int | None = None
+    end_minutes: int | None = None
+    own_escalation: bool = False
+
+    @property
+    def escalation(self) -> str:
+        """The actions on unbooked processes, in words."""
+        return escalation_actions(self.warn_minutes, self.end_minutes)
+
+    @property
+    def refunded(self) -> str:
+        """The GPU time that was not charged, in hours."""
+        return f"{self.refunded_seconds / 3600:.1f} GPU-hours"
+
+    @property
+    def clock(self) -> str:
+        """The clock's difference from the portal's, in words."""
+        if self.skew is None:
+            return "unknown"
+        if not self.skew:
+            return "correct"
+        return f"{abs(self.skew)} s {'ahead' if self.skew > 0 else 'behind'}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolmentProgress:
+    """The progress of a node since its enrolment token was created, which expires at `until`."""
+
+    node: str
+    state: str
+    reason: str
+    gpus: int
+    arrived_at: datetime | None
+    until: datetime | None
+
+    @property
+    def tone(self) -> str:
+        """The colour of the state: waiting, arrived, or needs approval."""
+        if self.arrived_at is None:
+            return "wait"
+        return "risk" if self.state == "quarantined" else "ok"
+
+
+def agent_status_of(node_id: UUID) -> AgentStatus:
+    """The state of a node's agent. Runs inside `operator_tx`."""
+    node = Node.objects.get(id=node_id)
+    return AgentStatus(
+        skew=node.clock_skew_seconds,
+        clock_wrong=node.clock_wrong,
+        restored=node.ahead_epoch is not None,
+        stale_dropped=node.stale_dropped,
+        refused=node.refused,
+        throttled=node.throttled,
+        implausible=node.implausible,
+        conflicts=node.conflicts,
+        refunded_seconds=node.refunded_seconds,
+        differences=tuple(node.differences),
+        warn_minutes=_minutes(node.unbooked_warn_after),
+        end_minutes=_minutes(node.unbooked_end_after),
+        own_escalation=node.unbooked_override,
+    )
+
+
+def _minutes(seconds: int | None) -> int | None:
+    return None if seconds is None else seconds // 60
+
+
+def enrolment_progress(node_name: str, now: datetime) -> EnrolmentProgress | None:
+    """The progress of the newest enrolment token. None without a node or a token."""
+    token = (
+        EnrolmentToken.objects.filter(node__name=node_name)
+        .select_related("node")
+        .order_by("-expires")
+        .first()
+    )
+    if token is None:
+        return None
+    return EnrolmentProgress(
+        node=node_name,
+        state=token.node.state,
+        reason=token.node.state_reason,
+        gpus=token.node.gpus.count(),
+        arrived_at=token.used_at,
+        until=token.expires if token.expires > now else None,
+    )
+
+
+def no_new_work_reason(node: Node) -> str:
+    """Why a node in service gets no new work. Empty if it does."""
+    if node.ahead_epoch is not None:
+        return "It has a newer assignment than the portal, which was restored from a backup."
+    if node.clock_wrong:
+        return "Its clock is wrong. It gets no new work until the clock is correct."
+    if node.partitioned:
+        return "It was partitioned. It gets no new work until it has caught up."
+    if node.unreachable_since is not None:
+        return "It is unreachable. It gets no new work until it answers reliably."
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminationCheck:
+    """One check. A node with a failed essential check gets no new work until it is approved."""
+
+    name: str
+    state: str
+    seen: str
+    do: str
+
+    @property
+    def essential(self) -> bool:
+        """Whether a failure quarantines the node."""
+        return self.name in ESSENTIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All checks in order, and when they ran."""
+
+    at: datetime
+    checks: tuple[ExaminationCheck, ...]
+
+    def of(self, state: str) -> Sequence[ExaminationCheck]:
+        """The checks with this result."""
+        return [check for check in self.checks if check.state == state]
+
+    @property
+    def failed(self) -> Sequence[ExaminationCheck]:
+        """The failed checks."""
+        return self.of("fail")
+
+    @property
+    def warned(self) -> Sequence[ExaminationCheck]:
+        """The checks with warnings."""
+        return self.of("warn")
+
+    @property
+    def unknown(self) -> Sequence[ExaminationCheck]:
+        """The checks without a result."""
+        return self.of("unknown")
+
+    @property
+    def fine(self) -> Sequence[ExaminationCheck]:
+        """The passed checks."""
+        return self.of("ok")
+
+
+def examination_of(node_id: UUID) -> Examination | None:
+    """The latest examination of a node, or None. Runs inside `operator_tx`."""
+    stored = NodeExamination.objects.filter(node=node_id).first()
+    if stored is None:
+        return None
+    return Examination(stored.at, tuple(ExaminationCheck(**check) for check in stored.checks))
+
+
+PATHS = {
+    "board": "same board",
+    "switch": "same PCIe switch",
+    "switches": "PCIe switches",
+    "bridge": "host bridge",
+    "numa": "NUMA node",
+    "system": "across the machine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLink:
+    """The link between two GPUs: the number of NVLinks, and where their PCIe paths meet ("" if
+    unknown)."""
+
+    nvlinks: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLinks:
+    """One GPU and its links to each GPU of the node, in order. None for itself and if unknown."""
+
+    index: int
+    links: tuple[GpuLink | None, ...]
+
+
+def gpu_links_of(node_id: UUID) -> list[GpuLinks]:
+    """The link matrix of a node. Empty if the agent reported none."""
+    found = dict(Gpu.objects.filter(node_id=node_id).values_list("index", "peers"))
+    if not any(found.values()):
+        return []
+    return [
+        GpuLinks(
+            index,
+            tuple(
+                next((GpuLink(n, PATHS.get(path, "")) for i, n, path in peers if i == other), None)
+                for other in sorted(found)
+            ),
+        )
+        for index, peers in sorted(found.items())
+    ]
