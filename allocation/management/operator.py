@@ -1,4 +1,4 @@
-"""The operator on whose behalf a command acts, for the platform's log."""
+"""The operator who runs a command, for the audit log."""
 
 from argparse import ArgumentParser
 
@@ -8,12 +8,12 @@ from tenants.models import User
 
 
 def operator_argument(parser: ArgumentParser) -> None:
-    """Adds `--operator`, the sign-in name of the operator who runs the command."""
-    parser.add_argument("--operator", default="", help="who does it, for the platform's log")
+    """Adds `--operator`, the user name of the operator who runs the command."""
+    parser.add_argument("--operator", default="", help="your user name, for the audit log")
 
 
 def operator_by_name(username: str) -> User | None:
-    """The operator of that name, None without one. Raises CommandError for a name that is none."""
+    """The operator with this user name, or None if it is empty. Raises CommandError if unknown."""
     if not username:
         return None
     found = User.objects.filter(username=username, is_staff=True).first()

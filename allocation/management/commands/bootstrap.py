@@ -16,21 +16,21 @@ MARKS = {"made": "+", "there": "=", "differs": "!"}
 
 
 class Command(BaseCommand):
-    """`manage.py bootstrap --from site.toml`, as the database's owner. Safe to run again."""
+    """`manage.py bootstrap --from site.toml`, as the database's owner. Idempotent."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One of: a file, its example, the shipped models."""
+        """Adds the source: a file, the example, or the shipped models."""
         one = parser.add_mutually_exclusive_group(required=True)
-        one.add_argument("--from", dest="path", help="the file; - reads standard input")
-        one.add_argument("--example", action="store_true", help="prints a commented site.toml")
-        one.add_argument("--models", action="store_true", help="lists the shipped GPU models")
+        one.add_argument("--from", dest="path", help="the file, or - for standard input")
+        one.add_argument("--example", action="store_true", help="print an example with comments")
+        one.add_argument("--models", action="store_true", help="list the shipped GPU models")
         parser.add_argument(
             "--check",
             "--dry-run",
             action="store_true",
-            help="changes nothing; exit status 1 when there is something to do or different",
+            help="change nothing; exit with 1 if there are differences",
         )
 
     def handle(
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         check: bool,
         **__: object,
     ) -> None:
-        """Prints a line for each thing of the file, and new passwords."""
+        """Prints a line for each item of the file, and new passwords."""
         if path is None:
             self.stdout.write(example_read() if example else _models_text())
             return
@@ -55,7 +55,7 @@ class Command(BaseCommand):
                 sys.exit(1)
             return
         for username, password in outcome.passwords.items():
-            self.stdout.write(f"Password of {username}, shown only now: {password}")
+            self.stdout.write(f"Password of {username} (shown once): {password}")
 
 
 def _applied(path: str, *, is_check: bool) -> Outcome:
@@ -75,10 +75,10 @@ def _applied(path: str, *, is_check: bool) -> Outcome:
 
 
 def _summary(outcome: Outcome, *, is_check: bool) -> str:
-    verb = "would be made" if is_check else "made"
-    text = f"{outcome.count('made')} {verb}, {outcome.count('there')} there already"
+    verb = "to create" if is_check else "created"
+    text = f"{outcome.count('made')} {verb}, {outcome.count('there')} unchanged"
     if differs := outcome.count("differs"):
-        text += f", {differs} different (!): left as they are; change them in the browser"
+        text += f", {differs} different (!) and not changed: edit them in the browser"
     return f"{text}."
 
 

@@ -1,4 +1,4 @@
-"""After a jump of the portal's clock: says that it is right now, so that things end and start."""
+"""Accepts the portal's clock after a jump, so that bookings start and end again."""
 
 from argparse import ArgumentParser
 
@@ -11,19 +11,19 @@ from tenants.platform.errors import Refused
 
 
 class Command(BaseCommand):
-    """`manage.py clock_accept --operator ada`, in the system's role."""
+    """`manage.py clock_accept --operator ada`, with the system's database role."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Who has looked."""
-        parser.add_argument("--operator", required=True)
+        """Adds `--operator`."""
+        parser.add_argument("--operator", required=True, help="your user name, for the audit log")
 
     def handle(self, *_: object, **options: str) -> None:
-        """Says by how much the clock had jumped."""
+        """Accepts the clock and prints the size of the jump."""
         try:
             operator = User.objects.get(username=options["operator"], is_staff=True)
             jump = clock_accept(operator=operator, now=timezone.now())
         except (Refused, User.DoesNotExist) as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(f"The clock had jumped by {jump.total_seconds():.0f} s. It counts now.")
+        self.stdout.write(f"The clock jumped by {jump.total_seconds():.0f} s. It is accepted now.")

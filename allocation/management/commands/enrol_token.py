@@ -1,4 +1,4 @@
-"""Prints a one-time token that lets an agent in."""
+"""Prints a one-time token with which a node's agent enrols."""
 
 from argparse import ArgumentParser
 
@@ -15,13 +15,13 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The node's name, and its rack when the node is new."""
-        parser.add_argument("--node", required=True)
-        parser.add_argument("--rack", default="default")
+        """Adds the node and its rack."""
+        parser.add_argument("--node", required=True, help="name of the node")
+        parser.add_argument("--rack", default="default", help="rack of a new node")
         operator_argument(parser)
 
     def handle(self, *_: object, **options: str) -> None:
-        """Prints the token and nothing else."""
+        """Prints only the token."""
         token = enrolment_token_create(
             node_name=options["node"],
             rack_name=options["rack"],

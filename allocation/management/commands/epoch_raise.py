@@ -1,4 +1,4 @@
-"""After restoring a backup: makes every node follow the restored database."""
+"""Makes every node follow the database after it was restored from a backup."""
 
 from argparse import ArgumentParser
 
@@ -11,17 +11,17 @@ from allocation.services.publish.publish import publish_due
 
 
 class Command(BaseCommand):
-    """`manage.py epoch_raise [--operator ada]`, in the system's role."""
+    """`manage.py epoch_raise [--operator ada]`, with the system's database role."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Who raises it, for the log."""
+        """Adds `--operator`."""
         operator_argument(parser)
 
     def handle(self, *_: object, operator: str, **__: object) -> None:
-        """Prints the new epoch, and how many nodes were told at once."""
+        """Raises the epoch, publishes all assignments, and prints both numbers."""
         now = timezone.now()
         epoch = epoch_raise(now, operator_by_name(operator))
-        told = publish_due(now)
-        self.stdout.write(f"The epoch is {epoch} now. {told} nodes were told.")
+        published = publish_due(now)
+        self.stdout.write(f"The epoch is {epoch}. {published} assignments were published.")

@@ -1,4 +1,4 @@
-"""Freezes decisions: nothing starts, nothing is paused or ended early; what is over ends."""
+"""Freezes decisions: nothing starts, and nothing is paused or ended early."""
 
 from argparse import ArgumentParser
 
@@ -17,14 +17,14 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What is to be done, and who asks for it."""
+        """Adds the action and its parameters."""
         parser.add_argument("act", choices=["begin", "end", "status"])
-        parser.add_argument("--reason", default="")
-        parser.add_argument("--for", dest="length", default="", help="like 2h; else until `end`")
-        parser.add_argument("--operator", default="")
+        parser.add_argument("--reason", default="", help="shown to everyone")
+        parser.add_argument("--for", dest="length", default="", help="2h; default: until `end`")
+        parser.add_argument("--operator", default="", help="your user name, for the audit log")
 
     def handle(self, *_: object, **options: str) -> None:
-        """Says what holds now, or why not."""
+        """Carries out the action and prints the current state."""
         now = timezone.now()
         try:
             if options["act"] != "status":
@@ -36,8 +36,8 @@ class Command(BaseCommand):
                 else:
                     mode_end(kind=FREEZE, operator=operator, now=now)
         except User.DoesNotExist as error:
-            raise CommandError("Name an operator by --operator.") from error
+            raise CommandError("--operator must be the user name of an operator.") from error
         except Refused as error:
             raise CommandError(str(error)) from error
         frozen = decisions_frozen(now)
-        self.stdout.write(freeze_sentence(frozen) if frozen else "Decisions are made.")
+        self.stdout.write(freeze_sentence(frozen) if frozen else "Decisions are not frozen.")

@@ -1,4 +1,4 @@
-"""Asks the whole database whether every promise holds; exits with an error when one does not."""
+"""Checks all invariants of the database. Exits with an error if one is violated."""
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -6,15 +6,15 @@ from allocation.services.decide.invariants import invariants_check
 
 
 class Command(BaseCommand):
-    """`manage.py invariants`, for the system's database role."""
+    """`manage.py invariants`, with the system's database role."""
 
     help = __doc__ or ""
 
     def handle(self, *_: object, **__: object) -> None:
-        """Names what is broken."""
+        """Prints each violation."""
         violations = invariants_check()
         for violation in violations:
             self.stdout.write(f"{violation.promise} {violation.name}: {violation.detail}")
         if violations:
             raise CommandError(f"{len(violations)} violations.")
-        self.stdout.write("All promises hold.")
+        self.stdout.write("All invariants hold.")

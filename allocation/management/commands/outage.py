@@ -1,4 +1,4 @@
-"""A planned outage of the portal: all leases are lengthened first, so that no run ends."""
+"""Plans an outage of the portal. It extends all leases first, so that no booking is interrupted."""
 
 import time
 from argparse import ArgumentParser
@@ -31,22 +31,26 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What is to be done, and who asks for it."""
+        """Adds the action and its parameters."""
         parser.add_argument("act", choices=["begin", "end", "status"])
-        parser.add_argument("--for", dest="length", default="20m", help="like 20m; at most 4h")
-        parser.add_argument("--reason", default="The portal is upgraded")
-        parser.add_argument("--operator", default="")
-        parser.add_argument("--wait", type=int, default=60, help="seconds for agents to confirm")
+        parser.add_argument("--for", dest="length", default="20m", help="20m; at most 4h")
         parser.add_argument(
-            "--anyway", action="store_true", help="go on although not every node has confirmed"
+            "--reason", default="The portal is being upgraded", help="shown to everyone"
+        )
+        parser.add_argument("--operator", default="", help="your user name, for the audit log")
+        parser.add_argument(
+            "--wait", type=int, default=60, help="seconds to wait for agents to confirm"
+        )
+        parser.add_argument(
+            "--anyway", action="store_true", help="continue even if not every node has confirmed"
         )
 
     def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (the framework's signature)
-        """Exit status 1 while the programs must not be stopped."""
+        """Carries out the action. Exits with 1 while the portal must not be stopped."""
         try:
             getattr(self, f"_{options['act']}")(options)
         except User.DoesNotExist as error:
-            raise CommandError("Name an operator by --operator.") from error
+            raise CommandError("--operator must be the user name of an operator.") from error
         except Refused as error:
             raise CommandError(str(error)) from error
 
@@ -56,18 +60,18 @@ class Command(BaseCommand):
         mode = outage_begin(
             operator=operator, length=length, reason=options["reason"], now=timezone.now()
         )
-        self.stdout.write(f"Announced until {mode.until:%H:%M:%S} UTC. Leases are lengthened.")
+        self.stdout.write(f"Announced until {mode.until:%H:%M:%S} UTC. Leases are extended.")
         unsafe = self._awaited(mode, options["wait"])
         if unsafe and not options["anyway"]:
             raise CommandError(
-                "Do not stop the programs yet: work on these nodes would not outlive the outage. "
-                "Run this again when they are heard, or with --anyway."
+                "Do not stop the portal yet: the outage would interrupt work on these nodes. "
+                "Run this again when they are reachable, or with --anyway."
             )
         outage_close(operator=operator, now=timezone.now())
-        self.stdout.write("Members' changes are refused. The programs may be stopped now.")
+        self.stdout.write("Changes by members are refused. You can stop the portal now.")
 
     def _awaited(self, mode: PortalMode, seconds: int) -> list[NodeLease]:
-        """Waits until no work would be lost; returns the nodes whose work would be."""
+        """Waits until the outage would interrupt no work. Returns the nodes that are not safe."""
         until = time.monotonic() + seconds
         while True:
             nodes = leases_of_nodes(mode, timezone.now())
@@ -88,7 +92,7 @@ class Command(BaseCommand):
 
     def _end(self, options: dict[str, Any]) -> None:
         mode_end(kind=OUTAGE, operator=_operator(options), now=timezone.now())
-        self.stdout.write("The outage is over. Leases are granted with their usual length again.")
+        self.stdout.write("The outage is over. New leases have their usual length again.")
 
     def _status(self, _: dict[str, Any]) -> None:
         now = timezone.now()

@@ -1,4 +1,4 @@
-"""Shows the live policy, or changes it: no restart, and the next cycle decides by it."""
+"""Shows or changes the live policy. The next cycle uses it, without a restart."""
 
 from argparse import ArgumentParser
 from dataclasses import asdict
@@ -14,17 +14,19 @@ from tenants.platform.errors import Refused
 
 
 class Command(BaseCommand):
-    """`manage.py policy [name=value …] [--operator ada]`, in the system's role."""
+    """`manage.py policy [name=value …] [--operator ada]`, with the system's database role."""
 
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Entries that change; a name without a value goes back to its default."""
-        parser.add_argument("entries", nargs="*", metavar="name=value")
+        """Adds the entries to change."""
+        parser.add_argument(
+            "entries", nargs="*", metavar="name=value", help="`name=` restores the default"
+        )
         operator_argument(parser)
 
     def handle(self, *_: object, entries: list[str], operator: str, **__: object) -> None:
-        """Prints every tunable of the version that is live afterwards."""
+        """Changes the entries and prints all values of the live version."""
         live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
         if entries:
             try:
@@ -34,7 +36,8 @@ class Command(BaseCommand):
                     document=document, now=timezone.now(), created_by_id=by.id if by else None
                 )
             except Refused as refusal:
-                raise CommandError(f"{refusal.sentence} Version {live.number} stays.") from None
+                sentence = f"{refusal.sentence} Version {live.number} stays live."
+                raise CommandError(sentence) from None
         self.stdout.write(f"Version {live.number} is live.")
         nodes = asdict(node_policy_of(live.document))
         for name, value in {**policy_tunables(policy_of(live)), **nodes}.items():
@@ -43,7 +46,7 @@ class Command(BaseCommand):
 
 
 def changed(document: dict[str, object], entries: list[str]) -> dict[str, object]:
-    """The document after the entries, each `name=value`, or `name=` for the default."""
+    """The document with the entries applied: `name=value`, or `name=` for the default."""
     for entry in entries:
         name, _, text = entry.partition("=")
         document.pop(name, None)

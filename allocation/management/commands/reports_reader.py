@@ -1,4 +1,4 @@
-"""Reads what agents say, for as long as it runs. Any number of readers may run."""
+"""Reads the reports of agents until it is stopped. Several readers can run at the same time."""
 
 import os
 import signal
@@ -11,12 +11,12 @@ from allocation.services.inbox.consumer import Reader
 
 
 class Command(BaseCommand):
-    """`manage.py reports_reader`; ends cleanly on SIGTERM or SIGINT."""
+    """`manage.py reports_reader`. It exits cleanly on SIGTERM and SIGINT."""
 
     help = __doc__ or ""
 
     def handle(self, *_: object, **__: object) -> None:
-        """Reads until told to stop."""
+        """Reads until a signal stops it."""
         reader = Reader(name=f"{socket.gethostname()}-{os.getpid()}", clock=timezone.now)
         signal.signal(signal.SIGTERM, lambda *_: reader.stop())
         signal.signal(signal.SIGINT, lambda *_: reader.stop())

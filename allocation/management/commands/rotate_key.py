@@ -18,12 +18,12 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The node, and who asks for it."""
-        parser.add_argument("--node", required=True)
-        parser.add_argument("--operator", required=True)
+        """Adds the node and `--operator`."""
+        parser.add_argument("--node", required=True, help="name of the node")
+        parser.add_argument("--operator", required=True, help="your user name, for the audit log")
 
     def handle(self, *_: object, **options: str) -> None:
-        """Says what happens next, or why not."""
+        """Issues the key and prints what happens next."""
         try:
             with transaction.atomic():
                 node_key_rotate(
@@ -33,4 +33,4 @@ class Command(BaseCommand):
                 )
         except (Refused, User.DoesNotExist, Node.DoesNotExist) as error:
             raise CommandError(str(error)) from error
-        self.stdout.write("The new key is on its way; the old one ends when it is in use.")
+        self.stdout.write("The new key is sent. The old one is valid until the agent uses it.")

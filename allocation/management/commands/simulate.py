@@ -1,4 +1,4 @@
-"""Runs the site, or a made-up one, ahead of time under a demand, and says how it would go."""
+"""Simulates the site, or an invented one, under a demand and prints the results."""
 
 import csv
 import gzip
@@ -40,20 +40,20 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The site, the demand, and how long."""
+        """Adds the site, the demand and the length."""
         site = parser.add_mutually_exclusive_group(required=True)
-        site.add_argument("--gpus", help="a made-up fleet: class=count,class=count")
-        site.add_argument("--live", action="store_true", help="the fleet and bookings of now")
-        parser.add_argument("--trace", type=Path, help="a job list of openb or Philly, .csv or .gz")
+        site.add_argument("--gpus", help="an invented fleet: class=count,class=count")
+        site.add_argument("--live", action="store_true", help="the current fleet and bookings")
+        parser.add_argument("--trace", type=Path, help="an openb or Philly trace, .csv or .gz")
         parser.add_argument("--demand", default="", help="load=90,tenants=6,slices=30,gangs=25 …")
-        parser.add_argument("--days", type=int, default=7)
-        parser.add_argument("--skip", type=int, default=0, help="days of the trace left out")
-        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--days", type=int, default=7, help="days to simulate")
+        parser.add_argument("--skip", type=int, default=0, help="days of the trace to skip")
+        parser.add_argument("--seed", type=int, default=1, help="seed of the generated demand")
         parser.add_argument("--policy", type=int, help="number of a policy version")
-        parser.add_argument("--json", type=Path, help="where the figures go as JSON")
+        parser.add_argument("--json", type=Path, help="file for the results as JSON")
 
     def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401  as Django declares it
-        """Prints a table; the same input gives the same bytes."""
+        """Prints a table. The same input gives the same output."""
         now = timezone.now()
         try:
             demand = demand_read(options["demand"], options["days"])
@@ -89,7 +89,7 @@ def _read(path: Path, site: Snapshot) -> tuple[Request, ...]:
 def _within(
     arrivals: tuple[Request, ...], now: int, options: Mapping[str, Any]
 ) -> tuple[Request, ...]:
-    """The days after those that are skipped, moved to the begin."""
+    """The arrivals after the skipped days, moved to the start."""
     skip = options["skip"] * DAY
     until = now + options["days"] * DAY
     moved = (
@@ -100,14 +100,14 @@ def _within(
 
 
 def _table(result: Result) -> list[str]:
-    """What people ask first, on top."""
+    """The results as a table, most important figures first."""
     hours = (result.ends - result.begins) // 3_600
     lines = [
         f"{hours} hours, {result.cycles} cycles, {result.finished} bookings ended",
         f"in use {_percent(result.utilisation_ppm)}, {result.pauses} pauses that cost "
         f"{result.lost_gpu_seconds / 3_600:.1f} GPU-hours, spent {_money(result.spend)}",
-        f"fairness (what each was served): Jain {result.jain_ppm / 1e6:.3f}, "
-        f"most / least {result.max_min_ppm / 1e6:.2f}",
+        f"fairness (served share): Jain {result.jain_ppm / 1e6:.3f}, "
+        f"highest / lowest {result.max_min_ppm / 1e6:.2f}",
         "",
         "tier            asked  started  waiting  refused  pauses  wait p50    p95      max (min)",
     ]

@@ -153,4 +153,4 @@ def test_a_healthy_site_is_said_to_be_well(hall: Hall) -> None:
     output = StringIO()
     with as_system():
         call_command("invariants", stdout=output)
-    assert output.getvalue() == "All promises hold.\n"
+    assert output.getvalue() == "All invariants hold.\n"

@@ -154,14 +154,14 @@ x100 = 2.5
         said = run(path)
         assert "+ tenant helix" in said
         assert "Password of olaf" not in said
-        password = said.rpartition("Password of tanja, shown only now: ")[2].strip()
+        password = said.rpartition("Password of tanja (shown once): ")[2].strip()
         with as_system():
             assert User.objects.get(username="olaf").check_password("a long enough pass phrase")
             assert User.objects.get(username="tanja").check_password(password)
             assert {tier.slug for tier in Tier.objects.all()} == {"assured", "standard", "spot"}
             assert set(GpuClass.objects.values_list("slug", flat=True)) == {"h100", "l40s"}
-        assert "0 would be made, 9 there already.\n" in run(path, "--check")
-        assert run(path).endswith("0 made, 9 there already.\n")
+        assert "0 to create, 9 unchanged.\n" in run(path, "--check")
+        assert run(path).endswith("0 created, 9 unchanged.\n")
 
     @pytest.mark.parametrize(
         ("old", "new", "expected"),

@@ -149,7 +149,7 @@ def test_the_command_and_its_record() -> None:
         assert WHY in said.getvalue()
         assert decisions_frozen(timezone.now()) is not None
         call_command("freeze", "end", operator=operator.username, stdout=said)
-        assert said.getvalue().endswith("Decisions are made.\n")
+        assert said.getvalue().endswith("Decisions are not frozen.\n")
         found = AuditEntry.objects.filter(action__startswith="freeze.").order_by("id")
         assert list(found.values_list("action", flat=True)) == ["freeze.begun", "freeze.ended"]
         for wrong in (

@@ -252,7 +252,7 @@ def test_the_command_waits_for_agents_and_says_who_has_not_confirmed(
         ]
         with pytest.raises(CommandError, match="no planned outage"):
             call_command("outage", "end", operator=operator.username)
-        with pytest.raises(CommandError, match="Name an operator"):
+        with pytest.raises(CommandError, match="--operator must be"):
             call_command("outage", "end", operator="nobody")
 
 
