@@ -13,14 +13,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.bookings.periods import PeriodQuery, period_check
 from allocation.models import Gpu
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.services.quotes.free_times import Stretch, free_times_read
 from allocation.solver.model.inputs import SLOTS_PER_GPU
 from tenants.api.base import ApiView
 from tenants.models import GpuClass
-from tenants.platform.errors import invalid, missing
-from tenants.platform.fields import Instant, Strict, Text
+from tenants.platform.errors import missing
+from tenants.platform.fields import Text
 from tenants.platform.schema import described
 
 SPAN_MAX = timedelta(days=28)
@@ -29,18 +30,10 @@ SPAN_DEFAULT = timedelta(days=1)
 Block = tuple[str, int, int, datetime, datetime, bool]
 
 
-class AvailabilityQuery(Strict):
+class AvailabilityQuery(PeriodQuery):
     """A GPU class and a period. The default period is the next 24 hours."""
 
     gpu_class = Text(max_length=40)
-    starts = Instant(required=False)
-    until = Instant(required=False)
-
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Names the field `from`, which is a keyword in Python."""
-        fields = super().get_fields()
-        fields["from"] = fields.pop("starts")
-        return fields
 
 
 class BusyOut(serializers.Serializer[Any]):
@@ -111,7 +104,7 @@ class Availability(ApiView):
         A request covers at most 28 days."""
         since = self.query.get("from", self.now)
         until = self.query.get("until", since + SPAN_DEFAULT)
-        _span_check(since, until)
+        period_check(since, until, SPAN_MAX)
         gpu_class = self.query["gpu_class"]
         with self.tx():
             if not GpuClass.objects.filter(slug=gpu_class).exists():
@@ -135,13 +128,6 @@ class Availability(ApiView):
             }
         )
         return Response(answer.data)
-
-
-def _span_check(since: datetime, until: datetime) -> None:
-    if until <= since:
-        raise invalid("end_before_start", "`until` must be after `from`.", "until")
-    if until - since > SPAN_MAX:
-        raise invalid("span_too_long", "The period can be at most 28 days long.", "until")
 
 
 def _busy(since: datetime, until: datetime, wanted: set[UUID]) -> dict[UUID, list[Block]]:

@@ -1,5 +1,6 @@
 """Bookings: create, list and retrieve them, and every action on one."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -158,35 +159,37 @@ class BookingOne(ApiView):
         return self.deferred(answer, Wait(booking.tenant_id, booking.id, seconds, render))
 
 
-class BookingCancel(ApiView):
+class _BookingAction(ApiView):
+    """An action on a booking that takes no parameters."""
+
+    def act(self, reference: str, action: Callable[..., Booking]) -> HttpResponseBase:
+        """Runs the action once per idempotency key and answers with the booking."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(action(actor=self.actor, booking=booking, now=self.now))
+
+        return self.once(work)
+
+
+class BookingCancel(_BookingAction):
     """Cancels a booking."""
 
     @described("act_cancel_booking", "Cancel a booking", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Returns the booking, `cancelled`, or `ending` while it holds devices. Cancelling a
         booking again changes nothing."""
-        self.sent(Strict)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(booking_cancel(actor=self.actor, booking=booking, now=self.now))
-
-        return self.once(work)
+        return self.act(reference, booking_cancel)
 
 
-class BookingRelease(ApiView):
+class BookingRelease(_BookingAction):
     """Ends a running booking early."""
 
     @described("act_release_booking", "Release the devices of a booking", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Ends a running booking early and returns it in the state `ending`."""
-        self.sent(Strict)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(booking_release(actor=self.actor, booking=booking, now=self.now))
-
-        return self.once(work)
+        return self.act(reference, booking_release)
 
 
 class ExtendIn(Strict):
@@ -223,53 +226,33 @@ class BookingExtend(ApiView):
         return self.once(work)
 
 
-class BookingCheckIn(ApiView):
+class BookingCheckIn(_BookingAction):
     """Checks in to a booking."""
 
     @described("act_check_in_booking", "Check in to a booking", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Returns the booking with `checked_in_at`. Checking in again changes nothing."""
-        self.sent(Strict)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(booking_check_in(actor=self.actor, booking=booking, now=self.now))
-
-        return self.once(work)
+        return self.act(reference, booking_check_in)
 
 
-class BookingAcknowledge(ApiView):
+class BookingAcknowledge(_BookingAction):
     """Records that the work of a booking is saved."""
 
     @described("act_acknowledge_booking", "Acknowledge a pause", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Records that all work is saved and returns the booking with `saved_at`. During the notice
         of a pause this ends the grace period, and the pause has `acknowledged_at`."""
-        self.sent(Strict)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(booking_saved(actor=self.actor, booking=booking, now=self.now))
-
-        return self.once(work)
+        return self.act(reference, booking_saved)
 
 
-class BookingMoreTime(ApiView):
+class BookingMoreTime(_BookingAction):
     """Postpones a pause."""
 
     @described("act_more_time_booking", "Request more time before a pause", answer=BookingOut)
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Requests the extra time that the tier grants and returns the booking, whose open pause
         has `more_asked_at`. The next decision grants or refuses it."""
-        self.sent(Strict)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(
-                more_time_request(actor=self.actor, booking=booking, now=self.now)
-            )
-
-        return self.once(work)
+        return self.act(reference, more_time_request)
 
 
 class BookingEvents(ApiView):

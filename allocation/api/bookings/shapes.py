@@ -15,22 +15,11 @@ from allocation.words.reasons import reason_shown
 from tenants.models import Tier
 from tenants.platform.fields import Money, iso_duration
 
-_PLAIN = (
-    "name",
-    "state",
-    "outcome",
-    "version",
-    "submitted",
-    "ask",
-    "alternatives",
-    "extension_until",
-    "ready_at",
-    "saved_at",
-    "checked_in_at",
-    "released_at",
-    "ended_at",
-    "decision_id",
+_FIELDS = (
+    "name state outcome version submitted ask alternatives extension_until ready_at saved_at "
+    "checked_in_at released_at ended_at decision_id"
 )
+_PLAIN = tuple(_FIELDS.split())
 CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
 
 

@@ -9,30 +9,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_booking
+from allocation.api.bookings.periods import PeriodQuery, period_check
 from allocation.api.operators import OperatorView
 from allocation.models import Gpu
 from allocation.queries.bookings.bookings import allocation_ids_of
 from allocation.queries.fleet.telemetry import UseCurve, use_of_allocations, use_of_gpu
 from tenants.api.base import ApiView
-from tenants.platform.errors import invalid, missing
-from tenants.platform.fields import Instant, Strict
+from tenants.platform.errors import missing
 from tenants.platform.schema import described
 
 SPAN_DEFAULT = timedelta(hours=1)
 SPAN_MAX = timedelta(days=90)
 
 
-class UseQuery(Strict):
+class UseQuery(PeriodQuery):
     """A period. The default is the last hour, or the last hour before the booking's end."""
-
-    starts = Instant(required=False)
-    until = Instant(required=False)
-
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Names the field `from`, which is a keyword in Python."""
-        fields = super().get_fields()
-        fields["from"] = fields.pop("starts")
-        return fields
 
 
 class UsePointOut(serializers.Serializer[Any]):
@@ -115,10 +106,7 @@ def _span(query: dict[str, datetime], end: datetime) -> tuple[datetime, datetime
     """Raises Refused `end_before_start` or `span_too_long`."""
     until = query.get("until", end)
     since = query.get("from", min(until, end) - SPAN_DEFAULT)
-    if until <= since:
-        raise invalid("end_before_start", "`until` must be after `from`.", "until")
-    if until - since > SPAN_MAX:
-        raise invalid("span_too_long", "The period can be at most 90 days long.", "until")
+    period_check(since, until, SPAN_MAX)
     return since, until
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -79,6 +80,7 @@ class ModelOut(serializers.Serializer[Any]):
         """The number of GPUs of this model."""
         return len(model.gpu_set.all())
 
+    @extend_schema_field(SliceOut(many=True))
     def get_slices(self, model: GpuModel) -> list[dict[str, Any]]:
         """The slices by profile."""
         most = {place.profile: place.limit for place in model.placements.all()}
@@ -102,6 +104,7 @@ class KnownModelOut(serializers.Serializer[Any]):
         help_text="Expected profiles. What a driver reports takes precedence."
     )
 
+    @extend_schema_field(SliceOut(many=True))
     def get_slices(self, model: KnownModel) -> list[dict[str, Any]]:
         """The slices by profile."""
         return [{"profile": each.name, "most": each.limit} for each in model.profiles]
@@ -122,6 +125,7 @@ class ReportedOut(serializers.Serializer[Any]):
     known = serializers.CharField(source="known.slug", default=None, allow_null=True)
     slices = serializers.SerializerMethodField()
 
+    @extend_schema_field(SliceOut(many=True))
     def get_slices(self, reported: ReportedModel) -> list[dict[str, Any]]:
         """The slices by profile, as reported by the driver."""
         return [{"profile": name, "most": most} for name, most in reported.profiles]

@@ -5,9 +5,10 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
+from allocation.management.operator import OperatorCommand, operator_argument, operator_required
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.services.operate.portal_modes import (
@@ -19,13 +20,11 @@ from allocation.services.operate.portal_modes import (
     outage_begin,
     outage_close,
 )
-from tenants.models import User
-from tenants.platform.errors import Refused
 
 LOOK_SECONDS = 1.0
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     """`manage.py outage begin --for 20m --reason "New version" --operator ada`, then `end`."""
 
     help = __doc__ or ""
@@ -37,7 +36,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--reason", default="The portal is being upgraded", help="shown to everyone"
         )
-        parser.add_argument("--operator", default="", help="your user name, for the audit log")
+        operator_argument(parser)
         parser.add_argument(
             "--wait", type=int, default=60, help="seconds to wait for agents to confirm"
         )
@@ -47,15 +46,10 @@ class Command(BaseCommand):
 
     def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (the framework's signature)
         """Carries out the action. Exits with 1 while the portal must not be stopped."""
-        try:
-            getattr(self, f"_{options['act']}")(options)
-        except User.DoesNotExist as error:
-            raise CommandError("--operator must be the user name of an operator.") from error
-        except Refused as error:
-            raise CommandError(str(error)) from error
+        getattr(self, f"_{options['act']}")(options)
 
     def _begin(self, options: dict[str, Any]) -> None:
-        operator = _operator(options)
+        operator = operator_required(options["operator"])
         length = length_read(options["length"]) or timedelta(0)
         mode = outage_begin(
             operator=operator, length=length, reason=options["reason"], now=timezone.now()
@@ -91,7 +85,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"  {node.node} ({work}): {node.means}")
 
     def _end(self, options: dict[str, Any]) -> None:
-        mode_end(kind=OUTAGE, operator=_operator(options), now=timezone.now())
+        mode_end(kind=OUTAGE, operator=operator_required(options["operator"]), now=timezone.now())
         self.stdout.write("The outage is over. New leases have their usual length again.")
 
     def _status(self, _: dict[str, Any]) -> None:
@@ -103,7 +97,3 @@ class Command(BaseCommand):
         closed = "closed to members" if mode.closed_at else "announced"
         self.stdout.write(f"{closed}, until {mode.until:%d %b %H:%M:%S} UTC: {mode.reason}")
         self._say(leases_of_nodes(mode, now))
-
-
-def _operator(options: dict[str, Any]) -> User:
-    return User.objects.get(username=options["operator"], is_staff=True)

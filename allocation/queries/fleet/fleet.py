@@ -6,7 +6,7 @@ The operator's view has everything. Values that were not measured are None, neve
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -257,7 +257,7 @@ def _blocks(
     found: dict[UUID, list[Block]] = defaultdict(list)
     own = list(rows)
     busy = _latest([row.id for row in own], now)
-    unused = _dark([row.id for row in own], now)
+    unused_ids = _unused([row.id for row in own], now)
     for row in own:
         legal = computes.get((row.model_id, row.start, row.size), {})
         found[row.gpu_id].append(
@@ -276,7 +276,7 @@ def _blocks(
                 title=row.booking.name,
                 tenant="" if tenant_id is not None else row.tenant.name,
                 busy=busy.get(row.id),
-                unused=row.id in unused,
+                unused=row.id in unused_ids,
             )
         )
     if tenant_id is not None:
@@ -286,27 +286,11 @@ def _blocks(
     return found
 
 
-def _with_compute(
-    block: Block,
-    model: str,
-    whole: Mapping[str, int],
-    computes: Computes,
-) -> Block:
+def _with_compute(block: Block, model: str, whole: Mapping[str, int], computes: Computes) -> Block:
     """Another tenant's block with its compute slices, if its place allows only one value."""
     legal = set(computes.get((model, block.start, block.size), {}).values())
     only = legal.pop() if len(legal) == 1 else None
-    return Block(
-        allocation=None,
-        start=block.start,
-        size=block.size,
-        profile=None,
-        whole=block.whole,
-        compute=whole[model] if block.whole else only,
-        starts=block.starts,
-        ends=block.ends,
-        mine=False,
-        thousandths=block.thousandths,
-    )
+    return replace(block, compute=whole[model] if block.whole else only)
 
 
 def _foreign(now: datetime) -> list[tuple[UUID, Block]]:
@@ -341,7 +325,7 @@ def _latest(allocations: Sequence[UUID], now: datetime) -> dict[UUID, int]:
     return {key: busy for key, busy in rows if key is not None and busy is not None}
 
 
-def _dark(allocations: Sequence[UUID], now: datetime) -> set[UUID]:
+def _unused(allocations: Sequence[UUID], now: datetime) -> set[UUID]:
     """Allocations that were measured through the window and never busy in it."""
     rows = (
         GpuSample.objects.filter(

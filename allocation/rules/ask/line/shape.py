@@ -18,7 +18,7 @@ from allocation.rules.ask.words.document import (
     share_of,
 )
 from allocation.rules.ask.words.names import class_named, gigabytes_of, has_memory, key_of
-from allocation.rules.ask.words.numbers import NUMBER_WORDS, number_of
+from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import ClassEntry, Repair
 from allocation.rules.ask.words.reading import Reading, span_of
 
@@ -104,11 +104,6 @@ def read_share(reading: Reading, tokens: Sequence[Token]) -> None:
         reading.set_value("share", share, meaning, span)
     except AskError as error:
         reading.add_problem(error.code, error.sentence, span)
-
-
-def read_filler(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Reads `gpus`, which adds no meaning."""
-    reading.noise.append(span_of(*tokens))
 
 
 def read_cores(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -201,7 +196,7 @@ def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Reads courtesies and articles, which add no meaning."""
+    """Reads courtesies, articles and `gpus`, which add no meaning."""
     reading.noise.append(span_of(*tokens))
 
 
@@ -374,11 +369,6 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names) or "this fleet has none"
 
 
-def count_words() -> tuple[str, ...]:
-    """Number words, for spelling corrections."""
-    return tuple(word for word in NUMBER_WORDS if " " not in word)
-
-
 SHAPE_RULES: dict[str, Rule] = {
     "count": read_count,
     "classes": read_classes,
@@ -387,7 +377,7 @@ SHAPE_RULES: dict[str, Rule] = {
     "slice": read_slice,
     "memory": read_memory,
     "share": read_share,
-    "filler": read_filler,
+    "filler": read_noise,
     "cores": read_cores,
     "ram": read_ram,
     "together": read_together,

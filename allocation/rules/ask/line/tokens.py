@@ -11,198 +11,10 @@ from functools import lru_cache
 
 from lark import Token
 
+from allocation.rules.ask.line.terminals import PLACE_LEAD, TERMINALS, THING
 from allocation.rules.ask.words.names import OTHER_GPUS, Names, key_of
-from allocation.rules.ask.words.numbers import LENGTH, ONE_LENGTH, WORD_NUMBER
-from allocation.rules.ask.words.times import (
-    CLOCK,
-    DATE,
-    INSTANT,
-    MONTH_DATE,
-    ORDINAL_DAY,
-    WEEKDAY,
-    WORKDAY,
-    clock_read,
-)
+from allocation.rules.ask.words.times import clock_read
 
-_NUM = rf"(?:\d{{1,6}}|{WORD_NUMBER})"
-_ARTICLE = r"(?:\s+(?:an?|the))?"
-_WEEKDAY_LIST = rf"{WEEKDAY}(?:(?:[\s,&]+|\s+and\s+){WEEKDAY})*"
-_NTH = r"(?:\d{1,2}(?:st|nd|rd|th)|first|second|third|fourth|fifth|last)"
-_MONTH_DAY = rf"(?:the\s+)?{_NTH}(?:\s+(?:{WORKDAY}|{WEEKDAY}|day))?"
-_HOW_OFTEN = rf"(?:other|{_NUM}|second|third)"
-_THING = r"(?:gpu|node|machine|host|server|box)"
-_PLACE_LEAD = r"(?:only\s+)?on|pin(?:ned)?(?:\s+to)?|(?:at|in)(?=\s+node\s)|(?=node\s)"
-_COURTESY = (
-    r"(?:i|we)(?:'d|\s+would)?\s+(?:like|need|want|love)(?:\s+to)?"
-    r"(?:\s+(?:book|have|get|reserve|use|run\s+on))?",
-    r"(?:can|could|may)\s+(?:i|we|you)(?:\s+please)?"
-    r"(?:\s+(?:have|get|book|reserve|use|give(?:\s+(?:me|us))?))?",
-    r"(?:book|reserve|get|give|grab|schedule)(?:\s+(?:me|us))?|gimme|nvidia(?=\s+(?:gpu|card))",
-    r"(?:need|want|please|pls|plz|thanks|thank\s+you|thx|hi|hello|hey)",
-    r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just|either|(?:duration|length)(?:\s+of)?)",
-)
-
-# The first pattern that matches one or more whole words is the token.
-_TERMINALS: tuple[tuple[str, str], ...] = (
-    ("RRULE", r"rrule:\S+"),
-    ("WORKLOAD", r"kind:[^\s,;]+"),
-    ("INSTANT", INSTANT),
-    ("DAY", rf"{DATE}|{MONTH_DATE}"),
-    ("REPEAT", rf"(?:every|each)\s+(?:{WORKDAY}|(?:{_HOW_OFTEN}\s+)?{_WEEKDAY_LIST})"),
-    (
-        "REPEAT",
-        rf"(?:on\s+)?(?:the\s+)?{_NTH}\s+(?:{WORKDAY}|{WEEKDAY})\s+(?:of\s+)?"
-        r"(?:every|each|the)\s+month",
-    ),
-    (
-        "REPEAT",
-        rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?months?\s+on\s+"
-        rf"{_MONTH_DAY}(?:(?:[\s,]+|\s+and\s+){_MONTH_DAY})*",
-    ),
-    (
-        "REPEAT",
-        rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?weeks?"
-        rf"(?:\s+(?:on\s+)?(?:{WORKDAY}|{_WEEKDAY_LIST}))?",
-    ),
-    ("REPEAT", rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?(?:days?|months?)|daily|weekly|monthly"),
-    ("REPEAT", rf"(?:on\s+)?(?:{WORKDAY}s|{WEEKDAY}s(?:(?:[\s,&]+|\s+and\s+){WEEKDAY}s)*)"),
-    (
-        "QUANT",
-        r"up\s+to|at\s+(?:most|least)(?=\s+\w+\s+(?!gi?b))(?!\s+\d+\s*gi?b)|max(?:imum)?(?:\s+of)?|"
-        r"(?:no\s+)?(?:more|less|fewer)\s+than|min(?:imum)?(?:\s+of)?(?=\s+\w+\s+(?!gi?b))(?!\s+\d+\s*gi?b)",
-    ),
-    ("NODES", rf"(?:(?:{_NUM}|an?|the)\s+)?(?:(?:whole|full|entire|complete)\s+)?nodes?(?:\s+of)?"),
-    ("CLOCKWORDS", rf"(?:half\s+past|quarter\s+(?:past|to))\s+{_NUM}"),
-    ("TIMES", rf"{_NUM}\s+(?:times|dates|occurrences)"),
-    (
-        "DAY",
-        rf"in\s+(?:{_NUM}|an?)\s+(?:days?|weeks?)|(?:{_NUM}|an?)\s+(?:days?|weeks?)\s+from\s+now",
-    ),
-    ("INTIME", rf"in\s+(?:{LENGTH})|{ONE_LENGTH}\s+from\s+now"),
-    ("WITHIN", rf"(?:within|(?:in|during|over)\s+the\s+next)\s+(?:the\s+next\s+)?(?:{LENGTH})"),
-    (
-        "ASAP",
-        r"(?:(?:from|starting|start|beginning)\s+)?(?:(?:right\s+)?now(?:\s+on)?|asap|a\.s\.a\.p|as\s+soon\s+as\s+possible|immediately|"
-        r"(?:right|straight)\s+away|at\s+once|first\s+available|earliest(?:\s+possible)?|"
-        r"next\s+available|soonest|as\s+early\s+as\s+possible|earliest\s+start)",
-    ),
-    (
-        "ANYTIME",
-        r"(?:at\s+)?any\s?time|whenever|sometime|at\s+some\s+point|no\s+rush|"
-        r"flexible(?:\s+(?:start|time))?",
-    ),
-    ("WHOLEDAY", rf"all(?:\s+of)?(?=\s+(?:today|tomorrow|{WEEKDAY})(?:\s|$))"),
-    ("WHOLEDAY", r"(?:for\s+)?(?:all|(?:the\s+)?(?:whole|entire|full))\s+day(?:\s+long)?"),
-    (
-        "WHOLESPAN",
-        r"(?:for\s+|over\s+)?(?:all|(?:the\s+)?(?:whole|entire|full))\s+(?:of\s+)?"
-        r"(?:the\s+)?(?:(?:next|this|coming)\s+)?(?:week(?:end)?|month)(?:\s+long)?|"
-        r"(?:over|for|through)\s+the\s+(?:next\s+|coming\s+)?weekend|"
-        r"the\s+whole\s+(?:next\s+|coming\s+)?week(?:end)?",
-    ),
-    (
-        "SPAN",
-        r"(?:(?:on|at|in|during)\s+)?(?:the\s+)?"
-        r"(?:(?:this|next|coming|this\s+coming|early\s+next|late\s+next)\s+)?weekend|"
-        r"(?:(?:during|in|some\s?time)\s+)?(?:the\s+)?(?:week\s+after\s+next|(?:this|next|the\s+coming|the\s+next)"
-        r"\s+(?:week|month))",
-    ),
-    (
-        "DAY",
-        rf"day\s+after\s+tomorrow|the\s+day\s+after\s+tomorrow|today|tomorrow|tmrw|tmr|tmw|"
-        rf"tomo|2morrow|(?:(?:next|this|coming|this\s+coming|the\s+coming)\s+)?{WEEKDAY}"
-        rf"(?:\s+(?:next|this)\s+week)?|{ORDINAL_DAY}",
-    ),
-    ("YESTERDAY", rf"yesterday|last\s+(?:night|week|{WEEKDAY})"),
-    ("TONIGHT", r"tonight|tonite|this\s+(?:morning|afternoon|evening)"),
-    (
-        "OVERNIGHT",
-        r"overnight|(?:all|over|through|for)\s+(?:the\s+)?night(?:\s+long)?|"
-        r"(?:the\s+)?(?:whole|entire)\s+night",
-    ),
-    (
-        "DAYEND",
-        r"(?:the\s+)?end\s+of\s+(?:the\s+|this\s+)?(?:day|week)|eod|eow|cob|"
-        r"close\s+of\s+business",
-    ),
-    ("PART", r"(?:in\s+the\s+|during\s+the\s+|at\s+)?(?:morning|afternoon|evening|night)"),
-    (
-        "TOGETHER",
-        r"(?:(?:prefer(?:ably)?|ideally)\s+)?(?:all\s+)?(?:(?:on|in|within)\s+)?(?:the\s+)?"
-        r"(?:same\s+(?:gpu|nvlink(?:\s+domain)?|domain|node|machine|host|server|box|rack)|"
-        r"(?:one|a\s+single|single)\s+(?:node|machine|host|server|box|rack|nvlink\s+domain))",
-    ),
-    ("TOGETHER", r"(?:(?:prefer(?:ably)?|ideally)\s+)?(?:nvlink(?:ed)?(?:\s+domain)?)"),
-    ("LENGTH", LENGTH),
-    (
-        "SHARE",
-        rf"(?:a\s+)?half(?!\s+a\s+dozen)(?:\s+of)?{_ARTICLE}|three\s+quarters(?:\s+of)?{_ARTICLE}|"
-        rf"(?:an?\s+|one\s+)?(?:quarter|third|eighth)(?:\s+of)?{_ARTICLE}|"
-        rf"(?:[½¼¾⅓⅔⅛]|[1235]/[2348])(?:\s+of)?{_ARTICLE}|"
-        rf"\d{{1,2}}\s?%(?:\s+of)?{_ARTICLE}|0?\.\d{{1,3}}(?:\s+of)?{_ARTICLE}",
-    ),
-    (
-        "VRAM",
-        r"(?:with\s+)?(?:>=|≥|=>|at\s+least|min(?:imum)?)?\s*\d{1,4}\s*gi?b?"
-        r"\s+(?:of\s+)?(?:vram|gpu\s+(?:memory|ram|mem)|hbm)",
-    ),
-    (
-        "RAM",
-        r"(?:(?:>=|≥|=>|at\s+least|min(?:imum)?)\s*)?\d{1,6}\s*(?:gi?b?)?\s*(?:of\s+)?"
-        r"(?:host\s+|system\s+|main\s+)?(?:ram|memory|mem)",
-    ),
-    ("CORES", rf"{_NUM}\s*-?(?:host\s+|cpu\s+)?(?:cores?|cpus?|vcpus?)"),
-    (
-        "GB",
-        r"(?:(?:>=|≥|=>|at\s+least|min(?:imum)?)\s*\d{1,4}\s*gi?b?|\d{1,4}\s*gi?b?\s*\+|"
-        r"\d{1,4}\s*gi?b?\s+or\s+more|\d{1,4}\s*gi?b?)",
-    ),
-    ("CLOCK", CLOCK),
-    ("XNUM", rf"x\s*{_NUM}"),
-    ("NUMX", rf"{_NUM}[x*](?=\s|[a-z0-9])|{_NUM}\s+[x*](?=\s|[a-z])|\d{{1,6}}x"),
-    ("DEC", r"\d{1,5}[.,]\d{1,3}"),
-    ("NUM", _NUM),
-    ("APART", r"together|close\s+together|connected"),
-    (
-        "CHEAPEST",
-        r"(?:the\s+)?cheapest(?:\s+(?:possible|option|way|one))?|as\s+cheap(?:ly)?\s+as\s+"
-        r"possible|(?:at\s+the\s+)?lowest\s+(?:price|cost)",
-    ),
-    (
-        "ANY",
-        r"any(?:thing|one)?(?:\s+(?:free|available))?(?:\s+(?:kind|type)(?:\s+of)?)?"
-        r"(?:\s+(?:class|model))?|whichever|whatever(?:\s+is)?(?:\s+(?:free|available))?",
-    ),
-    ("MIG", r"mig(?:\s+(?:slices?|instances?|partitions?|profiles?))?"),
-    ("SLICE", r"(?:gpu\s+)?(?:slices?|instances?|partitions?)"),
-    (
-        "GPU",
-        r"(?:graphics\s+cards?|gpus?|cards?|devices?|accelerators?|graphics|pieces?|pcs?|units?)",
-    ),
-    ("WHOLE", r"(?:whole|full|entire|complete)"),
-    ("EACH", r"each|per\s+(?:gpu|card|device|slice)"),
-    ("FROM", r"not\s+before|no\s+earlier\s+than|not\s+earlier\s+than|as\s+of|from|after"),
-    ("START", r"(?:start|begin)(?:s|ing|ning)?(?:\s+(?:at|on|from))?"),
-    (
-        "BY",
-        r"(?:(?:must\s+|needs?\s+|has\s+|have\s+)?(?:to\s+)?(?:be\s+)?(?:done|finish(?:ed|ing)?|ready|completed?)\s+)?(?:by|before)|"
-        r"no[t]?\s+later\s+than|latest(?:\s+by)?|deadline:?|due(?:\s+(?:by|on))?",
-    ),
-    (
-        "UNTIL",
-        r"(?:and\s+)?(?:until|till|'?til|thru|through|(?:end|finish)(?:s|ing|es)?"
-        r"(?:\s+(?:at|on))?)",
-    ),
-    ("BETWEEN", r"between|in\s+between"),
-    ("TO", r"to"),
-    ("DASH", r"--?|->"),
-    ("AT", r"at(?=\s|$)|@"),
-    ("OR", r"or|/|\|"),
-    ("AND", r"and|&"),
-    ("NEXT", r"(?:the\s+)?(?:next|coming)"),
-    ("THIS", r"this"),
-    ("NOISE", "|".join(_COURTESY)),
-)
 _END = r"(?=[\s,;!?()&|/]|[.:](?:\s|$)|$)"
 # Tokens that can end at a dash, as in `9-17` and `mon-wed`.
 _DASHED = r"(?=[\s,;!?()&|/-]|[.:](?:\s|$)|$)"
@@ -262,7 +74,7 @@ def _pattern(kinds: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     return re.compile("|".join(groups))
 
 
-_WORDS = _pattern((*_TERMINALS[:1], ("OTHER", OTHER_GPUS), *_TERMINALS[1:]))
+_WORDS = _pattern((*TERMINALS[:1], ("OTHER", OTHER_GPUS), *TERMINALS[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +111,7 @@ def _match(line: str, at: int, scanner: _Scanner) -> Token:
 
 
 _LEAD = re.compile(
-    rf"(?P<lead>{_PLACE_LEAD})\s*(?<![a-z])(?:(?P<kind>{_THING})\s+)*(?:(?P<number>\d{{1,3}})\s+(?:of|on|in)\s+)?"
+    rf"(?P<lead>{PLACE_LEAD})\s*(?<![a-z])(?:(?P<kind>{THING})\s+)*(?:(?P<number>\d{{1,3}})\s+(?:of|on|in)\s+)?"
 )
 _MORE = re.compile(r"\s+(?:or|and)\s+(?:gpu\s+(?P<number>\d{1,3})\s+(?:of|on|in)\s+)?|\s*\|\s*")
 
