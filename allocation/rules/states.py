@@ -33,45 +33,24 @@ OPEN = frozenset(State) - TERMINAL
 # States in which a booking can be extended.
 EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
-TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
-    {
-        (State.REQUESTED, State.AWAITING_APPROVAL),
-        (State.REQUESTED, State.QUEUED),
-        (State.REQUESTED, State.SCHEDULED),
-        (State.REQUESTED, State.REFUSED),
-        (State.REQUESTED, State.CANCELLED),
-        (State.AWAITING_APPROVAL, State.REQUESTED),
-        (State.AWAITING_APPROVAL, State.REJECTED),
-        (State.AWAITING_APPROVAL, State.CANCELLED),
-        (State.QUEUED, State.SCHEDULED),
-        (State.QUEUED, State.EXPIRED),
-        (State.QUEUED, State.REFUSED),
-        (State.QUEUED, State.CANCELLED),
-        (State.QUEUED, State.FAILED),
-        (State.SCHEDULED, State.STARTING),
-        (State.SCHEDULED, State.QUEUED),
-        (State.SCHEDULED, State.EXPIRED),
-        (State.SCHEDULED, State.CANCELLED),
-        (State.STARTING, State.ACTIVE),
-        (State.STARTING, State.ENDING),
-        (State.STARTING, State.QUEUED),
-        (State.STARTING, State.FAILED),
-        (State.ACTIVE, State.PAUSING),
-        (State.ACTIVE, State.ENDING),
-        (State.ACTIVE, State.QUEUED),
-        (State.ACTIVE, State.FAILED),
-        (State.PAUSING, State.ACTIVE),
-        (State.PAUSING, State.PAUSED),
-        (State.PAUSING, State.ENDING),
-        (State.PAUSING, State.FAILED),
-        (State.PAUSED, State.STARTING),
-        (State.PAUSED, State.CANCELLED),
-        (State.PAUSED, State.ENDED),
-        (State.PAUSED, State.FAILED),
-        (State.ENDING, State.ENDED),
-        (State.ENDING, State.FAILED),
-    }
-)
+_NEXT: Mapping[State, tuple[State, ...]] = {
+    State.REQUESTED: (
+        State.AWAITING_APPROVAL,
+        State.QUEUED,
+        State.SCHEDULED,
+        State.REFUSED,
+        State.CANCELLED,
+    ),
+    State.AWAITING_APPROVAL: (State.REQUESTED, State.REJECTED, State.CANCELLED),
+    State.QUEUED: (State.SCHEDULED, State.EXPIRED, State.REFUSED, State.CANCELLED, State.FAILED),
+    State.SCHEDULED: (State.STARTING, State.QUEUED, State.EXPIRED, State.CANCELLED),
+    State.STARTING: (State.ACTIVE, State.ENDING, State.QUEUED, State.FAILED),
+    State.ACTIVE: (State.PAUSING, State.ENDING, State.QUEUED, State.FAILED),
+    State.PAUSING: (State.ACTIVE, State.PAUSED, State.ENDING, State.FAILED),
+    State.PAUSED: (State.STARTING, State.CANCELLED, State.ENDED, State.FAILED),
+    State.ENDING: (State.ENDED, State.FAILED),
+}
+TRANSITIONS = frozenset((old, new) for old, states in _NEXT.items() for new in states)
 
 # Fields that have no meaning in a state. They are reset to their defaults when it is entered.
 CLEARED_IN: Mapping[State, tuple[str, ...]] = {
