@@ -201,7 +201,7 @@ x100 = 2.5
             olaf = User.objects.get(username="olaf")
             assert olaf.is_staff
             assert olaf.check_password(password)
-            with pytest.raises(CommandError, match="username: Somebody"):
+            with pytest.raises(CommandError, match="username: This sign-in name is taken"):
                 call_command("createoperator", username="Olaf", name="Olaf")
             User.objects.update(is_staff=False)
             with pytest.raises(SiteFaults, match="no operator"):
