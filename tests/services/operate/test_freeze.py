@@ -68,7 +68,7 @@ def test_bookings_are_taken_and_wait_and_say_why(plant: Plant, lab: Lab, operato
         reason = freeze_reason(fresh(asked), plant.now)
     assert reason is not None
     assert reason["sentence"].startswith("Decisions have been frozen by an operator since ")
-    assert reason["sentence"].endswith(f"because: {WHY}.")
+    assert reason["sentence"].endswith(f": {WHY}.")
     thawed(plant, operator)
     plant.round()
     assert (fresh(asked).state, fresh(due).state) == ("active", "active")
