@@ -107,17 +107,17 @@ class Site:
     viewer: Api
     admin: Api
     operator: Api
-    stranger: Api
+    outsider: Api
     people: Mapping[str, User]
 
     def actor(self, who: str = "researcher") -> Actor:
         """That person in their tenant, as services see them."""
-        tenant = self.other_project.tenant if who == "stranger" else self.tenant
+        tenant = self.other_project.tenant if who == "outsider" else self.tenant
         return actor_now(self.people[who].id, tenant.slug)
 
 
 def a_site(*, budget: str = "1000") -> Site:
-    """Helix with a project of each role, North Lab with a stranger, one node of eight H100."""
+    """Helix with a project of each role, North Lab with an outsider, one node of eight H100."""
     tenant, north = a_tenant("helix", name="Helix"), a_tenant("northlab", name="North Lab")
     project, hidden = a_project(tenant, "folding"), a_project(tenant, "hidden")
     other = a_project(north, "climate")
@@ -127,14 +127,14 @@ def a_site(*, budget: str = "1000") -> Site:
         "viewer": a_user("vera"),
         "admin": a_user("ada"),
         "operator": a_user("otto", is_staff=True),
-        "stranger": a_user("stefan"),
+        "outsider": a_user("stefan"),
     }
     a_member(project, Role.RESEARCHER, user=people["researcher"])
     a_member(project, Role.LEAD, user=people["lead"])
     a_member(project, Role.VIEWER, user=people["viewer"])
     a_tenant_admin(tenant, user=people["admin"])
     a_tenant_admin(tenant, user=people["operator"])
-    a_member(other, Role.LEAD, user=people["stranger"])
+    a_member(other, Role.LEAD, user=people["outsider"])
     some_hardware()
     a_tier("standard")
     a_tier("spot", priority=10, pausable=True)
@@ -142,7 +142,7 @@ def a_site(*, budget: str = "1000") -> Site:
         a_quota(owner, guaranteed=4, limit=8)
     a_quota(tenant, project=project, guaranteed=2, limit=4)
     tokens = {
-        who: a_token(actor_now(user.id, north.slug if who == "stranger" else tenant.slug))
+        who: a_token(actor_now(user.id, north.slug if who == "outsider" else tenant.slug))
         for who, user in people.items()
     }
     return Site(

@@ -1,4 +1,4 @@
-"""Phrases that people type, with their meaning or refusal: read from a table, told as a line."""
+"""Phrases that people type, with their meaning or refusal: read from a table."""
 
 import csv
 from collections.abc import Iterator

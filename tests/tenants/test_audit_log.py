@@ -176,7 +176,7 @@ def test_rest_has_both_logs_for_those_who_may_read_them() -> None:
     with as_system():
         count = AuditEntry.objects.filter(tenant=site.tenant).count()
     assert len(rest) == count - 1
-    for who in (site.researcher, site.lead, site.viewer, site.stranger):
+    for who in (site.researcher, site.lead, site.viewer, site.outsider):
         assert who.get("audit").status_code == 403
     for who in (site.admin, site.lead):
         assert who.get("audit", log="platform").status_code == 403

@@ -118,7 +118,7 @@ class PauseOut(serializers.Serializer[Any]):
     resumed_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     withdrawn = serializers.BooleanField(
-        help_text="True if the notice was withdrawn at `ended_at`: `preemptor` needs nothing."
+        help_text="True if the notice was withdrawn at `ended_at`, because the GPUs are not needed."
     )
     ran_from = serializers.DateTimeField(source="ready_at")
     lost_seconds = serializers.IntegerField(help_text="Work since the last save, to be repeated.")

@@ -298,11 +298,11 @@ def test_lists_filter_by_state_project_and_owner_and_page_without_gaps(site: Sit
 def test_own_time_is_marked_and_others_time_is_only_busy(site: Site) -> None:
     running(said(site.researcher.post("bookings", LINE))["id"])
     mine = said(site.viewer.get("availability", gpu_class="h100"))
-    theirs = said(site.stranger.get("availability", gpu_class="h100"))
+    theirs = said(site.outsider.get("availability", gpu_class="h100"))
     assert mine["gpus"][0]["busy"][0]["mine"] is True
     assert theirs["gpus"][0]["busy"][0]["mine"] is False
     assert [step["whole_gpus"] for step in theirs["free"]] == [7, 8]
-    assert b"BK-" not in site.stranger.get("availability", gpu_class="h100").content
+    assert b"BK-" not in site.outsider.get("availability", gpu_class="h100").content
 
 
 def test_what_starts_sooner_is_told_and_taken_in_one_call(site: Site) -> None:
@@ -312,12 +312,12 @@ def test_what_starts_sooner_is_told_and_taken_in_one_call(site: Site) -> None:
         Booking.objects.filter(id=UUID(waiting["id"].removeprefix("bk_"))).update(
             state="queued", planned_starts=promised, planned_ends=promised + timedelta(hours=1)
         )
-    told = said(site.researcher.get(f"bookings/{waiting['number']}/earlier-options"))
-    assert datetime.fromisoformat(told["planned_start"]) == promised
-    option = told["options"][0]
+    earlier = said(site.researcher.get(f"bookings/{waiting['number']}/earlier-options"))
+    assert datetime.fromisoformat(earlier["planned_start"]) == promised
+    option = earlier["options"][0]
     change = {name: option[name] for name in ("tier", "request", "starts")}
     address = f"bookings/{waiting['number']}/change"
-    answer = site.researcher.post(address, change | {"quote": told["quote"]})
+    answer = site.researcher.post(address, change | {"quote": earlier["quote"]})
     new = said(answer)
     assert answer.status_code == 201
     assert (new["tier"], new["state"]) == (option["tier"], "requested")

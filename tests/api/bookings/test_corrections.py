@@ -1,4 +1,4 @@
-"""Operators correct charges: exact in the ledger, bounded, and told to the project."""
+"""Operators correct charges: exact in the ledger, bounded, and shown to the project."""
 
 import random
 from datetime import timedelta
@@ -103,7 +103,7 @@ def test_what_is_given_back_stands_in_ledger_receipt_and_log(
 
 
 def test_nobody_else_corrects_and_nothing_beyond_its_bounds(site: Site, ended: Booking) -> None:
-    for api in (site.researcher, site.lead, site.admin, site.stranger):
+    for api in (site.researcher, site.lead, site.admin, site.outsider):
         assert api.post("corrections", asked(ended, "refund", "1")).status_code == 403
     room = str(ended.hold_amount - CHARGED)
     for kind, amount, reason, code in (

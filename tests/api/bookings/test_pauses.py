@@ -21,14 +21,14 @@ LINE = {"project": "folding", "request": "1 h100 for 10m"}
 
 
 def pausing(site: Site, *, more_times: int = 1) -> Pause:
-    """BK-1 of Helix runs, and is told to go for a booking of North Lab."""
+    """BK-1 of Helix runs and has the notice of a pause for a booking of North Lab."""
     made = said(site.researcher.post("bookings", {**LINE, "request": "1 h100 2h"}))
     running(made["id"])
     now = timezone.now().replace(microsecond=0)
     with as_system():
         members = Membership.objects.select_related("project", "tenant", "user")
-        stranger = members.get(user=site.people["stranger"])
-    strong = a_booking(stranger, now=now, state=State.QUEUED)
+        outsider = members.get(user=site.people["outsider"])
+    strong = a_booking(outsider, now=now, state=State.QUEUED)
     a_tier("standard", pausable=True, more_times=more_times, more_time_seconds=300)
     with as_system():
         booking = Booking.objects.get(number=1, tenant=site.tenant)
@@ -40,14 +40,14 @@ def pausing(site: Site, *, more_times: int = 1) -> Pause:
 def test_a_booking_tells_its_pause_and_never_for_whom_of_another_tenant(site: Site) -> None:
     pause = pausing(site)
     booking = said(site.researcher.get("bookings/BK-1"))
-    (told,) = booking["pauses"]
-    assert (told["number"], told["rule"], told["preemptor"]) == (1, "R46", "")
-    assert told["deadline"] == (pause.noticed_at + GRACE).isoformat().replace("+00:00", "Z")
-    assert told["resumed_at"] is None
+    (pause_data,) = booking["pauses"]
+    assert (pause_data["number"], pause_data["rule"], pause_data["preemptor"]) == (1, "R46", "")
+    assert pause_data["deadline"] == (pause.noticed_at + GRACE).isoformat().replace("+00:00", "Z")
+    assert pause_data["resumed_at"] is None
     with as_system():
         strong = PauseCause.objects.get().beneficiary_id
     listed = site.researcher.get("bookings")
-    assert said(listed)["items"][0]["pauses"] == [told]
+    assert said(listed)["items"][0]["pauses"] == [pause_data]
     for answer in (site.researcher.get("bookings/BK-1"), listed):
         assert strong.hex.encode() not in answer.content
         assert str(strong).encode() not in answer.content
@@ -78,10 +78,10 @@ def test_acknowledging_ends_the_grace_and_twice_is_once(site: Site) -> None:
     pausing(site)
     first = site.researcher.post("bookings/BK-1/acknowledge")
     assert first.status_code == 200, first.content
-    (told,) = said(first)["pauses"]
-    assert told["acknowledged_at"] is not None
+    (pause_data,) = said(first)["pauses"]
+    assert pause_data["acknowledged_at"] is not None
     again = said(site.researcher.post("bookings/BK-1/acknowledge"))
-    assert again["pauses"][0]["acknowledged_at"] == told["acknowledged_at"]
+    assert again["pauses"][0]["acknowledged_at"] == pause_data["acknowledged_at"]
     with as_system():
         assert BookingEvent.objects.filter(kind="saved").count() == 1
         assert OutboxMessage.objects.filter(kind="booking.saved").count() == 1
@@ -109,7 +109,7 @@ def test_only_who_may_change_it_answers(site: Site, act: str) -> None:
     pausing(site)
     refused = site.viewer.post(f"bookings/BK-1/{act}")
     assert (refused.status_code, said(refused)["code"]) == (403, "not_allowed")
-    assert site.stranger.post(f"bookings/BK-1/{act}").status_code in (404, 409)
+    assert site.outsider.post(f"bookings/BK-1/{act}").status_code in (404, 409)
     with as_system():
         pause = Pause.objects.get()
     assert (pause.acknowledged_at, pause.more_asked_at) == (None, None)

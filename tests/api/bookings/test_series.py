@@ -114,7 +114,7 @@ def test_cancelling_takes_every_date_back(site: Site) -> None:
     cancelled = said(site.researcher.post(address))
     assert [each["state"] for each in cancelled["dates"]] == ["cancelled"] * 3
     assert cancelled["held"] == "0.000000"
-    assert site.stranger.get(f"series/{series['id']}").status_code == 404
+    assert site.outsider.get(f"series/{series['id']}").status_code == 404
 
 
 def test_more_dates_take_no_more_statements(site: Site) -> None:

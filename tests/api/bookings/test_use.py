@@ -34,18 +34,18 @@ def a_busy_booking(site: Site, busy: int) -> tuple[str, Allocation]:
 
 def test_members_read_the_use_of_a_booking_and_null_is_not_measured(site: Site) -> None:
     number, row = a_busy_booking(site, 83)
-    told = said(site.researcher.get(f"bookings/{number}/use"))
-    assert (told["step_seconds"], told["devices"]) == (60, 1)
-    assert {point["busy"] for point in told["points"]} == {83.0, None}
-    assert len(told["points"]) in (60, 61)
-    assert site.stranger.get(f"bookings/bk_{row.booking_id.hex}/use").status_code == 404
+    answer = said(site.researcher.get(f"bookings/{number}/use"))
+    assert (answer["step_seconds"], answer["devices"]) == (60, 1)
+    assert {point["busy"] for point in answer["points"]} == {83.0, None}
+    assert len(answer["points"]) in (60, 61)
+    assert site.outsider.get(f"bookings/bk_{row.booking_id.hex}/use").status_code == 404
     assert Api(None).get(f"bookings/{number}/use").status_code == 401
 
 
 def test_a_gpu_as_a_whole_is_for_operators(site: Site) -> None:
     _, row = a_busy_booking(site, 83)
-    told = said(site.operator.get(f"fleet/gpus/{row.gpu_id}/use"))
-    assert 83.0 in {point["busy"] for point in told["points"]}
+    answer = said(site.operator.get(f"fleet/gpus/{row.gpu_id}/use"))
+    assert 83.0 in {point["busy"] for point in answer["points"]}
     assert site.admin.get(f"fleet/gpus/{row.gpu_id}/use").status_code == 403
     nothing = "00000000-0000-4000-8000-000000000000"
     assert site.operator.get(f"fleet/gpus/{nothing}/use").status_code == 404

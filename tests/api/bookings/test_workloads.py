@@ -6,9 +6,9 @@ from tests.api.builders import Site, said
 def test_an_operator_states_speeds_that_everybody_reads_and_asks_by(site: Site) -> None:
     body = {"speeds": {"h100": 1000}}
     assert site.researcher.put("workloads/training", body).status_code == 403
-    told = said(site.operator.put("workloads/training", body))
-    assert told == {"workload": "training", "speeds": {"h100": 1000}}
-    assert said(site.researcher.get("workloads"))["items"] == [told]
+    answer = said(site.operator.put("workloads/training", body))
+    assert answer == {"workload": "training", "speeds": {"h100": 1000}}
+    assert said(site.researcher.get("workloads"))["items"] == [answer]
     line = {"project": "folding", "tier": "standard", "request": "1 h100 1h kind:training"}
     booking = said(site.researcher.post("bookings", line))
     assert booking["ask"]["workload"] == "training"

@@ -66,7 +66,7 @@ def test_the_refusal_names_the_field_as_it_was_sent(operator: Api) -> None:
     assert problem["param"] == "unbooked_end_after"
 
 
-@pytest.mark.parametrize("who", ["researcher", "admin", "stranger"])
+@pytest.mark.parametrize("who", ["researcher", "admin", "outsider"])
 def test_nobody_else_reads_or_sets_it(site: Site, operator: Api, who: str) -> None:
     caller: Api = getattr(site, who)
     assert caller.get(NODE).status_code == 403

@@ -15,7 +15,7 @@ def test_an_operator_announces_closes_and_ends_an_outage(site: Site) -> None:
     assert said(site.operator.get("portal/outage")) == {"outage": None, "nodes": []}
     begun = said(site.operator.post("portal/outage", OUTAGE))
     assert (begun["kind"], begun["closed_at"], begun["ended_at"]) == ("outage", None, None)
-    # Announced is not closed: everybody goes on.
+    # An announced outage refuses nothing yet.
     assert site.lead.post("bookings", A_BOOKING).status_code != 503
     with as_system():
         Node.objects.update(link_digest=b"x" * 32)

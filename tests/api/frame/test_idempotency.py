@@ -89,9 +89,9 @@ def test_a_key_has_1_to_255_printable_characters(site: Site, key: str) -> None:
 
 
 def test_a_refusal_by_rule_is_kept_and_replayed(site: Site) -> None:
-    wish = {"project": "folding", "request": "4 h100 6d"}
-    first = site.researcher.post("bookings", wish, idempotency_key="k1")
-    again = site.researcher.post("bookings", wish, idempotency_key="k1")
+    body = {"project": "folding", "request": "4 h100 6d"}
+    first = site.researcher.post("bookings", body, idempotency_key="k1")
+    again = site.researcher.post("bookings", body, idempotency_key="k1")
     assert (first.status_code, said(first)["code"]) == (409, "budget_exceeded")
     assert again.content == first.content
     assert again["Content-Type"] == "application/problem+json"

@@ -34,7 +34,7 @@ def test_an_invitation_is_listed_to_those_who_may_and_taken_back(site: Site) -> 
     made = said(site.lead.post("invitations", ASKED))
     for api in (site.lead, site.admin):
         assert [row["id"] for row in said(api.get("invitations"))["items"]] == [made["id"]]
-    for api in (site.viewer, site.researcher, site.stranger):
+    for api in (site.viewer, site.researcher, site.outsider):
         assert said(api.get("invitations"))["items"] == []
         assert api.delete(f"invitations/{made['id']}").status_code == 404
     assert site.lead.delete(f"invitations/{made['id']}").status_code == 204
@@ -58,7 +58,7 @@ def test_a_token_learns_and_answers_nothing_of_another_tenant(site: Site) -> Non
     north = site.other_project.tenant
     with tenant_tx(north.id):
         made = invitation_create(
-            actor=site.actor("stranger"),
+            actor=site.actor("outsider"),
             to="mara",
             role="viewer",
             project="climate",

@@ -71,16 +71,16 @@ def test_it_tells_bookings_nodes_queues_and_what_waits() -> None:
         counter_add("telemetry_absurd", 3)
         counter_add("telemetry_absurd", 4)
     status, text = read()
-    told = parsed(text)
+    metrics = parsed(text)
     assert status == 200
-    assert told["gpu_portal_bookings", (("state", "active"),)] == 1
-    assert told["gpu_portal_bookings", (("state", "failed"),)] == 0
-    assert told["gpu_portal_nodes", (("state", "ready"),)] == 2
-    assert told["gpu_portal_outbox_waiting", ()] == 1
-    assert told["gpu_portal_outbox_lag_seconds", ()] == pytest.approx(3600, abs=60)
-    assert told["gpu_portal_telemetry_absurd_total", ()] == 7
-    assert told["gpu_portal_agent_refused_total", (("node", "n1"),)] == 0
-    assert ("gpu_portal_solve_seconds", ()) not in told
+    assert metrics["gpu_portal_bookings", (("state", "active"),)] == 1
+    assert metrics["gpu_portal_bookings", (("state", "failed"),)] == 0
+    assert metrics["gpu_portal_nodes", (("state", "ready"),)] == 2
+    assert metrics["gpu_portal_outbox_waiting", ()] == 1
+    assert metrics["gpu_portal_outbox_lag_seconds", ()] == pytest.approx(3600, abs=60)
+    assert metrics["gpu_portal_telemetry_absurd_total", ()] == 7
+    assert metrics["gpu_portal_agent_refused_total", (("node", "n1"),)] == 0
+    assert ("gpu_portal_solve_seconds", ()) not in metrics
     for word in ("secret", "Secret", member.user.username, str(member.tenant_id)):
         assert word not in text
 
@@ -96,20 +96,20 @@ def test_broken_promises_are_told_once_somebody_has_looked() -> None:
 
 @override_settings(BROKER_REDIS_URL="redis://127.0.0.1:1/0", METRICS_ALLOW=ANYBODY)
 def test_without_redis_queues_are_unknown_and_the_rest_is_told() -> None:
-    told = parsed(read()[1])
-    assert told["gpu_portal_redis_up", ()] == 0
-    assert not any(name == "gpu_portal_queue_messages" for name, _ in told)
-    assert ("gpu_portal_outbox_waiting", ()) in told
+    metrics = parsed(read()[1])
+    assert metrics["gpu_portal_redis_up", ()] == 0
+    assert not any(name == "gpu_portal_queue_messages" for name, _ in metrics)
+    assert ("gpu_portal_outbox_waiting", ()) in metrics
 
 
 def test_an_operators_token_opens_it_from_anywhere_and_nobody_elses(site: Site) -> None:
     answers = {
         name: read(REMOTE_ADDR="203.0.113.9", HTTP_AUTHORIZATION=f"Bearer {api.token}")[0]
         for name, api in {
-            "operator": site.operator, "admin": site.admin, "stranger": site.stranger,
+            "operator": site.operator, "admin": site.admin, "outsider": site.outsider,
         }.items()
     }  # fmt: skip
-    assert answers == {"operator": 200, "admin": 403, "stranger": 403}
+    assert answers == {"operator": 200, "admin": 403, "outsider": 403}
 
 
 @override_settings(METRICS_ALLOW=ANYBODY)
@@ -118,22 +118,22 @@ def test_answers_are_counted_by_route_and_status_and_their_time_by_surface(site:
         # Each client is a process of its own, which adds up what it counted with its first answer.
         assert Client().get("/api/v1/bookings/BK-77").status_code == 401
     Client().get("/no/such/page")
-    told = parsed(read()[1])
+    metrics = parsed(read()[1])
     labels = (
         ("method", "GET"),
         ("route", "/api/v1/bookings/<booking:reference>"),
         ("status", "401"),
     )
-    assert told["gpu_portal_http_requests_total", labels] == 2
+    assert metrics["gpu_portal_http_requests_total", labels] == 2
     unknown = (("method", "GET"), ("route", "none"), ("status", "404"))
-    assert told["gpu_portal_http_requests_total", unknown] == 1
+    assert metrics["gpu_portal_http_requests_total", unknown] == 1
     name = "gpu_portal_http_request_seconds"
-    assert told[f"{name}_count", (("surface", "api"),)] == 2
+    assert metrics[f"{name}_count", (("surface", "api"),)] == 2
     ends = [*(repr(end / 1000) for end in BUCKETS_MS), "+Inf"]
-    steps = [told[f"{name}_bucket", (("le", end), ("surface", "api"))] for end in ends]
+    steps = [metrics[f"{name}_bucket", (("le", end), ("surface", "api"))] for end in ends]
     assert steps == sorted(steps)
     assert steps[-1] == 2
-    assert told["gpu_portal_program_age_seconds", (("program", "web"),)] < 60
+    assert metrics["gpu_portal_program_age_seconds", (("program", "web"),)] < 60
 
 
 @override_settings(METRICS_ALLOW=ANYBODY)
@@ -149,13 +149,13 @@ def test_it_tells_how_long_people_waited(site: Site) -> None:
             row.refresh_from_db()
             for kind, after in (("requested", 0), ("queued", seconds), ("started", 10 * seconds)):
                 event_add(row, kind=kind, sentence="x", now=asked + timedelta(seconds=after))
-    told = parsed(read()[1])
+    metrics = parsed(read()[1])
     median = (("quantile", "0.5"),)
-    assert told["gpu_portal_request_to_decision_seconds", median] == 6
-    assert told["gpu_portal_request_to_start_seconds", median] == 60
-    assert told["gpu_portal_start_lateness_seconds", median] == 30
-    assert told["gpu_portal_request_to_decision_seconds_bookings", ()] == 2
-    assert told["gpu_portal_database_bytes", ()] > 1_000_000
+    assert metrics["gpu_portal_request_to_decision_seconds", median] == 6
+    assert metrics["gpu_portal_request_to_start_seconds", median] == 60
+    assert metrics["gpu_portal_start_lateness_seconds", median] == 30
+    assert metrics["gpu_portal_request_to_decision_seconds_bookings", ()] == 2
+    assert metrics["gpu_portal_database_bytes", ()] > 1_000_000
 
 
 def test_alerts_and_dashboard_speak_of_metrics_that_there_are() -> None:
@@ -165,11 +165,11 @@ def test_alerts_and_dashboard_speak_of_metrics_that_there_are() -> None:
     asked = [rule["expr"] for rule in rules] + [
         target["expr"] for panel in dashboard["panels"] for target in panel["targets"]
     ]
-    told = {metric.name for metric in metrics_all(timezone.now())}
+    metrics = {metric.name for metric in metrics_all(timezone.now())}
     named = {name for text in asked for name in re.findall(r"gpu_portal_\w+", text)}
     histogram = "gpu_portal_http_request_seconds"
-    assert {name.removesuffix("_bucket") for name in named} <= told
-    assert histogram in told
+    assert {name.removesuffix("_bucket") for name in named} <= metrics
+    assert histogram in metrics
     assert len({rule["alert"] for rule in rules}) == len(rules)
     for rule in rules:
         assert rule["labels"]["severity"] in {"page", "ticket"}

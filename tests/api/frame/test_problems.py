@@ -1,4 +1,4 @@
-"""What goes wrong below the API becomes an answer that tells a program what to do."""
+"""Failures below the API become answers that programs can act on."""
 
 from collections.abc import Iterator
 
@@ -61,7 +61,7 @@ def test_a_lock_that_is_held_too_long_is_answered_as_busy(locked_counter: Site) 
 
 @pytest.fixture
 def locked_sessions(real_db: Servers) -> Iterator[Site]:
-    """Somebody holds the tables that tell who asks."""
+    """Holds locks on the tables that identify the caller."""
     site = a_site()
     with psycopg.connect(real_db.owner_dsn) as owner:
         owner.execute("LOCK TABLE tenants_session, tenants_apitoken IN ACCESS EXCLUSIVE MODE")

@@ -120,12 +120,12 @@ def test_every_route_is_guarded_by_a_token_or_listed_as_open(site: Site) -> None
 
 
 @pytest.mark.parametrize("route", NAMED)
-def test_a_stranger_finds_nothing_and_changes_nothing(site: Site, route: str) -> None:
+def test_an_outsider_finds_nothing_and_changes_nothing(site: Site, route: str) -> None:
     names = {name: find() for name, find in theirs(site).items()}
     before = row_counts()
     for method, body in calls(route):
-        foreign = site.stranger.send(method, filled(route, names), body)
-        missing = site.stranger.send(method, filled(route, NOBODYS), body)
+        foreign = site.outsider.send(method, filled(route, names), body)
+        missing = site.outsider.send(method, filled(route, NOBODYS), body)
         assert foreign.status_code == 404, (method, route, foreign.content)
         assert foreign.content == missing.content
         assert row_counts() == before
@@ -134,8 +134,8 @@ def test_a_stranger_finds_nothing_and_changes_nothing(site: Site, route: str) ->
 @pytest.mark.parametrize("route", [route for route in NAMED if "token" not in route])
 def test_a_member_of_another_project_finds_nothing_either(site: Site, route: str) -> None:
     names = {name: find() for name, find in theirs(site).items()}
-    a_member(site.hidden, "lead", user=site.people["stranger"])
-    neighbour = Api(a_token(actor_now(site.people["stranger"].id, "helix")))
+    a_member(site.hidden, "lead", user=site.people["outsider"])
+    neighbour = Api(a_token(actor_now(site.people["outsider"].id, "helix")))
     for method, body in calls(route):
         assert neighbour.send(method, filled(route, names), body).status_code == 404, route
 
@@ -155,8 +155,8 @@ def test_a_foreign_name_in_a_body_is_like_one_that_is_not_there(
     site: Site, method: str, path: str, body: dict[str, object]
 ) -> None:
     before = row_counts()
-    foreign = site.stranger.send(method, path, body)
-    missing = site.stranger.send(method, path, {**body, "project": "nothing"})
+    foreign = site.outsider.send(method, path, body)
+    missing = site.outsider.send(method, path, {**body, "project": "nothing"})
     assert (foreign.status_code, said(foreign)["code"]) == (422, "not_found")
     assert foreign.content == missing.content
     assert row_counts() == before
@@ -164,21 +164,21 @@ def test_a_foreign_name_in_a_body_is_like_one_that_is_not_there(
 
 @pytest.mark.parametrize("path", ["bookings", "budgets"])
 def test_a_foreign_name_in_a_filter_tells_nothing(site: Site, path: str) -> None:
-    foreign = site.stranger.get(path, project="folding")
-    assert foreign.content == site.stranger.get(path, project="nothing").content
+    foreign = site.outsider.get(path, project="folding")
+    assert foreign.content == site.outsider.get(path, project="nothing").content
     assert foreign.status_code == 422
 
 
-def test_lists_of_a_stranger_hold_nothing_of_helix(site: Site) -> None:
+def test_lists_of_an_outsider_hold_nothing_of_helix(site: Site) -> None:
     site.researcher.post("bookings", GOOD)
     for path in ("projects", "bookings", "budgets", "quotas", "tokens"):
-        text = site.stranger.get(path).content
+        text = site.outsider.get(path).content
         assert b"folding" not in text
         assert b"mara" not in text
 
 
 def test_a_header_does_not_change_the_tenant(site: Site) -> None:
-    response = site.stranger.send(
+    response = site.outsider.send(
         "GET", "projects", headers={"X-Tenant": "helix", "X-HTTP-Method-Override": "POST"}
     )
     assert [row["slug"] for row in said(response)["items"]] == ["climate"]

@@ -84,7 +84,7 @@ def test_what_a_project_borrows_and_lends_is_set_beside_its_guarantee(site: Site
 def test_an_operator_sets_a_tenants_share(site: Site) -> None:
     share = {"tenant": "northlab", "gpu_class": "h100", "guaranteed_units": 56_000}
     assert said(site.operator.put("quotas", share))["guaranteed_units"] == 56_000
-    mine = said(site.stranger.get("quotas"))["items"]
+    mine = said(site.outsider.get("quotas"))["items"]
     assert [row["guaranteed_units"] for row in mine if row["project"] is None] == [56_000]
 
 
