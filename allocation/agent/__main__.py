@@ -42,7 +42,7 @@ _LONGEST_RETRY_S = 30
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """0 after a stop, 1 when the node can't be served."""
+    """Returns 0 after a stop, 1 when the node can't be served."""
     if arguments[:1] == ["run"]:
         return run.main(arguments[1:], environment)
     if arguments[:1] == ["saved"]:
@@ -74,7 +74,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _identity(options: argparse.Namespace, hardware: NodeHardware) -> Identity:
-    """The saved one, else by enrolment, for as long as the portal does not answer."""
+    """Returns the saved identity, or enrols the node, with retries while the portal is
+    unreachable."""
     path = options.state / IDENTITY
     found = identity_load(path)
     if found is not None and not options.enrol_again:

@@ -142,7 +142,7 @@ def _metrics_board(
 
 
 def _mps(options: argparse.Namespace, stack: contextlib.ExitStack) -> MpsUnits | None:
-    """Raises OSError, ValueError."""
+    """Returns the MPS units if enabled. Raises OSError, ValueError."""
     if not options.mps_units:
         return None
     if options.mps != FOLDER:
@@ -158,7 +158,7 @@ def _slices(
     directory: AccountDirectory,
     account_of: Callable[[str], str | None],
 ) -> Slices | None:
-    """Raises OSError where they are asked for and this node can't enforce their rules."""
+    """Returns the slices if enabled. Raises OSError if this node can't enforce their rules."""
     if "slice" not in options.device_permissions:
         return None
 
@@ -175,7 +175,8 @@ def _slices(
 
 
 def _unit_of(directory: AccountDirectory) -> Callable[[str, str], str]:
-    """The slice of an account's booking, empty while the account is not known."""
+    """Returns a function that names the slice of an account's booking; empty for unknown
+    accounts."""
 
     def unit(account: str, booking: str) -> str:
         uid = directory.uid(account)
@@ -203,7 +204,7 @@ def _may_end(options: argparse.Namespace) -> Callable[[], bool]:
 def _login_program(
     options: argparse.Namespace, directory: AccountDirectory
 ) -> Callable[[str], str | None] | None:
-    """The site's own program that knows its members' accounts, if there is one."""
+    """Returns the look-up by the site's program `login`, if there is one."""
     program = options.hooks / _LOGIN if options.hooks else None
     if program is None or not program.is_file():
         return None

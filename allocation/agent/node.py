@@ -1,4 +1,4 @@
-"""The parts that make up one node's agent."""
+"""The parts of one node's agent."""
 
 import dataclasses
 from collections.abc import Callable

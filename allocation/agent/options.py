@@ -1,4 +1,4 @@
-"""Options of `gpu-agent`. Most of them have an environment variable, too."""
+"""Options of `gpu-agent`. Most of them have an environment variable."""
 
 import argparse
 import re
@@ -21,7 +21,7 @@ _DEVICE = re.compile(r"(/dev/|char-|block-)[A-Za-z0-9_./*:-]+")
 
 
 def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
-    """Arguments win over GPU_AGENT_* of the environment."""
+    """Returns the options. Arguments take precedence over GPU_AGENT_* variables."""
     parser = argparse.ArgumentParser(prog="gpu-agent", description=DESCRIPTION)
     default = environment.get
     parser.add_argument(

@@ -2,7 +2,7 @@
 
 `gpu-agent run BK-12 -- COMMAND …` starts a program of the booking.
 
-The program takes our place, with the booking's environment on top of ours. Exit status: 2 for a
+The program replaces this one, with the booking's environment added. Exit status: 2 for a
 wrong call, 4 when the booking has no devices on this node now, 126 or 127 when the command can't
 be started, else the command's own.
 """
@@ -34,7 +34,7 @@ _JOIN_EVERY_S = 0.1
 
 
 class NotNow(Exception):
-    """The message says why the booking can't be used here now."""
+    """The booking can't be used here now, for the reason in the message."""
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -117,7 +117,7 @@ def booking_find(root: Path, wanted: str, account: str, now: float) -> dict[str,
 
 
 def environment_of(booking: Mapping[str, Any], part: int | None) -> dict[str, str]:
-    """For the whole booking on this node, or for its device number `part` alone. Raises NotNow."""
+    """Returns the variables of the booking on this node, or of its device `part`. Raises NotNow."""
     values: dict[str, str] = dict(booking["environment"])
     devices = booking["devices"]
     word = "slices" if booking["sliced"] else "shares"
@@ -137,10 +137,10 @@ def environment_of(booking: Mapping[str, Any], part: int | None) -> dict[str, st
 def run_name(
     booking: Mapping[str, Any], said: str | None, environment: Mapping[str, str]
 ) -> str | None:
-    """Returns the name that a run of the booking is known by; None for the booking's own.
+    """Returns the name of the run; None for the booking's own.
 
-    What was started by a run is part of it, as MPI's programs. On several nodes only a name that
-    somebody says is the same everywhere; on one node a process id is one, if its port is free.
+    Programs that a run starts, such as MPI's, belong to it. On several nodes only a given name is
+    the same everywhere; on one node the process id is the name, if its port is free.
     """
     same = all(environment.get(name) == booking["environment"][name] for name in _OWN)
     inherited = environment.get(RUN) if same else None
@@ -169,10 +169,10 @@ def slice_reached(
     inside: Callable[[str], bool] = is_inside,
     wait: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Returns once we are in the booking's slice, where it has one: only there its devices open.
+    """Returns true in the booking's slice, or without one: only there the devices can be opened.
 
-    The agent moves programs that name the booking in their environment, as we do from the moment
-    when we are started anew with it: False until then. Raises NotNow, OSError.
+    The agent moves programs that name the booking in their environment. Returns False if this
+    process does not name it and must be restarted with it. Raises NotNow, OSError.
     """
     unit = booking.get("slice", "")
     if not unit or inside(unit):
@@ -219,7 +219,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def state_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    """Where the agent has its files."""
+    """Adds the option for the agent's folder."""
     parser.add_argument(
         "--state",
         type=Path,
@@ -229,7 +229,7 @@ def state_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]
 
 
 def account_here() -> str:
-    """The name of the account that calls, its number if it has none."""
+    """Returns the name of the calling account, its number without one."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -132,7 +132,7 @@ def test_an_agent_that_dies_while_it_hands_over_leaves_no_file_behind(
         really(path, text)
 
     for module in ("ports.handover", "owner.booking_files"):
-        monkeypatch.setattr(f"allocation.agent.{module}.write_whole", dies)
+        monkeypatch.setattr(f"allocation.agent.{module}.write_atomic", dies)
     with pytest.raises(Died), a_rig(tmp_path) as rig:
         rig.desire(a_document({rig.gpu: [a_slice()]}))
     monkeypatch.undo()

@@ -12,17 +12,17 @@ _CAPABILITIES = Path("/proc/driver/nvidia/capabilities")
 
 
 class DriverDeviceNodes:
-    """See cdi.DeviceNodes. Between nvmlInit and nvmlShutdown only."""
+    """See cdi.DeviceNodes. Works only between nvmlInit and nvmlShutdown."""
 
     def __init__(self, capabilities: Path = _CAPABILITIES) -> None:
         self._capabilities = capabilities
 
     def common(self) -> tuple[str, ...]:
-        """Those that this driver has."""
+        """Returns the files that every program needs, if they exist."""
         return tuple(path for path in _COMMON if Path(path).exists())
 
     def of(self, device: str) -> tuple[str, ...]:
-        """A whole GPU is one file. A slice is the GPU's, and those of its two capabilities."""
+        """Returns the file of a whole GPU; for a slice also those of its two capabilities."""
         try:
             handle = pynvml.nvmlDeviceGetHandleByUUID(device)
             if not device.startswith("MIG-"):
@@ -39,7 +39,7 @@ class DriverDeviceNodes:
 
 
 def _capability(path: Path) -> str:
-    """The device file that opens a capability; its minor number stands in /proc."""
+    """Returns the device file of a capability; its minor number is in /proc."""
     found = re.search(r"^DeviceFileMinor:\s*(\d+)$", path.read_text(), re.MULTILINE)
     if found is None:
         raise OSError(f"{path} names no device file")

@@ -1,4 +1,4 @@
-"""The machine around the GPUs: what the inventory says of it, and how its processes are ended."""
+"""The host of the GPUs: its inventory, and signals to its processes."""
 
 import dataclasses
 import os
@@ -20,7 +20,7 @@ _SIMULATED_MEMORY_MB_PER_GPU = 128 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """`numa` gives the NUMA node next to a GPU, None where it is not known."""
+    """The host. `numa` returns the NUMA node next to a GPU, None when unknown."""
 
     name: str
     boot: str
@@ -37,7 +37,7 @@ def host_read(name: str) -> Host:
 
 
 def host_simulated(name: str, gpus: int) -> Host:
-    """The same for the same name, whatever machine it is simulated on."""
+    """Returns a host that depends on the name only, not on the real machine."""
     boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
     cores, memory = gpus * _SIMULATED_CORES_PER_GPU, gpus * _SIMULATED_MEMORY_MB_PER_GPU
     return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus)

@@ -1,4 +1,4 @@
-"""Which programs hold the device files of GPUs open, as the kernel knows it.
+"""The programs that have device files of GPUs open, from the kernel.
 
 NVML's lists leave out programs that hold a GPU without a context on it: monitoring, programs that
 are just starting, and those whose context is gone while their file is not (DCGM issue 95). Some
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 _FILE = re.compile(r"/(nvidia\d+|nvidia-cap\d+)$")
 _SYSTEM_UIDS = 1000
-# Another GPU of the same turn is answered from the same look; on a node with very many programs
-# looks take no more than a fifth of the time.
+# One scan serves all GPUs of a turn. On a node with very many programs scans take at most a fifth
+# of the time.
 FRESH_S = 0.2
 _REST = 4
 
@@ -42,8 +42,8 @@ SERVICES = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Opener:
-    """A program with a device file open. A `service` watches GPUs: it may stay while GPUs change
-    hands, but keeps them from being reset."""
+    """A program with an open device file. A `service` monitors GPUs: it may stay at a hand-over,
+    but prevents a reset."""
 
     pid: int
     name: str = ""
@@ -55,14 +55,14 @@ class Opener:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Openers:
-    """Who has which device file open, by the file's name (`nvidia0`, `nvidia-cap12`). `hidden` are
-    the programs whose open files may not be read."""
+    """The programs by open device file (`nvidia0`, `nvidia-cap12`). `hidden` are the programs whose
+    open files can't be read."""
 
     by_file: Mapping[str, frozenset[Opener]] = dataclasses.field(default_factory=dict)
     hidden: frozenset[int] = frozenset()
 
     def of(self, path: str) -> frozenset[Opener]:
-        """Returns who has the device file of this path open."""
+        """Returns the programs that have this device file open."""
         return self.by_file.get(path.rpartition("/")[2], frozenset())
 
 
@@ -124,7 +124,7 @@ class HostOpenFiles:
         found = set()
         for descriptor in os.listdir(folder):
             try:
-                # The link is only read: to follow one may wait for a file server.
+                # Only read the link: following it may wait for a file server.
                 match = _FILE.search(os.readlink(f"{folder}/{descriptor}"))
             except FileNotFoundError:
                 continue
@@ -136,7 +136,7 @@ class HostOpenFiles:
         folder = self._proc / str(pid)
         try:
             name = (folder / "comm").read_text(errors="replace").strip()
-            # Anybody may give a program any name: only the system's own accounts are believed.
+            # Users can choose program names, so only system accounts count.
             system = folder.stat().st_uid < _SYSTEM_UIDS
         except OSError:
             return Opener(pid)

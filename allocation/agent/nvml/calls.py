@@ -1,4 +1,4 @@
-"""Calls of NVML that may be refused: what a refusal means, and which ones are no failure."""
+"""NVML calls that the driver may refuse, and the meaning of refusals."""
 
 import contextlib
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def code_of(error: Exception) -> int:
 
 
 def refused(error: Exception, doing: str) -> GpuError:
-    """Returns the refusal in the port's own words."""
+    """Returns the refusal as an error of the port."""
     fault = _FAULTS.get(code_of(error), "driver")
     return GpuError(fault, f"{doing}: {FAULT_TEXTS.get(fault, str(error))}")
 
@@ -71,18 +71,18 @@ def indexed(call: Callable[..., Any], *args: object) -> Handle:
 
 
 def reading(call: Callable[..., Any], *args: object) -> Handle:
-    """Returns a measurement, or None when it can't be had now. Only a GPU that is gone raises."""
+    """Returns a measurement, or None if unavailable. Only a lost GPU raises."""
     return _unless(lambda code: code not in _GONE, call, *args)
 
 
 def attempt(call: Callable[..., Any], *args: object) -> Handle:
-    """Returns the value, or None whatever the driver refused with."""
+    """Returns the value, or None after any refusal."""
     return _unless(lambda _: True, call, *args)
 
 
 def with_retry(call: Callable[..., Any], *args: object) -> Handle:
-    """Returns the value, or None when the driver refused it twice in a row: what stands in the
-    inventory must not come and go with one answer that was lost."""
+    """Returns the value, or None after two refusals: one lost answer must not change the
+    inventory."""
     for _ in range(2):
         with contextlib.suppress(*REFUSALS):
             return call(*args)
@@ -99,7 +99,7 @@ def _unless(absent: Callable[[int], bool], call: Callable[..., Any], *args: obje
 
 
 def field_value(handle: Handle, field: int) -> int | None:
-    """Returns an unsigned field of the GPU, None where it can't be had."""
+    """Returns an unsigned field of the GPU, None if unavailable."""
     values = attempt(pynvml.nvmlDeviceGetFieldValues, handle, [field])
     if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
         return None

@@ -1,4 +1,4 @@
-"""The GPU port over NVML, through pynvml. Knows nothing of whether the GPUs are simulated."""
+"""The GPU port over NVML, through pynvml, for real and simulated GPUs."""
 
 import contextlib
 import ctypes
@@ -29,7 +29,7 @@ _MIG = {"sliced": pynvml.NVML_DEVICE_MIG_ENABLE, "whole": pynvml.NVML_DEVICE_MIG
 class NvmlGpu:
     """See gpu.GpuPort. `signal_process(pid, force=)` ends a process of this node, `reset(uuid)`
     resets a GPU. `files` looks at who has device files open; without it only NVML's lists count.
-    Within `unwatched(uuid)` services that watch a GPU have let go of it."""
+    Within `unwatched(uuid)` monitoring services do not use the GPU."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class NvmlGpu:
             )
 
     def _step(self, gpu: str) -> int:
-        """How many of the driver's memory slots are one of ours."""
+        """Returns how many of the driver's memory slots are one slot of a message."""
         if gpu not in self._steps:
             placements = list(driver_placements(self._handle(gpu), self._profiles_of(gpu)))
             if not placements:
@@ -185,7 +185,7 @@ class NvmlGpu:
         return list(found[: count.value])
 
     def _mig_devices(self, gpu: str) -> dict[int, Handle]:
-        """Handles of the usable slices by their instance's id."""
+        """Returns the handles of usable slices by instance id."""
         handle = self._handle(gpu)
         found: dict[int, Handle] = {}
         for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
@@ -199,8 +199,8 @@ class NvmlGpu:
     # Changes.
 
     def set_mode(self, gpu: str, mode: Mode) -> None:
-        """The driver resets an idle GPU by itself where it can. Where it can't, the mode is pending
-        until somebody else resets the GPU: we do."""
+        """Some drivers reset an idle GPU themselves. Otherwise the mode is pending until a reset,
+        which this method does."""
         with self._unwatched(gpu):
             self._set_mode(gpu, mode)
 
@@ -232,7 +232,7 @@ class NvmlGpu:
         return self._in_use(gpu, doing) if known.fault == "in_use" else known
 
     def _in_use(self, gpu: str, doing: str) -> GpuError:
-        """Says who has the GPU: what the driver calls "in use" is often a service that watches."""
+        """Returns the error with the programs on the GPU: often a monitoring service uses it."""
         try:
             there = self._on(gpu)
         except REFUSALS:
@@ -264,7 +264,7 @@ class NvmlGpu:
         return next((int(p.sliceCount) for p in every if p.id == profile_id), 0)
 
     def destroy(self, gpu: str, instance: int) -> None:
-        """A slice that only a service has open is tried again without it."""
+        """Removes a slice; stops a service that is its only user."""
         self._measures.forget(gpu, instance)
         try:
             self._destroy(gpu, instance)
@@ -289,7 +289,7 @@ class NvmlGpu:
             return False
 
     def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
-        """Only those that have the device's file open, where that can be seen."""
+        """Returns the programs that have the device's file open, if that is visible."""
         try:
             if instance is None:
                 return self._on(gpu).pids
@@ -332,7 +332,7 @@ class NvmlGpu:
 
 
 def _answering() -> Iterator[tuple[int, Handle]]:
-    """The GPUs by index, without those that are lost or don't answer."""
+    """Yields the GPUs that answer, by index."""
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -353,7 +353,7 @@ def _mig_mode(handle: Handle) -> list[int] | None:
 
 
 def _pci_id(number: int) -> str:
-    """NVML has the vendor in the lower half and the device in the upper one."""
+    """Returns NVML's id, which has the vendor in its lower half, as a PciId."""
     return f"{number & 0xFFFF:04x}:{number >> 16 & 0xFFFF:04x}" if number else ""
 
 

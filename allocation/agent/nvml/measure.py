@@ -1,4 +1,4 @@
-"""How hard GPUs and slices work, through pynvml. What a device does not offer is None.
+"""Utilisation of GPUs and slices, through pynvml. An unavailable value is None.
 
 Where the device has GPM, it reports bandwidth, tensor cores and links, and only GPM reports
 anything of a slice. Nothing here waits: NVML's older way to ask for PCIe traffic blocks for 20 ms a
@@ -23,7 +23,7 @@ _LINKS = frozenset(name for name in _METRICS if name.endswith("_kb"))
 
 
 class Measures:
-    """Remembers a sample per GPU and slice: rates are between two looks."""
+    """Keeps a sample per GPU and slice: rates are between two readings."""
 
     def __init__(self) -> None:
         self._samplers: dict[tuple[str, int | None], _Sampler] = {}
@@ -52,7 +52,7 @@ class Measures:
         )
 
     def part(self, gpu: str, handle: Handle, found: FoundInstance, device: Handle) -> Reading:
-        """One slice; `device` is its own handle, None while nobody can use it."""
+        """Returns the reading of a slice; `device` is its handle, None while it is unusable."""
         memory = None if device is None else reading(pynvml.nvmlDeviceGetMemoryInfo, device)
         return Reading(
             gpu=gpu,
@@ -66,7 +66,7 @@ class Measures:
         )
 
     def forget(self, gpu: str, instance: int) -> None:
-        """Before the slice goes."""
+        """Drops the samples of a slice that is about to be removed."""
         sampler = self._samplers.pop((gpu, instance), None)
         if sampler is not None:
             sampler.close()
@@ -90,7 +90,7 @@ class Measures:
 
 
 class _Sampler:
-    """What one GPU or slice did between two looks, from a pair of GPM samples."""
+    """Measures one GPU or slice between two readings, from a pair of GPM samples."""
 
     def __init__(self) -> None:
         self._old = pynvml.nvmlGpmSampleAlloc()
@@ -98,7 +98,7 @@ class _Sampler:
         self._looks = 0
 
     def look(self, handle: Handle, instance: int | None) -> dict[str, int | None]:
-        """Percent, and KiB a second; nothing at the first look."""
+        """Returns percent and KiB per second; nothing at the first reading."""
         self._old, self._new = self._new, self._old
         # A GPU that is lost in between leaves a buffer that says nothing.
         looks, self._looks = self._looks, 0

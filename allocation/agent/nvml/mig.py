@@ -1,7 +1,7 @@
-"""Where slices may lie, as the driver says it and as messages say it.
+"""Placements of MIG slices, in the slots of the driver and of messages, and compute instances.
 
-Messages have at most `wire.SLOTS` memory slots to a GPU. Some drivers number more and give them out
-in steps only: of twelve, slices take three, six or all. One slot of a message is then one step.
+Messages have at most `wire.SLOTS` memory slots per GPU. Some drivers number more and use them in
+steps only: of twelve, slices take three, six or all. One slot of a message is then one step.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Which programs are on a GPU or slice, from NVML's lists and from the open device files."""
+"""The programs on a GPU or slice, from NVML's lists and the open device files."""
 
 import dataclasses
 import re
@@ -54,7 +54,7 @@ class Processes:
         self._scrambled = scrambled
 
     def on(self, uuid: str, device: Handle, *, sliced: bool) -> DevicePrograms:
-        """Looks at a GPU, or at a slice. Raises what pynvml raises."""
+        """Returns the programs on a GPU or slice. Raises the errors of pynvml."""
         listed = None if self._scrambled else _listed(device)
         if self._files is None:
             return _device_programs(listed, frozenset(), None, ())

@@ -1,7 +1,7 @@
-"""The ports of a driver that may hang: the same calls, each with a limit to how long it may take.
+"""The ports of a driver that may hang: each call has a time limit.
 
-A call that is late raises GpuError("hangs"). Until it comes back nothing else is asked about that
-GPU; what it changes in the end, the next look finds.
+A late call raises GpuError("hangs"). Until it returns, no other call about that GPU is made; a
+later turn sees its effect.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class TimeoutGpu:
         return self._threads.ask(gpu, lambda: self._port.truth(gpu))
 
     def set_mode(self, gpu: str, mode: Mode) -> None:
-        """Leases can't wait for a reset: a later look finds what became of it."""
+        """Waits briefly, because leases can't wait for a reset; a later turn sees the result."""
         self._threads.change(
             gpu, lambda: self._port.set_mode(gpu, mode), limit_s=BRIEF_LIMIT_S, hangs_s=2 * RESET_S
         )
@@ -78,7 +78,7 @@ class TimeoutGpu:
         return self._threads.ask(gpu, lambda: self._port.readings(gpu))
 
     def close(self) -> None:
-        """A driver that hangs is left as it is: the process can end without it."""
+        """Closes the driver unless it hangs: the process can end without it."""
         _close(self._threads, self._port.close)
 
 
@@ -93,7 +93,7 @@ class TimeoutWatch:
         return self._threads.ask(ALL_GPUS, self._watch.errors)
 
     def users(self, pids: Collection[int]) -> tuple[str, ...]:
-        """The driver is not asked."""
+        """Returns the users without a call of the driver."""
         return self._watch.users(pids)
 
     def hanging(self) -> tuple[str, ...]:

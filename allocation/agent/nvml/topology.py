@@ -1,4 +1,4 @@
-"""How the GPUs of a node are joined: NVLinks between each two, groups of them, and PCIe paths."""
+"""The links between GPUs of a node: NVLinks, their groups and fabric, and PCIe paths."""
 
 import ctypes
 from collections import Counter
@@ -47,7 +47,7 @@ class Topology:
         return {i: None if r is None else order.index(r) for i, r in linked.items()}
 
     def peers(self, index: int) -> tuple[Peer, ...]:
-        """The node's other GPUs, by index."""
+        """Returns the other GPUs of the node, by index."""
         return tuple(
             Peer(index=other, nvlinks=self._nvlinks(index, other), path=self._path(index, other))
             for other in sorted(self._handles)
@@ -55,7 +55,7 @@ class Topology:
         )
 
     def _nvlinks(self, one: int, other: int) -> int:
-        """Direct ones, and as many as both have to NVSwitches."""
+        """Returns the number of direct links and of shared links to NVSwitches."""
         first, second = self._links[one], self._links[other]
         return first[self._pci[other]] + min(first[_SWITCH], second[_SWITCH])
 
@@ -66,7 +66,7 @@ class Topology:
 
 
 def _link_ends(handle: Handle) -> Iterator[str]:
-    """PCI ids of the GPUs at the other ends, "switch" for an NVSwitch."""
+    """Yields the PCI ids at the other ends of the links, "switch" for an NVSwitch."""
     for link in range(_link_count(handle)):
         end = with_retry(_link_end, handle, link)
         if end is not None:
@@ -74,7 +74,7 @@ def _link_ends(handle: Handle) -> Iterator[str]:
 
 
 def _link_count(handle: Handle) -> int:
-    """As many links as this GPU has. The binding's own constant is that of the newest GPU."""
+    """Returns the number of links of this GPU. The binding's constant is that of the newest GPU."""
     count = field_value(handle, pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
     most = int(pynvml.NVML_NVLINK_MAX_LINKS)
     return most if count is None else min(count, most)

@@ -38,7 +38,7 @@ _RECOVERIES: dict[int | None, Recovery] = {
 
 
 def process_user(pid: int, name_of: Callable[[int], str | None]) -> str | None:
-    """Whose process it is: by name, by number while the name is not known; None: it is gone."""
+    """Returns the user of a process, its uid while the name is unknown; None if it ended."""
     try:
         number = Path(f"/proc/{pid}").stat().st_uid
     except OSError:
@@ -49,7 +49,7 @@ def process_user(pid: int, name_of: Callable[[int], str | None]) -> str | None:
 class NvmlWatch:
     """See gpu.WatchPort. `process_user(pid)` names the user of a process.
 
-    Each GPU has an event set of its own: one that is lost makes its whole set answer nothing else.
+    Each GPU has its own event set, because a lost GPU blocks its whole set.
     """
 
     def __init__(self, process_user: Callable[[int], str | None]) -> None:
@@ -62,12 +62,12 @@ class NvmlWatch:
             self._close_set(uuid)
 
     def errors(self) -> tuple[FoundError, ...]:
-        """What happened since the last call, without waiting."""
+        """Returns the errors since the last call, without waiting."""
         self._register()
         return tuple(error for uuid in list(self._sets) for error in self._of(uuid))
 
     def users(self, pids: Collection[int]) -> tuple[str, ...]:
-        """Whose these processes are, by name."""
+        """Returns the users of these processes, by name."""
         return tuple(sorted({user for pid in pids if (user := self._process_user(pid))}))
 
     def hanging(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class NvmlWatch:
                 event = pynvml.nvmlEventSetWait_v2(self._sets[uuid], 0)
             except REFUSALS as error:
                 if code_of(error) != pynvml.NVML_ERROR_TIMEOUT:
-                    # The GPU is gone, which whoever reads it finds out; it is tried again.
+                    # The GPU is lost, which other calls report; it is registered again later.
                     self._close_set(uuid)
                 return
             yield _found(uuid, event)

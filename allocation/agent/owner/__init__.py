@@ -1,1 +1,1 @@
-"""What a booking's owner has on the node: accounts, device permissions, files, hooks, notices."""
+"""What the owner of a booking gets on the node: accounts, device access, files, hooks, notices."""

@@ -49,7 +49,7 @@ class AccountDirectory:
             self._uids[name], self._names[uid] = (uid, 0.0), (name, 0.0)
 
     def uid(self, name: str) -> int | None:
-        """Returns the number of an account; None where there is none, or that is not known yet."""
+        """Returns the uid of an account; None if there is none or it is not known yet."""
         found = self._uids.get(name)
         if found is None or found[1] <= self._steady():
             self._ask(lambda: self._learn_uid(name))
@@ -120,7 +120,7 @@ class AccountDirectory:
 
 
 LIMIT_S = 5.0
-# The agent's loop waits no longer than this; what comes later counts at its next turn.
+# The agent's loop waits this long; a later result counts at its next turn.
 LOOKUP_WAIT_S = 0.3
 FOUND_FOR_S = 600.0
 MISSING_FOR_S = 30.0
@@ -128,7 +128,8 @@ _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 
 class LoginProgram:
-    """`steady` never jumps."""
+    """Looks up accounts by the site's program: `DIR/login MEMBER` prints one name. If it fails, is
+    late or names no account of this node, the member has none. `steady` never jumps."""
 
     def __init__(
         self,
@@ -146,8 +147,8 @@ class LoginProgram:
         self._known: dict[str, tuple[str | None, float]] = {}
 
     def account_of(self, member: str) -> str | None:
-        """None where it has none, or that is not known yet. What is known is good until the
-        program has said something else, or has failed."""
+        """Returns the account, None without one. A known account is valid until the program prints
+        another one or fails."""
         account, until = self._known.get(member, (None, 0.0))
         if until > self._steady():
             return account
@@ -167,7 +168,7 @@ class LoginProgram:
         self._known[member] = (account, self._steady() + kept)
 
     def _run(self, member: str) -> tuple[str | None, str]:
-        """What the program says, or why that is nothing."""
+        """Returns the printed name, or None and the reason."""
         try:
             if not all(is_trusted(path) for path in (self._program, self._program.parent)):
                 return None, f"{self._program} is not run: others than root may change it"

@@ -69,7 +69,7 @@ class BookingFiles:
                 problems.append(f"the files of {name}: {error}")
                 log.warning("%s", problems[-1])
         problems += [
-            f"no account here is known for {part.owner}: {name} is nobody's to use"
+            f"no local account is known for {part.owner}, so nobody can use {name}"
             for name, part in sorted(parts.items())
             if not part.account
         ]

@@ -51,7 +51,7 @@ class NodeContext:
     slice_of: Callable[[str, str], str] = lambda account, booking: ""
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
-        """What a program needs to use a share of a GPU, and what it is limited to."""
+        """Returns the variables that give a program its share of a GPU, and limit it."""
         values = {
             "CUDA_MPS_PIPE_DIRECTORY": str(self.mps / gpu),
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, thousandths // 10)),
@@ -103,7 +103,7 @@ class ActiveBooking:
 
     @property
     def divided(self) -> bool:
-        """Whether a program can use only one of its devices: a slice, or a share."""
+        """Whether a program can use one device only: a slice or a share."""
         return self.sliced or bool(self.shares)
 
     @property
@@ -251,8 +251,8 @@ def environment(
     `contained`: in a container that has these devices and no others.
 
     Of several slices only the first is visible: CUDA uses one slice in one process.
-    WORLD_SIZE and RANK are left to whoever starts the processes: set here, a program that is
-    started alone would take itself for one of many and wait for the others.
+    WORLD_SIZE and RANK are set by the launcher: with them, a program that is started alone would
+    wait for other processes.
     """
     nodes, rank, port = str(len(part.members)), str(part.rank), str(part.port)
     return {
@@ -284,8 +284,8 @@ def environment(
 def _device_variables(
     part: ActiveBooking, only: int | None = None, *, contained: bool = False
 ) -> dict[str, str]:
-    """What differs from one of its devices to another. Whole GPUs go by index to CUDA, because
-    some programs (vLLM) take no other; a slice has only its UUID."""
+    """Returns the variables that depend on the device. Whole GPUs have indexes, because some
+    programs (vLLM) accept no UUIDs; a slice has only its UUID."""
     first = 0 if only is None else only
     one = only is not None or part.divided
     chosen = slice(first, first + 1) if one else slice(None)
@@ -305,7 +305,7 @@ def _device_variables(
 
 
 def _numa_variables(part: ActiveBooking, chosen: slice) -> dict[str, str]:
-    """Which NUMA nodes the devices are next to, for `numactl`, and the cores of those nodes."""
+    """Returns the NUMA nodes next to the devices, for `numactl`, and the cores of those nodes."""
     nodes, cores = part.topology.cores_near(part.gpus[chosen])
     if not nodes:
         return {}
@@ -316,7 +316,7 @@ def _numa_variables(part: ActiveBooking, chosen: slice) -> dict[str, str]:
 
 
 def _peer_variables(part: ActiveBooking) -> dict[str, str]:
-    """What programs on several nodes need to find each other."""
+    """Returns what programs on several nodes need to find each other."""
     if len(part.members) == 1:
         return {}
     nodes = (member.node for member in part.members)
@@ -344,7 +344,7 @@ def _file_variables(folder: str) -> dict[str, str]:
 
 
 def _pause_variables(part: ActiveBooking) -> dict[str, str]:
-    """For programs that start, or hooks that run, under a notice or after a pause."""
+    """Returns the variables under a notice or after a pause."""
     values = {"GPU_BOOKING_RESUMES": "1"} if part.resumes else {}
     if part.notice is None:
         return values
@@ -357,7 +357,7 @@ def _pause_variables(part: ActiveBooking) -> dict[str, str]:
 
 
 def files(part: ActiveBooking) -> dict[str, str]:
-    """The text of each file of its folder that is to be there, by name."""
+    """Returns the files of the booking's folder, by name."""
     found = {
         "env": exports(environment(part)),
         "booking.json": json.dumps(description(part), indent=2) + "\n",
@@ -374,7 +374,7 @@ def _iso(at: int) -> str:
 
 
 def description(part: ActiveBooking) -> dict[str, Any]:
-    """The same for programs that read `booking.json`."""
+    """Returns the content of `booking.json`."""
     return {
         "booking": part.booking,
         "tenant": part.tenant,

@@ -136,7 +136,7 @@ class Slices:
         owner = claims[0].allocation.owner
         account = self._account_of(owner)
         if account is None:
-            raise OSError(f"no account here is known for {owner}, whose slice is to be made")
+            raise OSError(f"no local account is known for {owner}, the owner of the slice")
         files = {path for claim in claims for path in self._files(claim.device, sure=sure)}
         paths = (*self._nodes.common(), *sorted(files))
         cores = tuple(sorted(core for claim in claims for core in claim.cores))

@@ -289,7 +289,7 @@ def _clear(
     if count is None and instance is None:
         return "the driver does not report whether a process holds the GPU"
     if count and not task.given:
-        return "a process that is not of this booking holds the slice"
+        return "a process without this booking holds the slice"
     if count:
         method, note = pause_method(task.allocation.notice, task.mode, gang=task.gang)
         number = None if instance is None else instance.id
@@ -321,7 +321,7 @@ def _switch(
     if target.mode is None or going or running:
         return
     if any(i.processes != 0 for i in truth.instances) or truth.processes != 0:
-        text = "a process that is of no booking keeps the GPU from changing its mode"
+        text = "an unbooked process prevents the change of the GPU's mode"
         found.error = text + _holders_text(truth)
     elif truth.instances:
         found.steps += [Destroy(i.id, None) for i in truth.instances]
@@ -337,7 +337,7 @@ def _start(
         error = f"there is no share of {share} thousandths"
         found.states[task.allocation.id] = State("failed", error=error)
     elif target.mode is None or hardware_mode(target.mode) != hardware_mode(task.mode):
-        error = f"a GPU that shall be {target.mode} can't hold it"
+        error = f"the GPU is to be {target.mode}, which excludes it"
         found.states[task.allocation.id] = State("failed", error=error)
     elif truth.mode != hardware_mode(task.mode):
         found.states[task.allocation.id] = State("preparing", error=found.error)
@@ -357,7 +357,7 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
     # Programs on a device that was given and not proven empty since are its own.
     if error is None and not task.given and task.allocation.share is None:
         if truth.processes != 0:
-            error = f"a process that is of no booking holds the GPU{_holders_text(truth)}"
+            error = f"an unbooked process holds the GPU{_holders_text(truth)}"
         elif truth.residue_mb:
             error = _residue_text(truth)
     if error is None:
@@ -378,7 +378,7 @@ def _slice(found: Plan, task: Task, place: Place, truth: Truth, given: Mapping[s
             return
     in_the_way = [i for i in truth.instances if i.place.overlaps(place)]
     if any(i.processes != 0 for i in in_the_way):
-        error = "a slice of no booking, with a process on it, is in the way"
+        error = "an unbooked slice with a process is in the way"
         found.states[name] = State("preparing", error=error)
         return
     found.steps += [Destroy(i.id, name) for i in in_the_way]

@@ -2,7 +2,7 @@
 
 Per allocation a folder `bookings/<tenant>.<booking>/<allocation>/` with `env`, to be sourced by a
 shell, and `booking.json`, to be read by programs. A folder with a `booking.json` is a device handed
-over. What a booking has on the whole node is in the folder above it: see bookings.py.
+over. The files of the booking on this node are in the folder above: see owner/booking_files.py.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class HandoverGuard(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HandedDevice:
-    """`since` is Unix seconds of the first hand-over; `cores` of the host are nobody else's."""
+    """`since` is Unix seconds of the first hand-over; `cores` of the host belong to it alone."""
 
     device: str
     since: int
@@ -89,15 +89,15 @@ class Handover:
                 _remove(folder)
 
     def devices(self) -> dict[str, str]:
-        """The device of each allocation that is handed over."""
+        """Returns the devices of handed-over allocations."""
         return {allocation: given.device for allocation, given in self.given.items()}
 
     def cores(self) -> dict[str, tuple[int, ...]]:
-        """The host's cores of each allocation that is handed over with some."""
+        """Returns the host cores of handed-over allocations that have some."""
         return {name: given.cores for name, given in self.given.items() if given.cores}
 
     def _cores_of(self, allocation: DesiredAllocation, gpu: str) -> tuple[int, ...]:
-        """What it has keeps; cores are not taken from others."""
+        """Returns the cores it already has, or free ones."""
         before = self.given.get(allocation.id)
         if before is not None and len(before.cores) == allocation.cores:
             return before.cores
@@ -132,7 +132,7 @@ class Handover:
                 owner.given(allocation, device)
 
     def take(self, allocation: str) -> None:
-        """Raises OSError, GpuError as `give`."""
+        """Takes the device back. Raises OSError, GpuError as `give`."""
         given = self.given.get(allocation)
         if given is None:
             return
@@ -145,7 +145,7 @@ class Handover:
 
 
 def _remove(folder: Path) -> None:
-    """The mark goes last, so that an interrupted removal is taken up again."""
+    """Removes the marker file last, so that an interrupted removal is repeated."""
     for path in sorted(folder.iterdir(), key=lambda path: path.name == "booking.json"):
         path.unlink(missing_ok=True)
     folder.rmdir()
@@ -154,12 +154,12 @@ def _remove(folder: Path) -> None:
 
 
 def booking_full_name(allocation: DesiredAllocation) -> str:
-    """`helix.BK-12`: numbers of bookings are their tenants' own, and two may meet on one node."""
+    """Returns for example `helix.BK-12`: each tenant numbers its own bookings."""
     return f"{allocation.tenant}.{allocation.booking}"
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Everybody may read it, and sees the old text or the new one, never a part. Raises OSError."""
+    """Replaces a world-readable file atomically. Raises OSError."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text)
     fresh.chmod(FILE)
@@ -180,7 +180,7 @@ def _environment(allocation: DesiredAllocation, device: str) -> dict[str, str]:
 
 
 def exports(values: Mapping[str, str]) -> str:
-    """Lines for a shell to source."""
+    """Returns lines for a shell to source."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 

@@ -15,7 +15,7 @@ def folder_readable(folder: Path) -> None:
 
 
 def folder_ensure(folder: Path) -> None:
-    """The same for a folder that may be somebody else's: one that is there stays as it is. Raises
+    """Makes a missing folder as `folder_readable` does; an existing one is unchanged. Raises
     OSError."""
     if not folder.is_dir():
         folder_readable(folder)

@@ -1,4 +1,4 @@
-"""What every simulated C function needs: codes for exceptions, numbers for pointers."""
+"""Helpers of simulated C functions: error codes for exceptions, numbers for pointers."""
 
 import collections
 import ctypes
@@ -68,11 +68,11 @@ class Calls:
         self._fresh = itertools.count(0x1000)
 
     def hang(self, gpu: str) -> None:
-        """From now on no call about this GPU (by UUID) comes back."""
+        """Makes calls about this GPU (by UUID) hang."""
         self._hanging.setdefault(gpu, threading.Event())
 
     def answer(self, gpu: str) -> None:
-        """The calls that hang come back, and new ones do at once."""
+        """Ends the hang: pending and new calls return."""
         hanging = self._hanging.pop(gpu, None)
         if hanging is not None:
             hanging.set()

@@ -1,4 +1,4 @@
-"""Paths that a simulated node's GPUs would have."""
+"""Device files of simulated GPUs."""
 
 from collections.abc import Sequence
 
@@ -21,11 +21,11 @@ class SimulatedDeviceNodes:
         self._hardware = hardware
 
     def common(self) -> tuple[str, ...]:
-        """As a driver without a display has them."""
+        """Returns those of a driver without a display."""
         return ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
     def of(self, device: str) -> tuple[str, ...]:
-        """By UUID."""
+        """Returns the files of a GPU or slice by UUID."""
         for index, gpu in enumerate(self._hardware.gpus):
             if device == gpu.uuid:
                 return (f"/dev/{gpu.file}",)
@@ -38,7 +38,7 @@ class SimulatedDeviceNodes:
 
 
 class SimulatedAccess:
-    """See doors.Access. `rights` are those that accounts have."""
+    """See device_acls.Access. `rights` are those that accounts have."""
 
     def __init__(self) -> None:
         self.rights: set[tuple[str, int]] = set()

@@ -1,6 +1,6 @@
 """Simulated GPUs: the hardware's own rules and its state, without any interface.
 
-What exists survives the agent in a file, as real hardware survives it. Names and UUIDs follow from
+The state is in a file, because real hardware survives the agent, too. Names and UUIDs follow from
 the node's name alone, so that a node is the same node after a restart.
 """
 
@@ -76,7 +76,7 @@ class Gpu:
 
     @property
     def file(self) -> str:
-        """The name of its device file."""
+        """The name of the device file."""
         return f"nvidia{self.index if self.minor is None else self.minor}"
 
     @property
@@ -96,7 +96,7 @@ class Hardware:
         clock: Callable[[], float],
         driver: str = DEFAULT,
     ) -> None:
-        """`driver` is a branch of simulated_drivers."""
+        """`driver` is a branch of drivers.DRIVERS."""
         known = models_load()
         self.driver = driver_named(driver)
         self.clock = clock
@@ -253,7 +253,7 @@ class Hardware:
         return pid
 
     def use_as(self, pid: int, kind: Kind, *, service: bool = False) -> None:
-        """A program uses its GPU so."""
+        """Sets how a program uses its GPU."""
         for gpu in self.gpus:
             if pid in gpu.processes:
                 made = dataclasses.replace(gpu.processes[pid], kind=kind, service=service)
@@ -268,7 +268,7 @@ class Hardware:
                 self.save()
 
     def process_user(self, pid: int) -> str | None:
-        """Whose process it is; None when it is gone."""
+        """Returns the user of a process; None if it ended."""
         found = (gpu.processes.get(pid) for gpu in self.gpus)
         return next((process.user for process in found if process is not None), None)
 
@@ -299,14 +299,14 @@ class Hardware:
     # What a sensor would say.
 
     def utilisation(self, gpu: Gpu, instance: int | None = None) -> int:
-        """Percent of the GPU, or of one instance."""
+        """Returns percent of the GPU, or of one instance."""
         if instance is not None or not gpu.mig:
             return self.load(gpu, instance).busy
         parts = [self.utilisation(gpu, i.id) * i.profile.compute for i in gpu.instances.values()]
         return sum(parts) // gpu.model.compute
 
     def memory_used(self, gpu: Gpu, instance: Instance | None = None) -> int:
-        """MiB in use, the driver's own part included."""
+        """Returns the MiB in use, including the driver's own."""
         now = self.clock()
         if instance is not None:
             programs, room, used = self.running(gpu, instance.id), instance.profile.memory_mb, 13
@@ -319,7 +319,7 @@ class Hardware:
         return min(room, used + sum(p.memory_mb(now, room) for p in programs))
 
     def load(self, gpu: Gpu, instance: int | None = None) -> Load:
-        """What all programs there do together."""
+        """Returns the load of all programs together."""
         now = self.clock()
         loads = [load_of(p.seed, now - p.starts) for p in self.running(gpu, instance)]
         return Load(
@@ -331,7 +331,7 @@ class Hardware:
         )
 
     def power(self, gpu: Gpu) -> int:
-        """Milliwatts."""
+        """Returns milliwatts."""
         span = gpu.model.max_mw - gpu.model.idle_mw
         return gpu.model.idle_mw + span * self.utilisation(gpu) // 105
 

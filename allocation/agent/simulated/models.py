@@ -1,4 +1,4 @@
-"""The models of simulated GPUs: memory, power, and what MIG profiles they have."""
+"""The models of simulated GPUs: memory, power and MIG profiles."""
 
 import dataclasses
 import json
@@ -86,12 +86,12 @@ class Model:
 
 
 def pci_number(device: str) -> int:
-    """As NVML packs it, with the vendor in the lower half; 0 for what is not known."""
+    """Returns the id as NVML packs it, with the vendor in the lower half; 0 when unknown."""
     return int(device, 16) << 16 | _NVIDIA if device else 0
 
 
 def models_load() -> dict[str, Model]:
-    """Models by the name used in `--simulate`."""
+    """Returns the models by their name in `--simulate`."""
     raw = json.loads(Path(__file__).with_name("models.json").read_text())
     return {slug: _model(data) for slug, data in raw.items()}
 
@@ -107,7 +107,7 @@ MIG_SUFFIX = "+mig"
 def fleet_parse(text: str) -> list[str]:
     """`h100:2,a100+mig:1` -> one model name per GPU. Raises ValueError.
 
-    `+mig` is a GPU that somebody has put into MIG mode and reset, as A100s need it.
+    `+mig` is a GPU in MIG mode.
     """
     found: list[str] = []
     for part in text.split(","):

@@ -1,6 +1,6 @@
-"""How simulated programs load a GPU: four kinds, chosen by whose program it is and never by chance.
+"""Simulated programs and their load on a GPU: one of four kinds, by the booking of the program.
 
-All programs of a booking draw the same curve, so that a gang looks like one.
+All programs of a booking have the same load, so that a gang looks like one.
 """
 
 import dataclasses
@@ -26,9 +26,8 @@ _KINDS: tuple[LoadKind, ...] = (
 class Process:
     """A simulated program of a booking: it exists from `starts` on and makes the GPU busy.
 
-    `stubborn` ones ignore a request to end and only die when killed. What is `frozen` has let go of
-    the device: what it had there is in the host's memory. The CUDA calls of what is `locked` wait:
-    TERM has no effect. A `service` watches the GPU.
+    `stubborn` ones ignore TERM. A `frozen` one has released the device: its device memory is in the
+    host's. The CUDA calls of a `locked` one wait: TERM has no effect. A `service` watches the GPU.
     """
 
     pid: int
@@ -45,7 +44,7 @@ class Process:
 
     @property
     def seed(self) -> int:
-        """What its load follows from: whose it is, else what it is."""
+        """The seed of its load: its booking, else its label."""
         return uuid.uuid5(NAMESPACE, self.load or self.label).int
 
     def memory_mb(self, now: float, available: int) -> int:
@@ -55,7 +54,7 @@ class Process:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """Percent, and MiB a second."""
+    """Percent, and MiB per second."""
 
     busy: int
     bandwidth: int
@@ -69,7 +68,7 @@ def kind_of(seed: int) -> LoadKind:
 
 
 def load_of(seed: int, age: float) -> Load:
-    """Of a program `age` seconds after it began."""
+    """Returns the load of a program `age` seconds after its start."""
     kind = kind_of(seed)
     if kind == "idle":
         return Load(busy=int(age) % 2, bandwidth=0, tensor=0, pcie_mb=0, nvlink_mb=0)
@@ -87,7 +86,7 @@ def load_of(seed: int, age: float) -> Load:
 
 
 def memory_of(seed: int, age: float) -> float:
-    """Part of the memory it was given."""
+    """Returns the part of its memory that a program uses."""
     return (35 + seed % 55) / 100 * min(1.0, (age + 1) / RAMP_S)
 
 

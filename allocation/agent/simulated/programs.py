@@ -19,14 +19,14 @@ from allocation.wire import DesiredAllocation
 
 
 def program(hardware: Hardware, pid: int) -> Process | None:
-    """One that runs or is frozen."""
+    """Returns a program that runs or is suspended."""
     now = hardware.clock()
     found = (gpu.processes[pid] for gpu in hardware.gpus if pid in gpu.processes)
     return next((process for process in found if process.starts <= now), None)
 
 
 def program_change(hardware: Hardware, pid: int, *, locked: bool, frozen: bool) -> None:
-    """Locks, freezes or wakes a program; a suspended one resumes on its device.
+    """Locks, suspends or resumes a program; a suspended one resumes on its device.
 
     Raises HardwareFault.
     """
@@ -42,7 +42,7 @@ def program_change(hardware: Hardware, pid: int, *, locked: bool, frozen: bool) 
 
 
 def program_toggle(hardware: Hardware, pid: int) -> None:
-    """Freezes what runs, and wakes what is frozen. Raises HardwareFault."""
+    """Suspends a running program, resumes a suspended one. Raises HardwareFault."""
     found = program(hardware, pid)
     frozen = found is not None and not found.frozen
     program_change(hardware, pid, locked=frozen, frozen=frozen)
@@ -209,7 +209,7 @@ _FIRST_LOOK_S = 2
 
 
 class SimulatedUsers:
-    """See handover.Owner. Programs end when they are asked to, as those of most people do."""
+    """See handover.HandoverObserver. Their programs end on TERM."""
 
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware

@@ -1,1 +1,1 @@
-"""What the agent keeps on disk, and which documents it follows."""
+"""The agent's state on disk, and the documents that it follows."""

@@ -1,4 +1,4 @@
-"""Which documents the agent follows, and the keys that prove them."""
+"""The documents that the agent follows, and the keys that verify them."""
 
 import dataclasses
 import logging
@@ -40,7 +40,7 @@ class Keys:
         log.info("signing with key %d from now on", rotation.version)
 
     def settle(self, version: int | None) -> None:
-        """The document on disk is signed with `version`: what is older proves nothing any more.
+        """Drops the keys before `version`, which signed the document on disk.
 
         Raises OSError.
         """
@@ -83,7 +83,7 @@ class DocumentFollower:
         return before != (self._store.epoch, self._store.generation, self.problem)
 
     def _judge(self, envelope: wire.Envelope, desired: wire.Desired) -> str | None:
-        """Follows a document whose signature is right, or says why not."""
+        """Follows a verified document, or returns why not."""
         if desired.node != self._keys.identity.node:
             return f"the desired state is for {desired.node}"
         verdict = self._store.judge(envelope, desired)
@@ -102,7 +102,7 @@ class DocumentFollower:
         return None
 
     def settle(self) -> None:
-        """To be called when the followed document is on disk."""
+        """Drops older keys; call it when the followed document is on disk."""
         try:
             self._keys.settle(self._store.key_version)
         except OSError as error:

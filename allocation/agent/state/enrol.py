@@ -21,7 +21,7 @@ class EnrolmentRefused(Exception):
 
 
 class PortalUnreachable(Exception):
-    """No answer, or a failure on the portal's side: worth trying again."""
+    """The portal did not answer or failed; a retry may succeed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Identity:
 
 
 def identity_save(path: Path, identity: Identity) -> None:
-    """Readable by this account alone, and on disk when this returns. Raises OSError."""
+    """Writes the identity, readable by this account only, and syncs it. Raises OSError."""
     keys = {str(version): key.hex() for version, key in identity.keys.items()}
     data = {**dataclasses.asdict(identity), "keys": keys}
     write_synced(path, json.dumps(data).encode())
 
 
 def identity_load(path: Path) -> Identity | None:
-    """None where the node never enrolled. Raises ValueError for a damaged file, OSError."""
+    """Returns the identity, None before the enrolment. Raises OSError, ValueError if damaged."""
     if not path.exists():
         return None
     return _identity(json.loads(path.read_bytes()))

@@ -60,8 +60,8 @@ def folder_locked(folder: Path) -> Iterator[None]:
 
 class Store:
     """The saved state. `desired` is None until a document was accepted; `held` and `suspended` are
-    by allocation. `remembers` is False while no document was on disk: an earlier life may have
-    begun things of which there is no record."""
+    by allocation. `remembers` is False while no document was on disk: an earlier process may
+    have begun allocations without a record."""
 
     def __init__(self, path: Path, *, keys: Mapping[int, bytes], epoch: int, now: float) -> None:
         """`epoch` is the one of the enrolment: no older document is ever accepted.
@@ -97,7 +97,7 @@ class Store:
 
     @property
     def key_version(self) -> int | None:
-        """That of the key which signed the document we follow."""
+        """The version of the key that signed the followed document."""
         return None if self._envelope is None else self._envelope.key_version
 
     @property

@@ -133,7 +133,7 @@ def test_the_launcher_knows_the_owner_by_the_account(rig: Rig, tmp_path: Path) -
 
     said = bookings.sync(parts(rig, tmp_path, None))
     assert said is not None
-    assert "no account here is known for ada" in said
+    assert "no local account is known for ada" in said
     with pytest.raises(NotNow, match="No account of this node is known for ada"):
         booking_find(root, "biology.BK-2041", "u1001", NOW)
 

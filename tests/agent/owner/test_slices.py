@@ -136,7 +136,7 @@ def test_an_owner_without_an_account_and_a_device_without_a_file_are_refused(
         nobody = dataclasses.replace(a_whole("w2", booking="BK-9"), owner="nobody-here")
         rig.desire(a_document({rig.gpu: [a_whole()], rig.hardware.gpus[1].uuid: [nobody]}))
         assert "there is no file /dev/nvidiactl; see nvidia-modprobe" in error(rig)
-        assert "no account here is known for nobody-here" in error(rig, "w2")
+        assert "no local account is known for nobody-here" in error(rig, "w2")
         assert set(rig.sent.states().values()) == {"preparing"}
 
 

@@ -252,7 +252,7 @@ def test_what_is_done_next(
 def test_a_stranger_in_the_way_is_named_as_the_reason() -> None:
     found = planned([SLICE], sliced(there(slot=0, size=4, profile_id=9, processes=2)))
 
-    assert found.states["a1"].error == "a slice of no booking, with a process on it, is in the way"
+    assert found.states["a1"].error == "an unbooked slice with a process is in the way"
 
 
 def test_waiting_for_another_booking_names_it() -> None:
