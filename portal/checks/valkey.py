@@ -97,7 +97,7 @@ def _agents(server: Any) -> Iterator[CheckMessage]:  # noqa: ANN401
     for user, rules in excess_rights(server.acl_list()).items():
         yield Error(
             f"The account {user} may do more than its node needs: {' '.join(sorted(rules))}.",
-            hint="Lock the agent out and enrol the node again, and find out who changed it.",
+            hint="Revoke the agent's access, enrol the node again, and find out who changed it.",
             id="portal.E209",
         )
     names = {line.split()[1] for line in server.acl_list()}
