@@ -183,18 +183,6 @@ def access_project_to_book(actor: Actor, slug: str, param: str | None = None) ->
     return project
 
 
-def access_project_to_lead(actor: Actor, slug: str, param: str | None = None) -> Project:
-    """A project that the actor may manage as lead: people, quota split and budget.
-
-    Raises:
-        Refused: `not_found` or `not_allowed`.
-    """
-    project = access_project(actor, slug, param)
-    if not actor.may_lead(project.id):
-        raise denied("Only the project's leads and the tenant's admins may do this.")
-    return project
-
-
 def require_tenant_admin(actor: Actor) -> None:
     """Raises Refused `not_allowed` unless the actor administers the tenant."""
     if not actor.is_tenant_admin:

@@ -63,15 +63,9 @@ def hold_place(  # noqa: PLR0913 (a hold has exactly these facts; callers have n
         Refused: `no_budget` or `budget_exceeded`; then nothing is held.
     """
     request = HoldRequest(reference, amount, starts, ends)
-    budgets = _budgets(tenant_id, project_id, starts, ends)
-    parts = _parts(project_id, request, budgets)
-    try:
-        with transaction.atomic():
-            Transfer.objects.bulk_create(_holds({reference: parts}, now))
-    except IntegrityError as error:
-        if constraint_of(error) != OVERSPENT:
-            raise
-        raise _exceeded(parts) from error
+    refused = holds_place(tenant_id=tenant_id, project_id=project_id, requests=[request], now=now)
+    if refused:
+        raise refused[reference]
 
 
 def holds_place(
