@@ -18,7 +18,6 @@ _COMMAND = re.compile(r"manage\.py ([a-z][a-z_]+)")
 _DOTTED = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)`")
 # A file of tests below `tests/`, as tables name it: `faults/test_partitions.py`.
 _TEST_FILE = re.compile(r"`((?!tests/)[\w/]*test_\w+\.py)`")
-_DIALECT = re.compile(r"\b(lay|laid|lying|told|beside|taste|whom|goes on on)\b", re.IGNORECASE)
 # A check of `manage.py check`, a setting of PostgreSQL, and a file of a backup.
 _NO_NAME = re.compile(r"portal\.([EW]\d+|tenant|dump)")
 
@@ -104,8 +103,3 @@ def _defined(node: ast.stmt) -> Iterator[str]:
         yield from (target.id for target in node.targets if isinstance(target, ast.Name))
     elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         yield node.target.id
-
-
-def dialect(text: str) -> list[str]:
-    """The words of a page that readers stumbled over, outside code and addresses."""
-    return _DIALECT.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", text))

@@ -83,11 +83,6 @@ def test_every_python_name_is_defined() -> None:
     assert _broken(pages.names, lambda _, name: pages.is_defined(name)) == []
 
 
-def test_pages_are_in_plain_words() -> None:
-    """Short words that each stood for many things: reserve, notify, next to, rank, say instead."""
-    assert _broken(pages.dialect, lambda *_: False) == []
-
-
 def test_the_architecture_page_shows_the_contracts() -> None:
     """`make docs` draws it anew."""
     page = PAGE.read_text(encoding="utf-8")

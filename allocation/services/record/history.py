@@ -26,7 +26,7 @@ class Event:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def row(self, booking: Booking, now: datetime) -> BookingEvent:
-        """Returns the row, for those who write many at once by `events_add`."""
+        """Returns the row without writing it; `events_add` writes many at once."""
         text = {"text": self.sentence.data()} if isinstance(self.sentence, EventText) else {}
         return BookingEvent(
             tenant_id=booking.tenant_id,

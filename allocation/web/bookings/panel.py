@@ -138,20 +138,20 @@ def _priced(
     ask, rule = context["ask"], context["rule"]
     if context["said"].cheapest:
         ask = cheapest_class(ask, now)
-    wish = BookingRequest(project.slug, tier.slug, ask, zone=actor.time_zone)
+    terms = BookingRequest(project.slug, tier.slug, ask, zone=actor.time_zone)
     found: dict[str, Any] = {"wait_text": document_text(ask, zone_of(actor.time_zone))}
     dates = 1
     if rule is not None:
-        wish, found["series"] = series_preview(wish, Repeat(rule))
+        terms, found["series"] = series_preview(terms, Repeat(rule))
         dates = found["series"].count
     # One limit covers the quotes of pages and REST.
     call_limit_check("quotes", str(actor.user_id), now)
-    quote = quote_make(actor=actor, request=wish, now=now)
+    quote = quote_make(actor=actor, request=terms, now=now)
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
     found |= options_context(actor, project, tiers, quote, now, dates)
     if rule is not None:
-        found["options"] = series_options(found["options"], wish, context | found)
+        found["options"] = series_options(found["options"], terms, context | found)
     return found
 
 
@@ -296,7 +296,7 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
     zone = zone_of(actor.time_zone)
     parsed = parse_ask(text[:MAX_TEXT_LENGTH], catalogue=ask_catalogue(), now=now, zone=zone)
     shown = request.POST.get("quote", "")
-    wish = BookingRequest(
+    terms = BookingRequest(
         project=request.POST.get("project", ""),
         tier=tier,
         ask=parsed.document(first=True),
@@ -306,9 +306,9 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
         priced_at=price_lock_read(shown, now) if shown else None,
     )
     if parsed.repeat is None:
-        return booking_request(actor=actor, request=wish, now=now, booking_id=identifier)
+        return booking_request(actor=actor, request=terms, now=now, booking_id=identifier)
     repeat = Repeat(parsed.repeat, request.POST.get("partial") == "1")
-    return series_request(actor=actor, request=wish, repeat=repeat, now=now, series_id=identifier)
+    return series_request(actor=actor, request=terms, repeat=repeat, now=now, series_id=identifier)
 
 
 def _identifier(request: HttpRequest, actor: Actor) -> UUID:

@@ -99,10 +99,10 @@ def series_text(text: str, rule: Recurrence | None) -> str:
     return f"{text} {recurrence_line(rule)}" if rule else text
 
 
-def series_preview(wish: BookingRequest, repeat: Repeat) -> tuple[BookingRequest, SeriesPreview]:
+def series_preview(request: BookingRequest, repeat: Repeat) -> tuple[BookingRequest, SeriesPreview]:
     """Returns the request for the first date and the preview of all dates. Raises Refused."""
-    dates = series_dates(wish, repeat)
-    zone, words = ZoneInfo(wish.zone), recurrence_words(repeat.rule)
+    dates = series_dates(request, repeat)
+    zone, words = ZoneInfo(request.zone), recurrence_words(repeat.rule)
     seen = SeriesPreview(
         words=words[0].upper() + words[1:],
         count=len(dates.starts),
@@ -110,18 +110,18 @@ def series_preview(wish: BookingRequest, repeat: Repeat) -> tuple[BookingRequest
         last=_day(dates.starts[-1], zone),
         skipped=", ".join(dates.skipped),
     )
-    return replace(wish, ask=replace(wish.ask, starts=dates.starts[0])), seen
+    return replace(request, ask=replace(request.ask, starts=dates.starts[0])), seen
 
 
 def series_options(
-    options: Iterable[dict[str, Any]], wish: BookingRequest, context: dict[str, Any]
+    options: Iterable[dict[str, Any]], request: BookingRequest, context: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Returns the options that keep the time of day, priced for all dates."""
     count, rule = context["series"].count, context["rule"]
     found = []
     for each in options:
         option = each["option"]
-        if option.starts != wish.ask.starts:
+        if option.starts != request.ask.starts:
             continue
         total = money_text(option.price * Decimal(count), option.currency)
         found.append(

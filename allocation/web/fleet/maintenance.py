@@ -105,7 +105,7 @@ class MaintenanceForm(forms.Form):
             raise forms.ValidationError("Enter the last day of the repetition.")
         return day
 
-    def wish(self, zone: str) -> MaintenanceTerms:
+    def terms(self, zone: str) -> MaintenanceTerms:
         """Returns the request in the local time of `zone`. The form must be valid."""
         said = self.cleaned_data
         rule = repeat_rule(said["often"], said["days"], "days")
@@ -132,11 +132,11 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     preview: Preview | None = None
     refusal: Refused | None = None
     if request.method == "POST" and form.is_valid():
-        wish = form.wish(operator.time_zone)
+        terms = form.terms(operator.time_zone)
         try:
-            preview = maintenance_preview(operator=operator, terms=wish, now=now)
+            preview = maintenance_preview(operator=operator, terms=terms, now=now)
             if request.POST.get("act") == "save" and _is_accepted(request, preview):
-                made = maintenance_plan(operator=operator, terms=wish, now=now)
+                made = maintenance_plan(operator=operator, terms=terms, now=now)
                 messages.success(request, f"Maintenance of {made.where} planned.")
                 return redirect("ops-maintenance")
         except Refused as refused:
