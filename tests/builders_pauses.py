@@ -47,7 +47,7 @@ def a_pause(
             sentence="It borrows what others are guaranteed, and started last.",
             method="stop",
             ready_at=ready,
-            noticed_at=now,
+            notified_at=now,
             deadline=now + GRACE,
             grace_seconds=600,
             ends_before=ends,
@@ -55,7 +55,7 @@ def a_pause(
         Booking.objects.filter(id=booking.id).update(
             state=State.PAUSING,
             ready_at=ready,
-            noticed_at=now,
+            notified_at=now,
             pause_count=1,
             planned_starts=None,
             planned_ends=None,

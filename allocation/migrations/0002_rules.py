@@ -191,7 +191,7 @@ GRANT SELECT ON allocation_transition TO portal_web, portal_system, portal_ops;
 
 PAUSES = """
 ALTER TABLE allocation_pause ADD CONSTRAINT pause_grace_kept
-  CHECK (deadline >= noticed_at + grace_seconds * interval '1 second');
+  CHECK (deadline >= notified_at + grace_seconds * interval '1 second');
 CREATE FUNCTION allocation_check_pause() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
 BEGIN

@@ -115,7 +115,7 @@ class Booking(models.Model):
     ready_at = models.DateTimeField(null=True, blank=True, help_text="When its GPUs were ready.")
     checked_in_at = models.DateTimeField(null=True, blank=True, help_text="First sign of use.")
     saved_at = models.DateTimeField(null=True, blank=True, help_text="Last save of the work.")
-    noticed_at = models.DateTimeField(
+    notified_at = models.DateTimeField(
         null=True, blank=True, help_text="When the notice of a pause was given."
     )
     released_at = models.DateTimeField(null=True, blank=True, help_text="When its run ended.")

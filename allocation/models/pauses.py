@@ -65,7 +65,7 @@ class Pause(models.Model):
     method = models.CharField(max_length=8, choices=Tier.PauseMethod.choices)
 
     # Notice
-    noticed_at = models.DateTimeField(help_text="When the owner was notified.")
+    notified_at = models.DateTimeField(help_text="When the owner was notified.")
     deadline = models.DateTimeField(help_text="End of the grace period.")
     grace_seconds = models.PositiveIntegerField()
     more_asked_at = models.DateTimeField(

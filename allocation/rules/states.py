@@ -58,7 +58,7 @@ CLEARED_IN: Mapping[State, tuple[str, ...]] = {
     State.PAUSING: (
         "extension_until", "planned_starts", "planned_ends", "planned_places", "reasons",
     ),
-    State.PAUSED: ("ready_at", "noticed_at", "saved_at", "used_seconds"),
+    State.PAUSED: ("ready_at", "notified_at", "saved_at", "used_seconds"),
     State.ENDING: ("extension_until",),
     **dict.fromkeys(TERMINAL, ("extension_until", "planned_places")),
 }  # fmt: skip
@@ -68,7 +68,7 @@ CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
     (State.STARTING, State.ACTIVE): (
         "saved_at", "absent_seconds", "absent_until", "absence_warnings",
     ),
-    (State.PAUSING, State.ACTIVE): ("noticed_at", "planned_places", "reasons"),
+    (State.PAUSING, State.ACTIVE): ("notified_at", "planned_places", "reasons"),
     (State.STARTING, State.QUEUED): _RUN_LOST,
     (State.ACTIVE, State.QUEUED): _RUN_LOST,
 }  # fmt: skip

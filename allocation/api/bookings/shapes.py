@@ -96,7 +96,8 @@ class PauseOut(serializers.Serializer[Any]):
 
     number = serializers.IntegerField()
     noticed_at = serializers.DateTimeField(
-        help_text="Time of the notice. Nothing is charged from here on, unless `own` is true."
+        source="notified_at",
+        help_text="Time of the notice. Nothing is charged from here on, unless `own` is true.",
     )
     deadline = serializers.DateTimeField()
     pause_method = serializers.ChoiceField(choices=Tier.PauseMethod.values, source="method")

@@ -75,7 +75,7 @@ def pause_begin(
         method=method,
         ready_at=booking.ready_at or now,
         # The solver counts whole seconds, and charging stops no later than the notice.
-        noticed_at=noticed,
+        notified_at=noticed,
         deadline=at,
         grace_seconds=booking.tier.grace_seconds,
         ends_before=upper,
@@ -135,7 +135,7 @@ def _notice_write(booking: Booking, pause: Pause, method: EventText | str, now: 
         State.PAUSING,
         event=event,
         now=now,
-        noticed_at=pause.noticed_at,
+        notified_at=pause.notified_at,
         pause_count=booking.pause_count + 1,
         decision=pause.decision,
     )

@@ -183,7 +183,7 @@ def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
         return None
     return wire.Notice(
         id=pause.id.hex,
-        told=int(pause.noticed_at.timestamp()),
+        told=int(pause.notified_at.timestamp()),
         # Earlier than the deadline once everything is saved.
         at=int(row.period.upper.timestamp()),
         method=_METHODS[pause.method],

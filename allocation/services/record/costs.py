@@ -21,7 +21,7 @@ def charged_run(booking: Booking, pause: Pause | None) -> Run | None:
         return None
     return Run(
         ready=booking.ready_at,
-        noticed=booking.noticed_at,
+        noticed=booking.notified_at,
         own=pause is not None and pause.is_own,
         saved=booking.saved_at,
         broken=run_is_broken(booking),
@@ -32,7 +32,7 @@ def run_seconds(booking: Booking, until: datetime) -> int:
     """Charged seconds of the current run: from "ready" to `until` or to the notice of a pause. A
     pause for a claim of its own organisation is charged to its end. Of a run that failed with its
     hardware, the saved part is charged."""
-    pause = pause_open(booking) if booking.noticed_at is not None else None
+    pause = pause_open(booking) if booking.notified_at is not None else None
     run = charged_run(booking, pause)
     if run is None:
         return 0
@@ -54,7 +54,7 @@ def run_is_broken(booking: Booking) -> bool:
     """Whether its hardware failed in the current run after the notice of a pause. Without a notice
     such a run ends at once and the booking returns to the queue. A failure before the notice
     therefore ended an earlier run, even if the current one began in the same second."""
-    lost, noticed = booking.hardware_lost_at, booking.noticed_at
+    lost, noticed = booking.hardware_lost_at, booking.notified_at
     if booking.ready_at is None or lost is None or noticed is None:
         return False
     return lost >= noticed

@@ -84,7 +84,7 @@ def pause_acknowledge(
         return False
     pause = pause_open(booking)
     # An agent's clock has whole seconds.
-    if pause is None or pause.acknowledged_at or saved < pause.noticed_at.replace(microsecond=0):
+    if pause is None or pause.acknowledged_at or saved < pause.notified_at.replace(microsecond=0):
         return False
     pause.acknowledged_at, pause.more_asked_at = now, None
     pause.save(update_fields=["acknowledged_at", "more_asked_at"])

@@ -126,7 +126,7 @@ def _out_at(booking: Booking, pause: Pause) -> datetime:
     # Ranges are ordered by their starts, so the last one is that of this run.
     last = ended.order_by("-period").only("period", "abandoned")[0]
     if last.abandoned and not pause.relation:
-        return pause.noticed_at
+        return pause.notified_at
     upper: datetime = last.period.upper
     return upper
 

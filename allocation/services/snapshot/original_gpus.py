@@ -80,5 +80,5 @@ def _lost(booking: Booking, pause: Pause | None) -> tuple[datetime, datetime | N
     if pause is None:
         return booking.saved_at or booking.ready_at or booking.submitted, None
     if pause.emptied_at is None:
-        return booking.saved_at or pause.ready_at, pause.noticed_at
-    return pause.noticed_at - timedelta(seconds=pause.lost_seconds), pause.noticed_at
+        return booking.saved_at or pause.ready_at, pause.notified_at
+    return pause.notified_at - timedelta(seconds=pause.lost_seconds), pause.notified_at

@@ -26,7 +26,7 @@ FROM (
   SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
          greatest(coalesce(p.ready_at, b.ready_at), lower(a.period), %(since)s) AS since,
          least(upper(a.period),
-               coalesce(CASE WHEN p.relation = '' THEN p.noticed_at ELSE upper(a.period) END
+               coalesce(CASE WHEN p.relation = '' THEN p.notified_at ELSE upper(a.period) END
                           - make_interval(secs => p.credit_seconds),
                         b.released_at, b.ended_at, %(now)s),
                %(now)s) AS until

@@ -77,7 +77,7 @@ def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> li
     for pause in pauses:
         if pause.emptied_at is None:
             continue
-        until = pause.noticed_at
+        until = pause.notified_at
         if pause.relation:
             until = pause.acknowledged_at or pause.deadline
         began, paused = clock(pause.ready_at, ctx.zone), clock(until, ctx.zone)

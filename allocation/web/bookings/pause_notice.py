@@ -106,7 +106,7 @@ def notice_of(
         title=booking.name or booking.label,
         href=f"{ctx.base}bookings/{booking.label}",
         left=left,
-        whole=max(1, int((pause.deadline - pause.noticed_at).total_seconds())),
+        whole=max(1, int((pause.deadline - pause.notified_at).total_seconds())),
         left_text=f"{left // 60}:{left % 60:02}",
         at=clock(pause.deadline, ctx.zone),
         who=_who(pause),
@@ -139,7 +139,7 @@ def higher_tier_link(
 
 def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
     """Returns the receipt of a pause."""
-    began = moment_words(pause.noticed_at, ctx.zone, ctx.now)
+    began = moment_words(pause.notified_at, ctx.zone, ctx.now)
     lines = [CostLine("Notified", began), CostLine("Deadline", clock(pause.deadline, ctx.zone))]
     for name, moment in (
         ("Saved", pause.acknowledged_at),
@@ -180,7 +180,7 @@ def _lost(booking: Booking, pause: Pause, ctx: PageContext) -> str:
     if pause.acknowledged_at is not None:
         return "Work is saved: nothing has to be redone."
     if booking.saved_at is None:
-        seconds = (pause.noticed_at - pause.ready_at).total_seconds()
+        seconds = (pause.notified_at - pause.ready_at).total_seconds()
         ran = length_words(seconds) if seconds >= 60 else "less than a minute"
         return f"Not saved in this run: without a save, {ran} of work has to be redone."
     ago = (ctx.now - booking.saved_at).total_seconds()
@@ -188,7 +188,7 @@ def _lost(booking: Booking, pause: Pause, ctx: PageContext) -> str:
 
 
 def _money(booking: Booking, pause: Pause, ctx: PageContext) -> str:
-    since = clock(pause.noticed_at, ctx.zone)
+    since = clock(pause.notified_at, ctx.zone)
     if pause.relation:
         return (
             "The other booking belongs to your organisation, so the run is charged until it "
@@ -219,7 +219,7 @@ def _steps(booking: Booking, pause: Pause, ctx: PageContext) -> tuple[Step, ...]
     reached = 4 if pause.resumed_at else 3 if is_out else 2 if is_leaving else 1
     later = f"≈ {moment_words(resumes, ctx.zone, ctx.now)}" if resumes else "when GPUs are free"
     steps = (
-        ("Notice", at(pause.noticed_at)),
+        ("Notice", at(pause.notified_at)),
         ("Saving", at(pause.acknowledged_at) or f"until {at(pause.deadline)}"),
         ("Pause", at(pause.emptied_at) or "when proven empty"),
         ("Handed over", at(pause.emptied_at)),

@@ -42,7 +42,7 @@ def test_a_booking_tells_its_pause_and_never_for_whom_of_another_tenant(site: Si
     booking = said(site.researcher.get("bookings/BK-1"))
     (pause_data,) = booking["pauses"]
     assert (pause_data["number"], pause_data["rule"], pause_data["preemptor"]) == (1, "R46", "")
-    assert pause_data["deadline"] == (pause.noticed_at + GRACE).isoformat().replace("+00:00", "Z")
+    assert pause_data["deadline"] == (pause.notified_at + GRACE).isoformat().replace("+00:00", "Z")
     assert pause_data["resumed_at"] is None
     with as_system():
         strong = PauseCause.objects.get().beneficiary_id

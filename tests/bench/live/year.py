@@ -310,7 +310,7 @@ def happened(half: datetime) -> dict[str, Any]:
     return {
         "bookings_a_day": round(new.count() / days),
         "decisions_a_day": round(Decision.objects.filter(at__gte=half).count() / days),
-        "pauses_a_day": round(Pause.objects.filter(noticed_at__gte=half).count() / days, 1),
+        "pauses_a_day": round(Pause.objects.filter(notified_at__gte=half).count() / days, 1),
         "gpus_busy_percent": round(100 * hours / (24 * days * GPUS)),
         "outcomes": {name or "open": n for name, n in by_outcome},
     }

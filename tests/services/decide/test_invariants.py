@@ -52,7 +52,7 @@ def a_receipt(booking: str, *, ended: str = "NULL", emptied: str = "NULL") -> st
     return f"""
         INSERT INTO allocation_pause (id, tenant_id, booking_id, number, cause_id,
             beneficiary_label, may_wait, decision_id, policy_version, rule, sentence, method,
-            ready_at, noticed_at, deadline, grace_seconds, ends_before, more_times_used,
+            ready_at, notified_at, deadline, grace_seconds, ends_before, more_times_used,
             lost_seconds, credit_seconds, credit, charged, ended_at, emptied_at)
           SELECT gen_random_uuid(), tenant_id, id, 1, gen_random_uuid(), '', true, 1, 1, 'R7', '',
             'stop', coalesce(planned_starts, not_before), not_before,

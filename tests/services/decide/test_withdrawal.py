@@ -76,7 +76,7 @@ def test_it_runs_on_to_its_end_and_pays_for_all_of_it(plant: Plant, lab: Lab, ri
     assert any(each.name == "notice.json" for each in (plant.folder / "bookings").rglob("*"))
     cancelled(plant, rival, strong)
     now = fresh(booking)
-    assert (now.state, now.pause_count, now.noticed_at) == ("active", 0, None)
+    assert (now.state, now.pause_count, now.notified_at) == ("active", 0, None)
     assert (now.planned_ends, now.planned_places) == (ends, [])
     assert story(booking)[-1] == "pause_withdrawn"
     pause = pause_of(booking)

@@ -81,7 +81,7 @@ def test_the_search_for_other_doors_finds_them() -> None:
     tree = ast.parse(
         "booking.state, booking.outcome = State.ENDED, 'x'\n"
         "booking.version += 1\n"
-        "booking.ready_at = booking.noticed_at = None\n"
+        "booking.ready_at = booking.notified_at = None\n"
         "Booking.objects.filter(id=1).update(state=state)\n"
         "SQL = 'UPDATE allocation_booking SET state = 1'\n"
         "node.state = state\nrows.update(state=Allocation.State.ENDED)\n"

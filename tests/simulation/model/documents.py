@@ -80,7 +80,7 @@ def _notice(tables: Tables, row: Row) -> wire.Notice | None:
     pause = tables.pause_of(booking)
     if pause is None or pause.emptied_at is not None or row.left:
         return None
-    sent = int(pause.noticed_at)
+    sent = int(pause.notified_at)
     return wire.Notice(id=pause.id, told=sent, at=row.ends, method=pause.method)
 
 

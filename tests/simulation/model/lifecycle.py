@@ -74,7 +74,7 @@ def saved(tables: Tables, row: Row, at: float, now: float) -> None:
 def acknowledged(tables: Tables, booking: Booking, at: float, now: float) -> bool:
     """See pause_acknowledged."""
     pause = tables.pause_of(booking) if booking.state == "pausing" else None
-    if pause is None or pause.acknowledged_at is not None or at < int(pause.noticed_at):
+    if pause is None or pause.acknowledged_at is not None or at < int(pause.notified_at):
         return False
     pause.acknowledged_at, pause.more_asked_at = now, None
     return True

@@ -37,13 +37,13 @@ def pause_begin(
         may_wait=beneficiary.asked.starts is None,
         own=tables.is_own(booking, beneficiary),
         ready_at=booking.ready_at or now,
-        noticed_at=int(now),
+        notified_at=int(now),
         deadline=solver_pause.at,
         ends_before=upper,
         method=way_of(tables, booking, rows),
     )
     tables.pauses[pause.id] = pause
-    booking.state, booking.noticed_at = "pausing", pause.noticed_at
+    booking.state, booking.notified_at = "pausing", pause.notified_at
     booking.pause_count, booking.extension = booking.pause_count + 1, None
     booking.starts = booking.ends = None
     booking.places, booking.reasons = (), ()
@@ -71,7 +71,7 @@ def pause_withdraw(tables: Tables, booking: Booking, now: float) -> bool:
         row.ends = pause.ends_before
     tables.bump(rows)
     pause.ended_at, pause.withdrawn, pause.more_asked_at = now, True, None
-    booking.state, booking.noticed_at = "active", None
+    booking.state, booking.notified_at = "active", None
     booking.pause_count -= 1
     booking.starts, booking.ends = rows[0].starts, pause.ends_before
     booking.places, booking.reasons = (), ()

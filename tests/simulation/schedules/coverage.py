@@ -128,7 +128,7 @@ def _count_pauses(tables: Tables, found: Counter[str]) -> None:
             "pauses answered early": pause.acknowledged_at is not None,
             "pauses put off": pause.more_times_used > 0,
             "pauses taken back": pause.withdrawn,
-            "pauses of broken runs": (booking.lost_at or 0) >= pause.noticed_at,
+            "pauses of broken runs": (booking.lost_at or 0) >= pause.notified_at,
             "pauses proven empty": pause.emptied_at is not None,
             "pauses resumed": pause.resumed_at is not None,
             "pauses that were never resumed": pause.ended_at is not None,

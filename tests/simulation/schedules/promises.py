@@ -63,7 +63,7 @@ def frozen_broken(tables: Tables, begun: Iterable[Row], now: float) -> Iterable[
     for row in begun:
         yield f"R120 {row.id} was begun while decisions were frozen"
     for pause in tables.pauses.values():
-        if pause.noticed_at > since:
+        if pause.notified_at > since:
             yield f"R120 {pause.booking} got notice of a pause while decisions were frozen"
 
 
@@ -107,7 +107,7 @@ def _gang_broken(tables: Tables, booking: Booking) -> list[str]:
 def _notice_broken(tables: Tables, pause: Pause) -> list[str]:
     """A pause is a contract: its grace is whole, and the places are its owner's until then."""
     booking, found = tables.bookings[pause.booking], []
-    if pause.deadline < pause.noticed_at + booking.tier.grace:
+    if pause.deadline < pause.notified_at + booking.tier.grace:
         found.append(f"P12 {booking.id} was not notified in time")
     if pause.acknowledged_at is None and booking.state == "pausing":
         rows = [row for row in tables.of(booking, *STARTED) if row.ends != pause.deadline]
@@ -156,7 +156,7 @@ def _is_too_soon(tables: Tables, row: Row, pause: Pause, stop: Stopped) -> bool:
     booking = tables.bookings[row.booking]
     counts = booking.state == "pausing" and row.state in STARTED
     notified = stop.notice == pause.id and pause.acknowledged_at is None
-    return counts and notified and stop.wall < pause.noticed_at + booking.tier.grace
+    return counts and notified and stop.wall < pause.notified_at + booking.tier.grace
 
 
 def runs_broken(tables: Tables, nodes: Iterable[SimNode], now: float) -> Iterable[str]:

@@ -374,7 +374,7 @@ class BothPortals:
             assert real_bookings() == {
                 b.id: (
                     *(b.state, b.outcome, b.starts, b.ends, b.extension, b.ready_at),
-                    *(b.released_at, b.noticed_at, b.saved_at, b.lost_at),
+                    *(b.released_at, b.notified_at, b.saved_at, b.lost_at),
                     *(b.duration, b.used_seconds, b.replaced, b.pause_count),
                 )
                 for b in self.tables.bookings.values()

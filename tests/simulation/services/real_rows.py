@@ -15,7 +15,7 @@ def real_bookings() -> dict[str, tuple[object, ...]]:
             b.state,
             b.outcome,
             *map(_seconds, (b.planned_starts, b.planned_ends, b.extension_until)),
-            *map(_seconds, (b.ready_at, b.released_at, b.noticed_at, b.saved_at)),
+            *map(_seconds, (b.ready_at, b.released_at, b.notified_at, b.saved_at)),
             _seconds(b.hardware_lost_at),
             *(b.duration_seconds, b.used_seconds, b.replacement_count, b.pause_count),
         )
@@ -45,7 +45,7 @@ def real_pauses() -> dict[str, tuple[object, ...]]:
     return {
         p.id.hex: (
             *(str(p.booking_id), str(p.cause.beneficiary_id), p.number, p.may_wait),
-            *map(_seconds, (p.ready_at, p.noticed_at, p.deadline, p.ends_before)),
+            *map(_seconds, (p.ready_at, p.notified_at, p.deadline, p.ends_before)),
             *(p.cause.handed_over_at is not None, p.more_times_used),
             *map(_seconds, (p.more_asked_at, p.acknowledged_at, p.emptied_at)),
             *map(_seconds, (p.resumed_at, p.ended_at)),
@@ -97,7 +97,7 @@ def pause_facts(pause: ModelPause) -> tuple[object, ...]:
     """As `_real_pauses` has them."""
     return (
         *(pause.booking, pause.beneficiary, pause.number, pause.may_wait),
-        *(pause.ready_at, pause.noticed_at, pause.deadline, pause.ends_before),
+        *(pause.ready_at, pause.notified_at, pause.deadline, pause.ends_before),
         *(pause.handed, pause.more_times_used),
         *(pause.more_asked_at, pause.acknowledged_at, pause.emptied_at),
         *(pause.resumed_at, pause.ended_at),

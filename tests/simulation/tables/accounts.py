@@ -9,7 +9,7 @@ def run_seconds(booking: Booking, until: float) -> int:
     """See run_seconds, of a run that no pause ends."""
     if booking.ready_at is None:
         return 0
-    ends = min(until, booking.noticed_at or until)
+    ends = min(until, booking.notified_at or until)
     if run_is_broken(booking):
         ends = min(ends, booking.saved_at or booking.ready_at)
     return max(0, int(ends - booking.ready_at))
@@ -18,7 +18,7 @@ def run_seconds(booking: Booking, until: float) -> int:
 def run_is_broken(booking: Booking) -> bool:
     """See run_is_broken."""
     ready, lost = booking.ready_at, booking.lost_at
-    if ready is None or lost is None or booking.noticed_at is None:
+    if ready is None or lost is None or booking.notified_at is None:
         return False
     return lost >= ready
 
@@ -59,7 +59,7 @@ def run_paused(tables: Tables, booking: Booking, now: float) -> None:
     _bill(tables, booking, pause)
     pause.emptied_at = now
     booking.state = "paused"
-    booking.ready_at = booking.noticed_at = booking.saved_at = None
+    booking.ready_at = booking.notified_at = booking.saved_at = None
     booking.used_seconds = 0
     left = pause.remaining_seconds or 0
     if booking.asked.starts is None:
@@ -86,18 +86,18 @@ def pause_end(tables: Tables, booking: Booking, now: float) -> None:
 
 def _bill(tables: Tables, booking: Booking, pause: Pause) -> None:
     is_broken = run_is_broken(booking)
-    used = max(0, int(pause.noticed_at - pause.ready_at))
-    saved = max(pause.ready_at, min(booking.saved_at or pause.ready_at, pause.noticed_at))
-    pause.lost_seconds = min(used, int(pause.noticed_at - saved))
+    used = max(0, int(pause.notified_at - pause.ready_at))
+    saved = max(pause.ready_at, min(booking.saved_at or pause.ready_at, pause.notified_at))
+    pause.lost_seconds = min(used, int(pause.notified_at - saved))
     cap = 0 if pause.own else max(0, booking.tier.credit_cap - booking.credited_seconds)
     pause.credit_seconds = pause.lost_seconds if is_broken else min(pause.lost_seconds, cap)
     if not is_broken:
         booking.credited_seconds += pause.credit_seconds
-    out_at = pause.noticed_at
+    out_at = pause.notified_at
     if not is_broken:
         rows = tables.of(booking, "releasing", "ended")
         last = max(rows, key=lambda row: (row.starts, row.ends))
-        out_at = pause.noticed_at if last.left and not pause.own else last.ends
+        out_at = pause.notified_at if last.left and not pause.own else last.ends
     left = max(0, int(pause.ends_before - out_at))
     is_fixed = booking.asked.starts is not None
     pause.remaining_seconds = left if is_fixed else left + pause.credit_seconds

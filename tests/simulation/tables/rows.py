@@ -79,7 +79,7 @@ class Booking:
     reasons: tuple[Reason, ...] = ()
     extension: int | None = None
     ready_at: float | None = None
-    noticed_at: float | None = None
+    notified_at: float | None = None
     saved_at: float | None = None
     released_at: float | None = None
     lost_at: float | None = None
@@ -138,7 +138,7 @@ class Pause:
     may_wait: bool
     own: bool
     ready_at: float
-    noticed_at: float
+    notified_at: float
     deadline: int
     ends_before: int
     method: wire.PauseMethod = "stop"

@@ -46,9 +46,9 @@ def home_paused(tables: Tables, booking: Booking, pause: Pause) -> OriginalGpus 
     rows = tables.of(booking, "active", "releasing", "ended")
     there = [r for r in rows if not r.left and (r.state != "ended" or r.suspended)]
     if pause.emptied_at is None:
-        return _home(tables, there, booking.saved_at or pause.ready_at, pause.noticed_at)
-    saved = pause.noticed_at - pause.lost_seconds
-    return _home(tables, there, saved, pause.noticed_at)
+        return _home(tables, there, booking.saved_at or pause.ready_at, pause.notified_at)
+    saved = pause.notified_at - pause.lost_seconds
+    return _home(tables, there, saved, pause.notified_at)
 
 
 def _home(

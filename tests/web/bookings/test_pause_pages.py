@@ -200,7 +200,7 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
     pause.lost_seconds = pause.credit_seconds = 600
     pause.credit, pause.charged = Decimal("0.67"), Decimal("1.33")
     pause.remaining_seconds, booking.state = 7200, State.PAUSED
-    booking.ready_at = booking.noticed_at = None
+    booking.ready_at = booking.notified_at = None
     booking.settled, booking.hold_amount = Decimal("1.33"), Decimal("9.33")
     receipt = receipt_of(booking, pause, scene(NOW))
     assert receipt.headline == "Paused"
