@@ -143,11 +143,9 @@ _SENTENCES: dict[str, Text] = {
     "extension_asked": gettext_lazy("%(actor)s asked for a later end."),
     "extended": gettext_lazy("Extended."),
     # Pauses
-    "pause_noticed": gettext_lazy(
-        "To be paused for a higher-priority booking. %(because)s %(method)s"
-    ),
+    "pause_noticed": gettext_lazy("To be paused. %(because)s %(method)s"),
     "move_noticed": gettext_lazy("To be paused and moved. %(because)s %(method)s"),
-    "stopped": gettext_lazy("Its programs are stopped, not suspended: %(why)s."),
+    "stopped": gettext_lazy("Stopped, not suspended: %(why)s."),
     "pause_withdrawn": gettext_lazy(
         "The pause is withdrawn: the higher-priority booking does not need these GPUs any more. "
         "The booking runs on and is charged as if there had been no notice."

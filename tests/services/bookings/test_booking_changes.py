@@ -83,7 +83,7 @@ def row_states(booking: Booking) -> list[str]:
         return list(booking.allocations.values_list("state", flat=True))
 
 
-def told(booking: Booking) -> list[str]:
+def event_kinds(booking: Booking) -> list[str]:
     with as_system():
         return list(BookingEvent.objects.filter(booking=booking).values_list("kind", flat=True))
 
@@ -102,7 +102,7 @@ def test_cancelling_what_has_not_started_frees_all_of_its_money(lab: Lab, state:
     assert booking.ended_at == SOON
     assert money_of(booking) == (NOTHING, NOTHING)
     assert set(row_states(booking)) <= {"superseded"}
-    assert told(booking) == ["cancelled"]
+    assert event_kinds(booking) == ["cancelled"]
     with as_system():
         assert AuditEntry.objects.filter(action="booking.cancel").count() == 1
         assert OutboxMessage.objects.filter(kind="booking.cancelled").count() == 1
@@ -123,7 +123,7 @@ def test_what_is_on_its_device_ends_and_pays_only_when_it_is_proven_empty(
     assert money_of(booking) == (Decimal("9.60"), NOTHING)
     # The rows are the cycle's to release.
     assert set(row_states(booking)) <= {"starting", "active"}
-    assert told(booking) == ["ending"]
+    assert event_kinds(booking) == ["ending"]
 
 
 @pytest.mark.parametrize("act", [booking_cancel, booking_release])
@@ -131,7 +131,7 @@ def test_ending_twice_is_ending_once(lab: Lab, act: Callable[..., Booking]) -> N
     booking = changed(act, lab, in_state(lab, State.ACTIVE))
     again = changed(act, lab, booking, SOON + HOUR)
     assert (again.version, again.released_at) == (booking.version, SOON)
-    assert told(booking) == ["ending"]
+    assert event_kinds(booking) == ["ending"]
 
 
 def test_cancelling_twice_is_cancelling_once(lab: Lab) -> None:
@@ -160,7 +160,7 @@ def test_checking_in_counts_once(lab: Lab) -> None:
     booking = changed(booking_check_in, lab, in_state(lab, State.ACTIVE))
     again = changed(booking_check_in, lab, booking, SOON + HOUR)
     assert again.checked_in_at == SOON
-    assert told(booking) == ["checked_in"]
+    assert event_kinds(booking) == ["checked_in"]
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - {State.ACTIVE}))
@@ -175,7 +175,7 @@ def test_more_time_is_asked_for_in_whole_seconds_and_not_given_yet(lab: Lab, sta
     booking = changed(booking_extend, lab, booking, until=until + timedelta(microseconds=987))
     assert booking.extension_until == until
     assert booking.planned_ends == NOW + 2 * HOUR
-    assert told(booking) == ["extension_asked"]
+    assert event_kinds(booking) == ["extension_asked"]
     assert money_of(booking) == (Decimal("9.60"), NOTHING)
     refused = refusal_of(booking_extend, lab, booking, until=until + HOUR)
     assert refused.code == "extension_pending"

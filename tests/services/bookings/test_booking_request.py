@@ -31,16 +31,16 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 
 
-def booked(lab: Lab, wish: BookingRequest | None = None, now: datetime = NOW) -> Booking:
+def booked(lab: Lab, given: BookingRequest | None = None, now: datetime = NOW) -> Booking:
     """As the web process does it: behind the wall, in the tenant's transaction."""
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, request=wish or a_wish(lab.project), now=now)
+        return booking_request(actor=lab.actor, request=given or a_wish(lab.project), now=now)
 
 
-def refusal_of(lab: Lab, wish: BookingRequest, actor: Actor | None = None) -> Refused:
-    """The answer to a wish that must be refused; the transaction around it goes on."""
+def refusal_of(lab: Lab, given: BookingRequest, actor: Actor | None = None) -> Refused:
+    """Returns the refusal of a request; the surrounding transaction stays usable."""
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
-        booking_request(actor=actor or lab.actor, request=wish, now=NOW)
+        booking_request(actor=actor or lab.actor, request=given, now=NOW)
     return caught.value
 
 
@@ -97,13 +97,13 @@ def test_of_two_classes_the_dearer_one_is_held(lab: Lab) -> None:
         price_book_publish(
             actor_id=None, valid_from=NOW + HOUR, prices=prices, now=NOW + timedelta(minutes=1)
         )
-    wish = a_wish(lab.project, an_ask(classes=("h100", "b200"), hours=1))
-    assert booked(lab, wish, NOW + HOUR).hold_amount == Decimal(9)
+    given = a_wish(lab.project, an_ask(classes=("h100", "b200"), hours=1))
+    assert booked(lab, given, NOW + HOUR).hold_amount == Decimal(9)
 
 
 def test_a_fixed_window_of_this_very_second_is_taken(lab: Lab) -> None:
-    wish = a_wish(lab.project, an_ask(starts=NOW))
-    booking = booked(lab, wish, NOW + timedelta(seconds=1))
+    given = a_wish(lab.project, an_ask(starts=NOW))
+    booking = booked(lab, given, NOW + timedelta(seconds=1))
     assert (booking.starts, booking.not_before) == (NOW, NOW)
 
 
@@ -188,13 +188,13 @@ REFUSALS: dict[str, Case] = {
 
 
 @pytest.mark.parametrize(
-    ("code", "change", "wish", "kind"),
+    ("code", "change", "given", "kind"),
     [pytest.param(code, *case, id=code) for code, case in REFUSALS.items()],
 )
 def test_a_refused_request_writes_nothing_and_says_why(
     code: str,
     change: Callable[[Lab], None],
-    wish: Callable[[Project], BookingRequest],
+    given: Callable[[Project], BookingRequest],
     kind: str,
     lab: Lab,
 ) -> None:
@@ -202,7 +202,7 @@ def test_a_refused_request_writes_nothing_and_says_why(
         change(lab)
     before = row_counts()
 
-    refused = refusal_of(lab, wish(lab.project))
+    refused = refusal_of(lab, given(lab.project))
 
     assert (refused.code, refused.kind) == (code, kind)
     assert refused.sentence.endswith(".")

@@ -38,11 +38,11 @@ def asked(
     lab: Lab, rule: str = "FREQ=DAILY;COUNT=3", *, hours: float = 2, partial: bool = False,
     starts: datetime | None = NINE, series_id: UUID | None = None,
 ) -> Series:  # fmt: skip
-    wish = replace(a_wish(lab.project, an_ask(hours=hours, starts=starts)), zone="Europe/Berlin")
+    request = replace(a_wish(lab.project, an_ask(hours=hours, starts=starts)), zone="Europe/Berlin")
     repeat = Repeat(recurrence_read(rule), partial)
     with tenant_tx(lab.tenant_id):
         return series_request(
-            actor=lab.actor, request=wish, repeat=repeat, now=NOW, series_id=series_id
+            actor=lab.actor, request=request, repeat=repeat, now=NOW, series_id=series_id
         )
 
 
@@ -66,8 +66,8 @@ def left(lab: Lab) -> Decimal:
 def taken(lab: Lab, starts: datetime) -> Booking:
     """A fixed window that has its place."""
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(hours=1, starts=starts))
-        booking = booking_request(actor=lab.actor, request=wish, now=NOW)
+        request = a_wish(lab.project, an_ask(hours=1, starts=starts))
+        booking = booking_request(actor=lab.actor, request=request, now=NOW)
     cycled()
     return booking
 
@@ -160,12 +160,12 @@ def test_money_for_only_some_dates_is_money_for_none(lab: Lab) -> None:
 def test_dates_keep_their_wall_clock_over_a_change_of_clocks(real_db: Servers) -> None:
     before = datetime(2026, 10, 23, 10, tzinfo=UTC)
     lab = a_lab("helix", now=before)
-    wish = replace(
+    request = replace(
         a_wish(lab.project, an_ask(starts=before.replace(day=24, hour=7))), zone="Europe/Berlin"
     )
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
-        series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=before)
+        series = series_request(actor=lab.actor, request=request, repeat=repeat, now=before)
     hours = [(row.starts.hour, row.duration_seconds) for row in bookings(series) if row.starts]
     assert hours == [(7, 7200), (8, 7200), (8, 7200)]
 

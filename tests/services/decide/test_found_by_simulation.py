@@ -118,11 +118,11 @@ def test_the_members_of_a_gang_that_goes_on_are_those_of_this_run(plant: Plant, 
         here = Gpu.objects.filter(node__name=NAME).first()
     there = a_node("gpu-b1-01", gpus=1)
     with as_system():
-        beside = Gpu.objects.get(node=there)
+        second = Gpu.objects.get(node=there)
     assert here is not None
     gang = a_booking(lab.project, lab.actor.user_id, state="active", ask=an_ask(2))
     for state, starts in (("ended", plant.now - HOUR), ("active", plant.now)):
-        for gpu in (here, beside):
+        for gpu in (here, second):
             an_allocation(gang, gpu, starts=starts, ends=starts + HOUR, state=state)
     with as_system():
         (found,) = desired_documents([Node.objects.get(name=NAME)], 1)[0].gangs

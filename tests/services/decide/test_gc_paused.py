@@ -48,8 +48,8 @@ def test_who_had_it_off_finds_it_off() -> None:
 
 def crowded() -> Snapshot:
     """Some start, some wait, somebody is refused."""
-    wishes = (a_request(f"b{n}", submitted=n, hours=9) for n in range(6))
-    return a_snapshot(*wishes, a_request("never", tenant="nobody", fixed=True), fleet=gpus(2))
+    demands = (a_request(f"b{n}", submitted=n, hours=9) for n in range(6))
+    return a_snapshot(*demands, a_request("never", tenant="nobody", fixed=True), fleet=gpus(2))
 
 
 def with_pauses() -> Snapshot:

@@ -14,7 +14,7 @@ plan = solve(site, POLICY)
 (moves,) = [solve(world, POLICY) for world in worlds(SEARCHED)]
 assert moves.moves
 later = solve(the_next(site, plan), POLICY)
-told = f"{digest(site)} {digest(plan)} {digest(later)} {digest(moves)}"
+digests = f"{digest(site)} {digest(plan)} {digest(later)} {digest(moves)}"
 """
 
 
@@ -24,11 +24,11 @@ def test_the_hash_seed_of_the_process_does_not_matter() -> None:
     # This process's own seed is drawn by chance, if it was not set.
     other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     there = subprocess.run(
-        [sys.executable, "-c", f"{HASHED}print(told)"],
+        [sys.executable, "-c", f"{HASHED}print(digests)"],
         env={**os.environ, "PYTHONHASHSEED": other},
         capture_output=True,
         check=True,
         text=True,
     ).stdout
-    assert there.split() == here["told"].split()
+    assert there.split() == here["digests"].split()
     assert len(there.split()) == 4

@@ -77,10 +77,10 @@ def test_whoever_acts_for_both_organisations_pauses_his_own(
         assert relation_of(mine, theirs) == ""
         theirs.owner_id = mine.owner_id
         assert relation_of(mine, theirs) == "owner"
-    beside = Lab(lab.tenant, a_project(lab.tenant), lab.actor, lab.budget)
+    other = Lab(lab.tenant, a_project(lab.tenant), lab.actor, lab.budget)
     theirs = fresh(theirs)
     with as_system():
-        theirs.tenant_id, theirs.project_id = lab.tenant.id, beside.project.id
+        theirs.tenant_id, theirs.project_id = lab.tenant.id, other.project.id
         assert relation_of(mine, theirs) == "tenant"
         theirs.project_id = mine.project_id
         assert relation_of(mine, theirs) == "project"

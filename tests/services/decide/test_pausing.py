@@ -297,17 +297,17 @@ def test_the_solver_hears_what_a_pausing_and_a_paused_booking_wants(
     noticed(plant, booking, rival, ask=an_ask(2, hours=1))
     with as_system():
         snapshot = snapshot_take(plant.now)
-    (wish,) = [each for each in snapshot.requests if each.booking == str(booking.id)]
-    assert (wish.paused, wish.pauses, wish.duration) == (True, 1, 80 * 60)
-    assert wish.earliest == seconds(NOW + 40 * MINUTE)
+    (request,) = [each for each in snapshot.requests if each.booking == str(booking.id)]
+    assert (request.paused, request.pauses, request.duration) == (True, 1, 80 * 60)
+    assert request.earliest == seconds(NOW + 40 * MINUTE)
     assert {each.pausing for each in snapshot.held if each.booking == str(booking.id)} == {True}
     (tier,) = snapshot.tiers
     assert (tier.grace, tier.priority, tier.pauses) == (600, 50, None)
     plant.later(GRACE)
     with as_system():
         snapshot = snapshot_take(plant.now)
-    (wish,) = snapshot.requests
-    assert (wish.paused, wish.duration, wish.earliest) == (
+    (request,) = snapshot.requests
+    assert (request.paused, request.duration, request.earliest) == (
         True, 110 * 60, seconds(plant.now),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Pauses as agents see them: what they are told, what they say, and what they keep frozen."""
+"""Pauses as agents see them: documents, reports and suspended work."""
 
 from datetime import timedelta
 
@@ -81,9 +81,9 @@ def test_an_agent_that_does_not_know_notices_still_hears_the_end(
         Node.objects.update(agent_version="0.2.0")
     booking = running(plant, lab)
     noticed(plant, booking, rival)
-    told = desired(plant)
-    assert {each.notice for each in told} == {None}
-    assert {each.ends for each in told} == {seconds(plant.now + GRACE)}
+    documents = desired(plant)
+    assert {each.notice for each in documents} == {None}
+    assert {each.ends for each in documents} == {seconds(plant.now + GRACE)}
     raw = agents_redis().get(wire.desired_key(NAME))
     assert isinstance(raw, bytes)
     assert b"notice" not in raw
@@ -135,7 +135,7 @@ def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(
 def frozen_paused(
     plant: Plant, lab: Lab, rival: Lab, hours: float = 1
 ) -> tuple[Booking, list[str]]:
-    """Saved and told to go, with what ran frozen on its node; the allocations that were."""
+    """Pauses a saved booking that stays suspended on its node; returns its allocations."""
     with as_system():
         Tier.objects.filter(slug="standard").update(pause_method="suspend")
     booking = running(plant, lab, an_ask(1))
@@ -155,8 +155,8 @@ def test_the_notice_stays_in_the_document_until_the_device_is_empty(
     booking, _ = frozen_paused(plant, lab, rival)
     plant.cycle()
     assert {row.state for row in rows_of(booking)} == {"releasing"}
-    told = [each for each in desired(plant) if each.state == "release"]
-    assert [each.notice and each.notice.method for each in told] == ["suspend"]
+    documents = [each for each in desired(plant) if each.state == "release"]
+    assert [each.notice and each.notice.method for each in documents] == ["suspend"]
 
 
 @ONE_GPU
@@ -190,10 +190,10 @@ def test_what_is_given_up_while_it_is_paused_is_forgotten_by_its_node(
     with tenant_tx(lab.tenant_id):
         booking_cancel(actor=lab.actor, booking=booking, now=plant.now)
     plant.cycle()
-    told = document(plant)
-    assert told.suspended == ()
+    before = document(plant)
+    assert before.suspended == ()
     plant.cycle()
-    assert document(plant).generation == told.generation
+    assert document(plant).generation == before.generation
 
 
 @ONE_GPU

@@ -1,4 +1,4 @@
-"""The whole of it: the solver pauses, the portal tells, the agent clears, the solver resumes."""
+"""End to end: the solver pauses, the portal notifies, the agent clears, the solver resumes."""
 
 from datetime import timedelta
 

@@ -159,8 +159,8 @@ def test_only_the_slots_changed_and_the_history_says_so(plant: Plant, lab: Lab) 
 
 def test_what_may_move_is_in_the_snapshot_with_its_level(plant: Plant, lab: Lab) -> None:
     together = an_ask(2, profile="1g.10gb", together="gpu", required=True, starts=LATER)
-    wish = an_ask(2, profile="1g.10gb", together="gpu", starts=LATER)
-    gang, loose, runs = decided(plant, lab, together, wish, an_ask(profile="1g.10gb"))
+    request = an_ask(2, profile="1g.10gb", together="gpu", starts=LATER)
+    gang, loose, runs = decided(plant, lab, together, request, an_ask(profile="1g.10gb"))
     extended = asked(plant, lab, an_ask(profile="1g.10gb", starts=LATER))
     plant.round()
     with as_system():
@@ -179,10 +179,10 @@ def test_maintenance_under_a_window_moves_others_instead_of_losing_it(
     with as_system():
         node = rows_of(whole)[0].gpu.node.name
     assert node == "gpu-b1-01", "else this is no test"
-    wish = MaintenanceTerms(LATER, LATER + HOUR, "New fans", node=node)
+    request = MaintenanceTerms(LATER, LATER + HOUR, "New fans", node=node)
     operator = an_operator()
     with operator_tx():
-        maintenance_plan(operator=operator, terms=wish, now=plant.now)
+        maintenance_plan(operator=operator, terms=request, now=plant.now)
     plant.round()
     assert fresh(whole).state == "scheduled"
     assert gpu_of(large) == gpu_of(small)

@@ -108,9 +108,9 @@ def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
         rewrite(owner, decisions[1], of_format_1(one))
         rewrite(owner, decisions[2], of_format_1(other, starts=60))
     with as_system():
-        told = StringIO()
-        call_command("decision_replay", decisions[1].id, stdout=told)
-        assert "Same meaning. The plan has format 1" in told.getvalue()
+        output = StringIO()
+        call_command("decision_replay", decisions[1].id, stdout=output)
+        assert "Same meaning. The plan has format 1" in output.getvalue()
         with pytest.raises(
             CommandError, match=r"Not the same meaning\. The decision was made by commit"
         ):

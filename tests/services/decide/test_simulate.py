@@ -47,8 +47,8 @@ def test_a_trace_runs_on_a_made_up_fleet(plant: Plant, tmp_path: Path) -> None:
 def test_the_live_site_is_looked_at_and_left_alone(plant: Plant, tmp_path: Path) -> None:
     lab = a_lab("helix", gpus=0, limit=2)
     with as_system():
-        wish = a_wish(lab.project, an_ask(hours=5))
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_wish(lab.project, an_ask(hours=5))
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     _, figures = simulated(tmp_path, live=True, demand="load=1", days=1)
     assert figures["tiers"][0]["asked"] >= 1
     with as_system():

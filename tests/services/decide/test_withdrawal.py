@@ -48,7 +48,7 @@ def rival(plant: Plant, lab: Lab) -> Lab:
 
 
 def cancelled(plant: Plant, rival: Lab, strong: Booking) -> None:
-    """The stronger claim goes away, and everybody hears of it."""
+    """Cancels the preemptor and runs a round."""
     with as_system():
         booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
     plant.round()
@@ -81,7 +81,7 @@ def test_it_runs_on_to_its_end_and_pays_for_all_of_it(plant: Plant, lab: Lab, ri
     assert story(booking)[-1] == "pause_withdrawn"
     pause = pause_of(booking)
     assert (pause.withdrawn, pause.ended_at, pause.emptied_at) == (True, plant.now, None)
-    # The node and its owner's programs hear of it too.
+    # The node and its owner's programs are notified too.
     assert {(each.state, each.notice) for each in desired(plant)} == {("run", None)}
     assert not any(each.name == "notice.json" for each in (plant.folder / "bookings").rglob("*"))
     assert all_is_well()
@@ -104,7 +104,7 @@ def test_once_all_is_saved_it_goes_through(plant: Plant, lab: Lab, rival: Lab) -
     plant.later(CLEARING)
     assert "pause_withdrawn" not in story(booking)
     assert pause_of(booking).emptied_at is not None
-    # There is nobody in its way: it goes on at once.
+    # Nothing is in its way, so it resumes at once.
     assert fresh(booking).state == "active"
     assert all_is_well()
 
@@ -191,8 +191,8 @@ def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(
     strong = requested(plant, rival, an_ask(1, hours=1))
     with as_system():
         # It waits for the room with a promise, so that it may begin sooner elsewhere.
-        told = pause_plan(small, strong, plant.now + GRACE, is_placed=False)
-    plan_written(told, plant.now)
+        plan = pause_plan(small, strong, plant.now + GRACE, is_placed=False)
+    plan_written(plan, plant.now)
     plant.later(MINUTE)
     assert (fresh(small).state, fresh(strong).state) == ("pausing", "queued")
     with as_system():

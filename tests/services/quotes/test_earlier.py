@@ -1,4 +1,4 @@
-"""What a waiting booking is told: its range, and what would start sooner in one step."""
+"""A waiting booking: the range of its start, and options that start earlier."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -199,7 +199,7 @@ def test_pauses_are_counted_once_a_booking_and_told_in_the_quote(lab: Lab) -> No
             actor=lab.actor, request=a_wish(lab.project), now=NOW + HOUR + MINUTE
         )
     assert (risk.paused, risk.ended, risk.thousandths) == (5, 20, 150)
-    told = {option.tier: option for option in quote.options if option.kind == "as_asked"}
-    assert (told["standard"].pause_risk, told["standard"].pause_basis) == (0, "")
-    assert told["spot"].pause_risk > 0
-    assert "similar bookings" in told["spot"].pause_basis
+    by_tier = {option.tier: option for option in quote.options if option.kind == "as_asked"}
+    assert (by_tier["standard"].pause_risk, by_tier["standard"].pause_basis) == (0, "")
+    assert by_tier["spot"].pause_risk > 0
+    assert "similar bookings" in by_tier["spot"].pause_basis

@@ -144,7 +144,7 @@ class World:
 
     # What each of them says is free for all of a window.
 
-    def told(self, starts: datetime, ends: datetime) -> FreeTimes:
+    def free_times(self, starts: datetime, ends: datetime) -> FreeTimes:
         with tenant_tx(self.mine.tenant_id):
             return free_times_read(is_operator=False, since=starts, until=ends, now=self.now)
 
@@ -170,7 +170,7 @@ class World:
             nodes = fleet_now(tenant_id=self.mine.tenant_id, now=self.now)
         return totals_of(
             nodes,
-            self.told(self.now, self.now + MIN_FREE_TIME).during(
+            self.free_times(self.now, self.now + MIN_FREE_TIME).during(
                 self.now, self.now + MIN_FREE_TIME
             ),
         ).free_whole
@@ -202,8 +202,8 @@ class World:
 
     def quote(self, ask: AskDocument) -> Quote:
         with tenant_tx(self.mine.tenant_id):
-            wish = a_wish(self.mine.project, ask)
-            return quote_make(actor=self.mine.actor, request=wish, now=self.now)
+            request = a_wish(self.mine.project, ask)
+            return quote_make(actor=self.mine.actor, request=request, now=self.now)
 
 
 def _spans(free: dict[str, str], window: tuple[datetime, datetime]) -> bool:
@@ -227,7 +227,7 @@ def test_pages_rest_quotes_and_refusals_say_the_same_is_free(real_db: Servers, s
     seen: list[int] = []
     for starts in (now + MINUTE, now + HOUR, now + 3 * HOUR):
         ends = starts + HOUR
-        free = world.told(starts, ends).during(starts, ends)
+        free = world.free_times(starts, ends).during(starts, ends)
         assert world.operators(starts, ends) == free
         assert world.timeline(starts, ends) == free
         for gpu_class in ("h100", "a100"):
@@ -240,7 +240,7 @@ def test_pages_rest_quotes_and_refusals_say_the_same_is_free(real_db: Servers, s
             if count:
                 assert _as_asked(world.quote(replace(ask, count=count)), starts)
             _one_too_many(world, replace(ask, count=count + 1), count)
-    assert world.fleet() == len(world.told(now, now + HOUR).during(now, now + HOUR))
+    assert world.fleet() == len(world.free_times(now, now + HOUR).during(now, now + HOUR))
     assert max(seen) > min(seen)
 
 

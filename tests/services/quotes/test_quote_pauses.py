@@ -1,4 +1,4 @@
-"""A quote knows whom of one's own it may ask to leave; others are busy until their end."""
+"""A quote may pause bookings of the own organisation; others are busy until their end."""
 
 from datetime import datetime, timedelta
 
@@ -32,7 +32,7 @@ def quoted(lab: Lab, ask: AskDocument, now: datetime) -> Quote:
 
 @pytest.fixture
 def labs(plant: Plant) -> tuple[Lab, Lab]:
-    """Who is guaranteed both GPUs, and who has them, borrowed, for four hours; an hour has gone."""
+    """The guaranteed owner of both GPUs and their borrower, one hour into four."""
     lender = a_lab("lender", gpus=0, limit=2)
     a_tier("standard", pausable=True)
     borrower = a_lab("borrower", gpus=0, limit=2)
@@ -72,8 +72,8 @@ def test_who_of_the_own_organisation_is_asked_to_leave_is_said(plant: Plant) -> 
     plant.round()
     plant.later(HOUR)
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(2, hours=1), tier="assured")
-        option = quote_make(actor=lab.actor, request=wish, now=plant.now).options[0]
+        request = a_wish(lab.project, an_ask(2, hours=1), tier="assured")
+        option = quote_make(actor=lab.actor, request=request, now=plant.now).options[0]
     assert (option.starts, option.pauses) == (NOW + HOUR + GRACE, 1)
     assert option.notes[0] == (
         "1 running booking of your organisation in a lower tier will be paused"

@@ -83,7 +83,7 @@ class World:
             Booking.objects.filter(id=booking.id).update(**fields)
 
     def answers(self) -> Iterator[str]:
-        """What the neighbour is told, for each GPU and for any, in each tier."""
+        """The quotes of the neighbour, for each GPU and for any, in each tier."""
         pins = [(), *((f"{gpu.node.name}/{gpu.index}",) for gpu in self.gpus)]
         asks = [an_ask(hours=1), an_ask(hours=1, starts=NOW + HOUR)]
         with tenant_tx(self.mine.tenant_id):
@@ -94,10 +94,12 @@ class World:
             yield self._answer("spot", (), an_ask(profile="3g.40gb"))
 
     def _answer(self, tier: str, pin: tuple[str, ...], ask: AskDocument) -> str:
-        wish = a_wish(self.mine.project, replace(ask, pin=pin), tier=tier)
+        request = a_wish(self.mine.project, replace(ask, pin=pin), tier=tier)
         try:
             # The lock is a signature with the time of signing in it.
-            return repr(replace(quote_make(actor=self.mine.actor, request=wish, now=NOW), lock=""))
+            return repr(
+                replace(quote_make(actor=self.mine.actor, request=request, now=NOW), lock="")
+            )
         except Refused as refused:
             return repr(refused)
 
@@ -189,11 +191,11 @@ def test_of_other_tenants_places_and_times_are_read_and_nothing_else(real_db: Se
     for lab in (world.other, world.third):
         secrets += [str(lab.tenant_id), str(lab.project.id)]
     with tenant_tx(world.mine.tenant_id), connection.cursor() as cursor:
-        told = repr(published_snapshot(NOW, Policy(1)))
+        snapshot = repr(published_snapshot(NOW, Policy(1)))
         cursor.execute(
             "SELECT proname FROM pg_proc WHERE proname = ANY(%s)",
             [["portal_beside", "portal_waiting", "portal_asked", "portal_limits", "portal_claims"]],
         )
         assert cursor.fetchall() == []
-    assert told.count("busy-") == 2 * 4, "four rows, no gang among them"
-    assert not [secret for secret in secrets if secret in told]
+    assert snapshot.count("busy-") == 2 * 4, "four rows, no gang among them"
+    assert not [secret for secret in secrets if secret in snapshot]

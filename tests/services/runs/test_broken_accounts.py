@@ -48,7 +48,7 @@ def counted(plant: Plant, lab: Lab) -> int:
 
 
 def noticed_after_a_save(plant: Plant, lab: Lab, rival: Lab) -> Booking:
-    """Two GPUs for half an hour, saved after twenty minutes, and told to go."""
+    """Two GPUs for half an hour, saved after twenty minutes, and to be paused."""
     with as_system():
         Tier.objects.filter(slug="standard").update(credit_cap_seconds=60)
     booking = running(plant, lab)
@@ -226,7 +226,7 @@ def test_what_was_begun_anew_and_then_paused_is_charged_once(
     # Nothing was saved: the twenty minutes are done again, the ten before are not.
     assert (pause.credit_seconds, pause.charged) == (1200, booking_cost(booking, 600))
     assert fresh(booking).used_seconds == 0
-    # Quota goes on counting what the pause has billed.
+    # Quota still counts what the pause has billed.
     assert counted(plant, lab) == 2 * 600
     plant.later(HOUR)
     plant.later(CLEARING)

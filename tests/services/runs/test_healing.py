@@ -38,7 +38,7 @@ def test_a_gang_of_two_goes_back_in_line_whole_when_one_gpu_falls_off_the_bus(
     a_node("gpu-b1-01", gpus=2)
     fails(plant, 0, 79)
     after = fresh(gang)
-    # The other node has no agent: the gang is told to start there and waits for it.
+    # The other node has no agent: the gang is to start there and waits for it.
     assert after.state == State.STARTING
     new = [row for row in rows_of(gang) if row.state == Allocation.State.STARTING]
     assert {row.gpu.node.name for row in new} == {"gpu-b1-01"}
@@ -74,8 +74,8 @@ def test_a_lost_place_is_nobodys_quota_and_keeps_no_booking_from_ending(plant: P
 def test_the_members_of_a_gang_are_those_of_its_last_run(plant: Plant, lab: Lab) -> None:
     there = a_node("gpu-b1-01", gpus=1)
     with as_system():
-        wish = a_wish(lab.project, an_ask(3))
-        gang = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_wish(lab.project, an_ask(3))
+        gang = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.cycle()
     a_node("gpu-c1-01", gpus=1)
     a_node("gpu-c1-02", gpus=2)
@@ -109,7 +109,7 @@ WHOLE_NODE = "the node's other GPU too"
         (95, Gpu.Health.DRAINING, "moves"),
         (79, Gpu.Health.LOST, "moves"),
         (154, Gpu.Health.DRAINING, WHOLE_NODE),
-        (94, Gpu.Health.OK, "begins again, here or beside"),
+        (94, Gpu.Health.OK, "begins again, here or on another GPU"),
     ],
 )
 def test_each_error_takes_out_what_its_table_says(
@@ -169,7 +169,7 @@ def test_a_gpu_that_was_only_away_is_back_when_it_is_found(plant: Plant, lab: La
     used = rows_of(booking)[0].gpu.index
     plant.hardware.gpus[used].lost = True
     plant.later(timedelta(seconds=5))
-    # Nobody told of an Xid: the work on it failed with it, so it is lost all the same.
+    # No Xid was reported, but the work failed with the GPU, so it is lost.
     assert gpu(used).health == Gpu.Health.LOST
     assert "broken_off" in said(booking)
     assert fresh(booking).outcome == ""
@@ -187,8 +187,8 @@ def test_work_that_can_not_start_still_fails_where_the_gpu_answers(plant: Plant,
         "NVML_ERROR_INVALID_ARGUMENT"
     )
     with as_system():
-        wish = a_wish(lab.project, an_ask(1, profile="2g.20gb"))
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_wish(lab.project, an_ask(1, profile="2g.20gb"))
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     assert fresh(booking).state == State.FAILED
 

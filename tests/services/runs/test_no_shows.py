@@ -1,4 +1,4 @@
-"""Check-in and no-show: who is there, what time counts, who is warned, and what it costs."""
+"""Check-in and no-shows: presence, the time that counts, warnings, and costs."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal

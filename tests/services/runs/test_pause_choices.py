@@ -1,4 +1,4 @@
-"""What owners can do while a pause counts down, and what they are told when they can't."""
+"""The choices of an owner during a pause's grace period, and their refusals."""
 
 from datetime import timedelta
 
@@ -56,7 +56,7 @@ def grant() -> None:
 def pausing(
     lab: Lab, rival: Lab, *, starts_at: bool = False, is_placed: bool = True
 ) -> tuple[Booking, Booking]:
-    """A booking that was told at NOW + 30 min, and the one it is for."""
+    """A booking with notice of a pause at NOW + 30 min, and its preemptor."""
     booking = a_booking(lab.project, lab.actor.user_id, state=State.ACTIVE)
     grant()
     with as_system():
@@ -166,7 +166,7 @@ def test_more_time_that_others_were_promised_is_refused_and_nothing_moves(
     other = a_booking(lab.project, lab.actor.user_id, state=State.SCHEDULED, starts=DEADLINE + HOUR)
     with as_system():
         gpu = Gpu.objects.get()
-        # The claim lies between; whoever lies at once after the deadline is in the way of both.
+        # A booking right after the deadline blocks both of them.
         strong.allocations.update(state="superseded")
         Booking.objects.filter(id=strong.id).update(state="queued")
     an_allocation(other, gpu, starts=DEADLINE, ends=DEADLINE + HOUR)

@@ -1,4 +1,4 @@
-"""Starts that wait for their nodes: who is told, once, and what it costs."""
+"""Late starts: one notification, and no charge."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ def lab(plant: Plant) -> Lab:
     return a_lab("helix", gpus=0)
 
 
-def told(plant: Plant) -> int:
+def notified(plant: Plant) -> int:
     with as_system():
         return slow_starts_notify(plant.now)
 
@@ -32,10 +32,10 @@ def slow() -> list[tuple[str, bool]]:
 
 
 def starting(plant: Plant, lab: Lab) -> Booking:
-    """The node was told to start it, and its agent stands still."""
+    """A booking that starts on a node whose agent does nothing."""
     with as_system():
-        wish = a_wish(lab.project, an_ask(2))
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_wish(lab.project, an_ask(2))
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.cycle()
     assert fresh(booking).state == "starting"
     return booking
@@ -46,9 +46,9 @@ def test_who_starts_is_told_once_that_the_node_does_not_answer_and_pays_nothing(
 ) -> None:
     booking = starting(plant, lab)
     plant.now += SLOW - timedelta(seconds=1)
-    assert told(plant) == 0
+    assert notified(plant) == 0
     plant.now += timedelta(seconds=1)
-    assert (told(plant), told(plant)) == (1, 0)
+    assert (notified(plant), notified(plant)) == (1, 0)
     now = fresh(booking)
     assert (now.state, now.ready_at, now.charged) == ("starting", None, None)
     (reason,) = now.reasons
@@ -61,7 +61,7 @@ def test_who_starts_is_told_once_that_the_node_does_not_answer_and_pays_nothing(
     plant.round()
     assert fresh(booking).state == "active"
     assert fresh(booking).ready_at == plant.now
-    assert told(plant) == 0
+    assert notified(plant) == 0
     assert slow() == [("1 booking waits to start on this node.", False)]
 
 
@@ -69,5 +69,5 @@ def test_a_start_that_is_in_time_is_nobodys_business(plant: Plant, lab: Lab) -> 
     booking = starting(plant, lab)
     plant.round()
     plant.now += SLOW
-    assert told(plant) == 0
+    assert notified(plant) == 0
     assert (fresh(booking).state, slow()) == ("active", [])
