@@ -57,11 +57,7 @@ def price_book_publish(
         now=now,
         detail={
             "before": _prices_kept(latest),
-            "after": {
-                **_prices_kept(book),
-                "valid_from": valid_from.isoformat(),
-                "note": book.note,
-            },
+            "after": _prices_kept(book) | {"valid_from": valid_from.isoformat(), "note": book.note},
         },
     )
     return book
