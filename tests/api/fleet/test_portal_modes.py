@@ -93,7 +93,7 @@ def test_an_operators_page_does_all_of_it(site: Site) -> None:
         assert answer.status_code == status, answer.content.decode()
         return (client.get("/ops/portal") if status == 302 else answer).content.decode()
 
-    assert "like “20m”" in act("begin", 422, reason="x")
+    assert "such as 20m" in act("begin", 422, reason="x")
     assert "Write the duration" in act("begin", 422, reason="x", length="soon")
     assert "Refuse changes now" in act("begin", reason="0.7", length="20m")
     assert "Members&#x27; changes are refused" in act("close")
