@@ -151,8 +151,8 @@ def _maintenance(
     since: datetime, until: datetime, gpus: list[Gpu], busy: dict[UUID, list[Block]]
 ) -> None:
     """Adds the periods in which GPUs are reserved for maintenance."""
-    for gpu, blackout in maintenance_by_gpu(maintenance_open(since), gpus):
-        starts, ends = max(blackout.starts, since), min(blackout.ends, until)
+    for gpu, maintenance in maintenance_by_gpu(maintenance_open(since), gpus):
+        starts, ends = max(maintenance.starts, since), min(maintenance.ends, until)
         if starts < ends:
             busy[gpu.id].append(("maintenance", 0, SLOTS_PER_GPU, starts, ends, False))
             busy[gpu.id].sort(key=lambda block: (block[3], block[1]))

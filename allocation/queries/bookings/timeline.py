@@ -67,9 +67,11 @@ def timeline_read(
 def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenancePeriod]]:
     """Open maintenance within the window, by GPU."""
     found: dict[UUID, list[MaintenancePeriod]] = defaultdict(list)
-    for gpu, blackout in maintenance_by_gpu(maintenance_open(window.starts), gpus):
-        if blackout.starts < window.ends:
-            found[gpu.id].append(MaintenancePeriod(blackout.starts, blackout.ends, blackout.reason))
+    for gpu, maintenance in maintenance_by_gpu(maintenance_open(window.starts), gpus):
+        if maintenance.starts < window.ends:
+            found[gpu.id].append(
+                MaintenancePeriod(maintenance.starts, maintenance.ends, maintenance.reason)
+            )
     return found
 
 

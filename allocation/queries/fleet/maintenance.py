@@ -17,26 +17,26 @@ def maintenance_open(now: datetime) -> list[Maintenance]:
     return list(found.select_related("rack", "node", "gpu__node").order_by("starts", "id"))
 
 
-def in_scope(blackout: Maintenance, gpu: str = "gpu") -> Q:
+def in_scope(maintenance: Maintenance, gpu: str = "gpu") -> Q:
     """A filter for rows whose GPU, by the lookup `gpu`, the maintenance covers."""
-    if blackout.gpu_id is not None:
-        return Q(**{f"{gpu}": blackout.gpu_id})
-    if blackout.node_id is not None:
-        return Q(**{f"{gpu}__node": blackout.node_id})
-    return Q(**{f"{gpu}__node__rack": blackout.rack_id})
+    if maintenance.gpu_id is not None:
+        return Q(**{f"{gpu}": maintenance.gpu_id})
+    if maintenance.node_id is not None:
+        return Q(**{f"{gpu}__node": maintenance.node_id})
+    return Q(**{f"{gpu}__node__rack": maintenance.rack_id})
 
 
 def maintenance_by_gpu(
-    blackouts: Iterable[Maintenance], gpus: Iterable[Gpu]
+    rows: Iterable[Maintenance], gpus: Iterable[Gpu]
 ) -> Iterator[tuple[Gpu, Maintenance]]:
     """Each GPU with each maintenance that covers it. The GPUs need their nodes loaded."""
-    blackouts = list(blackouts)
-    if not blackouts:
+    rows = list(rows)
+    if not rows:
         return
     for gpu in gpus:
-        for blackout in blackouts:
-            if blackout.covers(gpu):
-                yield gpu, blackout
+        for maintenance in rows:
+            if maintenance.covers(gpu):
+                yield gpu, maintenance
 
 
 def maintenance_of_node(*, node: UUID, now: datetime) -> list[Maintenance]:
