@@ -96,7 +96,7 @@ def test_an_operators_page_does_all_of_it(site: Site) -> None:
     assert "such as 20m" in act("begin", 422, reason="x")
     assert "Write the duration" in act("begin", 422, reason="x", length="soon")
     assert "Refuse changes now" in act("begin", reason="0.7", length="20m")
-    assert "Members&#x27; changes are refused" in act("close")
+    assert "Members' changes have been refused" in act("close")
     # A form of a member is refused with the time; signing in and out is not.
     member = Client()
     member.force_login(site.people["lead"])

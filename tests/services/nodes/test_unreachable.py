@@ -135,7 +135,7 @@ def test_nothing_new_is_placed_on_a_silent_node_and_its_asker_is_told_why(
     assert [stored_sentence(reason) for reason in waits.reasons if reason["rule"] == "R85"] == [
         "2 of 3 h100 are on nodes that do not answer."
     ]
-    assert "does not answer" in no_new_work_reason(node())
+    assert "is unreachable" in no_new_work_reason(node())
     assert [event.is_open for event in events("unreachable")] == [True]
 
 
