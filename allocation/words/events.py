@@ -161,6 +161,7 @@ _SENTENCES: dict[str, Text] = {
     "more_time_taken": gettext_lazy(
         "The pause can't be put off: another booking has the GPUs after the deadline."
     ),
+    "saved": gettext_lazy("Everything is saved: the grace period ends early."),
     "paused": _paused,
     "resuming": gettext_lazy("Resumes on %(nodes)s."),
     # Interruptions
@@ -211,5 +212,7 @@ _SENTENCES: dict[str, Text] = {
     ),
     "too_little_left": gettext_lazy("Too little of its time is left to resume."),
     "window_over": gettext_lazy("Its window ended while it was paused."),
+    "refund_corrected": gettext_lazy("The platform's operator refunded %(amount)s: %(why)s"),
+    "charge_corrected": gettext_lazy("The platform's operator charged %(amount)s: %(why)s"),
     "no_resume": gettext_lazy("There are no GPUs to resume on."),
 }

@@ -19,6 +19,7 @@ from allocation.models import (
     PolicyVersion,
 )
 from allocation.services.record.history import event_add
+from allocation.words.events import event_text
 from portal.storage.archive import (
     ArchiveBroken,
     Limits,
@@ -203,7 +204,7 @@ def ended(lab: Lab, at: datetime) -> Booking:
         Occupancy.objects.create(
             allocation=row, gpu=row.gpu, slots=row.slots, opened=at, closed=at + timedelta(hours=1)
         )
-        event_add(booking, kind="ended", sentence="It ended.", now=at)
+        event_add(booking, kind="ended", sentence=event_text("time_over"), now=at)
     return booking
 
 
@@ -213,7 +214,10 @@ def test_histories_of_bookings_that_ended_go_and_the_bookings_stay(tmp_path: Pat
     (file,) = archived(tmp_path)
     rows = list(archive_read(tmp_path, file))
     assert [row["what"] for row in rows] == ["event", "occupancy"]
-    assert (rows[0]["sentence"], rows[0]["booking_id"]) == ("It ended.", str(old.id))
+    assert (rows[0]["sentence"], rows[0]["booking_id"]) == (
+        "Its time is over; the GPUs are being cleared.",
+        str(old.id),
+    )
     with as_system():
         left = BookingEvent.objects.values_list("booking_id", flat=True)
         assert set(left) == {young.id}

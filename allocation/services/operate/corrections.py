@@ -10,6 +10,7 @@ from allocation.access import LABEL
 from allocation.models import Booking
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change
+from allocation.words.events import event_text
 from billing.rules import ledger_amount, money_text
 from billing.services import charge_add, charge_refund
 from tenants.audit import audit_entry, audit_write
@@ -75,14 +76,9 @@ def booking_correct(
 
 def _correct(operator: User, booking: Booking, change: Decimal, reason: str, now: datetime) -> None:
     """Writes the correction to the booking, the tenant's log and the platform's log."""
-    done = "charged" if change > 0 else "refunded"
-    text = money_text(abs(change), booking.currency)
-    event = Event(
-        "corrected",
-        f"The platform's operator {done} {text}: {reason}",
-        operator.id,
-        {"amount": str(change)},
-    )
+    code = "charge_corrected" if change > 0 else "refund_corrected"
+    text = event_text(code, amount=money_text(abs(change), booking.currency), why=reason)
+    event = Event("corrected", text, operator.id, {"amount": str(change)})
     booking_change(booking, event=event, now=now, corrected=booking.corrected + change)
     paid = (booking.charged or Decimal(0)) + booking.corrected
     detail = {

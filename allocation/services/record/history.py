@@ -21,13 +21,12 @@ class Event:
     """
 
     kind: str
-    sentence: str | EventText
+    sentence: EventText
     actor_id: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def row(self, booking: Booking, now: datetime) -> BookingEvent:
         """Returns the row without writing it; `events_add` writes many at once."""
-        text = {"text": self.sentence.data()} if isinstance(self.sentence, EventText) else {}
         return BookingEvent(
             tenant_id=booking.tenant_id,
             booking=booking,
@@ -36,7 +35,7 @@ class Event:
             state=booking.state,
             sentence=str(self.sentence)[:300],
             actor_id=self.actor_id,
-            detail={**self.detail, **text},
+            detail={**self.detail, "text": self.sentence.data()},
         )
 
 
@@ -44,7 +43,7 @@ def event_add(
     booking: Booking,
     *,
     kind: str,
-    sentence: str | EventText,
+    sentence: EventText,
     now: datetime,
     actor_id: int | None = None,
     detail: Mapping[str, Any] | None = None,

@@ -7,6 +7,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import TERMINAL, State
 from allocation.services.record.history import event_add
+from allocation.words.events import event_text
 
 OPEN = Q(resumed_at=None, ended_at=None)
 # Nodes receive a withdrawal within seconds. One that does not would act on the old deadline.
@@ -91,7 +92,7 @@ def pause_acknowledge(
     event_add(
         booking,
         kind="saved",
-        sentence="Everything is saved: the grace period ends early.",
+        sentence=event_text("saved"),
         now=now,
         actor_id=actor_id,
     )

@@ -14,6 +14,7 @@ from django.utils import timezone
 from allocation.models import Booking
 from allocation.services.record.counters import counter_add
 from allocation.services.record.history import event_add
+from allocation.words.events import event_text
 from portal.api.metrics import metrics_all
 from portal.traffic import BUCKETS_MS
 from tenants.outbox import outbox_add
@@ -148,7 +149,8 @@ def test_it_tells_how_long_people_waited(site: Site) -> None:
             )
             row.refresh_from_db()
             for kind, after in (("requested", 0), ("queued", seconds), ("started", 10 * seconds)):
-                event_add(row, kind=kind, sentence="x", now=asked + timedelta(seconds=after))
+                at = asked + timedelta(seconds=after)
+                event_add(row, kind=kind, sentence=event_text("extended"), now=at)
     metrics = parsed(read()[1])
     median = (("quantile", "0.5"),)
     assert metrics["gpu_portal_request_to_decision_seconds", median] == 6

@@ -11,6 +11,7 @@ from allocation.models import Allocation, Booking, Gpu, PolicyVersion
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.record.history import event_add
+from allocation.words.events import event_text
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_allocation
 from tests.roles import as_system
 from tests.servers.servers import DATABASE, Servers
@@ -41,7 +42,7 @@ def hall(real_db: Servers) -> Hall:
         waiting = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
         ended = a_booking(lab.project, lab.actor.user_id, state="cancelled", held="0")
         Booking.objects.filter(id=ended.id).update(charged=0, ended_at=NOW)
-        event_add(ended, kind="cancelled", sentence="Cancelled.", now=NOW)
+        event_add(ended, kind="cancelled", sentence=event_text("unplaceable"), now=NOW)
         assert invariants_check() == []
         assert PolicyVersion.objects.count() == 1
     return Hall(lab, active, scheduled, waiting, ended, row)

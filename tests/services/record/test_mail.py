@@ -15,6 +15,7 @@ from pytest_django.fixtures import Settings
 from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_release
 from allocation.services.record.history import event_add
+from allocation.words.events import event_text
 from portal.integrations.mail.queueing import BUNDLING_DELAY
 from portal.integrations.mail.send import MAX_TRIES, RETENTION, mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay
@@ -57,7 +58,7 @@ def reader(lab: Lab, **values: object) -> None:
 
 def event_sent(booking: Booking, kind: str, sentence: str = "It continued.") -> None:
     with as_system():
-        event_add(booking, kind=kind, sentence=sentence, now=NOW)
+        event_add(booking, kind=kind, sentence=event_text("because", because=sentence), now=NOW)
         outbox_relay(NOW)
 
 

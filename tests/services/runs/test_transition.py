@@ -17,6 +17,7 @@ from allocation.services.runs.transition import (
     booking_move,
     bookings_change,
 )
+from allocation.words.events import event_text
 from tenants.models import OutboxMessage
 from tests.builders_allocation import Lab, a_booking
 from tests.roles import as_system
@@ -24,7 +25,7 @@ from tests.roles import as_system
 ROOT = Path(__file__).parents[3]
 DOOR = "allocation/services/runs/transition.py"
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
-EVENT = Event("moved", "Somewhere else.")
+EVENT = Event("moved", event_text("extended"))
 # Other things with a state, by the names that they have where it is assigned.
 NOT_BOOKINGS = {"node", "live", "invitation", "place", "pause"}
 GUARDED = {"state", "version"} | {
