@@ -67,7 +67,7 @@ def _actor(holder: TokenHolder, user: User) -> Actor:
 
 
 def _operator_of_no_tenant(holder: TokenHolder, user: User) -> Actor:
-    """The actor of an operator who is not a member of the token's tenant: without roles."""
+    """The actor, without roles, of an operator without a membership in the token's tenant."""
     with operator_tx():
         tenant = Tenant.objects.get(slug=holder.tenant_slug)
     return Actor(
