@@ -6,7 +6,6 @@ stands behind it in the queue.
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import filterfalse
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
@@ -49,7 +48,6 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     extensions = extensions_decide(state, snapshot, kept)
     outcome = Outcome(state, preemption, Rebinding(state, snapshot))
     done = {*withdrawn, *outcome.record_orders(relocation_orders_apply(state, snapshot, kept))}
-    requests = [each for each in snapshot.requests if each.booking not in done]
     # 4. Planned bookings in the order of their starts: earlier if possible, never later.
     planned = [each for each in planned if each.booking not in done]
     outcome.rebinding.keep(planned, kept)
@@ -60,9 +58,11 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 5. All other requests in queue order: fixed windows at their second or not at all, others as
     # early as possible. Free room comes first, then room after moves or pauses that the rules
     # allow.
+    undecided = [each for each in snapshot.requests if each.booking not in done]
+    waiting = [each for each in undecided if not has_planned_start(each)]
+    series = series_of(waiting)
     queue = BookingQueue(state, snapshot, kept.values())
-    series = series_of(filterfalse(has_planned_start, requests))
-    for request in queue.order(filterfalse(has_planned_start, requests)):
+    for request in queue.order(waiting):
         for _, found in place_in_turn(outcome, request, series):
             queue.placed(found)
     # 6. Plan when paused bookings resume.

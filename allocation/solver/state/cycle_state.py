@@ -74,12 +74,6 @@ class CycleState(Space):
             return self.now
         return -(-earliest // self.policy.grid) * self.policy.grid
 
-    def last_start(self, request: Request) -> int:
-        """Last second at which a flexible booking may start: by its deadline or the horizon."""
-        horizon = self.now + self.policy.horizon
-        latest = horizon if request.latest is None else request.latest - request.duration
-        return min(horizon, latest)
-
     def reserve(self, fit: Fit) -> None:
         """Take room and quota. ValueError: the room is not free."""
         layer = self.firm if fit.victims else self.all

@@ -25,11 +25,12 @@ def length_from(request: Request, gpu_class: str, starts: int) -> int:
 
 
 def last_start(state: CycleState, request: Request) -> int:
-    """The last second at which it may start."""
+    """The last second at which it may start, by its deadline or the horizon."""
+    horizon = state.now + state.policy.horizon
     until = _until(request, request.duration)
-    if until is None:
-        return state.last_start(request)
-    return min(state.now + state.policy.horizon, until - 1)
+    if until is not None:
+        return min(horizon, until - 1)
+    return horizon if request.latest is None else min(horizon, request.latest - request.duration)
 
 
 def earliest_free(
