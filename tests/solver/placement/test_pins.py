@@ -96,7 +96,7 @@ def test_a_start_that_the_pin_does_not_delay_has_no_reason_for_being_late() -> N
 
 
 @pytest.mark.parametrize(
-    ("request", "code"),
+    ("asked", "code"),
     [
         (pinned("n9"), "pin_elsewhere"),
         (pinned("n2/7"), "pin_elsewhere"),
@@ -108,8 +108,8 @@ def test_a_start_that_the_pin_does_not_delay_has_no_reason_for_being_late() -> N
         ),
     ],
 )
-def test_what_the_pin_can_never_give_is_refused(request: Request, code: str) -> None:
-    plan = solve(site(request), POLICY)
+def test_what_the_pin_can_never_give_is_refused(asked: Request, code: str) -> None:
+    plan = solve(site(asked), POLICY)
     assert plan.refusals[0].reasons[0].code == code
     assert any(each.pin == () for each in plan.refusals[0].alternatives), "without the pin"
 
