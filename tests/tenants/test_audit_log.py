@@ -188,7 +188,7 @@ def test_changes_leave_out_documents_and_say_values_as_people_do() -> None:
     nested = {"before": None, "after": {"document": {"a": 1}, "is_open": True, "by": None}}
     assert [(each.name, each.after) for each in changes_of(nested)] == [
         ("open", "yes"),
-        ("work out by", "none"),
+        ("drain by", "none"),
     ]
 
 

@@ -89,10 +89,11 @@ def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
         latest = clock(found.latest, zone)
     if not found.of:
         return (
-            f"{earliest} – {latest}: assumed until {MIN_STARTS} bookings in this tier"
+            f"Expected {earliest} – {latest}: assumed until {MIN_STARTS} bookings in this tier"
             " have had a planned start."
         )
-    return f"{earliest} – {latest} for 8 of 10 similar bookings (last {found.of} in this tier)."
+    range_ = f"Expected {earliest} – {latest}"
+    return f"{range_} for 8 of 10 similar bookings (last {found.of} in this tier)."
 
 
 def _card(

@@ -295,7 +295,7 @@ def _window(booking: Booking, ask: AskDocument, ctx: PageContext) -> str:
     if is_planned and booking.planned_starts is not None and booking.planned_ends is not None:
         words = window_words(booking.planned_starts, booking.planned_ends, ctx.zone, ctx.now)
     else:
-        words = f"from {moment_words(booking.not_before, ctx.zone, ctx.now)} on"
+        words = f"from {moment_words(booking.not_before, ctx.zone, ctx.now)}"
     kind = ""
     if ask.workload is not None:
         kind = f" of {ask.workload} on {ctx.labels.get(ask.classes[0], ask.classes[0])}"

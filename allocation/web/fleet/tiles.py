@@ -201,7 +201,7 @@ def _sync_text(node: NodeNow) -> str:
     if node.last_seen is None:
         return "no report yet"
     if not node.behind:
-        return "in step"
+        return "in sync"
     return f"{node.behind} change{'s' if node.behind > 1 else ''} behind"
 
 

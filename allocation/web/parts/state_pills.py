@@ -21,7 +21,7 @@ PILLS: dict[str, tuple[str, str, str]] = {
     State.ENDED: ("mute", "ok", "Ended"),
     State.CANCELLED: ("mute", "x", "Cancelled"),
     State.EXPIRED: ("mute", "clock", "Deadline passed"),
-    State.REFUSED: ("risk", "block", "Not possible"),
+    State.REFUSED: ("risk", "block", "Refused"),
     State.REJECTED: ("risk", "block", "Not approved"),
     State.FAILED: ("risk", "warn", "Failed"),
 }

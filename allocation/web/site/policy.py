@@ -43,10 +43,10 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Time and order",
         (
-            ("grid", "Step of start times", "Start times are multiples of this."),
+            ("grid", "Start time step", "Start times are multiples of this."),
             ("freeze_horizon", "Fixed starts", "Starts within this time no longer move."),
             ("horizon", "Planning horizon", "No booking is planned later than this."),
-            ("half_life", "Half-life of past use", "Past use then counts half."),
+            ("half_life", "Half-life of past use", "After this time, use counts half."),
             ("share_step", "Fair-share step", "Smaller differences are ignored."),
             ("age_step", "Waiting-time step", "Smaller differences are ignored."),
         ),
@@ -84,7 +84,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             (
                 "mode_patience",
                 "Minimum gain of a mode change",
-                "A start must get this much earlier.",
+                "A start must be this much earlier.",
             ),
         ),
     ),
