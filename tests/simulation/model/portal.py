@@ -64,7 +64,7 @@ class ModelPortal:
         self._write, self._grant = write, grant
         # Plans that could not be written, and requests that were put off, with why.
         self.dropped: list[str] = []
-        # Parts of plans that were not written, by why; see SolverState.withheld_turns.
+        # Parts of plans that were not written, by why; see SolverState.withheld_cycles.
         self.withheld: Counter[str] = Counter()
         self.is_behind = False
         self._undecided: dict[str, int] = {}

@@ -24,7 +24,7 @@ def run_is_broken(booking: Booking) -> bool:
 
 
 def run_saved_seconds(booking: Booking) -> int:
-    """See run_kept_seconds."""
+    """See `allocation.services.record.costs.run_saved_seconds`."""
     return run_seconds(booking, booking.saved_at) if booking.saved_at else 0
 
 
