@@ -93,7 +93,7 @@ class Dense:
                 )
 
     def shared(self, gpu: Gpu) -> None:
-        """Two shares beside each other."""
+        """Two shares on one GPU."""
         for _ in range(2):
             for starts, ends in self.stretches():
                 booking = self.booking(starts, ends)

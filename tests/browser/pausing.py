@@ -17,10 +17,12 @@ CLAIM = {"project": "climate", "tier": "standard", "request": f"1 {CLASS} 1h"}
 
 
 def pause_make(site: Site) -> str:
-    """Fills the class with borrowers, has their lender ask for a GPU; the label of whoever is told.
+    """Fills the class with borrowers and lets their lender request a GPU.
+
+    Returns the label of the pausing booking.
 
     Raises:
-        AssertionError: nobody was told in time.
+        AssertionError: no pause was announced in time.
     """
     filled = _post(site, "researcher", MINE | {"name": "screen-sweep"})
     wait_until(lambda: _get(site, filled)["state"] in ("active", "queued"), seconds=RUNS_S)

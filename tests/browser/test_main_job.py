@@ -110,7 +110,7 @@ def test_a_booking_can_be_undone_at_once(page: Page, running: Site) -> None:
     page.goto(running.tenant("book?q=1+h100+tomorrow+9:00+for+1h"))
     page.locator("[data-book]").click()
     expect(page.locator("h1.headline")).to_be_visible()
-    page.get_by_role("button", name=re.compile("Undo, €.* free again")).click()
+    page.get_by_role("button", name=re.compile("Undo and release €")).click()
     expect(page.locator("h1")).to_contain_text("Cancelled")
 
 

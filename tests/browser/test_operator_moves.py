@@ -31,7 +31,7 @@ def test_one_press_orders_the_move_that_is_shown(live_portal: str) -> None:
 
 def pressed(page: Page, address: str) -> None:
     page.goto(f"{address}/ops/compaction")
-    expect(page.get_by_role("heading", level=2).first).to_contain_text("sooner")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("earlier")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="Move 1 booking for").click()
     expect(page.get_by_text("Waiting for the next decision")).to_be_visible()

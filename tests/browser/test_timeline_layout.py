@@ -1,4 +1,4 @@
-"""The timeline of a full fleet in a real browser: nothing lies over anything, and it scrolls."""
+"""The timeline of a full fleet in a real browser: no bars overlap, and it scrolls."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,8 @@
-"""Pages as they are compared: what stands between lines and beside tags is nobody's business."""
+"""Pages in a form for comparison, without irrelevant whitespace."""
 
 import re
 
 
 def flat(html: str) -> str:
-    """The page in one line, without the space beside its tags."""
+    """Returns the page in one line, without whitespace around tags."""
     return re.sub(r" ?([<>]) ?", r"\1", re.sub(r"\s+", " ", html))

@@ -1,4 +1,4 @@
-"""The fields beside the ask's line: sizes that are shares, and what comes with a device."""
+"""The request form: sizes that are shares, and host resources."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

@@ -28,7 +28,7 @@ CATALOGUE = Catalogue((ClassEntry("h100", "H100 80 GB", (), 81_559, ("1g.10gb", 
 
 
 def _site(amount: str = "1000") -> Membership:
-    """A researcher with money, beside four free H100 at a price."""
+    """A researcher with a budget and four free H100 with a price."""
     now = timezone.now()
     project = a_project(name="Protein folding")
     member = a_member(project)

@@ -28,7 +28,7 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass
 class Told:
-    """A booking of `member` that was told three minutes ago, for a booking of somebody else."""
+    """A booking of `member` whose pause was announced three minutes ago."""
 
     member: Membership
     booking: Booking

@@ -1,4 +1,4 @@
-"""The node's page says how its GPUs are joined, when its agent has told."""
+"""The node's page shows the GPU topology that its agent reported."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The door: who gets in, what a stranger learns, and how fast one may guess."""
+"""Signing in: access, what failures reveal, and limits on guessing."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
@@ -135,7 +135,7 @@ def test_too_many_tries_are_told_to_wait_and_the_right_password_is_no_exception(
 
 
 def _guess(username: str, times: int, address: str = "10.0.0.9") -> list[int]:
-    """Answers to wrong passwords of a stranger."""
+    """Returns the responses to wrong passwords from another browser."""
     form = {"username": username, "password": "wrong"}
     return [Client().post("/sign-in", form, REMOTE_ADDR=address).status_code for _ in range(times)]
 
@@ -148,7 +148,7 @@ def test_nobody_locks_a_known_browser_out(client: Client) -> None:
     assert _guess(user.username, ACCOUNT.free + 2)[-1] == 429
     for each in range(ADDRESS.free + 2):
         sign_in_try(Attempt(f"name-{each}", "127.0.0.1"), NOW)
-    # A stranger from there waits, the person does not.
+    # Another browser has to wait, the known one does not.
     assert _post(Client(), user.username) == 429
     assert _post(client, user.username) == 302
 

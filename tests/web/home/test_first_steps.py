@@ -39,7 +39,7 @@ def test_each_step_is_done_when_its_data_is_there_and_the_next_is_marked(client:
     assert states() == ["next", "", "", "", ""]
     with tenant_tx(tenant.id):
         project = project_create(actor=actor, slug="vision", name="Vision", now=now)
-    # The quota is the operator's to give: the admin goes on with what is theirs.
+    # The operator sets the quota: the admin continues with the next step.
     assert states() == ["done", "", "next", "", ""]
     a_gpu_class()
     for slug in ("standard", "spot"):

@@ -1,4 +1,4 @@
-"""The operator's catalogue: changed in forms, with what is wrong beside its field."""
+"""The operator's catalogue: forms with errors at their fields."""
 
 import re
 
