@@ -22,8 +22,8 @@ def lab(plant: Plant) -> Lab:
 
 def asked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
     with as_system():
-        wish = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     return fresh(booking)
 

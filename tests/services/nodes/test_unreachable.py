@@ -53,8 +53,8 @@ def silent(plant: Plant, seconds: int = POLICY.silent_after + 15) -> None:
 
 def requested(plant: Plant, lab: Lab, **ask: object) -> Booking:
     with as_system():
-        wish = a_wish(lab.project, an_ask(**ask))  # type: ignore[arg-type]
-        return booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_wish(lab.project, an_ask(**ask))  # type: ignore[arg-type]
+        return booking_request(actor=lab.actor, request=request, now=plant.now)
 
 
 def events(kind: str) -> list[GpuEvent]:

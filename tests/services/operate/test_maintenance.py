@@ -37,8 +37,8 @@ def operator(plant: Plant) -> User:
 
 def asked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
     with as_system():
-        wish = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     return fresh(booking)
 

@@ -193,8 +193,8 @@ def test_a_node_is_told_of_host_cores_and_memory_and_says_whether_it_keeps_to_th
 ) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        wish = a_wish(lab.project, an_ask(cores=3, memory=8))
-        booking_request(actor=lab.actor, request=wish, now=NOW)
+        request = a_wish(lab.project, an_ask(cores=3, memory=8))
+        booking_request(actor=lab.actor, request=request, now=NOW)
     plant.round()
     (wanted,) = [each for gpu in document(plant).gpus for each in gpu.allocations]
     assert (wanted.cores, wanted.memory_mb) == (3, 8_192)

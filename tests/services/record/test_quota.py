@@ -40,16 +40,18 @@ def fresh(booking: Booking) -> Booking:
         return Booking.objects.get(id=booking.id)
 
 
-def wished(lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW) -> Booking:
+def requested_booking(
+    lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW
+) -> Booking:
     """Asked for, not decided yet."""
-    wish = a_wish(lab.project, ask, tier=tier)
+    request = a_wish(lab.project, ask, tier=tier)
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, request=wish, now=now)
+        return booking_request(actor=lab.actor, request=request, now=now)
 
 
 def refused(lab: Lab, ask: AskDocument, tier: str = "standard") -> Refused:
     with pytest.raises(Refused) as found:
-        wished(lab, ask, tier)
+        requested_booking(lab, ask, tier)
     return found.value
 
 
@@ -107,19 +109,19 @@ class TestAdmission:
         assert "is guaranteed 1 h100; this needs 2" in found.sentence
         assert found.alternatives == [{"tier": "flex", "name": "Flex"}]
         assert found.owner == "operator", "its organisation is guaranteed no more"
-        assert wished(lab, an_ask(2), "flex").state == "requested"
+        assert requested_booking(lab, an_ask(2), "flex").state == "requested"
 
     def test_a_project_is_sure_of_what_its_tenant_has_not_split(self, lab: Lab) -> None:
         other = a_project(lab.tenant)
         a_quota(lab.tenant, project=other, guaranteed=5)
-        assert wished(lab, an_ask(3)).state == "requested"
+        assert requested_booking(lab, an_ask(3)).state == "requested"
         found = refused(lab, an_ask(4))
         assert (found.code, found.owner) == ("guarantee_only", "tenant_admin")
 
     def test_more_hours_than_a_cap_are_refused_at_once(self, lab: Lab) -> None:
         with as_system():
             Quota.objects.update(cap_gpu_hours=4, cap_days=7)
-        assert wished(lab, an_ask(hours=4)).state == "requested"
+        assert requested_booking(lab, an_ask(hours=4)).state == "requested"
         found = refused(lab, an_ask(hours=5))
         assert (found.code, found.owner) == ("gpu_hours", "operator")
         assert "4 GPU-hours of h100 in any 7 days; this needs 5" in found.sentence
@@ -143,12 +145,12 @@ def cycle(now: datetime) -> None:
 
 def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: Servers) -> None:
     helix, north = two_labs()
-    borrower = wished(helix, an_ask(4, hours=8), "flex")
+    borrower = requested_booking(helix, an_ask(4, hours=8), "flex")
     cycle(NOW)
     borrower = fresh(borrower)
     assert (borrower.borrowed_units, borrower.at_risk_from) == (2 * UNITS_PER_GPU, None)
 
-    lender = wished(north, an_ask(2, not_before=NOW + 100 * timedelta(minutes=1)))
+    lender = requested_booking(north, an_ask(2, not_before=NOW + 100 * timedelta(minutes=1)))
     cycle(NOW + timedelta(minutes=1))
     borrower, lender = fresh(borrower), fresh(lender)
     assert borrower.at_risk_from == lender.reclaims_from == NOW + timedelta(minutes=100)
@@ -158,8 +160,8 @@ def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: 
     assert event.at_risk_from == borrower.at_risk_from
 
     with tenant_tx(helix.tenant_id):
-        wish = a_wish(helix.project, an_ask(3, hours=1), tier="flex")
-        later = quote_make(actor=helix.actor, request=wish, now=NOW + timedelta(minutes=1))
+        request = a_wish(helix.project, an_ask(3, hours=1), tier="flex")
+        later = quote_make(actor=helix.actor, request=request, now=NOW + timedelta(minutes=1))
         (line,) = quota_of(project=helix.project, now=NOW + timedelta(minutes=2))
     assert later.options[0].notes[0] == "2 own + 1 borrowed"
     assert (line.used, line.borrowed) == (4 * UNITS_PER_GPU, 2 * UNITS_PER_GPU)
@@ -174,9 +176,9 @@ def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: 
 
 def test_who_is_asked_at_once_is_told_once(real_db: Servers) -> None:
     helix, north = two_labs()
-    borrower = wished(helix, an_ask(4, hours=8), "flex")
+    borrower = requested_booking(helix, an_ask(4, hours=8), "flex")
     cycle(NOW)
-    wished(north, an_ask(2))
+    requested_booking(north, an_ask(2))
     minute = timedelta(minutes=1)
     cycle(NOW + minute)
     with as_system():
@@ -189,14 +191,14 @@ def test_who_is_asked_at_once_is_told_once(real_db: Servers) -> None:
 def test_a_quote_says_what_is_borrowed_and_offers_the_tier_that_may(real_db: Servers) -> None:
     helix, _ = two_labs()
     with tenant_tx(helix.tenant_id):
-        wish = a_wish(helix.project, an_ask(2), tier="standard")
-        found = quote_make(actor=helix.actor, request=wish, now=NOW)
+        request = a_wish(helix.project, an_ask(2), tier="standard")
+        found = quote_make(actor=helix.actor, request=request, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("standard", ()),
             ("flex", ("may be paused",)),
         ]
-        wish = a_wish(helix.project, an_ask(4), tier="flex")
-        found = quote_make(actor=helix.actor, request=wish, now=NOW)
+        request = a_wish(helix.project, an_ask(4), tier="flex")
+        found = quote_make(actor=helix.actor, request=request, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("flex", ("2 own + 2 borrowed",))
         ], "what is never paused is not offered what would be borrowed"

@@ -147,8 +147,8 @@ def test_work_that_lost_its_place_before_it_began_may_go_to_any_of_its_classes(l
 
 def test_a_quote_offers_work_on_other_classes_for_longer(lab: Lab) -> None:
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, training(classes=("h100",)))
-        quote = quote_make(actor=lab.actor, request=wish, now=LATER)
+        request = a_wish(lab.project, training(classes=("h100",)))
+        quote = quote_make(actor=lab.actor, request=request, now=LATER)
         (other,) = (each for each in quote.options if each.kind == "other_class")
         assert (other.ends - other.starts, other.speed) == (timedelta(seconds=21_660), 332)
         assert other.price == Decimal("12.033333")

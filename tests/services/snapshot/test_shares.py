@@ -152,8 +152,8 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
         shared = quote_make(
             actor=lab.actor, request=a_wish(lab.project, an_ask(share=200)), now=NOW
         )
-        wish = a_wish(lab.project, an_ask(share=250))
-        later = quote_make(actor=lab.actor, request=wish, now=NOW)
+        request = a_wish(lab.project, an_ask(share=250))
+        later = quote_make(actor=lab.actor, request=request, now=NOW)
         assert [row.place.share for row in published_snapshot(NOW, Policy(1)).held] == [800]
     assert shared.options[0].starts == NOW
     assert "Shared with others, not isolated" in shared.options[0].notes
@@ -169,8 +169,10 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
 def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        wish = a_wish(lab.project, an_ask(share=400, cores=2))
-        one, two = (booking_request(actor=lab.actor, request=wish, now=plant.now) for _ in range(2))
+        request = a_wish(lab.project, an_ask(share=400, cores=2))
+        one, two = (
+            booking_request(actor=lab.actor, request=request, now=plant.now) for _ in range(2)
+        )
         assert one.hold_amount == 2 * PRICE * 4 / 10
     plant.cycle()
     with as_system():
