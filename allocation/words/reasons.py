@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from allocation.reasons.reason import Reason
 from allocation.words.amounts import Facts
@@ -59,7 +59,7 @@ def reason_shown(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sentence(code: str, facts: Facts) -> str:
     text = _SENTENCES[code]
-    return text(facts) if callable(text) else str(text) % facts
+    return text(facts) if callable(text) else str(text % facts)
 
 
 def _unknown_class(facts: Facts) -> str:
@@ -91,40 +91,21 @@ def _gpus_busy(facts: Facts) -> str:
     return text % facts
 
 
-def _line(facts: Facts) -> str:
-    text = ngettext(
-        "Ahead in the queue for %(gpu_class)s: %(ahead)s booking, %(ahead_units_gpus)s GPUs.",
-        "Ahead in the queue for %(gpu_class)s: %(ahead)s bookings, %(ahead_units_gpus)s GPUs.",
-        int(facts["ahead"]),
-    )
-    return text % facts
+def _quota(whose: str) -> Callable[[Facts], str]:
+    def text(facts: Facts) -> str:
+        words = Facts({**facts, "name": str(_WHOSE[whose])})
+        if "used" not in facts:
+            text = _(
+                "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
+            )
+        else:
+            text = _(
+                "%(name)s has %(used_gpus)s of %(limit_gpus)s %(gpu_class)s in use or booked; "
+                "this needs %(asked_gpus)s more."
+            )
+        return text % words
 
-
-def _tenant_quota(facts: Facts) -> str:
-    if "used" not in facts:
-        text = _(
-            "Your organisation may use %(limit_gpus)s %(gpu_class)s at once; "
-            "this needs %(asked_gpus)s."
-        )
-    else:
-        text = _(
-            "Your organisation has %(used_gpus)s of %(limit_gpus)s %(gpu_class)s in use or booked; "
-            "this needs %(asked_gpus)s more."
-        )
-    return text % facts
-
-
-def _project_quota(facts: Facts) -> str:
-    if "used" not in facts:
-        text = _(
-            "Your project may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
-        )
-    else:
-        text = _(
-            "Your project has %(used_gpus)s of %(limit_gpus)s %(gpu_class)s in use or booked; "
-            "this needs %(asked_gpus)s more."
-        )
-    return text % facts
+    return text
 
 
 def _window_past(facts: Facts) -> str:
@@ -171,27 +152,6 @@ def _mode_pinned(facts: Facts) -> str:
         text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to whole GPUs only.")
     else:
         text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to slices only.")
-    return text % facts
-
-
-def _mode_change(facts: Facts) -> str:
-    count = int(facts["gpus"])
-    if facts["mode"] == "sliced":
-        text = ngettext(
-            "%(gpus)s %(gpu_class)s GPU changes to slices first, "
-            "which takes %(seconds)s s on an empty GPU.",
-            "%(gpus)s %(gpu_class)s GPUs change to slices first, "
-            "which takes %(seconds)s s on an empty GPU.",
-            count,
-        )
-    else:
-        text = ngettext(
-            "%(gpus)s %(gpu_class)s GPU changes to whole first, "
-            "which takes %(seconds)s s on an empty GPU.",
-            "%(gpus)s %(gpu_class)s GPUs change to whole first, "
-            "which takes %(seconds)s s on an empty GPU.",
-            count,
-        )
     return text % facts
 
 
@@ -250,35 +210,7 @@ def _gpu_hours(facts: Facts) -> str:
 
 
 def _borrowed(facts: Facts) -> str:
-    is_needed = "at_risk_from" in facts
-    if not facts["own"]:
-        text = (
-            _("On borrowed GPUs: can be paused, because their owner is waiting for them.")
-            if is_needed
-            else _("On borrowed GPUs: can be paused when their owner needs them.")
-        )
-    else:
-        text = (
-            _(
-                "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused, because "
-                "the owner of the borrowed ones is waiting for them."
-            )
-            if is_needed
-            else _(
-                "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused when the "
-                "owner of the borrowed ones needs them."
-            )
-        )
-    return text % facts
-
-
-def _makes_room(facts: Facts) -> str:
-    text = ngettext(
-        "It starts when %(pauses)s paused booking has made room.",
-        "It starts when %(pauses)s paused bookings have made room.",
-        int(facts["pauses"]),
-    )
-    return text % facts
+    return str(_BORROWED[bool(facts["own"]), "at_risk_from" in facts] % facts)
 
 
 def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
@@ -323,13 +255,40 @@ def _start_slow(facts: Facts) -> str:
     return f"{first} {_('Nothing is charged until the GPUs are handed over.')}"
 
 
-def _order_stale(facts: Facts) -> str:
-    return str(_PROBLEMS[str(facts["problem"])])
-
-
 _WHOSE = {
     "tenant": gettext_lazy("Your organisation"),
     "project": gettext_lazy("Your project"),
+}
+# By whether some GPUs are the own ones, and whether the owner of the others waits for them.
+_BORROWED = {
+    (False, False): gettext_lazy("On borrowed GPUs: can be paused when their owner needs them."),
+    (False, True): gettext_lazy(
+        "On borrowed GPUs: can be paused, because their owner is waiting for them."
+    ),
+    (True, False): gettext_lazy(
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused when the owner of "
+        "the borrowed ones needs them."
+    ),
+    (True, True): gettext_lazy(
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused, because the owner "
+        "of the borrowed ones is waiting for them."
+    ),
+}
+_MODE_CHANGES = {
+    "sliced": ngettext_lazy(
+        "%(gpus)s %(gpu_class)s GPU changes to slices first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPUs change to slices first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "gpus",
+    ),
+    "whole": ngettext_lazy(
+        "%(gpus)s %(gpu_class)s GPU changes to whole first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPUs change to whole first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "gpus",
+    ),
 }
 _PROBLEMS = {
     "gone": gettext_lazy("The booking that was to get the GPUs is no longer waiting."),
@@ -345,9 +304,13 @@ _SENTENCES: dict[str, Text] = {
     "impossible_profile": gettext_lazy("%(gpu_class)s GPUs have no slice %(profile)s."),
     "impossible_together": _impossible_together,
     "gpus_busy": _gpus_busy,
-    "line": _line,
-    "tenant_quota": _tenant_quota,
-    "project_quota": _project_quota,
+    "line": ngettext_lazy(
+        "Ahead in the queue for %(gpu_class)s: %(ahead)s booking, %(ahead_units_gpus)s GPUs.",
+        "Ahead in the queue for %(gpu_class)s: %(ahead)s bookings, %(ahead_units_gpus)s GPUs.",
+        "ahead",
+    ),
+    "tenant_quota": _quota("tenant"),
+    "project_quota": _quota("project"),
     "not_enough_gpus": gettext_lazy("The fleet has room for %(most)s × %(kind)s in all."),
     "advance_window": gettext_lazy("The start is further ahead than bookings can be planned."),
     "window_past": _window_past,
@@ -376,7 +339,11 @@ _SENTENCES: dict[str, Text] = {
     ),
     "gpu_hours": _gpu_hours,
     "borrowed": _borrowed,
-    "makes_room": _makes_room,
+    "makes_room": ngettext_lazy(
+        "It starts when %(pauses)s paused booking has made room.",
+        "It starts when %(pauses)s paused bookings have made room.",
+        "pauses",
+    ),
     "taken_back": _least_lost(
         gettext_lazy("A booking within its guarantee needs the GPUs that this booking borrows.")
     ),
@@ -411,7 +378,7 @@ _SENTENCES: dict[str, Text] = {
         "An operator moves it to other GPUs, so that a waiting booking can start sooner. "
         "It resumes there as soon as it has left these."
     ),
-    "order_stale": _order_stale,
+    "order_stale": lambda facts: str(_PROBLEMS[str(facts["problem"])]),
     "node_unanswering": gettext_lazy(
         "%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."
     ),
@@ -424,5 +391,5 @@ _SENTENCES: dict[str, Text] = {
     "node_conflict": gettext_lazy(
         "%(node)s reported the run as over too early, so this booking needs other GPUs."
     ),
-    "mode_change": _mode_change,
+    "mode_change": lambda facts: str(_MODE_CHANGES[str(facts["mode"])] % facts),
 }

@@ -84,14 +84,8 @@ def series_request(
         if failed:
             series.failed = [_failed_data(moment, failed[moment]) for moment in sorted(failed)]
             series.save(update_fields=["failed"])
-        audit_record(
-            tenant_id=actor.tenant_id,
-            actor_id=actor.user_id,
-            action="series.request",
-            target=("series", series.id),
-            now=now,
-            detail={"rule": series.rule, "dates": len(dates.starts), "failed": len(failed)},
-        )
+        detail = {"rule": series.rule, "dates": len(dates.starts), "failed": len(failed)}
+        _audit(actor, "series.request", series, now, detail)
     return series
 
 
@@ -101,14 +95,7 @@ def series_cancel(*, actor: Actor, series: Series, now: datetime) -> int:
         rows = list(series.bookings.filter(state__in=BEFORE_START).order_by("starts", "id"))
         for booking in rows:
             booking_cancel(actor=actor, booking=booking, now=now)
-        audit_record(
-            tenant_id=series.tenant_id,
-            actor_id=actor.user_id,
-            action="series.cancel",
-            target=("series", series.id),
-            now=now,
-            detail={"cancelled": len(rows)},
-        )
+        _audit(actor, "series.cancel", series, now, {"cancelled": len(rows)})
     return len(rows)
 
 
@@ -131,6 +118,19 @@ def series_dates(request: BookingRequest, repeat: Repeat) -> Dates:
     if dates_overlap(dates.starts, request.ask.duration):
         raise _rule_refusal("series_overlap", refusal_text("series_overlap"))
     return dates
+
+
+def _audit(
+    actor: Actor, action: str, series: Series, now: datetime, detail: dict[str, Any]
+) -> None:
+    audit_record(
+        tenant_id=series.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("series", series.id),
+        now=now,
+        detail=detail,
+    )
 
 
 def _bookings_request(

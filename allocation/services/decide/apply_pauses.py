@@ -41,21 +41,19 @@ def pause_begin(
 ) -> Pause:
     """Gives notice of a pause: all GPUs of the running booking go to `beneficiary` at `at`.
 
-    `booking` is locked and active with all its rows. Their periods are shortened to `at`, so that
-    the caller can write the beneficiary's. Charging stops now; if the beneficiary is of the same
-    people, it stops with the run.
+    `booking` is locked and active. Its rows end at `at`, so that the beneficiary's can be written.
+    Charging stops now; if the beneficiary is of the same people, it stops with the run.
 
     Raises:
         PlanStale: the booking is on no device any more.
     """
-    started = booking.allocations.filter(state__in=STARTED).select_related("gpu__node")
-    rows = list(started.order_by("id"))
+    started = booking.allocations.filter(state__in=STARTED)
+    rows = list(started.select_related("gpu__node").order_by("id"))
     if not rows:
-        raise PlanStale("what was to be paused is on no device any more")
+        raise PlanStale("the booking is on no device any more")
     lower, upper = rows[0].period.lower, rows[0].period.upper
-    booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, at))
+    started.update(period=DateTimeTZRange(lower, at))
     nodes_bump(row.gpu_id for row in rows)
-    noticed = now.replace(microsecond=0)
     is_visible = beneficiary.tenant_id == booking.tenant_id
     rule = reasons[0].rule if reasons else "R7"
     method, instead = _method_of(booking, rows)
@@ -75,7 +73,7 @@ def pause_begin(
         method=method,
         ready_at=booking.ready_at or now,
         # The solver counts whole seconds, and charging stops no later than the notice.
-        notified_at=noticed,
+        notified_at=now.replace(microsecond=0),
         deadline=at,
         grace_seconds=booking.tier.grace_seconds,
         ends_before=upper,
