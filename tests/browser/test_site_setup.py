@@ -94,7 +94,7 @@ def node_approved(page: Page, address: str) -> None:
     """The steps that are left."""
     # What is left is on the operator's home, until a booking has run.
     page.goto(f"{address}/ops/fleet")
-    expect(page.locator(".setup .next")).to_contain_text("Waiting for you: gpu-a1-01.")
+    expect(page.locator(".setup .next")).to_contain_text("Waiting for approval: gpu-a1-01.")
     page.get_by_role("link", name="Nodes", exact=True).click()
     page.get_by_role("button", name="Approve gpu-a1-01").click()
     expect(page.locator(".step.done")).to_have_count(6)
