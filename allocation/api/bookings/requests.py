@@ -1,6 +1,7 @@
 """The body of a booking request: project, tier, and the request as text or in structured form."""
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -60,9 +61,15 @@ class BookingIn(Strict):
         return given
 
 
+@cache
+def _time_zones() -> frozenset[str]:
+    """The IANA time zones of this machine. Reading their files takes 10 ms."""
+    return frozenset(available_timezones())
+
+
 def zone_check(zone: str) -> None:
     """Raises ValidationError `bad_zone` for an unknown time zone."""
-    if zone not in available_timezones():
+    if zone not in _time_zones():
         raise serializers.ValidationError(
             {"zone": ["Choose an IANA time zone, such as Europe/Berlin."]}, code="bad_zone"
         )

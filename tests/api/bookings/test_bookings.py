@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,9 @@ from django.test import RequestFactory
 from psycopg.types.range import TimestamptzRange
 from rest_framework.request import Request
 
+from allocation.api.bookings import requests
 from allocation.api.bookings.decisions import WAIT_MAX, preferences_of
+from allocation.api.bookings.requests import zone_check
 from allocation.models import Allocation, Booking, Gpu
 from tenants.platform.deferred import DeferredResponse
 from tests.api.builders import Site, awaited, row_counts, said
@@ -330,3 +333,9 @@ def test_what_starts_sooner_is_told_and_taken_in_one_call(site: Site) -> None:
 def test_why_tells_the_range_of_the_start_or_that_there_is_none_yet(site: Site) -> None:
     booking = said(site.researcher.post("bookings", LINE))
     assert said(site.researcher.get(f"bookings/{booking['number']}/why"))["expected_range"] is None
+
+
+def test_the_time_zones_are_read_once_and_not_for_each_request() -> None:
+    zone_check("UTC")
+    with patch.object(requests, "available_timezones", side_effect=AssertionError):
+        zone_check("Europe/Berlin")
