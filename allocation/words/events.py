@@ -148,7 +148,7 @@ _SENTENCES: dict[str, Text] = {
     "stopped": gettext_lazy("Stopped, not suspended: %(why)s."),
     "pause_withdrawn": gettext_lazy(
         "The pause is withdrawn: the higher-priority booking does not need these GPUs any more. "
-        "The booking runs on and is charged as if there had been no notice."
+        "The booking keeps running; the time since the notice is charged as usual."
     ),
     "more_time": gettext_lazy("The pause is put off to give more time to save."),
     "more_time_due": gettext_lazy("The pause can't be put off: it is due now."),

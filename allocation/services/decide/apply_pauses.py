@@ -140,7 +140,7 @@ def _notice_write(booking: Booking, pause: Pause, method: EventText | str, now: 
 
 
 def pause_withdraw(booking: Booking, now: datetime) -> bool:
-    """Withdraws the notice of a locked booking, which runs on as if there had been none.
+    """Withdraws the notice of a locked booking, so that it keeps its run and its end.
 
     Returns False when it is too late: everything is saved, the grace period is over, or there is
     no time left to notify its nodes.

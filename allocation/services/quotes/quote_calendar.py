@@ -29,7 +29,7 @@ def published_snapshot(
     without: Booking | None = None,
     until: datetime | None = None,
 ) -> Snapshot:
-    """The snapshot that a tenant may see, as if `without` were cancelled.
+    """The snapshot that a tenant may see, leaving out the booking `without`.
 
     Others' time is read up to `until`, by default the policy's horizon. Must run inside a tenant's
     transaction.

@@ -209,7 +209,7 @@ def requests_read(now: datetime, without: frozenset[UUID] = frozenset()) -> tupl
 
 
 def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
-    """Requests of bookings, with tiers loaded, as if they were waiting."""
+    """Requests that would place these bookings anew; their tiers must be loaded."""
     return tuple(_request_of(row, now) for row in rows)
 
 

@@ -25,7 +25,7 @@ _SCALE = 1 << 12
 _ASKS = 50
 """Number of future requests that a score looks ahead."""
 _MOST_IDLE = 16
-"""Nodes with more idle GPUs than this count as if they had this many."""
+"""Upper bound of the idle GPUs that are counted for a node."""
 _UNITS_PER_CORE_OFF = 1_400
 """Cost of each host core per GPU that a node has more or less than the demand needs."""
 _CORES_OFF_MOST = 20_000

@@ -84,7 +84,7 @@ class Columns:
         return self._groups[level]
 
     def together(self, level: Together, places: Iterable[Place]) -> bool:
-        """True when all the places lie in one group of the level."""
+        """True when all places are in one group of the level."""
         if level == "any":
             return True
         groups = self.groups(level)
@@ -221,7 +221,7 @@ class Pool(Columns):
         return self._most[key]
 
     def most_of(self, columns: Bools, shape: Shape, level: Together) -> int:
-        """The same of these columns."""
+        """The most pieces of a shape that one group of the level has room for in these columns."""
         empty = np.zeros(len(self), dtype=np.uint16)
         return int(self.sums(level, self.capacity_on(shape, empty, columns)).max())
 

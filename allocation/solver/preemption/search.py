@@ -238,7 +238,7 @@ class Preemption:
 
     @contextmanager
     def _without(self, gone: Sequence[RunningBooking], starts: int) -> Iterator[None]:
-        """Quota as if these bookings left at `starts`."""
+        """Quota without these bookings from `starts` on."""
         running, quota = self._state.running, self._state.quota
         windows = [(each.use, (starts, running.leaves(each))) for each in gone]
         windows = [each for each in windows if each[1][0] < each[1][1]]

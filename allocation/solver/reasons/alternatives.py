@@ -54,7 +54,7 @@ def variants(
 
 
 def fewer(demand: Demand) -> Demand:
-    """Half of the gang for twice as long, as if the work were divided evenly."""
+    """Half of the gang for twice as long; assumes that the work divides evenly."""
     count = demand.count // 2
     return replace(demand, count=count, duration=_minutes(demand.duration * demand.count, count))
 
