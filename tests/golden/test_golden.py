@@ -23,9 +23,15 @@ NAMES = names()
 FEWEST = 60
 MOST_BYTES = 3_000_000
 SOLVER = Path(__file__).resolve().parents[2] / "allocation/solver"
+NOT_YET = "The solver does not use it yet."
 FIELDS_LEFT_OUT = {
+    "Held.granted": NOT_YET,
+    "Held.preemptor": NOT_YET,
     "Move.reasons": "All moves of one cycle have the same one.",
     "Plan.format": "All plans are written in the format of today.",
+    "PlannedStart.strength": NOT_YET,
+    "Used.owner": NOT_YET,
+    "Waiting.strength": NOT_YET,
 }
 
 read = cache(golden_read)

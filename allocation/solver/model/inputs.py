@@ -20,6 +20,10 @@ Together = Literal["gpu", "domain", "node", "rack", "any"]
 
 Mode = Literal["whole", "sliced", "shared"]
 
+Strength = Literal["firm", "guaranteed", "expected"]
+"""What a planned start is worth: no booking may delay a firm one, only its own tenant's bookings a
+guaranteed one, and any booking ahead in the queue an expected one."""
+
 Shape = str | int | None
 """What of a GPU is requested: a MIG profile by name, thousandths of a share, or None: all of it."""
 
@@ -116,7 +120,9 @@ class Held:
     acknowledged. The booking has been paused `pauses` times; with `pausing` it has notice to leave
     by `ends`. `cores` (thousandths) and `memory` (MiB) are of the GPU's node. `owner` is the
     account that runs it. A `pinned` row does not move. Any other row with a `level` may move before
-    it starts, its whole gang in one group of that level.
+    it starts, its whole gang in one group of that level. `granted` is the grant number: the cycle
+    that decided this row and the position in its queue (None: an older row, ordered by its start).
+    For a `preemptor` somebody was paused.
     """
 
     id: str
@@ -137,6 +143,8 @@ class Held:
     owner: str = ""
     pinned: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     level: Together | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    granted: tuple[int, int] | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    preemptor: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +177,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
-    """The planned start of an earlier cycle, with the places that prove it fits."""
+    """The planned start of an earlier cycle, with the places that prove it fits.
+
+    Without a `strength` it is of an older plan and counts as expected.
+    """
 
     starts: int
     ends: int
     places: tuple[Place, ...]
+    strength: Strength | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +294,17 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Unit-seconds of a class that a project used on the UTC day that begins at `day`."""
+    """Unit-seconds of a class that a person used in a project on the UTC day that begins at `day`.
+
+    Without an `owner` they are of the whole project.
+    """
 
     tenant: str
     project: str
     gpu_class: str
     day: int
     unit_seconds: int
+    owner: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

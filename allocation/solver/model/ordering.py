@@ -31,7 +31,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         limits=_unique(snapshot.limits, "owner", "gpu_class"),
         tiers=_unique(snapshot.tiers, "slug"),
         caps=tuple(sorted(snapshot.caps, key=_cap_order)),
-        used=_sorted(snapshot.used, "project", "gpu_class", "day", "tenant"),
+        used=_sorted(snapshot.used, "project", "gpu_class", "day", "tenant", "owner"),
         running=tuple(map(_request_in_order, _unique(snapshot.running, "booking"))),
         hosts=_unique(snapshot.hosts, "id"),
         blackouts=_sorted(snapshot.blackouts, "gpu", "starts", "ends"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Place
+from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Place, Strength
 
 PLAN_FORMAT = 2
 """The version of the format in which plans are written."""
@@ -39,6 +39,7 @@ class Waiting:
     """Keep the booking waiting with this planned start.
 
     `starts` is never later than its last planned start, unless `delayed_by` gives the reason.
+    `strength` says who may still delay it.
     """
 
     booking: str
@@ -48,6 +49,7 @@ class Waiting:
     ends: int
     reasons: tuple[Reason, ...]
     delayed_by: Reason | None = None
+    strength: Strength | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
