@@ -299,6 +299,31 @@ _PROBLEMS = {
     "too_late": gettext_lazy("The booking that was to get the GPUs would end after its deadline."),
     "limit": gettext_lazy("A limit of its organisation or project is reached."),
 }
+# By the criterion that puts another booking ahead, and whether it is of the own organisation.
+_OVERTAKEN = {
+    ("guarantee", False): gettext_lazy(
+        "A booking inside another organisation's guarantee goes first."
+    ),
+    ("guarantee", True): gettext_lazy("A booking inside your organisation's guarantee goes first."),
+    ("tier", False): gettext_lazy("A booking of a higher tier goes first."),
+    ("tier", True): gettext_lazy("A booking of a higher tier in your organisation goes first."),
+    ("part", False): gettext_lazy(
+        "A booking of an organisation that has less than its part of the idle GPUs goes first."
+    ),
+    ("part", True): gettext_lazy(
+        "A booking of a project of your organisation that has less than its part goes first."
+    ),
+    ("share", False): gettext_lazy("Another organisation has used less recently and goes first."),
+    ("share", True): gettext_lazy(
+        "Another project or person of your organisation has used less recently and goes first."
+    ),
+    ("age", False): gettext_lazy("A booking that has waited longer goes first."),
+    ("age", True): gettext_lazy(
+        "A booking of your organisation that has waited longer goes first."
+    ),
+    ("firm", False): gettext_lazy("Another organisation has booked the GPUs for a fixed time."),
+    ("firm", True): gettext_lazy("Your organisation has booked the GPUs for a fixed time."),
+}
 _SENTENCES: dict[str, Text] = {
     "unknown_class": _unknown_class,
     "impossible_profile": gettext_lazy("%(gpu_class)s GPUs have no slice %(profile)s."),
@@ -391,5 +416,6 @@ _SENTENCES: dict[str, Text] = {
     "node_conflict": gettext_lazy(
         "%(node)s reported the run as over too early, so this booking needs other GPUs."
     ),
+    "overtaken": lambda facts: str(_OVERTAKEN[str(facts["rule"]), bool(facts["own_tenant"])]),
     "mode_change": lambda facts: str(_MODE_CHANGES[str(facts["mode"])] % facts),
 }

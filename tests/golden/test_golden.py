@@ -25,6 +25,7 @@ MOST_BYTES = 3_000_000
 SOLVER = Path(__file__).resolve().parents[2] / "allocation/solver"
 NOT_YET = "The solver does not use it yet."
 FIELDS_LEFT_OUT = {
+    "Assign.position": NOT_YET,
     "Held.granted": NOT_YET,
     "Held.preemptor": NOT_YET,
     "Move.reasons": "All moves of one cycle have the same one.",

@@ -69,6 +69,11 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
         {"on": "n1,n2,n3,n4", "nodes": 5, "gpus": 40, "asked": 40, "gpu_class": "h100"},
         "40 h100 fit on n1, n2, n3, n4 and more.",
     ),
+    (
+        "overtaken",
+        {"rule": "guarantee", "own_tenant": 0},
+        "A booking inside another organisation's guarantee goes first.",
+    ),
     ("order_stale", {"problem": "limit"}, "A limit of its organisation or project is reached."),
 )  # fmt: skip
 

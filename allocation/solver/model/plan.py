@@ -11,7 +11,11 @@ PLAN_FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Assign these places to the booking for [starts, ends); its rows are written now."""
+    """Assign these places to the booking for [starts, ends); its rows are written now.
+
+    `position` is its place in the queue of this cycle, from 1 on. With the decision it is the grant
+    number of the rows (`Held.granted`); 0 in plans that are older.
+    """
 
     booking: str
     gpu_class: str
@@ -19,6 +23,7 @@ class Assign:
     starts: int
     ends: int
     reasons: tuple[Reason, ...] = ()
+    position: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
