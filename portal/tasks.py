@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from allocation.services.record.liveness import program_seen
 from portal.integrations.live.push import beat
+from portal.integrations.mail.queueing import resets_queue
 from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
@@ -38,9 +39,11 @@ def outbox_sweep() -> None:
 
 @shared_task(name="mail.send")
 def mail_send() -> None:
-    """Sends the mails that are due."""
+    """Sends the mails that are due, with those that were requested for forgotten passwords."""
     task_request_clear("mail.send")
-    mails_send(timezone.now())
+    now = timezone.now()
+    resets_queue(now)
+    mails_send(now)
 
 
 @shared_task(name="live.beat")

@@ -131,6 +131,14 @@ def invitations_by_id(user_id: int, now: datetime) -> list[ReceivedInvitation]:
         return [ReceivedInvitation(*row) for row in cursor.fetchall()]
 
 
+def invitation_offer(invitation_id: UUID, now: datetime) -> ReceivedInvitation | None:
+    """One open invitation, for system programs. A web process has no right to it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM portal_invitation_offer(%s, %s)", [invitation_id, now])
+        row = cursor.fetchone()
+    return None if row is None else ReceivedInvitation(*row)
+
+
 def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:
     """The tenant's open and declined invitations that have not expired, the latest first."""
     shown = Invitation.objects.filter(

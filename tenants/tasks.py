@@ -1,4 +1,4 @@
-"""Removes expired sessions, invitations and idempotency keys."""
+"""Removes expired sessions, links, invitations and idempotency keys."""
 
 from datetime import timedelta
 
@@ -6,6 +6,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from tenants.models import IdempotencyKey, Invitation
+from tenants.services.mail_links import links_sweep
 from tenants.services.sessions import sessions_sweep
 
 KEYS_KEPT = timedelta(days=7)
@@ -14,9 +15,11 @@ INVITATIONS_KEPT = timedelta(days=30)
 
 @shared_task(name="tenants.sweep", ignore_result=True)
 def sweep() -> None:
-    """Deletes keys after a week, expired sessions, and invitations a month after they expired."""
+    """Deletes keys after a week, invitations a month after they expired, and expired sessions and
+    links."""
     now = timezone.now()
     IdempotencyKey.objects.filter(created__lt=now - KEYS_KEPT).delete()
     # They contain addresses of people who may have no account.
     Invitation.objects.filter(expires__lt=now - INVITATIONS_KEPT).delete()
     sessions_sweep(now)
+    links_sweep(now)

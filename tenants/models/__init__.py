@@ -1,7 +1,7 @@
 """People and organisations, their limits, the audit log, and outgoing messages."""
 
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
-from tenants.models.messages import Mail, OutboxMessage
+from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
 from tenants.models.organisations import (
     ApiToken,
     GpuClass,
@@ -31,10 +31,12 @@ __all__ = [
     "Invitation",
     "KnownPerson",
     "Mail",
+    "MailLink",
     "Membership",
     "OutboxMessage",
     "Password",
     "PasswordProof",
+    "PasswordReset",
     "Project",
     "Quota",
     "Role",

@@ -72,6 +72,7 @@ ACTIONS = {
     "token.created": "created an API token",
     "token.revoked": "revoked an API token",
     "user.mails_set": "changed their e-mail settings",
+    "user.password_reset": "set a new password by a mailed link",
     "user.password_set": "changed their password",
     "user.zone_set": "changed their time zone",
     "workload.set": "set the speeds of {object}",

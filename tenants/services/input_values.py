@@ -11,6 +11,7 @@ UNITS_PER_GPU = 56_000
 MAX_GPUS = 100_000
 
 _GPUS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
+_USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{1,149}")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -27,6 +28,15 @@ def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
     if not 1 <= len(name) <= longest:
         raise invalid("bad_name", f"A name has 1 to {longest} characters.", param)
     return name
+
+
+def username_read(text: str) -> str:
+    """A new sign-in name. Raises Refused `bad_username`."""
+    if not _USERNAME.fullmatch(text):
+        raise invalid(
+            "bad_username", "A sign-in name has letters, digits and . _ @ + - only.", "username"
+        )
+    return text
 
 
 def slug_read(text: str, *, param: str = "slug") -> str:

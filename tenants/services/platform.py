@@ -1,6 +1,5 @@
 """Writes of the platform's operators: tiers, tenants, accounts. Always in `operator_tx`."""
 
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,11 +14,10 @@ from tenants.audit import audit_everywhere, audit_record, platform_record
 from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid
 from tenants.services.account import password_check
-from tenants.services.input_values import name_read, slug_read
+from tenants.services.input_values import name_read, slug_read, username_read
 
 HOUR = 3600
 DAY = 24 * HOUR
-_USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{1,149}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +217,7 @@ def operator_create(*, account: NewAccount, now: datetime) -> User:
 def _account_make(
     account: NewAccount, made_by: int | None, now: datetime, *, is_operator: bool = False
 ) -> User:
-    if not _USERNAME.fullmatch(account.username):
-        raise invalid(
-            "bad_username", "A sign-in name has letters, digits and . _ @ + - only.", "username"
-        )
+    username_read(account.username)
     if User.objects.filter(username__iexact=account.username).exists():
         raise invalid("username_taken", "This sign-in name is taken.", "username")
     user = User(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -119,10 +120,10 @@ def _invite(actor: Actor, form: QueryDict) -> str:
         project=form.get("project") or None,
         now=timezone.now(),
     )
-    return (
-        f"Invited {invitation.invitee} as {Role(invitation.role).label.lower()}. If the "
-        "account exists, the person can accept after signing in."
-    )
+    invited = f"Invited {invitation.invitee} as {Role(invitation.role).label.lower()}."
+    if settings.MAIL_ON and "@" in invitation.invitee:
+        return f"{invited} A mail with a link is on its way."
+    return f"{invited} If the account exists, the person can accept after signing in."
 
 
 def _revoke(actor: Actor, form: QueryDict) -> str:

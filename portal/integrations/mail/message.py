@@ -15,8 +15,14 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pause_notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
+from portal.integrations.mail.queueing import PASSWORD_RESET
 from tenants.models import Mail
-from tenants.queries import invitations_by_id
+from tenants.queries import invitation_offer, invitations_by_id
+from tenants.services.mail_links import (
+    RESET_LIFETIME,
+    invitation_link_create,
+    reset_link_create,
+)
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
@@ -43,12 +49,13 @@ class Section:
     sentences: tuple[str, ...]
     href: str
     entry: Event | None = None
+    link: str = "Open the booking"
 
 
 def section_of(mail: Mail, now: datetime) -> Section | None:
     """The section as of `now`; None when it is no longer true, such as a pause that is over."""
-    if mail.booking is None:
-        return _invitation(mail, now)
+    if mail.booking is None or mail.user is None:
+        return _about_account(mail, now)
     booking = Booking.objects.select_related("tenant", "tier").filter(id=mail.booking).first()
     if booking is None:
         return None
@@ -68,8 +75,45 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
     return Section(f"{title} {OUTCOMES[mail.kind]}", said, href, entry)
 
 
+def _about_account(mail: Mail, now: datetime) -> Section | None:
+    if mail.kind == PASSWORD_RESET:
+        return _password_reset(mail, now)
+    return _invitation(mail, now) if mail.user else _invitation_to_address(mail, now)
+
+
+def _password_reset(mail: Mail, now: datetime) -> Section | None:
+    if mail.user is None or not mail.user.is_active:
+        return None
+    secret = reset_link_create(mail.user, now)
+    until = _moment(now + RESET_LIFETIME, zone_of(mail.user.time_zone))
+    said = (
+        f"Somebody requested a new password for your account {mail.user.username}.",
+        f"The link works once, until {until}. All browsers are then signed out.",
+        "If you did not request it, ignore this mail: your password stays as it is.",
+    )
+    href = f"{settings.PUBLIC_URL}/password/{secret}"
+    return Section("Choose a new password", said, href, link="Choose a new password")
+
+
+def _invitation_to_address(mail: Mail, now: datetime) -> Section | None:
+    """For an address without an account: a link with which the person creates one."""
+    offer = invitation_offer(mail.invitation, now) if mail.invitation else None
+    if offer is None:
+        return None
+    secret = invitation_link_create(offer.id, offer.expires)
+    said = (
+        f"{offer.inviter} invites you to become {offer.role_name} in {offer.place}.",
+        "You create an account when you accept. Members there see your name only then.",
+        f"The invitation expires on {_moment(offer.expires, zone_of('UTC'))}.",
+    )
+    href = f"{settings.PUBLIC_URL}/invitation/{secret}"
+    return Section(f"You are invited to {offer.place}", said, href, link="Answer the invitation")
+
+
 def _invitation(mail: Mail, now: datetime) -> Section | None:
-    for offer in invitations_by_id(mail.user_id, now):
+    if mail.user is None:
+        return None
+    for offer in invitations_by_id(mail.user.pk, now):
         if offer.id == mail.invitation:
             said = (
                 f"{offer.inviter} invites you to become {offer.role_name} in {offer.place}.",
@@ -77,7 +121,10 @@ def _invitation(mail: Mail, now: datetime) -> Section | None:
                 f"It expires on {_moment(offer.expires, zone_of(mail.user.time_zone))}.",
             )
             return Section(
-                f"You are invited to {offer.place}", said, f"{settings.PUBLIC_URL}/account"
+                f"You are invited to {offer.place}",
+                said,
+                f"{settings.PUBLIC_URL}/account",
+                link="Answer the invitation",
             )
     return None
 
@@ -95,17 +142,17 @@ def email_of(mails: Sequence[Mail], notes: Sequence[Section]) -> EmailMultiAlter
         subject=f"{notes[0].headline}{more}",
         body=render_to_string("mail/letter.txt", context),
         from_email=settings.DEFAULT_FROM_EMAIL,
-        to=[mails[0].user.email],
+        to=[mails[0].user.email if mails[0].user else mails[0].address],
         # Suppresses automatic replies, and lets mail programs detect a repeated mail.
         headers={
             "Auto-Submitted": "auto-generated",
-            "Message-ID": f"<{mails[0].id}.{mails[0].message}@{settings.PUBLIC_HOST}>",
+            "Message-ID": f"<{mails[0].id}.{mails[0].message or 0}@{settings.PUBLIC_HOST}>",
         },
     )
     letter.attach_alternative(render_to_string("mail/letter.html", context), "text/html")
     entries = {note.entry.uid: note.entry for note in notes if note.entry is not None}
     if entries:
-        body = calendar_file("GPU bookings", by_start(entries.values()), mails[0].tenant.slug)
+        body = calendar_file("GPU bookings", by_start(entries.values()), _tenant_slug(mails[0]))
         letter.attach("bookings.ics", body.decode(), "text/calendar")
     return letter
 
@@ -129,7 +176,14 @@ def _moment(moment: datetime, zone: tzinfo) -> str:
 
 
 def _settings_page(mail: Mail) -> str:
-    if mail.invitation is not None:
+    """The page of the person's settings; empty without an account."""
+    if mail.user is None:
+        return ""
+    if mail.tenant is None or mail.invitation is not None:
         # An invited person is no member yet, so has no settings in the tenant.
         return f"{settings.PUBLIC_URL}/account"
     return f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/settings"
+
+
+def _tenant_slug(mail: Mail) -> str:
+    return mail.tenant.slug if mail.tenant else ""

@@ -5,11 +5,14 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Lower
 
 from allocation.models import Booking
-from tenants.models import Invitation, Mail, Membership, OutboxMessage, User
+from tenants.models import Invitation, Mail, Membership, OutboxMessage, PasswordReset, User
 
 URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn", "booking.no_show_warned"})
 KINDS = URGENT | {
@@ -24,8 +27,13 @@ KINDS = URGENT | {
     "booking.no_show",
 }
 INVITATION = "invitation.created"
+PASSWORD_RESET = "password.reset"  # noqa: S105 (a kind of mail)
 # Mails that are not urgent wait this long, so that related ones are sent as one.
 BUNDLING_DELAY = timedelta(minutes=2)
+# Limits unwanted mail: an invitation that is renewed, or a password that somebody else asks for.
+INVITATION_INTERVAL = timedelta(hours=1)
+RESET_INTERVAL = timedelta(minutes=5)
+RESETS_PER_RUN = 500
 
 
 def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
@@ -60,25 +68,71 @@ def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
 
 
 def _invitation_mails(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
-    """Yields a mail for each account that an invitation is for.
-
-    An address without an account gets none, because its owner did not agree to mail from us.
-    """
-    for message in messages:
-        invitation = UUID(message.payload["invitation"])
-        typed = Invitation.objects.filter(id=invitation).values_list("invitee", flat=True)
-        people = User.objects.annotate(name=Lower("username"), address=Lower("email"))
-        wanted = people.filter(Q(name__in=typed) | Q(address__in=typed), is_active=True)
-        for user in wanted.exclude(email="").exclude(mails=User.Mails.NONE):
+    """Yields a mail for each account that an invitation is for, or for its address without one."""
+    latest = {UUID(message.payload["invitation"]): message for message in messages}
+    for invitation, message in latest.items():
+        found = Invitation.objects.filter(id=invitation).first()
+        earlier = Mail.objects.filter(invitation=invitation, at__gt=now - INVITATION_INTERVAL)
+        if found is None or earlier.exclude(message=message.id).exists():
+            continue
+        for user, address in _invited(found.invitee):
             yield Mail(
                 tenant_id=message.tenant_id,
                 user=user,
+                address=address,
                 message=message.id,
                 kind=message.kind,
                 invitation=invitation,
                 at=message.created,
                 due=now + BUNDLING_DELAY,
             )
+
+
+def _invited(invitee: str) -> list[tuple[User | None, str]]:
+    """The accounts with this name or address; without any, the address itself."""
+    people = User.objects.annotate(name=Lower("username"), address=Lower("email"))
+    known = list(people.filter(Q(name=invitee) | Q(address=invitee)))
+    if not known:
+        return [(None, invitee)] if _is_address(invitee) else []
+    return [
+        (user, "")
+        for user in known
+        if user.is_active and user.email and user.mails != User.Mails.NONE
+    ]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        validate_email(text)
+    except ValidationError:
+        return False
+    return True
+
+
+@transaction.atomic
+def resets_queue(now: datetime) -> int:
+    """Queues a mail with a reset link for each account that somebody asked one for.
+
+    Returns how many. An account gets one in five minutes at most.
+    """
+    asked = list(
+        PasswordReset.objects.select_for_update(skip_locked=True).order_by("at", "id")[
+            :RESETS_PER_RUN
+        ]
+    )
+    people = User.objects.annotate(name=Lower("username"), address=Lower("email"))
+    queued = 0
+    for wanted in dict.fromkeys(each.wanted.lower() for each in asked):
+        found = people.filter(Q(name=wanted) | Q(address=wanted), is_active=True)
+        for user in found.exclude(email=""):
+            recent = Mail.objects.filter(
+                user=user, kind=PASSWORD_RESET, at__gt=now - RESET_INTERVAL
+            )
+            if settings.MAIL_ON and not recent.exists():
+                Mail.objects.create(user=user, kind=PASSWORD_RESET, at=now, due=now)
+                queued += 1
+    PasswordReset.objects.filter(id__in=[each.id for each in asked]).delete()
+    return queued
 
 
 def _owners(messages: Iterable[OutboxMessage]) -> Mapping[int, int]:

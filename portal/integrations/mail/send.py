@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from portal.integrations.mail.message import email_of, section_of
-from portal.integrations.mail.queueing import URGENT
+from portal.integrations.mail.queueing import PASSWORD_RESET, URGENT
 from tenants.models import Mail
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ _MESSAGE_ERRORS = (
     smtplib.SMTPSenderRefused,
     ValueError,
 )
+# Mails that are sent at once and alone.
+ALONE = URGENT | {PASSWORD_RESET}
 # Bounds the time of one task; the next one sends the rest.
 EMAILS_PER_RUN = 100
 # Settled mails are kept this long for questions.
@@ -67,8 +69,8 @@ def _claim(now: datetime) -> list[Mail]:
         if first is None:
             return []
         found = [first]
-        if first.kind not in URGENT:
-            mine = due.filter(user=first.user_id, tenant=first.tenant_id).exclude(kind__in=URGENT)
+        if first.kind not in ALONE and first.user_id is not None:
+            mine = due.filter(user=first.user_id, tenant=first.tenant_id).exclude(kind__in=ALONE)
             found = list(mine.select_related("user", "tenant").order_by("id"))
         for mail in found:
             mail.tries += 1

@@ -263,7 +263,7 @@ def test_what_may_have_another_time_now_comes_with_its_entry_for_a_calendar(
     assert entry["STATUS"] == "CONFIRMED"
 
 
-def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_none(
+def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_a_link(
     plant: Plant, sink: Sink
 ) -> None:
     lab = a_lab("helix", gpus=0)
@@ -282,8 +282,9 @@ def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_none(
         invitation_revoke(actor=lead, invitation_id=made[1].id, now=NOW)
     with as_system():
         outbox_relay(NOW)
-        assert mails_send(NOW + BUNDLING_DELAY) == 1
-    (letter,) = sink.letters
-    assert letter["To"] == "jonas@example.org"
+        assert mails_send(NOW + BUNDLING_DELAY) == 2
+    letter, linked = sorted(sink.letters, key=lambda each: str(each["To"]))
+    assert (letter["To"], linked["To"]) == ("jonas@example.org", "nobody@example.org")
+    assert "https://gpu.example.org/invitation/" in plain(linked)
     assert letter["Subject"].startswith("You are invited to ")
     assert "/account" in str(letter.get_body(("plain",)))
