@@ -1,7 +1,7 @@
 """Tables and their constraints: hardware, bookings, decisions, telemetry."""
 
 from allocation.models.allocations import Allocation, Occupancy
-from allocation.models.bookings import Booking, BookingEvent
+from allocation.models.bookings import Booking, BookingEvent, MovedStart, PlannedStrength
 from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import Decision, MachineClock, PolicyVersion, SolverState
 from allocation.models.feeds import CalendarFeed
@@ -39,6 +39,7 @@ __all__ = [
     "MachineClock",
     "Maintenance",
     "MigPlacement",
+    "MovedStart",
     "Node",
     "NodeExamination",
     "NodeInventory",
@@ -46,6 +47,7 @@ __all__ = [
     "Pause",
     "PauseCause",
     "PauseRelation",
+    "PlannedStrength",
     "PolicyVersion",
     "PortalMode",
     "Rack",

@@ -65,6 +65,23 @@ class Allocation(models.Model):
     units = models.BigIntegerField(help_text="Quota and price units of the place.")
     period = DateTimeRangeField()
 
+    # Grant: who was first among equals
+    granted_cycle = models.BigIntegerField(
+        null=True, blank=True, help_text="The decision that wrote this row; null for older rows."
+    )
+    granted_position = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Its booking's place in the queue of that decision."
+    )
+    preemptor = models.BooleanField(
+        db_default=False, default=False, help_text="Another booking was paused for this row."
+    )
+    extended_from = models.DateTimeField(
+        null=True, blank=True, help_text="From here on the row has the grant of its extension."
+    )
+    extended_cycle = models.BigIntegerField(
+        null=True, blank=True, help_text="The decision that granted the extension."
+    )
+
     # Run
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list, help_text="Device names that the agent reported.")
@@ -99,6 +116,16 @@ class Allocation(models.Model):
             models.CheckConstraint(
                 condition=Q(abandoned=False) | Q(state__in=["releasing", "ended"]),
                 name="allocation_abandoned_is_over",
+            ),
+            models.CheckConstraint(
+                condition=Q(granted_cycle=None, granted_position=None)
+                | Q(granted_cycle__isnull=False, granted_position__isnull=False),
+                name="allocation_grant_whole",
+            ),
+            models.CheckConstraint(
+                condition=Q(extended_from=None, extended_cycle=None)
+                | Q(extended_from__isnull=False, extended_cycle__isnull=False),
+                name="allocation_extension_whole",
             ),
         ]
         indexes = [

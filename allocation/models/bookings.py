@@ -11,6 +11,7 @@ from allocation.models.series import Series
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import State
 from allocation.words.events import event_sentence
+from allocation.words.reasons import stored_sentence
 from billing.models import MONEY
 from tenants.models import Project, Tenant, Tier
 
@@ -18,6 +19,15 @@ from tenants.models import Project, Tenant, Tier
 def booking_states() -> list[tuple[str, str]]:
     """Returns the choices; as a callable, so that a new state needs no migration."""
     return [(state.value, state.value.replace("_", " ").capitalize()) for state in State]
+
+
+class PlannedStrength(models.TextChoices):
+    """What a planned start is worth: no booking delays a firm one, only its own organisation's a
+    guaranteed one, and any booking ahead in the queue an expected one."""
+
+    FIRM = "firm", "Firm"
+    GUARANTEED = "guaranteed", "Guaranteed"
+    EXPECTED = "expected", "Expected"
 
 
 class Booking(models.Model):
@@ -71,6 +81,16 @@ class Booking(models.Model):
     )  # fmt: skip
     planned_starts = models.DateTimeField(null=True, blank=True)
     planned_ends = models.DateTimeField(null=True, blank=True)
+    planned_strength = models.CharField(  # noqa: DJ001 null is of no plan, or of one without it
+        max_length=10, choices=PlannedStrength.choices, null=True, blank=True,
+        help_text="Who may still delay the planned start; null if that is not known.",
+    )  # fmt: skip
+    announced_from = models.DateTimeField(
+        null=True, blank=True, help_text="Start of the range that was last announced to the owner."
+    )
+    announced_until = models.DateTimeField(
+        null=True, blank=True, help_text="Latest start that was announced to the owner."
+    )
     planned_class = models.CharField(max_length=40, blank=True)
     planned_places = models.JSONField(default=list, help_text="{gpu, profile, start, size, share}.")
     reasons = models.JSONField(default=list, help_text="Why it does not start now.")
@@ -206,6 +226,21 @@ class Booking(models.Model):
                 condition=Q(settled__gte=0, settled__lte=F("hold_amount")),
                 name="booking_settled_sane",
             ),
+            models.CheckConstraint(
+                condition=Q(planned_strength=None)
+                | Q(planned_strength__in=PlannedStrength.values, planned_starts__isnull=False),
+                name="booking_strength_of_a_start",
+            ),
+            models.CheckConstraint(
+                condition=Q(announced_from=None, announced_until=None)
+                | Q(
+                    announced_from__isnull=False,
+                    announced_until__isnull=False,
+                    announced_until__gte=F("announced_from"),
+                    planned_starts__isnull=False,
+                ),
+                name="booking_announced_range_sane",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -220,6 +255,11 @@ class Booking(models.Model):
     def is_unplanned(self) -> bool:
         """Whether no start could be planned; the stored one is then not shown."""
         return bool(self.reasons) and self.reasons[0].get("code") in UNPROVEN
+
+    @property
+    def has_expected_start(self) -> bool:
+        """Whether any booking ahead in the queue may delay its planned start."""
+        return self.planned_strength in (None, PlannedStrength.EXPECTED)
 
     @property
     def expected_start(self) -> datetime | None:
@@ -260,6 +300,21 @@ class BookingEvent(models.Model):
         return self._moment("starts")
 
     @property
+    def latest(self) -> datetime | None:
+        """The latest start in `detail`; `starts` is the earliest."""
+        return self._moment("latest")
+
+    @property
+    def was(self) -> datetime | None:
+        """The start in `detail` announced before; `was_latest` is its latest."""
+        return self._moment("was")
+
+    @property
+    def was_latest(self) -> datetime | None:
+        """The latest start in `detail` announced before."""
+        return self._moment("was_latest")
+
+    @property
     def until(self) -> datetime | None:
         """The end in `detail`."""
         return self._moment("until")
@@ -272,3 +327,68 @@ class BookingEvent(models.Model):
     def _moment(self, name: str) -> datetime | None:
         text = self.detail.get(name)
         return datetime.fromisoformat(text) if text else None
+
+
+class MovedStart(models.Model):
+    """A receipt: the planned start left the range that was announced, and a new one was announced.
+
+    `decision` with `rule` says why. `claimant` is the booking that goes first, if it is of the same
+    organisation and known; another organisation's is never stored.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    booking = models.ForeignKey(
+        Booking, on_delete=models.PROTECT, related_name="moved_starts", db_constraint=False,
+        db_index=False,
+    )  # fmt: skip
+    at = models.DateTimeField()
+    decision = models.ForeignKey(
+        "allocation.Decision", on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+
+    # Ranges announced before and after
+    was_from = models.DateTimeField()
+    was_until = models.DateTimeField()
+    now_from = models.DateTimeField()
+    now_until = models.DateTimeField()
+    strength = models.CharField(
+        max_length=10, choices=PlannedStrength.choices, help_text="Of the start that was left."
+    )
+
+    # Cause
+    rule = models.CharField(max_length=8)
+    overtaken_by = models.CharField(
+        max_length=10, blank=True, help_text="Key of the order by which another booking goes first."
+    )
+    is_own = models.BooleanField(help_text="The own organisation's work goes first.")
+    claimant = models.ForeignKey(
+        Booking, on_delete=models.PROTECT, related_name="+", null=True, blank=True,
+        db_constraint=False,
+    )  # fmt: skip
+    reason = models.JSONField(help_text="The reason as the plan gives it.")
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [
+            models.Index(fields=["tenant", "booking", "id"], name="moved_start_of_booking"),
+            models.Index(fields=["at"], name="moved_start_by_time"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(
+                    was_until__gte=F("was_from"),
+                    now_until__gte=F("now_from"),
+                    now_from__gt=F("was_until"),
+                ),
+                name="moved_start_is_later",
+            ),
+            models.CheckConstraint(
+                condition=Q(claimant=None) | Q(is_own=True), name="moved_start_names_own_only"
+            ),
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """Why it moved, in the reader's language."""
+        return stored_sentence(self.reason)

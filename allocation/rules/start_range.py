@@ -1,48 +1,56 @@
-"""The range in which a planned start will happen, from how well past planned starts were kept."""
+"""The range in which a planned start will happen, from what it is worth and from past starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 
 MIN_STARTS = 20
 MIN_SLACK = timedelta(minutes=30)
-_LOW, _HIGH = 10, 90
+# Lateness that 8 of 10 past starts did not exceed, and the step to which ranges are rounded up.
+_PERCENT = 80
+_STEP = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class StartRange:
-    """The range in which 8 of 10 such bookings start, from the last `of` starts in the tier.
+    """A planned start, and the latest start that is to be expected.
 
-    With `of` 0 there were too few starts, and the range is an assumption.
+    `of` is the number of past starts of the tier that it takes into account; with 0 there were too
+    few, and the range is an assumption.
     """
 
     earliest: datetime
     latest: datetime
-    of: int
+    of: int = 0
+
+    def includes(self, moment: datetime) -> bool:
+        """Whether the moment is in the range."""
+        return self.earliest <= moment <= self.latest
 
 
 def start_range(
-    promised: datetime, now: datetime, history: Sequence[tuple[int, int]]
-) -> StartRange | None:
-    """The range of a planned start, seen from now. None if the start is due.
+    starts: datetime,
+    now: datetime,
+    history: Sequence[tuple[int, int]],
+    *,
+    is_expected: bool = True,
+) -> StartRange:
+    """The range of a planned start, seen from now: one instant unless it `is_expected` only.
 
-    `history` holds (lead, lateness) of past planned starts in seconds, with a lead above zero.
-    Lateness is scaled by the lead, because a start planned for tomorrow can miss by more than one
-    planned for the next hour. With fewer than `MIN_STARTS` the assumed lateness is a quarter of the
-    lead, and at least half an hour.
+    Other bookings may delay an expected start by half an hour, a quarter of its lead, or as much as
+    8 of 10 past starts were late at most; the longest counts. `history` holds (lead, lateness) of
+    past planned starts in seconds, with a lead above zero. Lateness is scaled by the lead, because
+    a start planned for tomorrow can miss by more than one planned for the next hour. Fewer than
+    `MIN_STARTS` say nothing.
     """
-    if promised <= now:
-        return None
-    if len(history) < MIN_STARTS:
-        slack = max(MIN_SLACK, (promised - now) / 4)
-        return StartRange(promised, promised + slack, 0)
-    ahead = int((promised - now).total_seconds())
-    late = sorted(late * ahead // lead for lead, late in history)
-    low, high = (_rank(late, percent) for percent in (_LOW, _HIGH))
-    earliest = max(now, promised + timedelta(seconds=min(low, 0)))
-    return StartRange(earliest, promised + timedelta(seconds=max(high, 0)), len(late))
-
-
-def _rank(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that is not below `percent` of all values."""
-    return ordered[-(-len(ordered) * percent // 100) - 1]
+    lead = starts - now
+    if not is_expected or lead <= timedelta(0):
+        return StartRange(starts, starts)
+    slack = max(MIN_SLACK, lead / 4)
+    known = len(history) if len(history) >= MIN_STARTS else 0
+    if known:
+        ahead = int(lead.total_seconds())
+        late = sorted(late * ahead // lead_then for lead_then, late in history)
+        slack = max(slack, timedelta(seconds=late[-(-known * _PERCENT // 100) - 1]))
+    return StartRange(starts, starts + _STEP * ceil(slack / _STEP), known)

@@ -52,17 +52,28 @@ _NEXT: Mapping[State, tuple[State, ...]] = {
 }
 TRANSITIONS = frozenset((old, new) for old, states in _NEXT.items() for new in states)
 
+# The planned run of a booking, and what was announced about its start.
+PLANNED_TIMES = (
+    "planned_starts",
+    "planned_ends",
+    "planned_strength",
+    "announced_from",
+    "announced_until",
+)
 # Fields that have no meaning in a state. They are reset to their defaults when it is entered.
 CLEARED_IN: Mapping[State, tuple[str, ...]] = {
     State.SCHEDULED: ("alternatives", "planned_places"),
     State.PAUSING: (
-        "extension_until", "planned_starts", "planned_ends", "planned_places", "reasons",
+        "extension_until", *PLANNED_TIMES, "planned_places", "reasons",
     ),
     State.PAUSED: ("ready_at", "notified_at", "saved_at", "used_seconds"),
     State.ENDING: ("extension_until",),
     **dict.fromkeys(TERMINAL, ("extension_until", "planned_places")),
 }  # fmt: skip
-_RUN_LOST = ("ready_at", "released_at", "extension_until")
+_RUN_LOST = (
+    "ready_at", "released_at", "extension_until",
+    "planned_strength", "announced_from", "announced_until",
+)  # fmt: skip
 # Fields that a single transition also resets: a run starts, a notice is withdrawn, a run is lost.
 CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
     (State.STARTING, State.ACTIVE): (

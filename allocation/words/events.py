@@ -111,6 +111,8 @@ _SENTENCES: dict[str, Text] = {
     "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     # Planned starts that change
+    "start_later": gettext_lazy("Its planned start is later now. %(because)s"),
+    "start_earlier": gettext_lazy("Its planned start is earlier now."),
     "rebound": gettext_lazy(
         "Moved from %(source)s to %(target)s before its start, so that more bookings fit. "
         "Its time stays the same."

@@ -40,23 +40,34 @@ def test_with_too_few_alike_less_has_to_be_alike() -> None:
     assert record.risk("standard", "h100", borrowed=False, quarter=1).ended == 0
 
 
-def test_a_range_is_what_8_of_10_kept_as_a_part_of_their_lead() -> None:
-    kept = [(3_600, late) for late in range(-600, 1_400, 100)]
-    found = start_range(NOW + 2 * HOUR, NOW, kept)
-    assert found is not None
-    assert found.of == 20
-    assert found.earliest == NOW + 2 * HOUR - timedelta(seconds=1_000)
-    assert found.latest == NOW + 2 * HOUR + timedelta(seconds=2_200)
+@pytest.mark.parametrize(
+    ("lead", "late", "slack"),
+    [
+        (1, [], 30),
+        (8, [], 120),
+        (8, [(3_600, 1_800)] * (MIN_STARTS - 1), 120),
+        (2, [(3_600, 1_800)] * 16 + [(3_600, 3_600)] * 4, 60),
+        (2, [(3_600, 1_800)] * 15 + [(3_600, 3_600)] * 5, 120),
+        (8, [(3_600, -600)] * MIN_STARTS, 120),
+        (1.4, [], 30),
+        (2.2, [], 35),
+    ],
+    ids=[
+        "half an hour", "a quarter of the lead", "too few to learn from",
+        "as late as 8 of 10 were, as a part of their lead", "and no less", "early starts",
+        "a short lead", "rounded up to five minutes",
+    ],
+)  # fmt: skip
+def test_an_expected_start_may_be_late_by_the_longest_of_three(
+    lead: float, late: list[tuple[int, int]], slack: int
+) -> None:
+    starts = NOW + lead * HOUR
+    found = start_range(starts, NOW, late)
+    assert (found.earliest, found.latest - starts) == (starts, timedelta(minutes=slack))
+    assert found.of == (len(late) if len(late) >= MIN_STARTS else 0)
 
 
-def test_a_range_holds_the_promise_and_begins_no_earlier_than_now() -> None:
-    found = start_range(NOW + HOUR, NOW, [(3_600, -7_200)] * MIN_STARTS)
-    assert found is not None
-    assert (found.earliest, found.latest) == (NOW, NOW + HOUR)
-
-
-@pytest.mark.parametrize("count", [0, MIN_STARTS - 1])
-@pytest.mark.parametrize(("lead", "slack"), [(1, 0.5), (8, 2)])
-def test_too_few_to_learn_from_give_an_assumption(count: int, lead: int, slack: float) -> None:
-    found = start_range(NOW + lead * HOUR, NOW, [(3_600, 0)] * count)
-    assert found == StartRange(NOW + lead * HOUR, NOW + (lead + slack) * HOUR, of=0)
+def test_a_start_that_nobody_outside_delays_and_one_that_is_due_have_no_range() -> None:
+    sure = start_range(NOW + HOUR, NOW, [(60, 600)] * MIN_STARTS, is_expected=False)
+    assert sure == StartRange(NOW + HOUR, NOW + HOUR)
+    assert start_range(NOW - HOUR, NOW, []) == StartRange(NOW - HOUR, NOW - HOUR)

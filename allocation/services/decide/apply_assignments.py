@@ -4,7 +4,7 @@ Many bookings at a time take as few statements as one.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,15 +12,27 @@ from uuid import UUID, uuid4
 
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Booking, Decision, Gpu
+from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart, PauseCause
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings.offers import price_of_class
-from allocation.services.record.history import Event
+from allocation.services.decide.announced_starts import Announcement, PlannedAnew, start_announce
+from allocation.services.record.history import Event, events_add
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.transition import Change, bookings_change
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Assign, Move, Part, Place, Plan, Shape, Snapshot, Waiting, units_of
+from allocation.solver import (
+    Assign,
+    Move,
+    Part,
+    Place,
+    Plan,
+    Reason,
+    Shape,
+    Snapshot,
+    Waiting,
+    units_of,
+)
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.services import HoldRequest, holds_move
@@ -71,8 +83,11 @@ def assignments_write(
     fleet: Fleet,
     decision: Decision,
     now: datetime,
+    preemptors: Container[str] = (),
 ) -> None:
     """Gives the locked bookings their GPUs, in the caller's transaction.
+
+    Others are, or were, paused for the `preemptors`.
 
     Raises:
         PlanStale: a place is taken, or a paused booking has GPUs to resume on already.
@@ -80,10 +95,65 @@ def assignments_write(
     if not assigns:
         return
     _not_resumed_twice([bookings[each.booking] for each in assigns])
-    allocations_write(bookings, assigns, fleet, decision)
-    changes = [_change_of(bookings[each.booking], each, fleet, decision) for each in assigns]
+    allocations_write(bookings, assigns, fleet, decision, preemptors)
+    announcements = [
+        _announcement_of(bookings[each.booking], each, decision, now) for each in assigns
+    ]
+    changes = [
+        _change_of(bookings[each.booking], each, fleet, decision, announcement.facts)
+        for each, announcement in zip(assigns, announcements, strict=True)
+    ]
     _holds_follow(bookings, assigns, now)
     bookings_change(changes, now=now)
+    _late_starts_announce(bookings, assigns, announcements, now)
+
+
+def preemptors_of(plan: Plan, bookings: Mapping[str, Booking]) -> frozenset[str]:
+    """Returns the assigned bookings for whose run, which begins now, others are paused.
+
+    A pause of an earlier plan counts if the booking itself was not paused since.
+    """
+    assigned = {each.booking for each in plan.assigns}
+    found = {pause.beneficiary for pause in plan.pauses} & assigned
+    causes = PauseCause.objects.filter(
+        beneficiary__in=[bookings[name] for name in assigned - found], pause__withdrawn=False
+    ).values_list("beneficiary_id", "pause__notified_at")
+    for beneficiary, noticed in causes:
+        own = bookings[str(beneficiary)].pauses.order_by("-number").first()
+        if own is None or own.notified_at < noticed:
+            found.add(str(beneficiary))
+    return frozenset(found)
+
+
+def _announcement_of(
+    booking: Booking, assign: Assign, decision: Decision, now: datetime
+) -> Announcement:
+    """Returns what is announced: no booking delays a start whose GPUs are reserved."""
+    late = next((each for each in assign.reasons if _delays(each)), None)
+    detail = {"decision": decision.id}
+    plan = PlannedAnew(instant(assign.starts), "firm", late, detail)
+    return start_announce(booking, plan, decision, now)
+
+
+def _late_starts_announce(
+    bookings: Mapping[str, Booking],
+    assigns: Sequence[Assign],
+    announcements: Sequence[Announcement],
+    now: datetime,
+) -> None:
+    """Writes messages and receipts of starts that are later than was announced.
+
+    The event of the assignment says an earlier start.
+    """
+    late = [
+        (bookings[assign.booking], announcement.event)
+        for assign, announcement in zip(assigns, announcements, strict=True)
+        if announcement.event is not None and announcement.event.kind == "delayed"
+    ]
+    if late:
+        events_add([event.row(booking, now) for booking, event in late])
+        receipts = [each.receipt for each in announcements if each.receipt is not None]
+        MovedStart.objects.bulk_create(receipts)
 
 
 def allocations_write(
@@ -91,6 +161,7 @@ def allocations_write(
     given: Sequence[Assign | Move],
     fleet: Fleet,
     decision: Decision,
+    preemptors: Container[str] = (),
 ) -> None:
     """Writes the places to the calendar.
 
@@ -100,7 +171,9 @@ def allocations_write(
     rows = [
         row
         for each in given
-        for row in _rows(bookings[each.booking], each, fleet, decision)
+        for row in _rows(
+            bookings[each.booking], each, fleet, decision, is_preemptor=each.booking in preemptors
+        )
     ]  # fmt: skip
     # Without ON CONFLICT DO NOTHING, inserts into an exclusion constraint deadlock under load.
     Allocation.objects.bulk_create(rows, ignore_conflicts=True)
@@ -132,9 +205,16 @@ def _not_resumed_twice(bookings: Sequence[Booking]) -> None:
 
 
 def _rows(
-    booking: Booking, given: Assign | Move, fleet: Fleet, decision: Decision
+    booking: Booking,
+    given: Assign | Move,
+    fleet: Fleet,
+    decision: Decision,
+    *,
+    is_preemptor: bool,
 ) -> list[Allocation]:
     period = DateTimeTZRange(instant(given.starts), instant(given.ends))
+    # A move is a grant of its own. It has no place in the queue: it is decided before the queue.
+    position = given.position if isinstance(given, Assign) else 0
     return [
         Allocation(
             id=uuid4(),
@@ -152,6 +232,9 @@ def _rows(
             units=fleet.units(fleet.gpus[place.gpu], place.shape),
             period=period,
             decision=decision,
+            granted_cycle=decision.id,
+            granted_position=position,
+            preemptor=is_preemptor,
         )
         for place in sorted(given.places, key=lambda place: (place.gpu, place.start))
     ]
@@ -163,10 +246,16 @@ def _mode_of(place: Place) -> Gpu.Mode:
     return Gpu.Mode.SLICED if place.profile else Gpu.Mode.WHOLE
 
 
-def _change_of(booking: Booking, assign: Assign, fleet: Fleet, decision: Decision) -> Change:
+def _change_of(
+    booking: Booking,
+    assign: Assign,
+    fleet: Fleet,
+    decision: Decision,
+    announced: Mapping[str, object],
+) -> Change:
     """Returns the change of a booking that gets GPUs, with its event."""
     resumes = booking.state == State.PAUSED
-    facts = plan_facts(booking, assign, decision)
+    facts = {**plan_facts(booking, assign, decision), **announced}
     if len(booking.ask["classes"]) > 1:
         # The hold covers the dearest class. A class without a price costs what was quoted.
         with suppress(Refused):
@@ -176,9 +265,8 @@ def _change_of(booking: Booking, assign: Assign, fleet: Fleet, decision: Decisio
         # From now on a workload is as long as it takes on this class.
         lengths = dict(booking.class_durations)
         facts["duration_seconds"] = lengths.get(assign.gpu_class, booking.duration_seconds)
-    late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
     facts |= {
-        "reasons": [reason_data(each) for each in late],
+        "reasons": [reason_data(each) for each in assign.reasons if _delays(each)],
         "alternatives": [],
         "planned_places": [],
     }
@@ -188,6 +276,10 @@ def _change_of(booking: Booking, assign: Assign, fleet: Fleet, decision: Decisio
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
     return Change(booking, event, None if resumes else State.SCHEDULED, facts)
+
+
+def _delays(why: Reason) -> bool:
+    return BY_ID[why.rule].effect in ("delays", "both")
 
 
 def _holds_follow(

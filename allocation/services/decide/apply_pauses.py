@@ -266,5 +266,6 @@ def _requeue(booking: Booking, later: timedelta, code: str, now: datetime) -> No
     if starts and ends:
         starts += later
         facts = {"planned_starts": starts, "planned_ends": ends + later}
+        facts |= {"announced_from": starts, "announced_until": starts}
     detail = {"starts": starts.isoformat()} if starts and later else {}
     place_withdraw(booking, Event("moved", event_text(code), detail=detail), now, **facts)

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import Booking
+from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import State
 from allocation.services.decide.borrowing import BorrowingMark, borrowing_marks
@@ -57,8 +58,8 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
 
 def _as_waiting(assign: Assign) -> Waiting:
     return Waiting(
-        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
-    )
+        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons,
+    )  # fmt: skip
 
 
 def _keeps_waiting(booking: Booking, now: datetime) -> bool:
@@ -71,11 +72,18 @@ def _keeps_waiting(booking: Booking, now: datetime) -> bool:
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= MIN_DURATION_SECONDS
 
 
+def _strength_kept(wait: Waiting) -> str | None:
+    """Returns the strength as it is stored: a start that is only a guess has none."""
+    is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
+    return wait.strength if wait.places and is_proven else None
+
+
 def _is_known(wait: Waiting, booking: Booking | None) -> bool:
     return (
         booking is not None
         and booking.state in (State.QUEUED, State.PAUSING, State.PAUSED)
         and booking.planned_starts == instant(wait.starts)
+        and booking.planned_strength == _strength_kept(wait)
         and booking.planned_places == [place_data(place) for place in wait.places]
         and booking.reasons == [reason_data(reason) for reason in wait.reasons]
     )

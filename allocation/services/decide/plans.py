@@ -12,6 +12,12 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, Decision, SolverState
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import OPEN, TERMINAL, State
+from allocation.services.decide.announced_starts import (
+    UNPLANNED,
+    Announcement,
+    PlannedAnew,
+    start_announce,
+)
 from allocation.services.decide.apply_assignments import (
     Fleet,
     PlanOvertaken,
@@ -19,6 +25,7 @@ from allocation.services.decide.apply_assignments import (
     allocations_write,
     assignments_write,
     plan_facts,
+    preemptors_of,
 )
 from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
 from allocation.services.decide.borrowing import borrowing_marks_write
@@ -27,7 +34,7 @@ from allocation.services.decide.rebind import move_record, moved_rows_supersede
 from allocation.services.decide.stale_parts import parts_stale
 from allocation.services.publish.live import decided_hint
 from allocation.services.record.costs import booking_cost, waiting_settle
-from allocation.services.record.history import Event
+from allocation.services.record.history import Event, change_announce
 from allocation.services.record.open_pauses import pause_end
 from allocation.services.record.places import place_data
 from allocation.services.runs.end import nodes_bump
@@ -208,7 +215,8 @@ def plan_write(
     for withdrawn in plan.withdrawn:
         _withdraw(bookings[withdrawn], now)
     _move_all(plan.moves, bookings, fleet, decision, now)
-    assignments_write(bookings, plan.assigns, fleet, decision, now)
+    preemptors = preemptors_of(plan, bookings)
+    assignments_write(bookings, plan.assigns, fleet, decision, now, preemptors)
     for wait in plan.waits:
         _wait(bookings[wait.booking], wait, decision, now)
     for refuse in plan.refusals:
@@ -245,29 +253,59 @@ def _move_all(
 
 
 def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
-    moved = booking.planned_starts is not None and booking.planned_starts != instant(wait.starts)
     # Without a proven start the planned one is a guess and is not shown.
     is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
     has_start = bool(wait.places) and is_proven
-    had_start = bool(booking.planned_places) and not booking.is_unplanned
-    is_new = booking.state == State.REQUESTED
-    because = reason_data(wait.delayed_by) if wait.delayed_by else ""
-    starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
-    event = Event(
-        "queued" if is_new else "moved",
-        event_text("queued" if has_start else "queued_unplanned", because=because),
-        detail={"decision": decision.id, **starts},
+    announcement = (
+        _announcement_of(booking, wait, decision, now) if has_start else Announcement({**UNPLANNED})
     )
     facts = {
         **plan_facts(booking, wait, decision),
         "planned_places": [place_data(place) for place in wait.places],
         "reasons": [reason_data(reason) for reason in wait.reasons],
+        **announcement.facts,
     }
-    if is_new:
+    if booking.state == State.REQUESTED:
+        event = _wait_event("queued", wait, decision, has_start=has_start)
         booking_move(booking, State.QUEUED, event=event, now=now, **facts)
     else:
-        is_change = moved and (has_start or had_start)
-        booking_change(booking, event=event if is_change else None, now=now, **facts)
+        is_moved = booking.planned_starts != instant(wait.starts)
+        kind = _first_or_last(booking, has_start=has_start, is_moved=is_moved)
+        news = (
+            _wait_event(kind, wait, decision, has_start=has_start) if kind else announcement.event
+        )
+        booking_change(booking, event=news, now=now, **facts)
+        if news is None and is_moved:
+            change_announce(booking, now)
+    if announcement.receipt is not None:
+        announcement.receipt.save(force_insert=True)
+
+
+def _announcement_of(
+    booking: Booking, wait: Waiting, decision: Decision, now: datetime
+) -> Announcement:
+    detail = {"decision": decision.id}
+    plan = PlannedAnew(instant(wait.starts), wait.strength, wait.delayed_by, detail)
+    return start_announce(booking, plan, decision, now)
+
+
+def _first_or_last(booking: Booking, *, has_start: bool, is_moved: bool) -> str:
+    """Returns the kind of the event if a first start is planned, or none any more; else nothing."""
+    if has_start:
+        is_first = booking.announced_until is None and booking.planned_starts is not None
+        return "moved" if is_first and is_moved else ""
+    had_start = bool(booking.planned_places) and not booking.is_unplanned
+    return "delayed" if had_start else ""
+
+
+def _wait_event(kind: str, wait: Waiting, decision: Decision, *, has_start: bool) -> Event:
+    because = reason_data(wait.delayed_by) if wait.delayed_by else ""
+    starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
+    return Event(
+        kind,
+        event_text("queued" if has_start else "queued_unplanned", because=because),
+        detail={"decision": decision.id, **starts},
+    )
 
 
 def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
@@ -338,8 +376,10 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
             booking=booking, state__in=Allocation.LIVE, abandoned=False
         )
         for row in live.order_by("id"):
+            # Until its old end the row keeps its grant; the added time has a new one.
+            row.extended_from, row.extended_cycle = row.period.upper, decision.id
             row.period = DateTimeTZRange(row.period.lower, until)
-            row.save(update_fields=["period"])
+            row.save(update_fields=["period", "extended_from", "extended_cycle"])
         nodes_bump(row.gpu_id for row in live)
         facts = {"planned_ends": until, "hold_amount": booking.hold_amount + extra}
     event = Event(

@@ -58,6 +58,11 @@ def events_add(events: Sequence[BookingEvent]) -> None:
     outbox_put([_message(event) for event in events])
 
 
+def change_announce(booking: Booking, now: datetime) -> None:
+    """Notifies open pages that a booking has changed, where its history has nothing to say."""
+    outbox_put([_message(BookingEvent(booking=booking, kind="replanned", at=now))])
+
+
 def _message(event: BookingEvent) -> OutboxMessage:
     booking = event.booking
     payload = {

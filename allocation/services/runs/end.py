@@ -10,7 +10,7 @@ from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
 from allocation.rules.charging import end_seconds
-from allocation.rules.states import State
+from allocation.rules.states import PLANNED_TIMES, State
 from allocation.services.record.conflicts import unready_note
 from allocation.services.record.costs import (
     earlier_charges,
@@ -250,7 +250,7 @@ def _paused_end(booking: Booking, now: datetime) -> bool:
     if not planned_rows_supersede(booking):
         return False
     event = Event("moved", event_text("resume_missed"))
-    booking_change(booking, event=event, now=now, planned_starts=None, planned_ends=None)
+    booking_change(booking, event=event, now=now, **dict.fromkeys(PLANNED_TIMES))
     return True
 
 

@@ -15,15 +15,16 @@ from tenants.models import Tier as TierRow
 HISTORY = timedelta(days=62)
 GPU_HOUR = UNITS_PER_GPU * 3_600
 
-# Charged time per project, class and UTC day: from "ready" to the release, or to the notice of the
-# pause that ended the run (its end, if the pause was for the own organisation) less the credited
-# time, else until now. Broken runs have no "ready": their saved seconds count at their end.
+# Charged time per person, project, class and UTC day: from "ready" to the release, or to the notice
+# of the pause that ended the run (its end, if the pause was for the own organisation) less the
+# credited time, else until now. Broken runs have no "ready": their saved seconds count at their
+# end.
 _USED = """
-SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint,
+SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint, u.owner_id,
        sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
                                         - greatest(u.since, d.day)))::bigint
 FROM (
-  SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
+  SELECT a.tenant_id, a.project_id, g.gpu_class_id, b.owner_id, a.units,
          greatest(coalesce(p.ready_at, b.ready_at), lower(a.period), %(since)s) AS since,
          least(upper(a.period),
                coalesce(CASE WHEN p.relation = '' THEN p.notified_at ELSE upper(a.period) END
@@ -39,18 +40,19 @@ FROM (
     AND (p.id IS NOT NULL OR NOT a.abandoned)
     AND a.period && tstzrange(%(since)s, %(now)s)
   UNION ALL
-  SELECT a.tenant_id, a.project_id, g.gpu_class_id, a.units,
+  SELECT a.tenant_id, a.project_id, g.gpu_class_id, b.owner_id, a.units,
          greatest(upper(a.period) - make_interval(secs => a.counted_seconds), %(since)s) AS since,
          least(upper(a.period), %(now)s) AS until
   FROM allocation_allocation a
+    JOIN allocation_booking b ON b.id = a.booking_id
     JOIN allocation_gpu g ON g.id = a.gpu_id
   WHERE a.abandoned AND a.counted_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
 ) u CROSS JOIN LATERAL generate_series(
   date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
 ) AS d(day)
 WHERE u.until > u.since
-GROUP BY 1, 2, 3, 4
-ORDER BY 2, 3, 4
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 2, 3, 4, 5
 """
 
 
@@ -97,14 +99,15 @@ def limits_of(rows: Iterable[Quota]) -> tuple[Limit, ...]:
 
 
 def used_read(now: datetime) -> tuple[Used, ...]:
-    """Unit-seconds by project, class and UTC day; under row-level security, of one tenant."""
+    """Unit-seconds by person, project, class and UTC day; row-level security may narrow them to one
+    tenant."""
     since = (now - HISTORY).replace(hour=0, minute=0, second=0, microsecond=0)
     with connection.cursor() as cursor:
         cursor.execute(_USED, {"since": since, "now": now})
         rows = cursor.fetchall()
     return tuple(
-        Used(str(tenant), str(project), gpu_class, day, amount)
-        for tenant, project, gpu_class, day, amount in rows
+        Used(str(tenant), str(project), gpu_class, day, amount, str(person))
+        for tenant, project, gpu_class, day, person, amount in rows
         if amount > 0
     )
 

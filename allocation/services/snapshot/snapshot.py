@@ -38,7 +38,7 @@ from allocation.solver import (
     Request,
     Snapshot,
 )
-from allocation.solver.model.inputs import Together
+from allocation.solver.model.inputs import Strength, Together
 
 # A released device is cleared within seconds. One that takes longer is expected to need as long
 # again as it has taken, so that no start is planned on a device that hangs.
@@ -46,10 +46,16 @@ CLEARING_SECONDS = 5
 # Only the columns that are needed: there are many rows, and other columns are wide.
 _HELD_COLUMNS = (
     *("booking", "tenant", "project", "gpu", "profile", "start", "size", "share", "period"),
+    *("granted_cycle", "granted_position", "preemptor", "extended_from", "extended_cycle"),
     *("state", "abandoned", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
     *("booking__ready_at", "booking__saved_at", "booking__pause_count"),
     "booking__extension_until",
 )
+_STRENGTHS: dict[str, Strength] = {
+    "firm": "firm",
+    "guaranteed": "guaranteed",
+    "expected": "expected",
+}
 # For this long after its end, a paused booking's place already belongs to its beneficiary.
 HANDOVER = timedelta(minutes=1)
 
@@ -174,7 +180,19 @@ def _held_of(row: Allocation, now: datetime) -> Held:
         owner=str(row.booking.owner_id),
         pinned=bool(booking.ask.get("pin")),
         level=_level(row),
+        granted=_grant_of(row, now),
+        preemptor=row.preemptor and not row.abandoned,
     )
+
+
+def _grant_of(row: Allocation, now: datetime) -> tuple[int, int] | None:
+    """The grant number that a row has now: its extension's after the end that it had before."""
+    if row.abandoned or row.granted_cycle is None or row.granted_position is None:
+        return None
+    since, cycle = row.extended_from, row.extended_cycle
+    if since is not None and cycle is not None and since <= now:
+        return (cycle, 0)
+    return (row.granted_cycle, row.granted_position)
 
 
 def _level(row: Allocation) -> Together | None:
@@ -324,6 +342,7 @@ def _promise_of(row: Booking) -> PlannedStart | None:
         starts=seconds(row.planned_starts),
         ends=seconds(row.planned_ends),
         places=tuple(place_of(place) for place in row.planned_places),
+        strength=_STRENGTHS.get(row.planned_strength or ""),
     )
 
 

@@ -8,13 +8,13 @@ from django.http import HttpRequest
 
 from allocation.models import Booking
 from allocation.queries.bookings.outcomes import booking_start_range
-from allocation.rules.start_range import MIN_STARTS
 from allocation.rules.states import State
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.quotes.earlier import Change, booking_exchange, earlier_options
 from allocation.services.quotes.quote_options import REFERENCE_SPEED, QuoteOption
 from allocation.web.bookings.summary import shape_words
-from allocation.web.parts.times import clock, moment_words
+from allocation.web.parts.planned_start import start_basis
+from allocation.web.parts.times import moment_words
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import Tier
@@ -36,9 +36,9 @@ class ChangeCard:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The range of a planned start and the earlier options. `lock` fixes their prices."""
+    """The basis of a planned start's range, and the earlier options. `lock` fixes their prices."""
 
-    range: str
+    basis: str
     cards: tuple[ChangeCard, ...]
     lock: str
 
@@ -46,15 +46,13 @@ class Outlook:
 def outlook_of(
     actor: Actor, booking: Booking, labels: Mapping[str, str], zone: tzinfo, now: datetime
 ) -> Outlook | None:
-    """Returns the start range and the earlier options; None without a planned start."""
+    """Returns the basis of the range and the earlier options; None without a planned start."""
     if booking.state not in (State.QUEUED, State.SCHEDULED) or booking.planned_starts is None:
         return None
     options, lock = earlier_options(actor=actor, booking=booking, now=now)
     tiers = dict(Tier.objects.values_list("slug", "name"))
     cards = tuple(_card(option, booking, tiers, labels, zone, now) for option in options)
-    # The return of failed hardware can't be estimated.
-    between = "" if booking.is_unplanned else _range_words(booking, zone, now)
-    return Outlook(between, cards, lock)
+    return Outlook(start_basis(booking_start_range(booking, now)), cards, lock)
 
 
 def booking_replace(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
@@ -73,27 +71,6 @@ def booking_replace(request: HttpRequest, actor: Actor, booking: Booking, now: d
         price_lock_read(shown, now) if shown else None,
     )
     return booking_exchange(actor=actor, booking=booking, change=change, now=now).label
-
-
-def _range_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
-    found = booking_start_range(booking, now)
-    if found is None:
-        return ""
-    if found.earliest == found.latest:
-        return (
-            f"8 of 10 similar bookings started at their planned time (last {found.of} in "
-            "this tier)."
-        )
-    earliest, latest = (moment_words(each, zone, now) for each in (found.earliest, found.latest))
-    if found.earliest.astimezone(zone).date() == found.latest.astimezone(zone).date():
-        latest = clock(found.latest, zone)
-    if not found.of:
-        return (
-            f"Expected {earliest} – {latest}: assumed until {MIN_STARTS} bookings in this tier"
-            " have had a planned start."
-        )
-    range_ = f"Expected {earliest} – {latest}"
-    return f"{range_} for 8 of 10 similar bookings (last {found.of} in this tier)."
 
 
 def _card(

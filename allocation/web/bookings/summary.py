@@ -25,6 +25,7 @@ from allocation.solver import UNITS_PER_GPU
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pause_notice import paused_words
+from allocation.web.parts.planned_start import mover_words, waiting_words
 from allocation.web.parts.times import clock, length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
 from billing.rules import money_text
@@ -180,7 +181,7 @@ def _headline(booking: Booking, ctx: PageContext) -> str:
     sayings = {
         State.REQUESTED: "Waiting: decisions are frozen" if ctx.frozen else "Being placed",
         State.AWAITING_APPROVAL: "Waiting for approval",
-        State.QUEUED: _unplanned(booking) or f"Planned start {at(booking.planned_starts)}",
+        State.QUEUED: _unplanned(booking) or waiting_words(booking, ctx.zone, ctx.now),
         State.SCHEDULED: f"{_starts_word(booking, ctx.now)} {at(booking.planned_starts)}",
         State.STARTING: "Starting: waiting for its node"
         if _is_stalled(booking)
@@ -226,10 +227,7 @@ def _detail(booking: Booking, ctx: PageContext) -> str:
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
         State.QUEUED: stored_sentence(booking.reasons[0])
         if booking.is_unplanned
-        else (
-            "The planned start can get earlier. It gets later only if GPUs fail or are taken "
-            "out of service, earlier work ends late, or a limit is lowered."
-        ),
+        else mover_words(booking),
         State.REQUESTED: str(ctx.frozen["sentence"])
         if ctx.frozen
         else "The solver is placing it; this takes a few seconds.",

@@ -1,6 +1,6 @@
 """Builds mails: the outcome in the subject, a few sentences, and a link."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
@@ -28,6 +28,7 @@ from tenants.web.frame import zone_of
 NOTICE = "booking.pause_noticed"
 OUTCOMES = {
     "booking.pause_withdrawn": "continues, its pause was withdrawn",
+    "booking.delayed": "starts later than planned",
     "booking.paused": "is paused",
     "booking.resumed": "runs again",
     "booking.broken_off": "lost its place and gets another",
@@ -70,7 +71,7 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
     ).first()
     if event is None:
         return None
-    said = (event.text, f"That was at {_moment(event.at, zone)}.")
+    said = (event.text, *_new_start(event, zone), f"That was at {_moment(event.at, zone)}.")
     entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
     return Section(f"{title} {OUTCOMES[mail.kind]}", said, href, entry)
 
@@ -167,6 +168,20 @@ def _notice(booking: Booking, title: str, href: str, scene: PageContext) -> Sect
     deadline = f"It has until {_moment(pause.deadline, scene.zone)}."
     said = (notice.who, notice.why, deadline, notice.lost, notice.default, notice.money)
     return Section(f"{title} {when}", tuple(filter(None, said)), href)
+
+
+def _new_start(event: BookingEvent, zone: tzinfo) -> Iterator[str]:
+    """Yields the new range of a planned start that is later now, with the one before."""
+    if event.starts is None or event.latest is None or event.was is None:
+        return
+    latest, before = _latest_words(event.latest, event.starts, zone), _moment(event.was, zone)
+    before += _latest_words(event.was_latest or event.was, event.was, zone)
+    yield f"It is now expected at {_moment(event.starts, zone)}{latest}; before, it was {before}."
+
+
+def _latest_words(latest: datetime, earliest: datetime, zone: tzinfo) -> str:
+    """Returns ` to Sat 21 Nov 16:30 +0100`; empty for a start without a range."""
+    return f" to {_moment(latest, zone)}" if latest > earliest else ""
 
 
 def _moment(moment: datetime, zone: tzinfo) -> str:

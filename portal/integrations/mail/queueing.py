@@ -16,6 +16,7 @@ from tenants.models import Invitation, Mail, Membership, OutboxMessage, Password
 
 URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn", "booking.no_show_warned"})
 KINDS = URGENT | {
+    "booking.delayed",
     "booking.paused",
     "booking.resumed",
     "booking.broken_off",

@@ -1,5 +1,6 @@
 """A waiting booking: the range of its start, and options that start earlier."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.outcomes import booking_start_range, pause_record
+from allocation.rules.start_range import StartRange
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
@@ -169,20 +171,27 @@ def ran(lab: Lab, *, late: int, paused: bool = False, tier: str = "standard") ->
 
 @pytest.mark.django_db
 def test_the_range_is_learnt_from_what_started_in_the_same_tier(lab: Lab) -> None:
-    waiting = a_booking(lab.project, lab.actor.user_id, state=State.SCHEDULED, starts=NOW + HOUR)
-    for late in range(0, 1_900, 100):
+    waiting = a_booking(lab.project, lab.actor.user_id, state=State.QUEUED, starts=NOW + HOUR)
+    waiting.planned_starts = NOW + HOUR
+    for late in range(1_800, 5_600, 200):
         ran(lab, late=late)
+    assumed = StartRange(NOW + HOUR, NOW + HOUR + 30 * MINUTE)
     with tenant_tx(lab.tenant_id):
-        assert booking_start_range(waiting, NOW) is None, "19 are too few, and it has its place"
-    ran(lab, late=1_900)
+        assert booking_start_range(waiting, NOW) == assumed, "19 are too few"
+    ran(lab, late=5_600)
+    learnt = StartRange(NOW + HOUR, NOW + HOUR + 80 * MINUTE, 20)
     with tenant_tx(lab.tenant_id):
+        assert booking_start_range(waiting, NOW) == learnt
+        waiting.announced_until = NOW + 3 * HOUR
         found = booking_start_range(waiting, NOW)
-    assert found is not None
-    assert (found.of, found.earliest) == (20, NOW + HOUR)
-    assert found.latest == NOW + HOUR + timedelta(seconds=1_700)
+        assert found == replace(learnt, latest=NOW + 3 * HOUR), "what was announced"
+        waiting.planned_strength = "guaranteed"
+        assert booking_start_range(waiting, NOW) == StartRange(NOW + HOUR, NOW + HOUR)
     other = a_lab("north", gpus=0)
+    waiting.planned_strength = waiting.announced_until = None
     with tenant_tx(other.tenant_id):
-        assert booking_start_range(waiting, NOW) is None, "how others fare is not learnt from"
+        found = booking_start_range(waiting, NOW)
+    assert found == assumed, "how others fare is not learnt from"
 
 
 @pytest.mark.django_db

@@ -133,7 +133,7 @@ def test_a_waiting_booking_shows_six_checks_with_what_blocks_first() -> None:
     ]
     assert [check.blocks for check in story.checks] == [True, False, False, False, False, False]
     assert story.checks[0].frees == "today 14:30"
-    assert story.headline == "Planned start today 09:00"
+    assert story.headline == "Expected today 09:00"
 
 
 def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:

@@ -1,0 +1,146 @@
+"""What is announced to owners about planned starts.
+
+A range is announced for each planned start. One message goes out when the planned start leaves it,
+and the range of the new start is then announced. A later start also gets a receipt with the rule
+that moved it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from uuid import UUID
+
+from allocation.models import Booking, Decision, MovedStart, PlannedStrength
+from allocation.queries.bookings.outcomes import start_history
+from allocation.reasons.reason import Reason
+from allocation.rules.start_range import StartRange, start_range
+from allocation.rules.states import PLANNED_TIMES
+from allocation.services.record.history import Event
+from allocation.solver.model.inputs import Strength
+from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
+from tenants.platform.wall import tenant_tx
+
+UNPLANNED: Mapping[str, None] = dict.fromkeys(PLANNED_TIMES[2:])
+"""The fields of a booking that a start which can't be planned any more leaves empty."""
+
+OVERTAKEN = "overtaken"
+_RANK = {None: 0, "expected": 0, "guaranteed": 1, "firm": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a new planned start changes: fields of the booking, and the message if there is one."""
+
+    facts: dict[str, object]
+    event: Event | None = None
+    receipt: MovedStart | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAnew:
+    """A planned start of the plan, with the reason why it is later than the one before."""
+
+    starts: datetime
+    strength: Strength | None
+    delayed_by: Reason | None = None
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+
+def start_announce(
+    booking: Booking, plan: PlannedAnew, decision: Decision, now: datetime
+) -> Announcement:
+    """Returns what is announced about the new planned start of a locked booking.
+
+    The first range that is announced has no message: the event of the plan says it.
+    """
+    announced = announced_range(booking)
+    if announced is None:
+        return Announcement(_facts(plan, _range(booking, plan, now)))
+    if announced.includes(plan.starts):
+        return Announcement(_facts(plan, _narrowed(booking, plan, announced, now)))
+    new = _range(booking, plan, now)
+    is_later = plan.starts > announced.latest
+    because = reason_data(plan.delayed_by) if is_later and plan.delayed_by else ""
+    event = Event(
+        "delayed" if is_later else "moved",
+        event_text("start_later" if is_later else "start_earlier", because=because),
+        detail={
+            **plan.detail,
+            "starts": new.earliest.isoformat(),
+            "latest": new.latest.isoformat(),
+            "was": announced.earliest.isoformat(),
+            "was_latest": announced.latest.isoformat(),
+            "strength": plan.strength,
+        },
+    )
+    receipt = None
+    if is_later and plan.delayed_by is not None:
+        receipt = _receipt(booking, plan.delayed_by, (announced, new), decision, now)
+    return Announcement(_facts(plan, new), event, receipt)
+
+
+def announced_range(booking: Booking) -> StartRange | None:
+    """Returns the range that was announced to the owner; None without one."""
+    if booking.announced_from is None or booking.announced_until is None:
+        return None
+    return StartRange(booking.announced_from, booking.announced_until)
+
+
+def _facts(plan: PlannedAnew, announced: StartRange) -> dict[str, object]:
+    return {
+        "planned_strength": plan.strength,
+        "announced_from": announced.earliest,
+        "announced_until": announced.latest,
+    }
+
+
+def _range(booking: Booking, plan: PlannedAnew, now: datetime) -> StartRange:
+    is_expected = plan.strength in (None, PlannedStrength.EXPECTED)
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    history = _history(booking.tenant_id, booking.tier_id, hour) if is_expected else ()
+    return start_range(plan.starts, now, history, is_expected=is_expected)
+
+
+def _narrowed(
+    booking: Booking, plan: PlannedAnew, announced: StartRange, now: datetime
+) -> StartRange:
+    """Returns the announced range; a start that is worth more than before has less slack."""
+    if _RANK[plan.strength] <= _RANK[booking.planned_strength]:
+        return announced
+    new = _range(booking, plan, now)
+    return StartRange(new.earliest, min(new.latest, announced.latest))
+
+
+@lru_cache(maxsize=1_024)
+def _history(tenant_id: UUID, tier: str, hour: datetime) -> tuple[tuple[int, int], ...]:
+    """Returns the latest starts of the tenant in a tier, read once an hour: it is 200 lookups."""
+    with tenant_tx(tenant_id):
+        return tuple(start_history(tier))
+
+
+def _receipt(
+    booking: Booking,
+    why: Reason,
+    ranges: tuple[StartRange, StartRange],
+    decision: Decision,
+    now: datetime,
+) -> MovedStart:
+    was, new = ranges
+    is_overtaken = why.code == OVERTAKEN
+    return MovedStart(
+        tenant_id=booking.tenant_id,
+        booking=booking,
+        at=now,
+        decision=decision,
+        was_from=was.earliest,
+        was_until=was.latest,
+        now_from=new.earliest,
+        now_until=new.latest,
+        strength=booking.planned_strength or PlannedStrength.EXPECTED,
+        rule=why.rule,
+        overtaken_by=str(why.facts["rule"]) if is_overtaken else "",
+        is_own=is_overtaken and bool(why.facts["own_tenant"]),
+        reason=reason_data(why),
+    )

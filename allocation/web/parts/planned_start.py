@@ -1,0 +1,45 @@
+"""What a planned start is worth, as pages word it."""
+
+from datetime import datetime, tzinfo
+
+from allocation.models import Booking, PlannedStrength
+from allocation.queries.bookings.outcomes import start_shown
+from allocation.rules.start_range import MIN_STARTS, StartRange
+from allocation.web.parts.times import moment_words, window_words
+from allocation.words.planned_starts import mover_text
+
+
+def start_words(strength: str | None, found: StartRange, zone: tzinfo, now: datetime) -> str:
+    """Returns `Starts today 14:00`, `Starts by today 14:00` or `Expected today 14:00 – 16:30`."""
+    if strength == PlannedStrength.FIRM:
+        return f"Starts {moment_words(found.earliest, zone, now)}"
+    if strength == PlannedStrength.GUARANTEED:
+        return f"Starts by {moment_words(found.latest, zone, now)}"
+    if found.latest == found.earliest:
+        return f"Expected {moment_words(found.earliest, zone, now)}"
+    return f"Expected {window_words(found.earliest, found.latest, zone, now)}"
+
+
+def waiting_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
+    """Returns the planned start of a waiting booking; empty without one."""
+    starts = booking.expected_start
+    if starts is None:
+        return ""
+    found = start_shown(booking, now) or StartRange(starts, starts)
+    return start_words(booking.planned_strength, found, zone, now)
+
+
+def mover_words(booking: Booking) -> str:
+    """Returns who can still make the planned start later."""
+    return mover_text(booking.planned_strength)
+
+
+def start_basis(found: StartRange | None) -> str:
+    """Returns what the range of an expected start is based on; empty for a start without one."""
+    if found is None or found.earliest == found.latest:
+        return ""
+    if found.of:
+        return f"The range is based on the last {found.of} starts in this tier."
+    return (
+        f"The range is assumed until {MIN_STARTS} bookings in this tier have had a planned start."
+    )

@@ -1,0 +1,15 @@
+"""What a planned start is worth, in words. A sentence names no clock time, because each page knows
+its reader's zone."""
+
+from django.utils.translation import gettext_lazy
+
+_MOVERS = {
+    "firm": gettext_lazy("No other booking can change that."),
+    "guaranteed": gettext_lazy("Only your own organisation's work can change that."),
+    "expected": gettext_lazy("It is borrowed; stronger claims go first."),
+}
+
+
+def mover_text(strength: str | None) -> str:
+    """Returns whose bookings can make a start of this strength later; unknown is expected."""
+    return str(_MOVERS[strength or "expected"])
