@@ -29,12 +29,29 @@ class PolicyVersion(models.Model):
 
 
 class Decision(models.Model):
-    """A cycle that changed something: its complete input and output, compressed, with digests."""
+    """A cycle that changed something: its complete input and output, compressed, with digests.
+
+    A keyframe has both whole; any other decision has what differs from its `base`.
+    """
+
+    # Versions of `format`: whole documents with the digests of their bytes, or rows.
+    WHOLE, ROWS = 2, 3
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
     leader_term = models.BigIntegerField()
     policy = models.ForeignKey(PolicyVersion, on_delete=models.PROTECT)
+    format = models.PositiveSmallIntegerField(
+        default=WHOLE, db_default=WHOLE, help_text="3: by rows, as a keyframe or a delta."
+    )
+    keyframe = models.ForeignKey(
+        "self", on_delete=models.PROTECT, related_name="deltas", null=True, blank=True,
+        help_text="The decision with the whole documents; null if it is this one.",
+    )  # fmt: skip
+    base = models.OneToOneField(
+        "self", on_delete=models.PROTECT, related_name="+", null=True, blank=True,
+        help_text="The decision before it, which its bytes are relative to.",
+    )  # fmt: skip
     snapshot = models.BinaryField()
     snapshot_sha256 = models.CharField(max_length=64)
     plan = models.BinaryField()
@@ -43,6 +60,9 @@ class Decision(models.Model):
         max_length=160, help_text="Commit of the code, versions of its solver libraries."
     )
     solve_ms = models.PositiveIntegerField()
+    counts = models.JSONField(
+        default=dict, db_default={}, help_text="Rows of each part of the plan."
+    )
     withheld = models.JSONField(
         default=list,
         db_default=[],
@@ -60,6 +80,13 @@ class Decision(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(keyframe=None, base=None)
+                | models.Q(keyframe__isnull=False, base__isnull=False, format=3),
+                name="decision_keyframe_or_delta",
+            ),
+        ]
 
 
 class MachineClock(models.Model):

@@ -1,10 +1,10 @@
 """Moves old rows out of the database into files that can still be verified.
 
 Decisions keep their row: only the bytes of the solver's input and plan move, and the row keeps
-their SHA-256. Log entries move by whole seals: the seals stay, and `audit_verify --archive` reads
-the files instead of the rows. Histories and occupancies of ended bookings move by booking. A file
-is complete on disk before any row is removed. A run that is killed in between leaves the rows in
-both places, and the next run writes the file again.
+their SHA-256. A keyframe moves with all of its deltas. Log entries move by whole seals: the seals
+stay, and `audit_verify --archive` reads the files instead of the rows. Histories and occupancies of
+ended bookings move by booking. A file is complete on disk before any row is removed. A run that is
+killed in between leaves the rows in both places, and the next run writes the file again.
 
 It runs as the owner of the tables. The triggers that protect rows let only the owner remove these,
 and only while `portal.archiving` is on.
@@ -26,6 +26,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from allocation.models import Decision
+from allocation.services.decide.decision_log import decision_chain
 from tenants.models import ArchiveFile
 from tenants.services.audit_chain import ENTRIES, Archived, row_sha256
 
@@ -33,6 +34,20 @@ from tenants.services.audit_chain import ENTRIES, Archived, row_sha256
 DECISIONS_AT_ONCE = 50
 BOOKINGS_AT_ONCE = 2_000
 SEALS_AT_ONCE = 1_000
+# A keyframe and its deltas are moved together, when the last of them is old.
+_OLD_DECISIONS = """
+WITH old AS (
+  SELECT id, coalesce(keyframe_id, id) AS keyframe FROM allocation_decision one
+  WHERE at < %(before)s AND archived_in = '' AND NOT EXISTS (
+    SELECT FROM allocation_decision later
+    WHERE later.at >= %(before)s
+      AND later.keyframe_id = coalesce(one.keyframe_id, one.id))
+  ORDER BY id LIMIT %(most)s)
+SELECT id, at, snapshot, plan FROM allocation_decision
+WHERE archived_in = '' AND (
+  id IN (SELECT keyframe FROM old) OR keyframe_id IN (SELECT keyframe FROM old))
+ORDER BY id
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +98,20 @@ def log_archived(folder: Path | None) -> dict[UUID | None, Archived]:
     return found
 
 
-def decision_archived(folder: Path, decision: Decision) -> Decision:
-    """The decision with its bytes from the archive. Raises ArchiveBroken."""
+def chain_archived(folder: Path, decision: Decision) -> list[Decision]:
+    """The decision, after those that it is rebuilt from, with their bytes from the archive.
+
+    Raises ArchiveBroken.
+    """
     file = ArchiveFile.objects.get(name=decision.archived_in)
+    chain = {each.id: each for each in decision_chain(decision)}
     for row in archive_read(folder, file):
-        if row["id"] == decision.id:
-            decision.snapshot = base64.b64decode(row["snapshot"])
-            decision.plan = base64.b64decode(row["plan"])
-            return decision
-    raise ArchiveBroken(f"{file.name} has no decision {decision.id}")
+        if (found := chain.get(row["id"])) is not None:
+            found.snapshot = base64.b64decode(row["snapshot"])
+            found.plan = base64.b64decode(row["plan"])
+    if missing := [each.id for each in chain.values() if not each.snapshot]:
+        raise ArchiveBroken(f"{file.name} has no decision {missing[0]}")
+    return list(chain.values())
 
 
 class ArchiveBroken(Exception):
@@ -100,11 +120,7 @@ class ArchiveBroken(Exception):
 
 def _decisions(folder: Path, before: datetime, now: datetime) -> ArchiveFile | None:
     with _moving() as ready:
-        rows = _rows(
-            "SELECT id, at, snapshot, plan FROM allocation_decision"
-            " WHERE at < %s AND archived_in = '' ORDER BY id LIMIT %s",
-            [before, DECISIONS_AT_ONCE],
-        )
+        rows = _rows(_OLD_DECISIONS, {"before": before, "most": DECISIONS_AT_ONCE})
         if not ready or not rows:
             return None
         keys = [row["id"] for row in rows]
@@ -196,7 +212,7 @@ def _moving() -> Iterator[bool]:
         yield bool(cursor.fetchone()[0])
 
 
-def _rows(query: str, params: Sequence[Any]) -> list[dict[str, Any]]:
+def _rows(query: str, params: Sequence[Any] | Mapping[str, Any]) -> list[dict[str, Any]]:
     with connection.cursor() as cursor:
         cursor.execute(query, params)
         names = [column.name for column in cursor.description]

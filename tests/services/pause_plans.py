@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from allocation.models import Allocation, Booking, Pause, PolicyVersion, SolverState
 from allocation.reasons.reason import reason
-from allocation.services.decide.cycle import decision_of
+from allocation.services.decide.decision_log import DecisionLog
 from allocation.services.decide.plan_diff import changes_of
 from allocation.services.decide.plans import plan_apply
 from allocation.services.snapshot.snapshot import seconds, snapshot_take
@@ -63,7 +63,7 @@ def plan_written(plan: Plan, now: datetime) -> None:
     with as_system():
         snapshot = snapshot_take(now)
         live = PolicyVersion.objects.get(state="live")
-        decision = decision_of(snapshot, plan, live, now)
+        decision = DecisionLog().record(snapshot, plan, live, now)
         term = SolverState.objects.get(id=1).leader_term
         plan_apply(
             changes=changes_of(plan, now), snapshot=snapshot, decision=decision, term=term, now=now

@@ -25,7 +25,7 @@ from portal.storage.archive import (
     Limits,
     archive_read,
     archive_write,
-    decision_archived,
+    chain_archived,
 )
 from portal.storage.audit_sources import audit_seal_all
 from tenants.audit import audit_record
@@ -57,16 +57,30 @@ def faults(*options: str) -> str:
     return ""
 
 
+def a_decision(
+    at: datetime, number: int = 0, base: Decision | None = None, *, by_rows: bool = False
+) -> Decision:
+    return Decision.objects.create(
+        at=at, leader_term=1, policy=PolicyVersion.objects.get(state="live"),
+        snapshot=bytes([number]) * 5000, snapshot_sha256="s" * 64, plan=b"plan",
+        plan_sha256="p" * 64, software="test", solve_ms=1, format=3 if by_rows else 2,
+        base=base, keyframe_id=None if base is None else base.keyframe_id or base.id,
+    )  # fmt: skip
+
+
 def decisions(*times: datetime) -> list[Decision]:
     with as_system():
-        made = [
-            Decision.objects.create(
-                at=at, leader_term=1, policy=PolicyVersion.objects.get(state="live"),
-                snapshot=bytes([number]) * 5000, snapshot_sha256="s" * 64, plan=b"plan",
-                plan_sha256="p" * 64, software="test", solve_ms=1,
-            )
-            for number, at in enumerate(times)
-        ]  # fmt: skip
+        made = [a_decision(at, number) for number, at in enumerate(times)]
+        audit_seal_all(NOW)
+    return made
+
+
+def a_chain(*times: datetime) -> list[Decision]:
+    """A keyframe and its deltas."""
+    with as_system():
+        made = [a_decision(times[0], by_rows=True)]
+        for number, at in enumerate(times[1:], start=1):
+            made.append(a_decision(at, number, made[-1], by_rows=True))
         audit_seal_all(NOW)
     return made
 
@@ -100,12 +114,58 @@ def test_old_decisions_leave_their_bytes_in_a_file_and_their_chain_holds(tmp_pat
         young.refresh_from_db()
         assert (bytes(old.snapshot), bytes(old.plan), old.archived_in) == (b"", b"", file.name)
         assert bytes(young.snapshot) != b""
-        found = decision_archived(tmp_path, old)
+        (found,) = chain_archived(tmp_path, old)
         assert (bytes(found.snapshot), bytes(found.plan)) == (before, b"plan")
         with pytest.raises(CommandError, match=r"is archived in.*--archive"):
             call_command("decision_replay", old.id)
     assert faults() == ""
     assert archived(tmp_path) == [], "what moved is not moved again"
+
+
+def test_a_keyframe_moves_with_its_last_delta_and_never_before_it(tmp_path: Path) -> None:
+    young = a_chain(OLD, OLD + timedelta(hours=1), NOW)
+    assert archived(tmp_path) == []
+    with as_system():
+        for _ in range(60):
+            young.append(a_decision(OLD, 7, young[-1], by_rows=True))
+    old = a_chain(OLD, *([OLD + timedelta(hours=1)] * 60))
+    (file,) = archived(tmp_path)
+    with as_system():
+        assert file.rows == len(old)
+        chain = chain_archived(tmp_path, Decision.objects.get(id=old[2].id))
+        assert [(each.id, bytes(each.snapshot)[:1]) for each in chain] == [
+            (each.id, bytes(each.snapshot)[:1]) for each in old[:3]
+        ]
+    assert faults() == ""
+
+
+def test_the_database_keeps_a_keyframe_while_a_delta_needs_it() -> None:
+    first, second, third = a_chain(OLD, OLD, NOW)
+    other, *_ = a_chain(OLD, OLD)
+
+    def archive(*ids: int) -> str:
+        values = ", ".join(f"{name} = {value}" for name, value in MOVE.items())
+        listed = ", ".join(map(str, ids))
+        update = f"UPDATE allocation_decision SET {values} WHERE id IN ({listed})"  # noqa: S608
+        return refusal("portal_owner", f"{update}; SET CONSTRAINTS ALL IMMEDIATE")
+
+    assert "needs the bytes" in archive(first.id)
+    assert "needs the bytes" in archive(second.id)
+    assert archive(first.id, second.id, third.id) == ""
+
+    def follow(base: Decision, keyframe: Decision) -> str:
+        columns = "at, leader_term, policy_id, snapshot, snapshot_sha256, plan, plan_sha256, "
+        columns += "software, solve_ms, format"
+        copy = (
+            f"INSERT INTO allocation_decision ({columns}, base_id, keyframe_id)"  # noqa: S608
+            f" SELECT {columns}, {base.id}, {keyframe.id} FROM allocation_decision"
+            f" WHERE id = {base.id}"
+        )
+        return refusal("portal_system", copy)
+
+    assert follow(third, first) == ""
+    assert "does not follow" in follow(third, other), "another keyframe's"
+    assert "unique" in follow(second, first), "two deltas of one base"
 
 
 MOVE = {

@@ -1,17 +1,12 @@
 """One turn of the solver: end, snapshot, solve, write, start, publish."""
 
 import logging
-import platform
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Q
 
@@ -20,6 +15,7 @@ from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.decide.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.decide.apply_pauses import pauses_due
+from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.plan_diff import changes_of
 from allocation.services.decide.plans import plan_apply
 from allocation.services.decide.self_check import cycle_failure_note
@@ -34,7 +30,7 @@ from allocation.services.runs.interrupt import hardware_vacate, is_hardware_to_v
 from allocation.services.runs.start import starts_due
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.snapshot import snapshot_read, snapshot_take
-from allocation.solver import LEFT, Part, Plan, Snapshot, digest, digest_of, encode, solve
+from allocation.solver import LEFT, Part, Snapshot, digest, solve
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -62,10 +58,6 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 # can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
 _EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
-SOFTWARE = (
-    f"commit {settings.CODE_COMMIT}, numpy {np.__version__}, OR-Tools {version('ortools')}, "
-    f"Python {platform.python_version()}"
-)
 
 
 class TurnEnded(OperationalError):
@@ -258,7 +250,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _
     changes = changes_of(plan, now)
     if not changes:
         return _Attempt("unchanged")
-    decision = decision_of(snapshot, plan, live, now)
+    decision = decision_log.record(snapshot, plan, live, now)
     decision.leader_term, decision.solve_ms = term, solve_ms
     try:
         withheld = plan_apply(
@@ -267,6 +259,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _
         )  # fmt: skip
     except (PlanStale, IntegrityError) as error:
         return _drop_record(error)
+    decision_log.written(decision)
     withheld_count(withheld)
     return _Attempt("decided", decision.id, _has_unanswered(withheld))
 
@@ -296,22 +289,6 @@ def _unanswered_note(term: int, before: int, *, has_unanswered: bool) -> None:
             task_request("allocation.cycle")
     elif before:
         SolverState.objects.filter(leader_term=term).update(withheld_cycles=0)
-
-
-def decision_of(snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime) -> Decision:
-    """Returns the record of a cycle: snapshot and plan as canonical bytes with their digests."""
-    input_bytes, plan_bytes = encode(snapshot), encode(plan)
-    return Decision(
-        at=now,
-        policy=policy,
-        snapshot=zlib.compress(input_bytes, 6),
-        snapshot_sha256=digest_of(input_bytes),
-        plan=zlib.compress(plan_bytes, 6),
-        plan_sha256=digest_of(plan_bytes),
-        software=SOFTWARE,
-        solve_ms=0,
-        leader_term=0,
-    )
 
 
 def _lead() -> tuple[int, int]:

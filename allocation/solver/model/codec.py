@@ -50,6 +50,21 @@ def decode(kind: type[Document], data: bytes) -> Document:
     return cast(Document, found)
 
 
+def plain_of(row: object) -> Any:  # noqa: ANN401  JSON is what it is
+    """A row of a document as JSON has it."""
+    return _plain(row)
+
+
+def row_of(kind: Any, plain: Any) -> Any:  # noqa: ANN401
+    """Undo `plain_of` for a row, or for a value, of this type. ValueError: it has another shape."""
+    return _value(kind, plain, getattr(kind, "__name__", str(kind)))
+
+
+def hints_of(kind: type) -> dict[str, Any]:
+    """The types of a document's or row's fields, by name."""
+    return _hints(kind)
+
+
 def _plain(value: object) -> Any:  # noqa: ANN401  JSON is what it is
     if value is None or isinstance(value, (int, str)):
         return value

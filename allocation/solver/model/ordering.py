@@ -5,7 +5,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
 
-from allocation.solver.model.inputs import Cap, Place, Request, Snapshot
+from allocation.solver.model.inputs import Cap, Model, Place, Request, Snapshot
 
 T = TypeVar("T")
 
@@ -17,22 +17,18 @@ def place_order(place: Place) -> tuple[str, int, int, str]:
 
 def in_order(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with every set sorted. ValueError: an id occurs twice."""
-    placements = attrgetter("profile_id", "profile", "start")
     return replace(
         snapshot,
-        models=tuple(
-            replace(model, placements=tuple(sorted(model.placements, key=placements)))
-            for model in _unique(snapshot.models, "slug")
-        ),
+        models=tuple(map(model_in_order, _unique(snapshot.models, "slug"))),
         gpus=_unique(snapshot.gpus, "id"),
         held=_unique(snapshot.held, "id"),
-        requests=tuple(map(_request_in_order, _unique(snapshot.requests, "booking"))),
+        requests=tuple(map(request_in_order, _unique(snapshot.requests, "booking"))),
         extensions=_unique(snapshot.extensions, "booking"),
         limits=_unique(snapshot.limits, "owner", "gpu_class"),
         tiers=_unique(snapshot.tiers, "slug"),
         caps=tuple(sorted(snapshot.caps, key=_cap_order)),
         used=_sorted(snapshot.used, "project", "gpu_class", "day", "tenant", "owner"),
-        running=tuple(map(_request_in_order, _unique(snapshot.running, "booking"))),
+        running=tuple(map(request_in_order, _unique(snapshot.running, "booking"))),
         hosts=_unique(snapshot.hosts, "id"),
         blackouts=_sorted(snapshot.blackouts, "gpu", "starts", "ends"),
         unneeded=_unique(snapshot.unneeded, "booking"),
@@ -40,7 +36,14 @@ def in_order(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def _request_in_order(request: Request) -> Request:
+def model_in_order(model: Model) -> Model:
+    """The model with its placements sorted."""
+    placements = attrgetter("profile_id", "profile", "start")
+    return replace(model, placements=tuple(sorted(model.placements, key=placements)))
+
+
+def request_in_order(request: Request) -> Request:
+    """The request with the places of its planned start sorted."""
     promise = request.promise
     if promise is None or len(promise.places) < 2:
         return request

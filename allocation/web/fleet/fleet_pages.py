@@ -34,6 +34,7 @@ from allocation.queries.fleet.telemetry import (
     gpu_readings,
     utilisation_traces,
 )
+from allocation.services.decide.decision_log import decision_counts
 from allocation.services.decide.self_check import self_check_read
 from allocation.services.nodes.clock import clock_accept
 from allocation.services.nodes.fleet import (
@@ -44,8 +45,6 @@ from allocation.services.nodes.fleet import (
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.impact import clock_impact, drain_impact
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
-from allocation.solver.model.codec import decode
-from allocation.solver.model.plan import Plan
 from allocation.web.fleet.confirmations import (
     clock_question,
     drain_question,
@@ -69,6 +68,15 @@ from tenants.web.frame import operator_page, tenant_page
 TRACE_SPAN = timedelta(hours=1)
 TRACE_STEP = timedelta(minutes=1)
 DECISIONS_SHOWN = 50
+# Parts of a plan, and how a decision's outcome names them.
+PLAN_WORDS = (
+    ("assigns", "placed"),
+    ("moves", "moved"),
+    ("waits", "waiting"),
+    ("pauses", "asked to pause"),
+    ("refusals", "refused"),
+    ("extensions", "extensions answered"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,17 +340,10 @@ def _outcome(decision: Decision) -> str:
     if decision.archived_in:
         return f"archived in {decision.archived_in}"
     try:
-        plan = decode(Plan, zlib.decompress(decision.plan))
+        found = decision_counts(decision)
     except (ValueError, zlib.error):
         return "recorded by another version"
-    counts = (
-        (len(plan.assigns), "placed"),
-        (len(plan.moves), "moved"),
-        (len(plan.waits), "waiting"),
-        (len(plan.pauses), "asked to pause"),
-        (len(plan.refusals), "refused"),
-        (len(plan.extensions), "extensions answered"),
-    )
+    counts = ((found.get(name, 0), word) for name, word in PLAN_WORDS)
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
     return f"{said}; {len(decision.withheld)} withheld" if decision.withheld else said
 

@@ -1,5 +1,6 @@
 """Solves a stored decision again and compares the plan, byte for byte from plan format 2 on."""
 
+import zlib
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from allocation.models import Decision
 from allocation.services.decide.replay import decision_replay
-from portal.storage.archive import ArchiveBroken, decision_archived
+from portal.storage.archive import ArchiveBroken, chain_archived
 
 _SAME = {
     "bytes": "Same bytes.",
@@ -34,9 +35,14 @@ class Command(BaseCommand):
         decision = Decision.objects.select_related("policy").filter(id=options["decision"]).first()
         if decision is None:
             raise CommandError(f"There is no decision {options['decision']}.")
-        if decision.archived_in:
-            decision = _from_archive(decision, options["archive"])
-        replay = decision_replay(decision)
+        chain = _from_archive(decision, options["archive"]) if decision.archived_in else []
+        try:
+            replay = decision_replay(decision, chain)
+        except (ValueError, LookupError, zlib.error) as error:
+            raise CommandError(
+                f"The bytes of decision {decision.id}, or of one that it continues, are damaged: "
+                f"{error}"
+            ) from error
         self.stdout.write(f"snapshot {replay.snapshot_sha256}")
         self.stdout.write(f"stored   {decision.plan_sha256}")
         self.stdout.write(f"replayed {replay.plan_sha256}")
@@ -48,13 +54,13 @@ class Command(BaseCommand):
         self.stdout.write(_SAME[replay.comparison])
 
 
-def _from_archive(decision: Decision, folder: Path | None) -> Decision:
+def _from_archive(decision: Decision, folder: Path | None) -> list[Decision]:
     if folder is None:
         raise CommandError(
             f"Decision {decision.id} is archived in {decision.archived_in}: add its folder with"
             " --archive."
         )
     try:
-        return decision_archived(folder, decision)
+        return chain_archived(folder, decision)
     except ArchiveBroken as error:
         raise CommandError(str(error)) from error

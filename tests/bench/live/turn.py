@@ -36,7 +36,6 @@ PARTS = {
     "snapshot_take": "snapshot",
     "solve": "solve",
     "changes_of": "changes",
-    "decision_of": "record",
     "plan_apply": "apply",
     "starts_due": "starts",
     "publish_due": "publish",
@@ -70,9 +69,7 @@ class Watch:
         self.wall[name] += time.perf_counter() - wall
 
 
-def bookings(
-    lab: "Lab", gpus: list["Gpu"], held: int
-) -> "Iterator[tuple[Booking, Allocation]]":
+def bookings(lab: "Lab", gpus: list["Gpu"], held: int) -> "Iterator[tuple[Booking, Allocation]]":
     """Bookings with their places, one after another on each GPU."""
     from allocation.models import Booking  # noqa: PLC0415 (Django is there only now)
     from tests.builders_allocation import NOW, PRICE, a_row, an_ask  # noqa: PLC0415
@@ -136,6 +133,7 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
 
     from allocation.services.bookings.bookings import booking_request  # noqa: PLC0415
     from allocation.services.decide import cycle  # noqa: PLC0415
+    from allocation.services.decide.decision_log import decision_log  # noqa: PLC0415
     from tests.builders_allocation import NOW, a_wish, an_ask  # noqa: PLC0415
     from tests.roles import as_system  # noqa: PLC0415
 
@@ -145,15 +143,15 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
     for number in range(count):
         now = NOW + timedelta(seconds=7 * number)
         with as_system():
-            booking_request(
-                actor=lab.actor, request=a_wish(lab.project, an_ask(hours=3)), now=now
-            )
+            booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(hours=3)), now=now)
         watch = Watch()
         with ExitStack() as stack:
             for name, part in PARTS.items():
                 if hasattr(cycle, name):
                     work = watch.timed(part, getattr(cycle, name))
                     stack.enter_context(mock.patch(f"{CYCLE}.{name}", work))
+            record = watch.timed("record", decision_log.record)
+            stack.enter_context(mock.patch.object(decision_log, "record", record))
             with as_system(), watch.part("turn"):
                 done = cycle.cycle_run(now)
         if done.outcome != "decided":
@@ -168,9 +166,7 @@ def stored() -> dict[str, Any]:
     from tests.roles import as_system  # noqa: PLC0415
 
     with as_system():
-        sizes = [
-            len(each.snapshot) + len(each.plan) for each in Decision.objects.order_by("id")
-        ]
+        sizes = [len(each.snapshot) + len(each.plan) for each in Decision.objects.order_by("id")]
     return {"first": sizes[0], "rest_mean": round(sum(sizes[1:]) / max(1, len(sizes) - 1))}
 
 
