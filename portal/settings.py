@@ -274,6 +274,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "tenants.api.event_shapes.webhooks_describe",
+        "drf_spectacular.hooks.postprocess_schema_enums",
+    ],
 }
 
 # Calls within ten seconds before the answer is 429.
@@ -298,6 +302,12 @@ EMAIL_USE_SSL = _mail is not None and _mail.security == "tls"
 EMAIL_FILE_PATH = _mail.folder if _mail else ""
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env_str("MAIL_FROM", f"GPU portal <gpu-portal@{PUBLIC_HOST}>")
+
+# --- Webhooks -------------------------------------------------------------------------------------
+
+# Private networks that webhooks may reach; by default none, so that nobody can make the portal call
+# services of its own network.
+WEBHOOK_ALLOW = env_networks("WEBHOOK_ALLOW")
 
 # --- Metrics --------------------------------------------------------------------------------------
 

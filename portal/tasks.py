@@ -13,6 +13,7 @@ from portal.integrations.mail.queueing import resets_queue
 from portal.integrations.mail.send import mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
+from portal.integrations.webhooks.publish import events_sweep
 from portal.storage.audit_sources import audit_seal_all
 from tenants.outbox import task_request_clear
 
@@ -32,9 +33,10 @@ def outbox_relay() -> None:
 
 @shared_task(name="outbox.sweep")
 def outbox_sweep() -> None:
-    """Removes messages and mails that were sent long ago."""
+    """Removes messages, mails and events that were sent long ago."""
     sweep(timezone.now())
     mails_sweep(timezone.now())
+    events_sweep(timezone.now())
 
 
 @shared_task(name="mail.send")

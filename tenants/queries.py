@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -16,6 +17,7 @@ from tenants.models import (
     Membership,
     OutboxMessage,
     Project,
+    PublishedEvent,
     Quota,
     Role,
     Tenant,
@@ -258,6 +260,27 @@ def outbox_waiting() -> tuple[int, datetime | None]:
     return row["count"], row["oldest"]
 
 
+def webhooks_lag(now: datetime) -> float:
+    """How many seconds the first due message waits for a sender. For operators.
+
+    Messages behind an earlier one of their booking, and of webhooks that are being sent to, do not
+    count: slow receivers are not late senders.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_WEBHOOKS_DUE, {"now": now})
+        (due,) = cursor.fetchone()
+    return 0.0 if due is None else float((now - due).total_seconds())
+
+
+_WEBHOOKS_DUE = """
+SELECT min(d.due) FROM tenants_webhookdelivery d
+WHERE d.state = 'pending' AND d.due <= %(now)s AND NOT EXISTS (
+  SELECT FROM tenants_webhookdelivery b
+  WHERE b.webhook_id = d.webhook_id AND b.state = 'pending'
+    AND (b.claimed_until > %(now)s OR (b.subject = d.subject AND b.id < d.id)))
+"""
+
+
 def mails_counted() -> dict[str, int]:
     """Mails that are waiting, sent and dropped. For operators."""
     return Mail.objects.aggregate(
@@ -265,3 +288,13 @@ def mails_counted() -> dict[str, int]:
         sent=Count("id", filter=Q(sent__isnull=False)),
         dropped=Count("id", filter=~Q(dropped="")),
     )
+
+
+def event_data(event: PublishedEvent) -> dict[str, Any]:
+    """Returns the event as programs get it: in lists, in streams and as the body of webhooks."""
+    return {
+        "id": f"evt_{event.key.hex}",
+        "type": event.type,
+        "timestamp": event.at.isoformat(),
+        "data": event.data,
+    }

@@ -20,7 +20,7 @@ from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 from portal.traffic import traffic_read
 from tenants.api.auth import TokenAuthentication
 from tenants.platform.wall import operator_tx
-from tenants.queries import mails_counted, outbox_waiting
+from tenants.queries import mails_counted, outbox_waiting, webhooks_lag
 
 QUEUES = ("default", "solver")
 # kombu adds its prefix before the name of the queue.
@@ -90,6 +90,8 @@ def _outbox(now: datetime) -> Iterator[Metric]:
     lag = 0.0 if oldest is None else (now - oldest).total_seconds()
     yield Metric("gpu_portal_outbox_waiting", "gauge", "Messages not sent yet.", (Value(waiting),))
     yield Metric("gpu_portal_outbox_lag_seconds", "gauge", "Age of the oldest.", (Value(lag),))
+    late = Value(webhooks_lag(now))
+    yield Metric("gpu_portal_webhook_lag_seconds", "gauge", "How late webhooks are sent.", (late,))
 
 
 def _mails() -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from redis.exceptions import RedisError
 
 from portal.integrations.live.push import push
 from portal.integrations.mail.queueing import mails_queue
+from portal.integrations.webhooks.publish import events_publish, publisher_lock
 from tenants.models import OutboxMessage
 from tenants.outbox import task_request
 
@@ -18,7 +19,8 @@ SENT_RETENTION = timedelta(days=7)
 
 
 def outbox_relay(now: datetime) -> int:
-    """Sends unsent messages in order; returns how many. Any number of relays may run.
+    """Sends unsent messages in order; returns how many. Any number of relays may run: each batch
+    waits for the one before, so that events are published in the order of their commits.
 
     Messages are marked after they are sent: after a crash in between they are sent again, and
     receivers compare versions.
@@ -38,10 +40,9 @@ def outbox_sweep(now: datetime) -> int:
 
 def _relay_batch(now: datetime) -> int:
     with transaction.atomic():
+        publisher_lock()
         waiting = list(
-            OutboxMessage.objects.select_for_update(skip_locked=True)
-            .filter(sent=None)
-            .order_by("id")[:BATCH]
+            OutboxMessage.objects.select_for_update().filter(sent=None).order_by("id")[:BATCH]
         )
         try:
             push(waiting)
@@ -51,5 +52,6 @@ def _relay_batch(now: datetime) -> int:
         # Mails are queued in the transaction of the mark: none is lost, none is queued twice.
         if mails_queue(waiting, now):
             task_request("mail.send")
+        events_publish(waiting, now)
         OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)
     return len(waiting)

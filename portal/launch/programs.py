@@ -70,6 +70,7 @@ PROGRAMS = (
     PortalProgram(SOLVER_PROGRAM, (*_WORKER, "-Q", "solver", "-c", "1", "-n", "solver@%h")),
     PortalProgram("beat", (*_CELERY, "beat", "--pidfile=")),
     PortalProgram("reader", ("manage.py", "reports_reader", "--skip-checks")),
+    PortalProgram("sender", ("manage.py", "webhooks_sender", "--skip-checks")),
 )
 
 
@@ -146,6 +147,8 @@ def program_environment(demo: Demo, secrets: Secrets, stores: Stores, role: str)
         "PUBLIC_URL": demo.url,
         "COOKIE_PREFIX": f"portal-{demo.port}",
         "MAIL_URL": f"file://{demo.var}/mail",
+        # A demo's webhooks may reach programs on this machine.
+        "WEBHOOK_ALLOW": os.environ.get("WEBHOOK_ALLOW", "127.0.0.0/8,::1/128"),
         "DEMO_FILE": str(demo.seeded),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
         **{name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ},

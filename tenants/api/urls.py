@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from tenants.api.events import Events
 from tenants.api.invitations import (
     InvitationOne,
     Invitations,
@@ -14,6 +15,15 @@ from tenants.api.me import Me, SessionOne, Sessions, TokenOne, Tokens
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
 from tenants.api.tenants import Tenants
+from tenants.api.webhooks import (
+    Deliveries,
+    DeliveryResend,
+    WebhookEnabled,
+    WebhookOne,
+    Webhooks,
+    WebhookSecret,
+    WebhookTest,
+)
 
 urlpatterns = [
     path("me", Me.as_view(), name="api-me"),
@@ -42,5 +52,19 @@ urlpatterns = [
     path("tiers", Tiers.as_view(), name="api-tiers"),
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
     path("audit", Log.as_view(), name="api-audit"),
+    path("events", Events.as_view(), name="api-events"),
+    path("webhooks", Webhooks.as_view(), name="api-webhooks"),
+    path("webhooks/<uuid:webhook_id>", WebhookOne.as_view(), name="api-webhook"),
+    path("webhooks/<uuid:webhook_id>/enabled", WebhookEnabled.as_view(), name="api-webhook-on"),
+    path("webhooks/<uuid:webhook_id>/secret", WebhookSecret.as_view(), name="api-webhook-secret"),
+    path("webhooks/<uuid:webhook_id>/test", WebhookTest.as_view(), name="api-webhook-test"),
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries", Deliveries.as_view(), name="api-webhook-deliveries"
+    ),
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
+        DeliveryResend.as_view(),
+        name="api-webhook-resend",
+    ),
     path("quotas", Quotas.as_view(), name="api-quotas"),
 ]

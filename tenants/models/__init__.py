@@ -20,6 +20,7 @@ from tenants.models.organisations import (
     TokenManager,
     User,
 )
+from tenants.models.webhooks import PublishedEvent, Webhook, WebhookDelivery
 
 __all__ = [
     "ApiToken",
@@ -38,6 +39,7 @@ __all__ = [
     "PasswordProof",
     "PasswordReset",
     "Project",
+    "PublishedEvent",
     "Quota",
     "Role",
     "Session",
@@ -45,4 +47,6 @@ __all__ = [
     "Tier",
     "TokenManager",
     "User",
+    "Webhook",
+    "WebhookDelivery",
 ]

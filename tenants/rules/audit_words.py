@@ -75,6 +75,12 @@ ACTIONS = {
     "user.password_reset": "set a new password by a mailed link",
     "user.password_set": "changed their password",
     "user.zone_set": "changed their time zone",
+    "webhook.changed": "changed the webhook {object}",
+    "webhook.created": "created the webhook {object}",
+    "webhook.deleted": "deleted the webhook {object}",
+    "webhook.disabled": "switched off the webhook {object}",
+    "webhook.enabled": "switched on the webhook {object}",
+    "webhook.rotated": "made a new secret for the webhook {object}",
     "workload.set": "set the speeds of {object}",
 }
 FIELDS = {
@@ -93,6 +99,7 @@ NAMED_BY = {
     "project": ("slug",),
     "quota": ("tenant", "project", "gpu_class"),
     "user": ("username",),
+    "webhook": ("name",),
 }
 NAMELESS = {
     "budget": "a budget",

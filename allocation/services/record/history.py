@@ -66,6 +66,7 @@ def change_announce(booking: Booking, now: datetime) -> None:
 def _message(event: BookingEvent) -> OutboxMessage:
     booking = event.booking
     payload = {
+        "event": event.id,
         "booking": booking.label,
         "id": f"bk_{booking.id.hex}",
         "state": booking.state,

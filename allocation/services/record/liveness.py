@@ -9,7 +9,7 @@ from django.core.cache import cache
 
 logger = logging.getLogger(__name__)
 
-PROGRAMS = ("web", "operators", "worker", "solver", "beat", "reader")
+PROGRAMS = ("web", "operators", "worker", "solver", "beat", "reader", "sender")
 _AT = "seen:{}"
 _LAG = "seen:reader-lag"
 

@@ -18,8 +18,8 @@ from tests.servers.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
-# PostgreSQL, two Valkeys, web, operators, two workers, beat, reader, four agents
-PROGRAMS = 13
+# PostgreSQL, two Valkeys, web, operators, two workers, beat, reader, sender, four agents
+PROGRAMS = 14
 
 
 @pytest.fixture(scope="module")

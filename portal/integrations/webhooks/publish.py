@@ -1,0 +1,114 @@
+"""Publishes committed messages as events for programs, and queues their deliveries."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from allocation.models import BookingEvent
+from tenants.models import OutboxMessage, PublishedEvent, Webhook, WebhookDelivery
+from tenants.rules.event_types import event_type, is_wanted
+
+RETENTION = timedelta(days=30)
+# Any number: it names the lock that every relay takes.
+_LOCK = 6_800_001
+# The lock keeps a webhook from being deleted before its deliveries are committed.
+_WEBHOOKS = """
+SELECT * FROM tenants_webhook WHERE tenant_id = ANY (%s) AND disabled_at IS NULL
+ORDER BY id FOR KEY SHARE
+"""
+
+
+def publisher_lock() -> None:
+    """Waits until no other relay publishes, until the end of the transaction.
+
+    Ids of events are then in the order of the commits, so a reader that continues after an id
+    misses none, and a booking's messages are queued in order.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+
+
+def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
+    """Publishes the messages that programs can receive, in order; returns how many.
+
+    Call it after `publisher_lock`, in the transaction that marks the messages as sent.
+    """
+    kinds = {message.payload.get("event"): event_type(message.kind) for message in messages}
+    wanted = {key: kind for key, kind in kinds.items() if key is not None and kind is not None}
+    if not wanted:
+        return 0
+    rows = BookingEvent.objects.filter(id__in=wanted).select_related(
+        "booking__project", "booking__owner"
+    )
+    found = {row.id: row for row in rows}
+    versions = {message.payload.get("event"): message.payload["version"] for message in messages}
+    events = PublishedEvent.objects.bulk_create(
+        _event(found[key], kind, versions[key]) for key, kind in wanted.items() if key in found
+    )
+    _queue(events, now)
+    return len(events)
+
+
+def events_sweep(now: datetime) -> int:
+    """Removes events and deliveries after a month; returns how many."""
+    old = now - RETENTION
+    WebhookDelivery.objects.filter(created__lt=old).exclude(
+        state=WebhookDelivery.State.PENDING
+    ).delete()
+    kept = WebhookDelivery.objects.filter(event__at__lt=old).values("event")
+    return PublishedEvent.objects.filter(at__lt=old).exclude(id__in=kept).delete()[0]
+
+
+def _event(row: BookingEvent, kind: str, version: int) -> PublishedEvent:
+    booking = row.booking
+    return PublishedEvent(
+        tenant_id=row.tenant_id,
+        project_id=booking.project_id,
+        subject=booking.id,
+        type=kind,
+        at=row.at,
+        data={
+            "booking": {
+                "id": f"bk_{booking.id.hex}",
+                "number": booking.label,
+                "name": booking.name,
+                "project": booking.project.slug,
+                "owner": booking.owner.username,
+                "tier": booking.tier_id,
+                "state": row.state,
+                "version": version,
+            },
+            "message": row.text,
+            "detail": _detail(row.detail),
+        },
+    )
+
+
+def _detail(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in stored.items() if name != "text"}
+
+
+def _queue(events: Sequence[PublishedEvent], now: datetime) -> None:
+    webhooks: defaultdict[UUID, list[Webhook]] = defaultdict(list)
+    tenants = list({event.tenant_id for event in events})
+    for webhook in Webhook.objects.raw(_WEBHOOKS, [tenants]):
+        webhooks[webhook.tenant_id].append(webhook)
+    WebhookDelivery.objects.bulk_create(
+        WebhookDelivery(
+            tenant_id=event.tenant_id,
+            webhook=webhook,
+            event=event,
+            key=event.key,
+            type=event.type,
+            subject=event.subject,
+            created=now,
+            due=now,
+        )
+        for event in events
+        for webhook in webhooks[event.tenant_id]
+        if webhook.project_id in (None, event.project_id) and is_wanted(webhook.events, event.type)
+    )

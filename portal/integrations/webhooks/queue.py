@@ -1,0 +1,136 @@
+"""The queue of deliveries: which are due, and what an attempt changes."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from portal.integrations.webhooks.message import Message, message_of
+from portal.integrations.webhooks.post import GONE, Answer
+from tenants.models import Webhook, WebhookDelivery
+from tenants.rules.event_types import TEST
+from tenants.rules.webhooks import RETRY_PERIOD, next_try
+from tenants.services.webhooks import webhook_disable
+
+# A sender that dies returns its deliveries after this time; an attempt takes at most ten seconds.
+CLAIM = timedelta(seconds=60)
+# Attempts at once for one webhook and for one tenant, over all senders: receivers that hang, and
+# names that resolve slowly, hold up nobody else.
+AT_ONCE_EACH, AT_ONCE_TENANT = 4, 40
+
+# Deliveries of one subject wait for each other; the first of every webhook comes before the second
+# of any.
+_DUE = """
+WITH busy AS (
+  SELECT tenant_id, webhook_id, count(*) AS many FROM tenants_webhookdelivery
+  WHERE state = 'pending' AND claimed_until > %(now)s GROUP BY 1, 2),
+due AS (
+  SELECT d.id, d.tenant_id, d.webhook_id, d.due,
+         row_number() OVER (PARTITION BY d.webhook_id ORDER BY d.due, d.id) AS place,
+         row_number() OVER (PARTITION BY d.tenant_id ORDER BY d.due, d.id) AS of_tenant
+  FROM tenants_webhookdelivery d
+  WHERE d.state = 'pending' AND d.due <= %(now)s
+    AND (d.claimed_until IS NULL OR d.claimed_until <= %(now)s)
+    AND (d.subject IS NULL OR NOT EXISTS (
+      SELECT FROM tenants_webhookdelivery e
+      WHERE e.webhook_id = d.webhook_id AND e.subject = d.subject AND e.state = 'pending'
+        AND e.id < d.id)))
+SELECT due.id FROM due
+WHERE due.place + coalesce(
+    (SELECT b.many FROM busy b WHERE b.webhook_id = due.webhook_id), 0) <= %(each)s
+  AND due.of_tenant + coalesce(
+    (SELECT sum(b.many) FROM busy b WHERE b.tenant_id = due.tenant_id), 0) <= %(tenant)s
+ORDER BY due.place, due.due, due.id LIMIT %(most)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A message, and when its attempt began."""
+
+    message: Message
+    at: datetime
+
+
+def deliveries_claim(most: int, now: datetime) -> list[Attempt]:
+    """Claims due deliveries for this sender and counts the attempt. Any number of senders may run.
+
+    An attempt is counted before it is made: a message that ends its sender is given up some day.
+    """
+    with transaction.atomic():
+        wanted = [
+            row.pk
+            for row in WebhookDelivery.objects.raw(
+                _DUE,
+                {"now": now, "each": AT_ONCE_EACH, "tenant": AT_ONCE_TENANT, "most": most},
+            )
+        ]
+        rows = list(
+            WebhookDelivery.objects.select_for_update(skip_locked=True, of=("self",))
+            .filter(id__in=wanted, state=WebhookDelivery.State.PENDING)
+            .exclude(claimed_until__gt=now)
+            .select_related("webhook", "event")
+            .order_by("id")
+        )
+        for row in rows:
+            row.claimed_until, row.tries = now + CLAIM, row.tries + 1
+            row.first_tried = row.first_tried or now
+        WebhookDelivery.objects.bulk_update(rows, ["claimed_until", "tries", "first_tried"])
+        return [Attempt(message_of(row, now), now) for row in rows]
+
+
+def attempt_settle(attempt: Attempt, answer: Answer, now: datetime) -> None:
+    """Records the outcome: delivered, tried again later, given up, or the webhook is switched off.
+
+    A delivery that was settled meanwhile, or whose webhook was deleted, stays as it is.
+    """
+    with transaction.atomic():
+        # The order of locks is that of the services: the webhook, then its deliveries.
+        rows = Webhook.objects.select_for_update(no_key=True)
+        webhook = rows.filter(id=attempt.message.webhook).first()
+        found = WebhookDelivery.objects.select_for_update().filter(id=attempt.message.delivery)
+        delivery = found.filter(state=WebhookDelivery.State.PENDING).first()
+        if webhook is None or delivery is None:
+            return
+        delivery.claimed_until = None
+        delivery.attempts = [*delivery.attempts, _line(attempt, answer)]
+        _apply(webhook, delivery, answer, now)
+
+
+def _apply(webhook: Webhook, delivery: WebhookDelivery, answer: Answer, now: datetime) -> None:
+    first = delivery.first_tried or now
+    # A test is for a person who looks at the answer now.
+    is_last = answer.status == GONE or delivery.type == TEST
+    again = None if is_last else next_try(delivery.tries, first, now)
+    if answer.is_delivered:
+        delivery.state, delivery.settled = WebhookDelivery.State.DELIVERED, now
+        webhook.last_delivered = now
+        webhook.save(update_fields=["last_delivered"])
+    elif again is not None:
+        delivery.due = max(again, now + answer.wait)
+    else:
+        delivery.state, delivery.settled = WebhookDelivery.State.FAILED, now
+    delivery.save()
+    if delivery.state == WebhookDelivery.State.FAILED and webhook.disabled_at is None:
+        _disable(webhook, delivery, answer, now)
+
+
+def _disable(webhook: Webhook, delivery: WebhookDelivery, answer: Answer, now: datetime) -> None:
+    """Switches off a webhook that is gone or took nothing for a day."""
+    if answer.status == GONE:
+        webhook_disable(webhook, "The receiver answered 410 Gone.", now)
+    elif delivery.type != TEST and _took_nothing_since(webhook, now - RETRY_PERIOD):
+        webhook_disable(webhook, "No message was delivered for 24 hours.", now)
+
+
+def _took_nothing_since(webhook: Webhook, at: datetime) -> bool:
+    return webhook.last_delivered is None or webhook.last_delivered <= at
+
+
+def _line(attempt: Attempt, answer: Answer) -> dict[str, object]:
+    return {
+        "at": attempt.at.isoformat(),
+        "status": answer.status,
+        "error": answer.error,
+        "milliseconds": answer.milliseconds,
+    }

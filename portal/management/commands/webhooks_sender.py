@@ -1,0 +1,33 @@
+"""Sends webhooks until it is stopped. Several senders can run at the same time."""
+
+import asyncio
+import signal
+from datetime import datetime
+
+from django.core.management.base import BaseCommand
+from django.utils import timezone
+
+from allocation.services.record.liveness import program_seen
+from portal.integrations.webhooks.sender import Sender
+
+
+class Command(BaseCommand):
+    """`manage.py webhooks_sender`. It exits cleanly on SIGTERM and SIGINT."""
+
+    help = __doc__ or ""
+
+    def handle(self, *_: object, **__: object) -> None:
+        """Sends until a signal stops it."""
+        asyncio.run(_send())
+
+
+async def _send() -> None:
+    sender = Sender(timezone.now, _seen)
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, sender.stop)
+    await sender.run()
+
+
+def _seen(now: datetime) -> None:
+    program_seen("sender", now)

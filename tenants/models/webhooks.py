@@ -1,0 +1,143 @@
+"""Published events, the webhooks that receive them, and each delivery."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from tenants.models.organisations import Project, Tenant, User
+
+
+class PublishedEvent(models.Model):
+    """An event as programs see it. One publisher at a time inserts, so ids are in commit order."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    key = models.UUIDField(unique=True, default=uuid.uuid4, help_text="The public id.")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
+    subject = models.UUIDField(help_text="The booking. Its events are delivered in order.")
+    type = models.CharField(max_length=60)
+    at = models.DateTimeField()
+    data = models.JSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="event_id_in_tenant"),
+        ]
+        indexes = [models.Index(fields=["at"], name="event_age")]
+
+
+class Webhook(models.Model):
+    """An address that receives events. Its secrets are derived from salts and not stored."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        help_text="Events of this project only; without one, of the whole tenant.",
+    )
+    name = models.CharField(max_length=80)
+    url = models.CharField(max_length=500)
+    events = ArrayField(models.CharField(max_length=60), help_text="Names, or `booking.*`.")
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+
+    # Secrets
+    salt = models.BinaryField(max_length=32)
+    previous_salt = models.BinaryField(max_length=32, null=True, blank=True)
+    previous_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until then messages have the signature of both secrets."
+    )
+
+    # Health
+    last_delivered = models.DateTimeField(null=True, blank=True)
+    disabled_at = models.DateTimeField(null=True, blank=True)
+    disabled_reason = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="webhook_id_in_tenant"),
+            models.CheckConstraint(condition=Q(events__len__gte=1), name="webhook_has_events"),
+            models.CheckConstraint(
+                condition=Q(previous_salt=None, previous_until=None)
+                | Q(previous_salt__isnull=False, previous_until__isnull=False),
+                name="webhook_previous_secret_ends",
+            ),
+            models.CheckConstraint(
+                condition=Q(disabled_at=None, disabled_reason="")
+                | (Q(disabled_at__isnull=False) & ~Q(disabled_reason="")),
+                name="webhook_disabled_for_a_reason",
+            ),
+        ]
+
+
+class WebhookDelivery(models.Model):
+    """A message to one webhook, with the log of its attempts."""
+
+    class State(models.TextChoices):
+        """Whether the message still has to be delivered."""
+
+        PENDING = "pending", "Pending"
+        DELIVERED = "delivered", "Delivered"
+        FAILED = "failed", "Failed"
+        DROPPED = "dropped", "Dropped"
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    webhook = models.ForeignKey(
+        Webhook, on_delete=models.CASCADE, related_name="deliveries", db_constraint=False
+    )
+    event = models.ForeignKey(
+        PublishedEvent,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        help_text="None for a test message.",
+    )
+    key = models.UUIDField(help_text="The header `webhook-id`: the same in every attempt.")
+    type = models.CharField(max_length=60)
+    subject = models.UUIDField(
+        null=True, blank=True, help_text="Deliveries of one subject wait for each other."
+    )
+    created = models.DateTimeField()
+
+    # Delivery
+    state = models.CharField(max_length=10, choices=State, default=State.PENDING)
+    due = models.DateTimeField(help_text="Time of the next attempt.")
+    claimed_until = models.DateTimeField(
+        null=True, blank=True, help_text="A sender works on it; later ones may after this time."
+    )
+    tries = models.PositiveSmallIntegerField(default=0)
+    first_tried = models.DateTimeField(null=True, blank=True)
+    attempts = models.JSONField(default=list, help_text="Time, status or error, milliseconds.")
+    settled = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["webhook", "event"],
+                condition=Q(subject__isnull=False),
+                name="webhook_event_queued_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="pending", settled=None)
+                | (~Q(state="pending") & Q(settled__isnull=False)),
+                name="webhook_delivery_settled",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["tenant", "webhook", "-id"], name="webhook_log"),
+            models.Index(fields=["due"], name="webhook_due", condition=Q(state="pending")),
+            models.Index(
+                fields=["webhook", "subject", "id"],
+                name="webhook_order",
+                condition=Q(state="pending"),
+            ),
+            models.Index(fields=["event"], name="webhook_of_event"),
+        ]

@@ -1,0 +1,72 @@
+"""The catalogue of events that programs can receive. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+TEST = "webhook.test"
+EVENT_TYPES = {
+    "booking.requested": "A booking was requested.",
+    "booking.queued": "A booking waits, with or without a planned start.",
+    "booking.moved": "The planned start or the planned GPUs of a booking changed.",
+    "booking.scheduled": "A booking has its GPUs and its time.",
+    "booking.refused": "A booking was refused.",
+    "booking.starting": "A node prepares the GPUs of a booking.",
+    "booking.start_slow": "The start of a booking takes longer than usual.",
+    "booking.started": "The GPUs were handed over.",
+    "booking.checked_in": "A process was seen, or a person checked in.",
+    "booking.no_show_warned": "Nobody uses the GPUs; the booking ends soon.",
+    "booking.no_show": "The booking ends because nobody used it.",
+    "booking.changed": "The booking was replaced by another, or replaces one.",
+    "booking.extension_asked": "A later end was requested.",
+    "booking.extended": "The booking ends later.",
+    "booking.extension_refused": "A later end was refused.",
+    "booking.at_risk": "The booking can be paused, because it uses borrowed quota.",
+    "booking.leave_by": "The booking has to leave its node by a time.",
+    "booking.pause_notified": "The booking will be paused, after its grace period.",
+    "booking.pause_withdrawn": "A notified pause was withdrawn.",
+    "booking.more_time": "A notified pause was put off.",
+    "booking.more_time_refused": "A notified pause could not be put off.",
+    "booking.saved": "The program saved its work before a pause.",
+    "booking.paused": "The booking is paused.",
+    "booking.resumed": "The GPUs were handed over again.",
+    "booking.broken_off": "The run was lost, because its hardware failed.",
+    "booking.replaced": "The booking starts again elsewhere.",
+    "booking.ending": "The GPUs are being cleared.",
+    "booking.ended": "The booking ended.",
+    "booking.cancelled": "The booking was cancelled.",
+    "booking.expired": "No GPUs were free in time.",
+    "booking.failed": "The booking failed.",
+    "booking.corrected": "An operator corrected the charge.",
+}
+"""Names and what they mean, in the order of a booking's life."""
+
+# Kinds of the history whose public name differs.
+_RENAMED = {"booking.pause_noticed": "booking.pause_notified"}
+
+
+def event_type(kind: str) -> str | None:
+    """Returns the public name of a kind of message; None if programs do not receive it."""
+    name = _RENAMED.get(kind, kind)
+    return name if name in EVENT_TYPES else None
+
+
+def patterns_unknown(patterns: Iterable[str]) -> list[str]:
+    """Returns the patterns that match no event."""
+    return [each for each in patterns if not any(_matches(each, name) for name in EVENT_TYPES)]
+
+
+def types_of(patterns: Iterable[str]) -> list[str]:
+    """Returns the names that the patterns match."""
+    wanted = list(patterns)
+    return [name for name in EVENT_TYPES if is_wanted(wanted, name)]
+
+
+def is_wanted(patterns: Sequence[str], name: str) -> bool:
+    """Returns whether one of `patterns` matches the name: `booking.started`, `booking.*`, `*`."""
+    return any(_matches(each, name) for each in patterns)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    if pattern == "*":
+        return True
+    group, _, rest = pattern.partition(".")
+    return name == pattern or (rest == "*" and name.startswith(f"{group}."))
