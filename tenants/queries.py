@@ -103,14 +103,56 @@ class TenantCounts:
 RANK = {Role.LEAD: 0, Role.RESEARCHER: 1, Role.VIEWER: 2}
 
 
-def people_of(projects: Iterable[Project]) -> list[ProjectPeople]:
-    """The members of each project, in the projects' order."""
+def people_of(projects: Iterable[Project], wanted: str = "") -> list[ProjectPeople]:
+    """The members of each project, in the projects' order.
+
+    With `wanted`, only those whose name or sign-in name contains each of its words.
+    """
     found = {project.id: ProjectPeople(project) for project in projects}
     members = Membership.objects.filter(project__in=found).select_related("user")
+    for word in wanted.split():
+        members = members.filter(
+            Q(user__username__icontains=word)
+            | Q(user__first_name__icontains=word)
+            | Q(user__last_name__icontains=word)
+        )
     for member in sorted(members, key=_member_order):
         if member.project_id is not None:
             found[member.project_id].members.append(member)
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRole:
+    """A role of the reader. `project` is empty for a whole tenant."""
+
+    membership_id: UUID
+    tenant_slug: str
+    tenant_name: str
+    project: str
+    role: str
+
+    @property
+    def role_name(self) -> str:
+        """The role in lower case, such as "project lead"."""
+        return Role(self.role).label.lower()
+
+    @property
+    def place(self) -> str:
+        """The project and tenant, such as "Protein folding of Helix Institute"."""
+        return f"{self.project} of {self.tenant_name}" if self.project else self.tenant_name
+
+
+def own_roles(user_id: int, tenant: Tenant) -> list[OwnRole]:
+    """The person's roles in the tenant, whose context is open; the whole tenant's first."""
+    found = Membership.objects.filter(tenant_id=tenant.id, user_id=user_id)
+    rows = [
+        OwnRole(
+            each.id, tenant.slug, tenant.name, each.project.name if each.project else "", each.role
+        )
+        for each in found.select_related("project")
+    ]
+    return sorted(rows, key=lambda each: (each.project != "", each.project))
 
 
 def admins_of(tenant_id: UUID) -> list[Membership]:

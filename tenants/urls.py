@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from tenants.web.accounts import ops_accounts
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.people import people
 from tenants.web.quotas import ops_quotas, quotas
@@ -20,5 +21,6 @@ urlpatterns = [
     path("ops/log.csv", ops_log_csv, name="ops-log-csv"),
     path("ops/tiers", ops_tiers, name="ops-tiers"),
     path("ops/quotas", ops_quotas, name="ops-quotas"),
+    path("ops/accounts", ops_accounts, name="ops-accounts"),
     path("ops/tenants", ops_tenants, name="ops-tenants"),
 ]

@@ -9,14 +9,17 @@ from django.views.decorators.http import require_http_methods
 
 from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from portal.web.sign_in import LONGEST_PASSWORD, own_path
-from tenants.access import client_address
-from tenants.models import User
-from tenants.platform.errors import Refused, invalid
+from tenants.access import actor_in, client_address, tenants_of
+from tenants.models import Tenant, User
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.form_actions import form_action_run, id_read
-from tenants.queries import received_invitations
+from tenants.platform.wall import tenant_tx
+from tenants.queries import OwnRole, own_roles, received_invitations
 from tenants.services import (
     invitation_accept,
     invitation_decline,
+    membership_remove,
     own_password_set,
     own_session_end,
     own_sessions_end,
@@ -35,7 +38,10 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
     Forms of other pages post here with `next`.
     """
     refusal = None
+    roles = _roles(user)
     if request.method == "POST":
+        if (question := _question(roles, request.POST)) is not None:
+            return confirm_page(request, question)
         refusal = form_action_run(
             request,
             {
@@ -43,6 +49,7 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
                 "end-others": lambda _: _end_others(user),
                 "accept": lambda form: _accept(user, form),
                 "decline": lambda form: _decline(user, form),
+                "leave": lambda form: _leave(user, roles, form),
                 "password": lambda form: _password(request, user, form),
             },
         )
@@ -51,9 +58,58 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
     context = {
         "invitations": received_invitations(user.credential, timezone.now()),
         "sessions": sessions_shown(request),
+        "roles": roles,
         "refusal": refusal,
     }
     return render(request, "portal/account.html", context, status=422 if refusal else 200)
+
+
+def _roles(user: User) -> list[OwnRole]:
+    """The person's roles in all their tenants."""
+    roles: list[OwnRole] = []
+    for choice in tenants_of(user, timezone.now()):
+        with tenant_tx(choice.tenant_id):
+            roles += own_roles(user.pk, Tenant.objects.get(id=choice.tenant_id))
+    return roles
+
+
+def _role(roles: list[OwnRole], form: QueryDict) -> OwnRole:
+    membership_id = id_read(form, "membership", "membership")
+    for each in roles:
+        if each.membership_id == membership_id:
+            return each
+    raise missing("membership", "membership")
+
+
+def _leave(user: User, roles: list[OwnRole], form: QueryDict) -> str:
+    role, now = _role(roles, form), timezone.now()
+    actor = actor_in(user, role.tenant_slug, now)
+    with tenant_tx(actor.tenant_id):
+        membership_remove(actor=actor, membership_id=role.membership_id, now=now)
+    return f"You left {role.place}."
+
+
+def _question(roles: list[OwnRole], form: QueryDict) -> Confirmation | None:
+    """Before the person leaves a project or a tenant's administration."""
+    if form.get("act") != "leave" or CONFIRMED_FIELD in form:
+        return None
+    role = _role(roles, form)
+    others = sum(each.tenant_slug == role.tenant_slug for each in roles) - 1
+    rest = (
+        f"You keep {others} other role{'' if others == 1 else 's'} in {role.tenant_name}."
+        if others
+        else f"It is your only role in {role.tenant_name}: your tokens there stop working."
+    )
+    return Confirmation(
+        title=f"Leave {role.place}?",
+        lost=(
+            f"You are no longer {role.role_name} from your next request on. {rest}",
+            "Your bookings stay and are charged. Cancel or release those that you don't need.",
+            "To come back, you have to be invited again.",
+        ),
+        button=f"Leave {role.place}",
+        back="/account",
+    )
 
 
 def _end(user: User, form: QueryDict) -> str:

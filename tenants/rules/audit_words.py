@@ -6,7 +6,10 @@ from datetime import datetime
 from typing import Any
 
 ACTIONS = {
+    "account.closed": "closed the account {object}",
     "account.created": "created the account {object}",
+    "account.erased": "erased the personal data of {object}",
+    "account.opened": "reopened the account {object}",
     "audit.verified": "verified the chains of the log",
     "booking.cancel": "cancelled booking {object}",
     "booking.corrected": "corrected the charge of booking {object}",

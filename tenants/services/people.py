@@ -68,7 +68,7 @@ def membership_role_set(
     """Changes the role of a member of a project. New members are invited.
 
     Raises:
-        Refused: `not_found`, `not_allowed` or `bad_role`.
+        Refused: `not_found`, `not_allowed`, `bad_role` or `last_lead`.
     """
     membership = _membership(actor, membership_id)
     if membership.project_id is None or role not in PROJECT_ROLES:
@@ -76,6 +76,8 @@ def membership_role_set(
     before = membership.role
     if before == role:
         return membership
+    if before == Role.LEAD:
+        _require_another_lead(actor, membership)
     if not Membership.objects.filter(id=membership.id, role=before).update(role=role):
         raise missing("membership")
     membership.role = role
@@ -97,14 +99,16 @@ def membership_role_set(
 
 @transaction.atomic
 def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> None:
-    """Ends a membership; its rights end with the next request.
+    """Ends a membership; its rights end with the next request. Everybody may end their own.
 
     Raises:
-        Refused: `not_found`, `not_allowed` or `last_admin`.
+        Refused: `not_found`, `not_allowed`, `last_admin` or `last_lead`.
     """
-    membership = _membership(actor, membership_id)
+    membership = _membership(actor, membership_id, may_be_own=True)
     if membership.role == Role.TENANT_ADMIN:
         _require_another_admin(membership)
+    if membership.role == Role.LEAD:
+        _require_another_lead(actor, membership)
     membership.delete()
     audit_record(
         tenant_id=actor.tenant_id,
@@ -165,13 +169,14 @@ def role_project(actor: Actor, role: str, project: str | None) -> Project | None
     return found
 
 
-def _membership(actor: Actor, membership_id: UUID) -> Membership:
+def _membership(actor: Actor, membership_id: UUID, *, may_be_own: bool = False) -> Membership:
     """The membership, if the actor may change it."""
     found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id)
     membership = found.select_related("user").first()
     if membership is None or not _can_see(actor, membership):
         raise missing("membership")
-    if not _may_change(actor, membership.project_id):
+    is_own = may_be_own and membership.user_id == actor.user_id
+    if not is_own and not _may_change(actor, membership.project_id):
         raise denied("Only the project's leads and the tenant's admins may do this.")
     return membership
 
@@ -184,6 +189,26 @@ def _can_see(actor: Actor, membership: Membership) -> bool:
 
 def _may_change(actor: Actor, project_id: UUID | None) -> bool:
     return actor.is_tenant_admin if project_id is None else actor.may_lead(project_id)
+
+
+def _require_another_lead(actor: Actor, leaving: Membership) -> None:
+    """Raises Refused `last_lead`, except for tenant admins, who can lead any project."""
+    if actor.is_tenant_admin:
+        return
+    # In one order, as with admins below.
+    leads = list(
+        Membership.objects.select_for_update(of=("self",))
+        .filter(project=leaving.project, role=Role.LEAD)
+        .select_related("user")
+        .order_by("id")
+    )
+    if not any(each.user.is_active for each in leads if each.id != leaving.id):
+        raise Refused(
+            "last_lead",
+            "This is the project's only lead. Make somebody else lead first, or ask a tenant"
+            " admin to do this.",
+            owner="tenant_admin",
+        )
 
 
 def _require_another_admin(leaving: Membership) -> None:

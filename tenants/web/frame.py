@@ -299,6 +299,7 @@ OPERATOR_NAV = (
     ("Prices", "prices", "tag"),
     ("Quotas", "quotas", "gauge"),
     ("Tenants", "tenants", "people"),
+    ("Accounts", "accounts", "user"),
     ("Decisions", "decisions", "flask"),
     ("Log", "log", "log"),
 )

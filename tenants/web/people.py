@@ -26,6 +26,8 @@ from tenants.services import (
 from tenants.services.invitations import may_see
 from tenants.web.frame import tenant_page
 
+MAX_WANTED = 80
+
 
 @dataclass(frozen=True, slots=True)
 class InviteForm:
@@ -72,7 +74,10 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=actor.roles)
     invited = _invited(actor)
+    wanted = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_WANTED]
+    groups = people_of(projects, wanted)
     context = {
+        "wanted": wanted,
         "groups": [
             ProjectCard(
                 group,
@@ -80,7 +85,8 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
                 invited.get(group.project.slug, []),
                 _typed_invite(request.POST, refusal, ("project", group.project.slug)),
             )
-            for group in people_of(projects)
+            for group in groups
+            if group.members or not wanted
         ],
         "new_admin": _typed_invite(request.POST, refusal, ("role", Role.TENANT_ADMIN)),
         "new_project": {**request.POST.dict(), "refusal": refusal}
@@ -164,7 +170,8 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
         return None
     keeps = form.get("act") == "role" and form.get("role") == Role.LEAD
     if member.role == Role.LEAD and not keeps and leads_of(member.project.id) == 1:
-        return _lead_question(actor, member, member.project)
+        # Only tenant admins may do it; the service refuses others, with the ways out.
+        return _lead_question(actor, member, member.project) if actor.is_tenant_admin else None
     return _remove_question(actor, member) if form.get("act") == "remove" else None
 
 

@@ -62,6 +62,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("budgets", "/t/helix/budgets"),
         ("quotas", "/t/helix/quotas"),
         ("people", "/t/helix/people"),
+        ("people-search", "/t/helix/people?q=mara"),
         ("log", "/t/helix/log"),
     ),
     "operator": (
@@ -79,6 +80,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-quotas", "/ops/quotas"),
         ("ops-speeds", "/ops/speeds"),
         ("ops-tenants", "/ops/tenants"),
+        ("ops-accounts", "/ops/accounts"),
         ("ops-decisions", "/ops/decisions"),
         ("ops-log", "/ops/log"),
         ("ops-catalogue", "/ops/catalogue"),

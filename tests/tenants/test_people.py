@@ -124,6 +124,28 @@ def test_plain_members_remove_nobody(role: str) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("role", ["viewer", "researcher", "lead"])
+def test_everybody_leaves_by_themselves_but_the_only_lead(role: str) -> None:
+    project = a_project()
+    own = a_member(project, role)
+    a_member(project, "lead", user=a_user(is_active=False))
+    actor = an_actor(own)
+    with tenant_tx(actor.tenant_id):
+        if role == "lead":
+            # Neither by leaving nor by a smaller role; a tenant admin may, or another lead helps.
+            with pytest.raises(Refused, match="last_lead"):
+                membership_remove(actor=actor, membership_id=own.id, now=NOW)
+            with pytest.raises(Refused, match="last_lead"):
+                membership_role_set(actor=actor, membership_id=own.id, role="researcher", now=NOW)
+    if role == "lead":
+        a_member(project, "lead")
+    with tenant_tx(actor.tenant_id):
+        membership_remove(actor=actor, membership_id=own.id, now=NOW)
+    with pytest.raises(Refused, match="not_found"):
+        actor_now(own.user_id, project.tenant.slug)
+
+
+@pytest.mark.django_db
 def test_a_foreign_membership_is_not_there() -> None:
     member = a_member(a_project())
     actor = an_actor(a_tenant_admin(a_tenant()))

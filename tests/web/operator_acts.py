@@ -15,7 +15,7 @@ from allocation.services.operate.maintenance import MaintenanceTerms, maintenanc
 from allocation.services.policy.policies import policy_values
 from allocation.web.site.policy import COUNTS
 from billing.services import hold_place, hold_settle
-from tenants.models import GpuClass, Tier
+from tenants.models import GpuClass, Tier, User
 from tenants.services import seconds_text
 from tests.api.builders import Site
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
@@ -78,6 +78,15 @@ def _closed(site: Site) -> Values:
     site.tenant.is_open = False
     site.tenant.save(update_fields=["is_open"])
     return _of_tenant(site)
+
+
+def _of_viewer(site: Site) -> Values:
+    return {"user": site.people["viewer"].pk}
+
+
+def _closed_viewer(site: Site) -> Values:
+    User.objects.filter(id=site.people["viewer"].pk).update(is_active=False)
+    return _of_viewer(site)
 
 
 def _with_l9(site: Site) -> Values:
@@ -244,6 +253,9 @@ ACTS: dict[str, Act] = {
         "tenant.admin_invited", "tenant", {"to": "mara"}, _of_tenant, has_before=False
     ),
     "ops/tenants account": Act("account.created", "user", _ACCOUNT, has_before=False),
+    "ops/accounts close": Act("account.closed", "user", made=_of_viewer),
+    "ops/accounts open": Act("account.opened", "user", made=_closed_viewer),
+    "ops/accounts erase": Act("account.erased", "user", made=_closed_viewer),
     "ops/portal begin": Act("outage.begun", "portal_mode", _OUTAGE, has_before=False),
     "ops/portal close": Act("outage.closed", "portal_mode", made=_announced),
     "ops/portal end": Act("outage.ended", "portal_mode", made=_announced),

@@ -117,6 +117,46 @@ def test_a_project_loses_its_only_lead_only_when_that_was_said(
         assert not Membership.objects.filter(id=member.id, role="lead").exists()
 
 
+def test_people_are_found_by_name_and_leave_by_themselves(admin: Client, tenant: Tenant) -> None:
+    vision, folding = a_project(tenant, "vision"), a_project(tenant, "folding")
+    member = a_member(vision, user=a_user("mara", first_name="Mara Lind"))
+    a_member(folding, "lead")
+    found = admin.get("/t/own/people?q=LIND+mar").content
+    assert (b"Mara Lind" in found, b'id="project-folding"' in found) == (True, False)
+    assert "Nobody found" in _text(admin.get("/t/own/people?q=%00%25").content)
+    own = Client()
+    own.force_login(member.user)
+    assert "Vision of Own" in _text(own.get("/account").content)
+    form = {"act": "leave", "membership": str(member.id)}
+    assert "your only role in Own" in _text(own.post("/account", form).content)
+    stranger = Client()
+    stranger.force_login(a_user())
+    assert stranger.post("/account", form | {"sure": "1"}).status_code == 404
+    assert own.get("/t/own/people").status_code == 200
+    assert own.post("/account", form | {"sure": "1"}).status_code == 302
+    assert own.get("/t/own/people").status_code == 404
+
+
+def test_an_operator_closes_and_erases_an_account(operator: Client, tenant: Tenant) -> None:
+    member = a_member(a_project(tenant, "vision"), user=a_user("mara", first_name="Mara Lind"))
+    theirs = Client()
+    theirs.force_login(member.user)
+    form = {"user": str(member.user_id), "sure": "1"}
+    assert operator.post("/ops/accounts", form | {"act": "erase"}).status_code == 422
+    assert "Mara Lind" in _text(operator.get("/ops/accounts?q=lind").content)
+    assert operator.post("/ops/accounts", form | {"act": "close"}).status_code == 302
+    assert theirs.get("/t/own/people")["Location"].startswith("/sign-in")
+    assert operator.post("/ops/accounts", form | {"act": "erase"}).status_code == 302
+    assert operator.post("/ops/accounts", form | {"act": "open"}).status_code == 422
+    with as_system():
+        erased = User.objects.get(id=member.user_id)
+        assert (erased.username, erased.get_full_name()) == (f"erased-{erased.pk}", "")
+        assert not Membership.objects.filter(user=erased).exists()
+        me = User.objects.get(is_staff=True)
+    own = {"act": "close", "user": str(me.pk), "sure": "1"}
+    assert operator.post("/ops/accounts", own).status_code == 422
+
+
 def test_a_member_is_removed_when_it_was_said_what_they_lose(admin: Client, tenant: Tenant) -> None:
     project = a_project(tenant, "vision")
     first, _ = a_member(project, "lead"), a_member(project, "lead")
