@@ -160,7 +160,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R44", "borrowed", "quota", "others", "explains",
          ("borrowed", "own"), optional=("at_risk_from",)),
     Rule("R45", "makes_room", "together", "others", "explains", ("pauses",)),
-    Rule("R46", "taken_back", "quota", "others", "pauses", ("lost", "tier")),
+    Rule("R46", "taken_back", "quota", "others", "pauses", ("lost", "tier"), optional=("whose",)),
     Rule("R47", "higher_tier", "policy", "tenant_admin", "pauses", ("lost", "tier")),
     Rule("R48", "fairer_share", "quota", "others", "pauses", ("lost", "tier")),
     Rule("R49", "room_promised", "line", "others", "refuses"),

@@ -213,6 +213,16 @@ def _borrowed(facts: Facts) -> str:
     return str(_BORROWED[bool(facts["own"]), "at_risk_from" in facts] % facts)
 
 
+def _taken_back(facts: Facts) -> str:
+    """The pause of work outside the guarantee, or outside the part of the guarantee that a project
+    has."""
+    if facts.get("whose") == "project":
+        because = _("A booking within its project's part of your guarantee needs the GPUs.")
+    else:
+        because = _("A booking within its guarantee needs the GPUs that this booking borrows.")
+    return _least_lost(because)(facts)
+
+
 def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
     def paused(facts: Facts) -> str:
         minutes = -(-int(facts["lost"]) // 60)
@@ -369,9 +379,7 @@ _SENTENCES: dict[str, Text] = {
         "It starts when %(pauses)s paused bookings have made room.",
         "pauses",
     ),
-    "taken_back": _least_lost(
-        gettext_lazy("A booking within its guarantee needs the GPUs that this booking borrows.")
-    ),
+    "taken_back": _taken_back,
     "higher_tier": _least_lost(
         gettext_lazy("A booking of a higher tier in your organisation needs the GPUs.")
     ),

@@ -29,6 +29,7 @@ FIELDS_LEFT_OUT = {
     "Held.granted": NOT_YET,
     "Held.preemptor": NOT_YET,
     "Move.reasons": "All moves of one cycle have the same one.",
+    "Plan.dropped": "A pause is dropped only where the rules have a fault.",
     "Plan.format": "All plans are written in the format of today.",
     "PlannedStart.strength": NOT_YET,
     "Used.owner": NOT_YET,

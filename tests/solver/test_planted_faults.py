@@ -4,7 +4,7 @@ The draws are the same in every run of this file, so that it is no matter of luc
 themselves draw anew each time.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from allocation.solver.fleet.pool import Bools, Pool
 from allocation.solver.model import codec
 from allocation.solver.model.inputs import Model
 from allocation.solver.preemption import victims
-from allocation.solver.preemption.victim_rules import VictimRules
+from allocation.solver.preemption.victim_rules import Claim, VictimRules
 from allocation.solver.preemption.victims import VictimSearch
 from allocation.solver.quota.quota import Quota
+from allocation.solver.state.running import RunningBooking
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.host_calendar import HostCalendar
 from allocation.solver.timeline.share_calendar import ShareCalendar
@@ -86,11 +87,8 @@ def _without_tokens(_: object) -> Callable[[Model], Geometry]:
     return geometry_of
 
 
-def _everything(
-    self: VictimRules, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
-) -> frozenset[str]:
-    rows = self._there(tenant, gpu_class, instant)
-    return frozenset(row.booking for row in rows if row.booking not in gone)
+def _everything(self: VictimRules, claim: Claim, tenant: str) -> list[RunningBooking]:
+    return list(self._able(claim.gpu_class, tenant, claim.starts))
 
 
 def _one_too_many(search: VictimSearch, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
@@ -117,8 +115,7 @@ IN_PLANS: dict[str, Fault] = {
     "rows decide by their order": (codec, "in_order", lambda _: lambda snapshot: snapshot),
 }  # fmt: skip
 IN_PAUSES: dict[str, Fault] = {
-    "work inside its guarantee is paused": (VictimRules, "_above", lambda _: _everything),
-    "shares are not compared": (VictimRules, "_fairer", lambda _: VictimRules._lent),
+    "work inside its guarantee is paused": (VictimRules, "_borrowers", lambda _: _everything),
     "one more than needed must leave": (victims, "_filled_back", lambda _: _one_too_many),
 }  # fmt: skip
 

@@ -1,6 +1,5 @@
 """A small site that lives: plans are made true, time passes, bookings end."""
 
-from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
@@ -20,14 +19,13 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.cycle.planned_starts import planned_start_order
 from allocation.solver.model.inputs import Together
 from tests.solver import truth
-from tests.solver.builders import HOUR, NOON, a_limit, gpus
+from tests.solver.builders import H100, HOUR, NOON, a_limit, gpus
 from tests.solver.pausing import GRACE, PRIORITY, a_claim, a_site
+from tests.solver.standing import Block, inside_of, potential_of, units_of
 
 TENANTS = ("lab", "firm", "inst")
-SIZES = {"1g.10gb": 8_000, "3g.40gb": 28_000}
 # Nothing but the rules themselves keeps a pause from being taken back.
 RESTLESS = Policy(1, cool_down=1)
 
@@ -118,8 +116,9 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
             cores=asked[row.booking].ask.cores,
             memory=asked[row.booking].ask.memory,
             level=level_of(asked[row.booking]),
+            granted=(site.now, position),
         )
-        for row in plan.assigns
+        for position, row in enumerate(plan.assigns)
         for place in row.places
     ]
     held = [
@@ -243,8 +242,10 @@ def check(site: Snapshot, plan: Plan) -> None:
         tier = tiers[rows[0].tier]
         assert tier.pausable
         assert site.now + tier.grace <= pause.at < rows[0].ends
-        assert rank_is_below(site, plan, pause.booking, pause.beneficiary, pause.at)
+        assert is_allowed(site, plan, pause.booking, pause.beneficiary)
         assert is_needed(site, plan, pause.booking)
+    assert plan.dropped == ()
+    assert not plan.pauses or raises_potential(site, plan)
     assert not [row for row in plan.refusals if is_paused(site, row.booking)]
     check_worth(site, plan)
 
@@ -281,75 +282,72 @@ def is_needed(site: Snapshot, plan: Plan, victim: str) -> bool:
     )
 
 
-def rank_is_below(site: Snapshot, plan: Plan, victim: str, winner: str, at: int) -> bool:
-    """The victim's claim is weaker, by counting units: lower tier, borrowed, or more borrowed.
-
-    By itself it borrows. How much is compared with all back that the same tenant loses for the
-    winner: one after the other leaves, so what the last of them leaves behind may be less. So may
-    be what claims leave behind that are decided after it.
-    """
-    plan = _as_decided(site, plan, winner)
-    tenants = {row.booking: row.tenant for row in site.held}
+def is_allowed(site: Snapshot, plan: Plan, victim: str, winner: str) -> bool:
+    """A lower tier of the own tenant, or of another what is not inside its guarantee, whatever this
+    cycle granted first."""
+    tiers = {tier.slug: tier for tier in site.tiers}
     loser = next(row for row in site.held if row.booking == victim)
     request = next(row for row in site.requests if row.booking == winner)
+    if not tiers[request.tier].counts:
+        return False
     if loser.tenant == request.tenant:
         return PRIORITY[loser.tier] < PRIORITY[request.tier]
-    theirs = {
-        each.booking
-        for each in plan.pauses
-        if each.beneficiary == winner and tenants[each.booking] == loser.tenant
-    }
-    by_itself, _ = _units_back(site, plan, loser.tenant, at, {victim})
-    counted, spot = _units_back(site, plan, loser.tenant, at, theirs)
-    alone = replace(
-        plan,
-        assigns=tuple(row for row in plan.assigns if row.booking == winner),
-        waits=tuple(row for row in plan.waits if row.booking == winner),
+    written = [
+        each for each in _written(site, plan) if each.tenant == loser.tenant and each.name != winner
+    ]
+    return victim not in inside_of([*in_place(site), *written], site.limits)
+
+
+def raises_potential(site: Snapshot, plan: Plan) -> bool:
+    """What is in place is worth more after the pauses of a cycle than before."""
+    told = {pause.booking for pause in plan.pauses}
+    before = in_place(site)
+    after_it = [each for each in before if each.name not in told] + _written(site, plan)
+    levels = [(tier.priority, not tier.pausable) for tier in site.tiers]
+    return potential_of(after_it, site.limits, levels, "h100") > potential_of(
+        before, site.limits, levels, "h100"
     )
-    mine, my_spot = units_of(with_room_made(site, plan), alone, request.tenant, at)
-    is_borrowed = loser.tier == "spot" or by_itself > 0
-    return is_borrowed and (mine == 0 or mine + my_spot < counted + spot)
 
 
-def _as_decided(site: Snapshot, plan: Plan, winner: str) -> Plan:
-    """The plan without what is decided after the winner for certain: promises come first."""
-    request = next(row for row in site.requests if row.booking == winner)
-    later = {
-        row.booking
+def in_place(site: Snapshot) -> list[Block]:
+    """Who runs or is written to start, or waits for who has been told to leave."""
+    by_name: dict[str, list[Held]] = {}
+    for row in site.held:
+        if not row.pausing:
+            by_name.setdefault(row.booking, []).append(row)
+    held = [
+        _block(site, name, rows[0], sum(units_of(H100, row.place) for row in rows))
+        for name, rows in by_name.items()
+    ]
+    leaving = {(row.place.gpu, row.ends) for row in site.held if row.pausing}
+    return held + [
+        _block(site, row.booking, row, _asked(row))
         for row in site.requests
-        if request.promise
-        and (not row.promise or planned_start_order(row) > planned_start_order(request))
-    }
-    gone = later | {row.booking for row in plan.pauses if row.beneficiary in later}
-    return replace(
-        plan,
-        assigns=tuple(row for row in plan.assigns if row.booking not in gone),
-        waits=tuple(row for row in plan.waits if row.booking not in gone),
-        pauses=tuple(row for row in plan.pauses if row.beneficiary not in later),
-    )
+        if row.promise and any((p.gpu, row.promise.starts) in leaving for p in row.promise.places)
+    ]
 
 
-def _units_back(
-    site: Snapshot, plan: Plan, tenant: str, at: int, back: Container[str]
-) -> tuple[int, int]:
-    """Units of the tenant if these got no notice after all."""
-    only = replace(plan, waits=tuple(row for row in plan.waits if row.booking not in back))
-    return units_of(with_room_made(site, plan, but=back), only, tenant, at)
+def _written(site: Snapshot, plan: Plan) -> list[Block]:
+    """What a cycle writes: grants, and claims that others are told to leave for."""
+    names = {row.booking for row in plan.assigns} | {row.beneficiary for row in plan.pauses}
+    known = {block.name for block in in_place(site)}
+    return [
+        _block(site, row.booking, row, _asked(row))
+        for row in site.requests
+        if row.booking in names - known
+    ]
 
 
-def units_of(site: Snapshot, plan: Plan, tenant: str, at: int) -> tuple[int, int]:
-    """Units that a tenant has then above its guarantee, and in spot."""
-    owner = {row.booking: (row.tenant, row.tier) for row in site.held}
-    owner |= {row.booking: (row.tenant, row.tier) for row in site.requests}
-    rows = truth.rows_of(site, plan)
-    units: Counter[bool] = Counter()
-    for booking, (place, starts, ends) in rows:
-        if starts <= at < ends and owner[booking][0] == tenant:
-            whole = 56 * (place.share or 1_000)
-            size = whole if place.profile is None else SIZES[place.profile]
-            units[owner[booking][1] == "spot"] += size
-    sure = sum(row.guaranteed for row in site.limits if row.owner == tenant)
-    return max(0, units[False] - sure), units[True]
+def _asked(request: Request) -> int:
+    ask = request.ask
+    return ask.count * units_of(H100, Place("", ask.profile, 0, 8, ask.share))
+
+
+def _block(site: Snapshot, name: str, row: Held | Request, units: int) -> Block:
+    tier = next(each for each in site.tiers if each.slug == row.tier)
+    granted = (row.granted or (0, 0)) if isinstance(row, Held) else (site.now, 10**6)
+    level = (tier.priority, not tier.pausable)
+    return Block(name, row.tenant, row.project, "h100", units, level, granted, tier.counts)
 
 
 def _meet(row: Held, place: Place) -> bool:

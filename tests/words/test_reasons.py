@@ -54,6 +54,12 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
         "The booking that loses the least is paused: 2 GPU-minutes since the last save.",
     ),
     (
+        "taken_back",
+        {"lost": 60, "tier": "standard", "whose": "project"},
+        "A booking within its project's part of your guarantee needs the GPUs. "
+        "The booking that loses the least is paused: 1 GPU-minute since the last save.",
+    ),
+    (
         "host_too_small",
         {"cores": 16_500, "memory": 65_536, "asked": 4, "most": 2, "gpu_class": "h100",
          "level": "any"},

@@ -13,6 +13,7 @@ from allocation.solver import (
     Request,
     Snapshot,
     Used,
+    Waiting,
     solve,
 )
 from tests.solver.builders import MODELS, NOON
@@ -36,6 +37,7 @@ class Run:
     granted: int = 0
     told: int | None = None
     beneficiary: str = ""
+    is_preemptor: bool = False
 
 
 @dataclass
@@ -63,6 +65,7 @@ class World:
     refused: dict[str, int] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    cycles: int = 0
     _arrivals: list[Job] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
     _grants: int = 0
@@ -86,6 +89,7 @@ class World:
             outside = frozenset(self._happen())
             site = self.snapshot()
             plan = solve(site, self.drawn.policy)
+            self.cycles += 1
             turn = Turn(site, plan, outside)
             self._make_true(plan)
             yield turn
@@ -171,7 +175,7 @@ class World:
             gpu_class = next(g.gpu_class for g in self.drawn.gpus if g.id == row.place.gpu)
             key = (row.tenant, row.project, gpu_class, self.now // DAY * DAY)
             self.used[key] = self.used.get(key, 0) + had * UNITS * row.place.size // 8
-        run.began, run.told = None, None
+        run.began, run.told, run.is_preemptor = None, None, False
         if is_paused:
             run.planned, run.really = run.planned - had, run.really - had
         else:
@@ -270,12 +274,13 @@ class World:
             del self.waiting[refused.booking]
             self.refused[refused.booking] = self.now
         for wait in plan.waits:
-            promise = PlannedStart(wait.starts, wait.ends, wait.places) if wait.places else None
+            promise = _promise_of(wait)
             self.waiting[wait.booking] = replace(self.waiting[wait.booking], promise=promise)
 
     def _tell(self, name: str, beneficiary: str, at: int) -> None:
         run, row = self.runs[name], self.rows_of(name)[0]
         run.told, run.beneficiary = row.ends, beneficiary
+        self.runs[beneficiary].is_preemptor = True
         run.pauses += 1
         self.rows = [
             replace(each, ends=at, pausing=True) if each.booking == name else each
@@ -334,6 +339,8 @@ class World:
                 since=starts if is_started else None,
                 tier=asked.tier,
                 pauses=run.pauses,
+                granted=(self.cycles, self._grants),
+                preemptor=run.is_preemptor,
                 cores=asked.ask.cores,
                 memory=asked.ask.memory,
                 owner=asked.owner,
@@ -344,3 +351,8 @@ class World:
             )
             for place in places
         ]
+
+
+def _promise_of(wait: Waiting) -> PlannedStart | None:
+    """As the services store it: without places there is none."""
+    return PlannedStart(wait.starts, wait.ends, wait.places, wait.strength) if wait.places else None

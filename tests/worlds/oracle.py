@@ -7,11 +7,11 @@ what a planned start is worth. Hardware and limits are checked by `tests.solver.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
-from allocation.solver import Ask, Held, Limit, Model, Place, Plan, Request, Snapshot, Tier, Waiting
+from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, Tier, Waiting
 from tests.solver import truth
-from tests.worlds.life import EVERY, UNITS, Turn, World
+from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
+from tests.worlds.life import EVERY, Turn, World
 
 EMPTY = Plan((), (), (), ())
 OUTSIDE_ENDS_A_PROMISE = {"limits", "maintenance"}
@@ -25,43 +25,10 @@ class Found:
     cycles: int = 0
     pauses: int = 0
     rings: list[str] = field(default_factory=list)
-    potential: list[str] = field(default_factory=list)
     pairs: list[str] = field(default_factory=list)
     inside_guarantee: list[str] = field(default_factory=list)
     later: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Block:
-    """A booking in place: its units of a class, its level and when it was granted."""
-
-    name: str
-    tenant: str
-    project: str
-    gpu_class: str
-    units: int
-    level: tuple[int, bool]
-    granted: int
-    counts: bool
-
-
-def units_of(model: Model, place: Place) -> int:
-    """Units of quota that a place takes: of a slice the larger of its compute and memory."""
-    if place.profile is None:
-        return UNITS * (place.share or 1_000) // 1_000
-    row = next(each for each in model.placements if each.profile == place.profile)
-    compute, memory = (
-        row.compute * UNITS // model.compute_slices,
-        row.size * UNITS // model.memory_slots,
-    )
-    return max(compute, memory)
-
-
-def _share(row: Limit, blocks: list[Block], inside: dict[str, bool]) -> Fraction:
-    """What a tenant has above its guarantee, by its weight; without a weight it is the most."""
-    borrowed = sum(b.units for b in blocks if b.tenant == row.owner and b.name not in inside)
-    return Fraction(borrowed, row.weight) if row.weight else Fraction(borrowed * 10**9)
 
 
 class Oracle:
@@ -85,12 +52,13 @@ class Oracle:
         found.cycles += 1
         found.pauses += len(turn.plan.pauses)
         self._cut = self._cut or bool(turn.outside & OUTSIDE_ENDS_A_PROMISE)
+        found.violations += [f"{turn.site.now}: {drop} dropped" for drop in turn.plan.dropped]
         found.violations += self._hardware(turn)
         found.violations += self._idle(turn)
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
         found.rings += self._rings(turn)
-        found.potential += self._potential(turn)
+        found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1
         self._bound(turn)
@@ -168,51 +136,12 @@ class Oracle:
         With `last`, that booking comes after its equals: where it is inside even so, it is inside
         whatever the order of the decisions of one cycle was.
         """
-        inside: dict[str, bool] = {}
-        counted = [block for block in blocks if block.counts]
-        for tenant, gpu_class in sorted({(b.tenant, b.gpu_class) for b in counted}):
-            mine = [b for b in counted if (b.tenant, b.gpu_class) == (tenant, gpu_class)]
-            mine.sort(key=lambda b: (b.name == last, b.granted))
-            inside |= self._inside_of(tenant, gpu_class, mine)
-        return inside
-
-    def _inside_of(self, tenant: str, gpu_class: str, mine: list[Block]) -> dict[str, bool]:
-        room = self._guaranteed(tenant, gpu_class) or 0
-        parts = {b.project: self._guaranteed(b.project, gpu_class) or 0 for b in mine}
-        inside: dict[str, bool] = {}
-        for level in sorted({b.level for b in mine}, reverse=True):
-            for is_own in (True, False):
-                for block in mine:
-                    part = parts[block.project] if is_own else room
-                    is_new = block.level == level and block.name not in inside
-                    if is_new and block.units <= min(room, part):
-                        inside[block.name] = is_own
-                        room -= block.units
-                        parts[block.project] -= block.units if is_own else 0
-        return inside
+        return inside_of(blocks, self.world.limits, last)
 
     def potential(self, blocks: list[Block], gpu_class: str) -> tuple[object, ...]:
-        """What every pause must raise (section 5 of the claims page), to be compared as a tuple:
-        units inside by level, then shares of what is borrowed by level, the poorest first, then
-        spot."""
-        here = [block for block in blocks if block.gpu_class == gpu_class]
-        inside = self.inside(here)
-        levels = sorted({(t.priority, not t.pausable) for t in self._tiers.values()}, reverse=True)
-        rows = [r for r in self.world.limits if r.parent is None and r.gpu_class == gpu_class]
-        units = [
-            sum(b.units for b in here if b.level == level and inside.get(b.name) is is_own)
-            for level in levels
-            for is_own in (True, False)
-        ]
-        shares = [
-            sorted(
-                _share(row, [b for b in here if b.counts and b.level >= level], inside)
-                for row in rows
-            )
-            for level in levels
-        ]
-        spot = sorted(_share(row, [b for b in here if not b.counts], inside) for row in rows)
-        return (units, shares, spot)
+        """What every pause must raise (section 5 of the claims page)."""
+        levels = [(t.priority, not t.pausable) for t in self._tiers.values()]
+        return potential_of(blocks, self.world.limits, levels, gpu_class)
 
     def _potential(self, turn: Turn) -> Iterator[str]:
         """Cycles whose pauses did not raise it. A booking for which somebody was given notice
@@ -264,7 +193,8 @@ class Oracle:
             return
         told = {pause.booking: pause for pause in turn.plan.pauses}
         rows = [row for row in turn.site.held if not row.pausing]
-        before = self._blocks_of(rows)
+        # What this cycle granted first counts, too.
+        before = [*self._blocks_of(rows), *self._granted(turn)]
         for name, pause in sorted(told.items()):
             victim = next(block for block in before if block.name == name)
             claimant = self.world.runs[pause.beneficiary].job
@@ -273,6 +203,13 @@ class Oracle:
                 yield f"{turn.site.now}: {name} inside its guarantee, for {pause.beneficiary}"
             if victim.counts and not self._tiers[claimant.tier.slug].counts:
                 yield f"{turn.site.now}: {name} counts, and is paused for spot {claimant.name}"
+
+    def _granted(self, turn: Turn) -> list[Block]:
+        """What the cycle wrote, and what others were told to leave for."""
+        names = {row.booking for row in turn.plan.assigns}
+        return [block for block in self.blocks() if block.name in names] + [
+            block for block in self._awaited() if block.name not in names
+        ]
 
     def _blocks_of(self, rows: Iterable[Held]) -> list[Block]:
         by_name: dict[str, list[Held]] = {}

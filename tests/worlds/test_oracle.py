@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from allocation.solver import Held, Pause, Plan, PlannedStart
 from tests.solver.builders import NOON, a_limit
+from tests.solver.standing import Block
 from tests.worlds.life import Turn, World
-from tests.worlds.oracle import Block, Oracle
+from tests.worlds.oracle import Oracle
 
 GPU = 56_000
 STD, FLEX, LOW = (50, True), (40, False), (20, False)

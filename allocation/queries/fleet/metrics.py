@@ -81,6 +81,12 @@ _BY_WHY = (
         "gpu_portal_answers_withheld_total",
         "Parts of plans that were dropped, because their bookings had changed.",
     ),
+    (
+        "pauses_dropped:",
+        ("taken_back", "own_part", "higher_tier", "fairer_share"),
+        "gpu_portal_pauses_dropped_total",
+        "Pauses that a rule allows and that would not bring pauses to rest: a fault of the rules.",
+    ),
 )
 
 
@@ -96,7 +102,8 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
     for key, (name, help_) in _TALLIES.items():
         yield Metric(name, "counter", help_, (Value(counts.get(key, 0)),))
     for prefix, known, name, help_ in _BY_WHY:
-        values = tuple(Value(counts.get(prefix + why, 0), {"why": why}) for why in known)
+        label = "rule" if prefix == "pauses_dropped:" else "why"
+        values = tuple(Value(counts.get(prefix + why, 0), {label: why}) for why in known)
         yield Metric(name, "counter", help_, values)
 
 

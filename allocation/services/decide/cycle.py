@@ -23,7 +23,12 @@ from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
-from allocation.services.record.counters import counter_add, plan_dropped, withheld_count
+from allocation.services.record.counters import (
+    counter_add,
+    dropped_pauses_count,
+    plan_dropped,
+    withheld_count,
+)
 from allocation.services.record.open_pauses import pauses_to_extend
 from allocation.services.runs.end import RESUME_PLANNED, bookings_over, ends_due
 from allocation.services.runs.interrupt import hardware_vacate, is_hardware_to_vacate
@@ -247,6 +252,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _
         cycle_failure_note(error, digest(snapshot))
         return _Attempt("failed")
     solve_ms = round((time.perf_counter() - began) * 1000)
+    dropped_pauses_count(plan)
     changes = changes_of(plan, now)
     if not changes:
         return _Attempt("unchanged")

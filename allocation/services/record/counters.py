@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from django.db.models import F
 
 from allocation.models import EventCounter
-from allocation.solver import Part
+from allocation.solver import Part, Plan
 
 # Prefixes of counter names; the reason follows.
 DROPPED, WITHHELD = "plans_dropped:", "answers_withheld:"
+PAUSES_DROPPED = "pauses_dropped:"
 
 
 def counter_add(name: str, count: int = 1) -> None:
@@ -22,6 +23,12 @@ def counter_add(name: str, count: int = 1) -> None:
 def plan_dropped(why: str) -> None:
     """Counts a plan that was discarded as a whole."""
     counter_add(DROPPED + why)
+
+
+def dropped_pauses_count(plan: Plan) -> None:
+    """Counts the pauses that the plan left out because they would not come to rest, by rule."""
+    for rule, count in Counter(each.rule for each in plan.dropped).items():
+        counter_add(PAUSES_DROPPED + rule, count)
 
 
 def withheld_count(withheld: Mapping[Part, str]) -> None:

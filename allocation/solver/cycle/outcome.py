@@ -78,7 +78,9 @@ class Outcome:
         A start within the freeze horizon or in a fixed window is assigned, unless its victims need
         no notice yet. `slow`: why other classes are too slow.
         """
-        state, is_due = self.state, self.preemption.is_due(found)
+        state = self.state
+        # What was written since it was found may forbid its pauses; then it waits.
+        is_due = self.preemption.is_due(found) and self.preemption.may_notify(request, found)
         frozen_until = state.frozen_until(found.demand.gpu_class)
         is_soon = found.starts <= frozen_until or request.fixed
         is_late = found.starts > state.first_start(request.earliest)
@@ -115,6 +117,7 @@ class Outcome:
     def assign(self, request: Request, found: Fit, late: tuple[Reason, ...] = ()) -> None:
         """Assign reserved places. `late`: why a pinned booking does not start sooner."""
         why = (placed(self.state, found), *_room_made(found), *late)
+        self.preemption.grant(request.booking, found)
         self.assigns.append(
             Assign(request.booking, found.demand.gpu_class, found.places, *found.window, why)
         )
@@ -159,6 +162,7 @@ class Outcome:
             tuple(sorted(self.preemption.pauses, key=_booking)),
             tuple(self.rebinding.moves()),
             orders=tuple(self.orders),
+            dropped=self.preemption.dropped(),
         )
 
     def _with_total(self, wait: Waiting) -> Waiting:

@@ -106,6 +106,7 @@ class Availability:
             for booking, found in reversed(given):
                 moved = self._rebinding.movable.take(booking, found.demand.gpu_class)
                 self._state.free(moved or found)
+            self._preemption.forget_grants()
 
     def _place_queue(self, mine: Request) -> Iterator[tuple[str, Fit]]:
         """Place requests in the order of the cycle; see `solve`."""

@@ -109,7 +109,7 @@ def _may_move(state: CycleState, order: Order, each: _Relocating) -> bool:
     runner, running = each.runner, state.running
     is_there = runner.places == (each.move.source,) and runner.use.gpu_class == order.gpu_class
     is_free_to = not running.has_preemptor(runner.booking) and runner.booking not in running.kept
-    may_now = runner.out - runner.tier.grace <= state.now and runner.host_resources == (0, 0)
+    may_now = runner.protected <= state.now and runner.host_resources == (0, 0)
     return is_there and is_free_to and may_now and each.rest.demand.duration > 0
 
 

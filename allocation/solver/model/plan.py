@@ -110,6 +110,15 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedPause:
+    """A pause that `rule` (the code of its reason) allows but that would not bring pauses closer to
+    rest: it is not made. Each is a fault in the rules."""
+
+    beneficiary: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
 class OrderAnswer:
     """The answer to an operator's order: carried out in this plan when `reasons` is empty."""
 
@@ -160,4 +169,5 @@ class Plan:
     moves: tuple[Move, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     withdrawn: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     orders: tuple[OrderAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    dropped: tuple[DroppedPause, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     format: int = PLAN_FORMAT

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from allocation.reasons.reason import reason
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.demand import Demand, Fit
-from allocation.solver.model.inputs import Request, Snapshot
-from allocation.solver.model.plan import Pause
+from allocation.solver.model.inputs import Place, Request, Snapshot
+from allocation.solver.model.plan import DroppedPause, Pause
 from allocation.solver.placement.gang import place
-from allocation.solver.preemption.victim_rules import Candidate, Rule, VictimRules, is_even
+from allocation.solver.preemption.victim_rules import Candidate, Claim, Rule, VictimRules
 from allocation.solver.preemption.victims import (
     VictimSearch,
     freed_host_resources,
@@ -31,6 +31,8 @@ from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 from allocation.solver.state.start_times import earliest_free, last_start, length_from
 
+_INSTANTS_TRIED = 12
+
 
 class Preemption:
     """Starts with victims, during one cycle."""
@@ -39,6 +41,7 @@ class Preemption:
         self._state = state
         self._victim_rules = VictimRules(state, snapshot)
         self.pauses: list[Pause] = []
+        self._dropped: set[DroppedPause] = set()
         self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
 
     def earliest(
@@ -95,7 +98,10 @@ class Preemption:
                 for n, demand in enumerate(demands)
                 if length_from(request, demand.gpu_class, kept.starts) <= kept.demand.duration
             )
-            return min((kept, *filter(None, same)), key=self._lost)
+            found = [*filter(None, same)]
+            if self.may_notify(request, kept) or not found:
+                found.insert(0, kept)
+            return min(found, key=self._lost)
         return free
 
     def on_the_same_places(self, request: Request, found: Fit) -> Fit | None:
@@ -110,27 +116,63 @@ class Preemption:
             return None
         if self._may_lie_elsewhere(found.demand, found.starts):
             return None
-        candidates = self._victim_rules.candidates(found.demand, found.starts)
-        there = occupants_of(state, found)
+        chosen = self._all_there(request, found)
+        if chosen is None:
+            return None
+        over = tuple(sorted(each.runner.booking for each in chosen))
+        return replace(found, victims=over) if has_host_resources(state, found, over) else None
+
+    def _all_there(self, request: Request, found: Fit) -> list[Candidate] | None:
+        """All bookings on these places and those that its quota needs; None: some of them stay."""
+        claim = self._victim_rules.claim(found.demand, found.starts)
+        candidates = self._victim_rules.candidates(claim) if claim else ()
+        there = occupants_of(self._state, found)
         must = [each for each in candidates if each.runner.booking in there]
-        if len(must) < len(there) or not self._is_fair(must, found.demand, found.starts):
+        if claim is None or len(must) < len(there):
             return None
-        gone = [each.runner for each in must]
-        others = [each.runner for each in candidates if each.runner.booking not in there]
-        more = self._for_quota(found.demand, found.starts, gone, others)
-        over = () if more is None else tuple(sorted(each.booking for each in (*gone, *more)))
-        if more is None or not has_host_resources(state, found, over):
-            return None
-        return replace(found, victims=over)
+        others = [each for each in candidates if each.runner.booking not in there]
+        more = self._for_quota(found.demand, found.starts, must, others)
+        chosen = None if more is None else [*must, *more]
+        return chosen if chosen and self._is_allowed(request, claim, chosen) else None
 
     def _may_lie_elsewhere(self, demand: Demand, starts: int) -> bool:
         """True when a pinned demand would fit elsewhere: a pin must not choose the victims."""
         return bool(demand.pin) and self._state.has_room_unpinned(demand, starts)
 
-    def _is_fair(self, chosen: Sequence[Candidate], demand: Demand, starts: int) -> bool:
-        """True when the rules for the whole set of victims hold."""
-        even = is_even(chosen, self._state.use(demand))
-        return even and self._victim_rules.all_above_guarantee(chosen, starts)
+    def _is_allowed(self, request: Request, claim: Claim, chosen: Sequence[Candidate]) -> bool:
+        """True when the rules for the whole set of victims hold and the potential rises.
+
+        The second follows from the first. A pause that it forbids all the same is dropped.
+        """
+        if not self._victim_rules.allow(claim, chosen):
+            return False
+        if self._victim_rules.raise_potential(claim, chosen):
+            return True
+        self._dropped |= {DroppedPause(request.booking, each.rule) for each in chosen}
+        return False
+
+    def dropped(self) -> tuple[DroppedPause, ...]:
+        """Claims whose pauses would not have raised the potential, by rule."""
+        return tuple(sorted(self._dropped, key=lambda each: (each.beneficiary, each.rule)))
+
+    def grant(self, booking: str, found: Fit) -> None:
+        """Count an allocation that is written in this cycle as in place."""
+        self._victim_rules.in_place.grant(booking, found)
+
+    def forget_grants(self) -> None:
+        """Undo all `grant`s of this cycle."""
+        self._victim_rules.in_place.forget_grants()
+
+    def may_notify(self, request: Request, found: Fit) -> bool:
+        """True when its victims may have notice now, after all that was written in this cycle; call
+        before the fit is reserved."""
+        left = self._to_notify(found)
+        claim = self._victim_rules.claim(found.demand, found.starts) if left else None
+        if claim is None:
+            return not left
+        candidates = self._victim_rules.candidates(claim)
+        chosen = [each for each in candidates if each.runner.booking in left]
+        return len(chosen) == len(left) and self._is_allowed(request, claim, chosen)
 
     def is_due(self, found: Fit) -> bool:
         """True when its victims, if any, must get notice now."""
@@ -142,19 +184,19 @@ class Preemption:
         rules = self._rules(found)
         for booking in self._to_notify(found):
             lost = self._state.running[booking].lost
-            why = reason(rules[booking], tier=request.tier, lost=lost)
+            why = _why(rules[booking], request.tier, lost)
             self.pauses.append(Pause(booking, request.booking, found.starts, lost, (why,)))
             self._state.notify(booking, found.starts)
 
     def rules(self, found: Fit) -> tuple[tuple[str, int], ...]:
         """How many victims it has by each rule; call before it is reserved."""
         rules = self._rules(found)
-        return tuple(sorted(Counter(str(rules[each]) for each in found.victims).items()))
+        counts = Counter(_why(rules[each], found.demand.tier, 0).code for each in found.victims)
+        return tuple(sorted(counts.items()))
 
     def _rules(self, found: Fit) -> dict[str, Rule]:
-        candidates = (
-            self._victim_rules.candidates(found.demand, found.starts) if found.victims else ()
-        )
+        claim = self._victim_rules.claim(found.demand, found.starts) if found.victims else None
+        candidates = self._victim_rules.candidates(claim) if claim else ()
         known: dict[str, Rule] = dict.fromkeys(found.victims, "taken_back")
         return known | {each.runner.booking: each.rule for each in candidates}
 
@@ -173,23 +215,44 @@ class Preemption:
     ) -> Fit | None:
         best: Fit | None = None
         for class_rank, demand in enumerate(demands):
-            graces = self._state.running.graces(demand.gpu_class)
-            for starts in sorted({max(first, self._state.now + grace) for grace in graces}):
-                if starts > last or not _is_better(request, demand, starts, best):
+            for starts in self._instants(demand, first, last):
+                if not _is_better(request, demand, starts, best):
                     break
                 best = self._at(request, demand, starts, class_rank) or best
         return best
 
+    def _instants(self, demand: Demand, first: int, last: int) -> list[int]:
+        """Starts to try: the first possible after a notice and, while victims are protected, the
+        nearest at which one of them may leave."""
+        graces = self._state.running.graces(demand.gpu_class)
+        soon = {max(first, self._state.now + grace) for grace in graces}
+        outs = self._victim_rules.first_outs(demand.gpu_class) if soon else []
+        rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED]
+        return [starts for starts in sorted({*soon, *rested}) if starts <= last]
+
     def _at(self, request: Request, demand: Demand, starts: int, class_rank: int) -> Fit | None:
         """A fit at exactly this start, with victims."""
-        state = self._state
         demand = replace(demand, duration=length_from(request, demand.gpu_class, starts))
         if demand.share is not None or self._may_lie_elsewhere(demand, starts):
             return None
-        candidates = self._victim_rules.candidates(demand, starts)
-        if not candidates:
+        claim = self._victim_rules.claim(demand, starts)
+        candidates = self._victim_rules.candidates(claim) if claim else ()
+        if claim is None or not candidates:
             return None
-        runners = [each.runner for each in candidates]
+        found = self._with_victims(demand, starts, candidates)
+        if found is not None and not self._victim_rules.allow(claim, found[1]):
+            fewer = self._victim_rules.within_shares(claim, candidates)
+            found = self._with_victims(demand, starts, fewer)
+        if found is None or not self._is_allowed(request, claim, found[1]):
+            return None
+        over = tuple(sorted(each.runner.booking for each in found[1]))
+        return Fit(demand, found[0], starts, class_rank, over)
+
+    def _with_victims(
+        self, demand: Demand, starts: int, candidates: Sequence[Candidate]
+    ) -> tuple[tuple[Place, ...], list[Candidate]] | None:
+        """Places for the demand at that second, and the candidates that must leave for it."""
+        state, runners = self._state, [each.runner for each in candidates]
         pool = state.pools[demand.gpu_class]
         hosts = freed_host_resources(state, demand, starts)
         free = None if hosts is None else hosts.without
@@ -205,30 +268,30 @@ class Preemption:
         places = None if gone is None else place(pool, demand, search.busy(gone), search.free(gone))
         if gone is None or places is None or not gone.any():
             return None
-        chosen = [candidates[at] for at in np.flatnonzero(gone).tolist()]
-        if not self._is_fair(chosen, demand, starts):
-            return None
-        over = tuple(sorted(each.runner.booking for each in chosen))
-        return Fit(demand, places, starts, class_rank, over)
+        return places, [candidates[at] for at in np.flatnonzero(gone).tolist()]
 
     def _for_quota(
         self,
         demand: Demand,
         starts: int,
-        gone: list[RunningBooking],
-        others: Sequence[RunningBooking],
-    ) -> list[RunningBooking] | None:
+        gone: Sequence[Candidate],
+        others: Sequence[Candidate],
+    ) -> list[Candidate] | None:
         """The further victims that quota needs; None: even all of them are too few."""
-        more: list[RunningBooking] = []
+
+        def is_within(more: Sequence[Candidate]) -> bool:
+            return self._is_within(demand, starts, [each.runner for each in (*gone, *more)])
+
+        more: list[Candidate] = []
         rest = iter(others)
-        while not self._is_within(demand, starts, [*gone, *more]):
+        while not is_within(more):
             one = next(rest, None)
             if one is None:
                 return None
             more.append(one)
         for one in tuple(reversed(more)):
             fewer = [each for each in more if each is not one]
-            if self._is_within(demand, starts, [*gone, *fewer]):
+            if is_within(fewer):
                 more = fewer
         return more
 
@@ -247,6 +310,13 @@ class Preemption:
         yield
         for use, window in windows:
             quota.add(use, window)
+
+
+def _why(rule: Rule, tier: str, lost: int) -> Reason:
+    """The reason of a pause by that rule, for a claim of that tier."""
+    if rule == "own_part":
+        return reason("taken_back", tier=tier, lost=lost, whose="project")
+    return reason(rule, tier=tier, lost=lost)
 
 
 def _when(request: Request, found: Fit) -> int:

@@ -1,25 +1,25 @@
 """Which bookings may be victims of a start, and in which order: rules only, no look at room.
 
-Each rule lowers a quantity that no pause can raise again, so no chain of pauses returns to where it
-began: a guarantee takes back what is borrowed, a higher tier takes from a lower one, and the
-smaller borrower takes from the larger.
+A claim inside its guarantee takes what others borrow and what is lower or later in its own tenant.
+A borrowed claim takes spot, lower borrowed work of its own tenant, and the borrowed work of who
+borrows more. Each rule raises the potential (`rises`), so no chain of pauses returns to its start.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import MILLION, Snapshot
-from allocation.solver.preemption.borrowing import Row, guarantee_order, held_rows
-from allocation.solver.quota.quota import Use
-from allocation.solver.quota.tree import adds_within_caps
+from allocation.solver.preemption.in_place import Block, InPlace, Level, Part, Standing
+from allocation.solver.preemption.potential import Change, Share, rises
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 
-Rule = Literal["taken_back", "higher_tier", "fairer_share"]
-Group = tuple[bool, int, int]
-"""Own tenant last, then the tenant most above its share, then the lower tier."""
+Rule = Literal["taken_back", "own_part", "higher_tier", "fairer_share"]
+Group = tuple[int, int, int]
+"""Spot first, the own tenant last; then the tenant most above its part; then the lower tier."""
+_SPOT, _OTHERS, _OWN = range(3)
 _BY_WEIGHT = 1_000
 
 
@@ -32,8 +32,35 @@ class Candidate:
     group: Group
 
 
-Ranked = tuple[tuple[Group, int, int, str], Candidate]
-"""With its place in the order: group, least lost work, latest start, id."""
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A start that asks for victims; without a `part` of a guarantee it is borrowed."""
+
+    block: Block
+    starts: int
+    planned: bool
+    before: Standing
+    after: Standing
+    part: Part | None
+
+    @property
+    def tenant(self) -> str:
+        """Its tenant."""
+        return self.block.use.owners[0]
+
+    @property
+    def gpu_class(self) -> str:
+        """Its class."""
+        return self.block.use.gpu_class
+
+    @property
+    def level(self) -> Level:
+        """Its level."""
+        return self.block.level
+
+
+Ranked = tuple[tuple[Group, int, int, int, str], Candidate]
+"""With its place in the order: group, least lost work, latest grant, id."""
 
 
 class VictimRules:
@@ -41,180 +68,183 @@ class VictimRules:
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         self._state = state
-        self._weights = {
-            (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
-        }
-        self._rows: dict[tuple[str, str], list[Row]] = {}
-        if state.running.classes:
-            for row in sorted(
-                held_rows(state, snapshot), key=lambda each: guarantee_order(state.quota, each)
-            ):
-                self._rows.setdefault((row.use.owners[0], row.use.gpu_class), []).append(row)
-        self._known: dict[tuple[str, str, int], tuple[int, list[Ranked]]] = {}
+        self.in_place = InPlace(state, snapshot)
+        self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
+        self._outs: dict[str, list[int]] = {}
 
-    def candidates(self, demand: Demand, starts: int) -> tuple[Candidate, ...]:
-        """All possible victims for a start at that second, the first to be paused first.
+    def claim(self, demand: Demand, starts: int) -> Claim | None:
+        """The claim of a start at that second; None: nobody is paused for it.
 
-        A tier that does not count has none. Within guarantee: what others borrow of the class.
-        Else, for the soonest start: bookings of larger borrowers. Always: lower tiers of its own
-        tenant.
+        Nobody is for a tier that does not count, nor for owners without a limit.
         """
-        quota, use = self._state.quota, self._state.use(demand)
-        if not quota.tier(demand.tier).counts:
-            return ()
-        window = (starts, starts + demand.duration)
-        is_within_guarantee = quota.has_limit(use) and quota.is_within_guarantee(use, window)
-        if is_within_guarantee:
-            rows = [*self._lower(demand, starts), *self._lent(demand, starts)]
-        else:
-            rows = [*self._lower(demand, starts), *self._fairer(demand, starts)]
-        return tuple(each for _, each in sorted(rows))
+        state, use = self._state, self._state.use(demand)
+        if not state.quota.tier(demand.tier).counts or not state.quota.has_limit(use):
+            return None
+        tenant, name = use.owners[0], use.gpu_class
+        planned = not self._is_due(name, starts)
+        before = self.in_place.at(tenant, name, starts, planned=planned)
+        block = self.in_place.claim(use, (starts, starts + demand.duration))
+        after = self.in_place.changed(before, (), block, name)
+        return Claim(block, starts, planned, before, after, after.part(block))
 
-    def all_above_guarantee(self, chosen: Sequence[Candidate], instant: int) -> bool:
-        """False when a victim of another tenant would be within its guarantee once the rest have
-        left.
+    def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
+        """All that could be a victim of the claim, the first to be paused first."""
+        rows = [*self._own(claim)]
+        for tenant in self._state.running.tenants(claim.gpu_class):
+            if tenant != claim.tenant:
+                rows += self._of_others(claim, tenant)
+        return tuple(each for _, each in sorted(rows, key=_rank))
 
-        Guarantees are used up in order: a large booking that is partly inside leaves all of it to
-        the next.
-        """
-        gone = {each.runner.booking for each in chosen}
-        borrowers = (each.runner for each in chosen if each.rule != "higher_tier")
-        return all(
-            one.booking in self._above(one.tenant, one.use.gpu_class, instant, gone - {one.booking})
-            for one in borrowers
-        )
+    def within_shares(self, claim: Claim, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The first candidates that may leave all together: of those paused for a fairer share only
+        as many as leave their tenant no poorer than the claimant, and no larger than the claim."""
+        left, taken = claim.block.use.units, dict[str, int]()
+        found = []
+        for each in candidates:
+            units, tenant = each.runner.use.units, each.runner.tenant
+            if each.rule == "fairer_share":
+                gone = taken.get(tenant, 0) + self._at_level(claim, each.runner)
+                if units > left or not self._is_poorer(claim, tenant, gone):
+                    continue
+                left -= units
+                taken[tenant] = gone
+            found.append(each)
+        return found
+
+    def allow(self, claim: Claim, chosen: Sequence[Candidate]) -> bool:
+        """True when the rules for the whole set of victims hold."""
+        return len(self.within_shares(claim, chosen)) == len(chosen)
+
+    def raise_potential(self, claim: Claim, chosen: Iterable[Candidate]) -> bool:
+        """True when the potential of the class rises if these leave and the claim starts."""
+        gone: dict[str, set[str]] = {claim.tenant: set()}
+        for each in chosen:
+            gone.setdefault(each.runner.tenant, set()).add(each.runner.booking)
+        return rises(self._change(claim, tenant, names) for tenant, names in gone.items())
+
+    def _change(self, claim: Claim, tenant: str, gone: set[str]) -> Change:
+        own = tenant == claim.tenant
+        before = claim.before if own else self._standing(claim, tenant)
+        block = claim.block if own else None
+        after = self.in_place.changed(before, gone, block, claim.gpu_class)
+        return Change(before, after, self.in_place.weights.get((tenant, claim.gpu_class)))
+
+    def _own(self, claim: Claim) -> Iterator[Ranked]:
+        """Bookings of the claim's own tenant that may leave for it."""
+        parts = claim.before.parts()
+        for runner in self._able(claim.gpu_class, claim.tenant, claim.starts):
+            rule = self._own_rule(claim, runner, parts.get(runner.booking))
+            if rule is not None:
+                spot = not runner.tier.counts
+                yield _ranked(runner, rule, (_SPOT if spot else _OWN, 0, runner.tier.priority))
+
+    def _own_rule(self, claim: Claim, runner: RunningBooking, part: Part | None) -> Rule | None:
+        level, is_borrowed = _level(runner), part is None
+        is_lower = level < claim.level and (claim.part is not None or is_borrowed)
+        if is_lower or not runner.tier.counts:
+            return "higher_tier"
+        is_others = level == claim.level and claim.part == "project" and part != "project"
+        return "own_part" if is_others else None
+
+    def _of_others(self, claim: Claim, tenant: str) -> Iterator[Ranked]:
+        """What another tenant borrows and may lose to the claim."""
+        for key, each in self._lent_by(claim, tenant):
+            if claim.part is not None or not each.runner.tier.counts:
+                yield key, each
+            elif self._is_fairer(claim, each.runner):
+                yield key, Candidate(each.runner, "fairer_share", each.group)
+
+    def _is_fairer(self, claim: Claim, runner: RunningBooking) -> bool:
+        """True when the claim's tenant borrows no more than the victim's, both counted after it."""
+        if _level(runner) > claim.level or runner.use.units > claim.block.use.units:
+            return False
+        if claim.starts > self.first_outs(claim.gpu_class)[-1]:
+            # What is fair later is not known yet.
+            return False
+        return self._is_poorer(claim, runner.tenant, self._at_level(claim, runner))
+
+    def _is_poorer(self, claim: Claim, tenant: str, gone: int) -> bool:
+        weights, name = self.in_place.weights, claim.gpu_class
+        mine = Share(claim.after.borrowed(claim.level), weights.get((claim.tenant, name), 1))
+        theirs = self._standing(claim, tenant).borrowed(claim.level) - gone
+        return mine <= Share(theirs, weights.get((tenant, name), 1))
+
+    def _at_level(self, claim: Claim, runner: RunningBooking) -> int:
+        """Units by which its pause lowers its tenant's share at the claim's level."""
+        return runner.use.units if _level(runner) >= claim.level else 0
+
+    def _lent_by(self, claim: Claim, tenant: str) -> list[Ranked]:
+        """What one tenant borrows; cached, because many ask for the same instant."""
+        version = self._state.running.version(tenant)
+        key = (tenant, claim.gpu_class, claim.starts, claim.planned)
+        known, found = self._known.get(key, (-1, []))
+        if known != version:
+            over = self._over(tenant, claim.gpu_class, self._standing(claim, tenant))
+            found = [
+                _ranked(runner, "taken_back", (_group(runner), -over, runner.tier.priority))
+                for runner in self._borrowers(claim, tenant)
+            ]
+            self._known[key] = (version, found)
+        return found
+
+    def _borrowers(self, claim: Claim, tenant: str) -> list[RunningBooking]:
+        """Bookings of another tenant of which nothing is inside its guarantee."""
+        inside = self._standing(claim, tenant).parts()
+        able = self._able(claim.gpu_class, tenant, claim.starts)
+        return [runner for runner in able if runner.booking not in inside]
+
+    def _standing(self, claim: Claim, tenant: str) -> Standing:
+        return self.in_place.at(tenant, claim.gpu_class, claim.starts, planned=claim.planned)
+
+    def _over(self, tenant: str, gpu_class: str, standing: Standing) -> int:
+        """Steps of the policy's `share_step` that the tenant has above its part, by its weight."""
+        weight = self.in_place.weights.get((tenant, gpu_class), 1)
+        parts = MILLION * _BY_WEIGHT // (weight * _BY_WEIGHT or 1)
+        above = standing.borrowed() + standing.spot()
+        share = above * parts // max(1, self._state.capacity[gpu_class])
+        return share // self._state.policy.share_step
 
     def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[RunningBooking]:
         """Bookings of a tenant that can be out by then and would otherwise still run."""
         for runner in self._state.running.of(gpu_class, tenant):
-            if runner.out <= starts < runner.ends:
+            if self._out(runner) <= starts < runner.ends:
                 yield runner
 
-    def _lower(self, demand: Demand, starts: int) -> list[Ranked]:
-        tenant, priority = demand.owners[0], self._state.quota.tier(demand.tier).priority
-        return [
-            _ranked(runner, "higher_tier", (True, 0, runner.tier.priority))
-            for runner in self._able(demand.gpu_class, tenant, starts)
-            if runner.tier.priority < priority
-        ]
+    def _is_due(self, gpu_class: str, starts: int) -> bool:
+        """True when some victim would get its notice now."""
+        grace = max(self._state.running.graces(gpu_class), default=0)
+        return starts - grace - self._state.policy.notice_margin <= self._state.now
 
-    def _lent(self, demand: Demand, starts: int) -> Iterator[Ranked]:
-        for tenant in self._state.running.tenants(demand.gpu_class):
-            if tenant != demand.owners[0]:
-                yield from self._lent_by(tenant, demand.gpu_class, starts)
+    def first_outs(self, gpu_class: str) -> list[int]:
+        """The first seconds at which running bookings of the class can be out."""
+        if gpu_class not in self._outs:
+            running = self._state.running.there(gpu_class)
+            self._outs[gpu_class] = sorted({self._out(runner) for runner in running})
+        return self._outs[gpu_class]
 
-    def _lent_by(self, tenant: str, gpu_class: str, starts: int) -> list[Ranked]:
-        """What one tenant borrows; cached, because many ask for the same instant."""
-        version = self._state.running.version(tenant)
-        known, found = self._known.get((tenant, gpu_class, starts), (-1, []))
-        if known != version:
-            runners = self._borrowers(tenant, gpu_class, starts)
-            over = self._share(tenant, starts) // self._state.policy.share_step
-            found = [
-                _ranked(runner, "taken_back", (False, -over, runner.tier.priority))
-                for runner in runners
-            ]
-            self._known[tenant, gpu_class, starts] = (version, found)
-        return found
-
-    def _fairer(self, demand: Demand, starts: int) -> list[Ranked]:
-        """Bookings of each tenant that borrows more than the demand's tenant would then.
-
-        Only for the soonest start: what is fair later is not known yet.
-        """
-        state, window = self._state, (starts, starts + 1)
-        use = state.use(demand)
-        soonest = state.now + max(state.running.graces(demand.gpu_class), default=0)
-        if starts > soonest or not state.quota.has_limit(use):
-            return []
-        state.quota.add(use, window)
-        most = self._share(demand.owners[0], starts)
-        state.quota.add(use, window, -1)
-        found: list[Ranked] = []
-        for tenant in state.running.tenants(demand.gpu_class):
-            before = self._share(tenant, starts)
-            if tenant == demand.owners[0] or before <= most:
-                continue
-            over = before // state.policy.share_step
-            lent = sorted(self._lent_by(tenant, demand.gpu_class, starts))
-            small = [each.runner for _, each in lent if each.runner.use.units <= use.units]
-            found += [
-                _ranked(each, "fairer_share", (False, -over, each.tier.priority))
-                for each in self._above_share(tenant, small, most, starts)
-            ]
-        return found
-
-    def _above_share(
-        self, tenant: str, runners: list[RunningBooking], most: int, instant: int
-    ) -> list[RunningBooking]:
-        """The tenant's bookings, in order, whose pause lowers the larger of both shares."""
-        quota, window = self._state.quota, (instant, instant + 1)
-        gone: list[RunningBooking] = []
-        before, is_fairer = self._share(tenant, instant), True
-        for runner in runners:
-            quota.add(runner.use, window, -1)
-            gone.append(runner)
-            after = self._share(tenant, instant)
-            is_fairer = max(most, after) < before
-            if not is_fairer:
-                break
-            before = after
-        for runner in gone:
-            quota.add(runner.use, window)
-        return gone if is_fairer else gone[:-1]
-
-    def _borrowers(self, tenant: str, gpu_class: str, starts: int) -> list[RunningBooking]:
-        """The tenant's bookings that exceed its guarantee then."""
-        able = list(self._able(gpu_class, tenant, starts))
-        above = self._above(tenant, gpu_class, starts) if able else frozenset()
-        return [runner for runner in able if runner.booking in above]
-
-    def _above(
-        self, tenant: str, gpu_class: str, instant: int, gone: Container[str] = ()
-    ) -> frozenset[str]:
-        """Ids of the tenant's bookings that borrow then; the guarantee is used up in order."""
-        tree, tier_of = self._state.quota.guarantee(gpu_class), self._state.quota.tier
-        usage: dict[str, int] = {}
-        found = set()
-        for row in self._there(tenant, gpu_class, instant):
-            if row.booking in gone:
-                continue
-            path = tree.path_up(row.use.owners) if tree else ()
-            counts = tier_of(row.use.tier).counts
-            if not counts or not adds_within_caps(path, usage, row.use.units):
-                found.add(row.booking)
-        return frozenset(found)
-
-    def _there(self, tenant: str, gpu_class: str, instant: int) -> Iterable[Row]:
-        running = self._state.running
-        for row in self._rows.get((tenant, gpu_class), ()):
-            starts, ends = row.window
-            if row.booking in running:
-                ends = running.leaves(running[row.booking])
-            if starts <= instant < ends:
-                yield row
-
-    def _share(self, tenant: str, instant: int) -> int:
-        """The tenant's largest borrowed share of any class, divided by its weight; weight 0 counts
-        most."""
-        shares = [0]
-        for name, capacity in self._state.capacity.items():
-            above = self._state.quota.above(tenant, name, instant)
-            weight = self._weights.get((tenant, name), 1)
-            parts = MILLION * _BY_WEIGHT // (weight * _BY_WEIGHT or 1)
-            shares.append(above * parts // max(1, capacity))
-        return max(shares)
+    def _out(self, runner: RunningBooking) -> int:
+        """The first second at which its room can be free: no notice goes out while it is protected,
+        whatever the grace of the others that leave."""
+        state = self._state
+        if runner.protected <= state.now:
+            return state.now + runner.tier.grace
+        longest = max(state.running.graces(runner.use.gpu_class))
+        return runner.protected + state.policy.notice_margin + longest
 
 
-def is_even(chosen: Iterable[Candidate], use: Use) -> bool:
-    """False when more is paused for a fairer share than the demand uses.
+def _level(runner: RunningBooking) -> Level:
+    return (runner.tier.priority, not runner.tier.pausable)
 
-    The surplus would be free for anybody and could undo what the comparison decided.
-    """
-    fairer = (each.runner.use.units for each in chosen if each.rule == "fairer_share")
-    return sum(fairer) <= use.units
+
+def _group(runner: RunningBooking) -> int:
+    return _OTHERS if runner.tier.counts else _SPOT
+
+
+def _rank(row: Ranked) -> tuple[Group, int, int, int, str]:
+    return row[0]
 
 
 def _ranked(runner: RunningBooking, rule: Rule, group: Group) -> Ranked:
-    key = (group, runner.lost, -runner.since, runner.booking)
+    cycle, position = runner.granted
+    key = (group, runner.lost, -cycle, -position, runner.booking)
     return (key, Candidate(runner, rule, group))

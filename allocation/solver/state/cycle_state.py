@@ -87,6 +87,8 @@ class CycleState(Space):
             calendar.add(fit.places, *fit.window)
         for booking in fit.victims:
             self._leaves(booking, self.running.add_preemptor, fit.starts)
+        if fit.victims:
+            self.running.add_start(fit)
         self._add_resources(fit, 1)
 
     def free(self, fit: Fit) -> None:
@@ -95,6 +97,7 @@ class CycleState(Space):
         for calendar in self._gpu_layers(name):
             calendar.remove(fit.places, *fit.window)
         if fit.victims:
+            self.running.remove_start(fit)
             for booking in fit.victims:
                 self._leaves(booking, self.running.remove_preemptor, fit.starts)
             self._refresh_columns(name, {place.gpu for place in fit.places})

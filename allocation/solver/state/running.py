@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from allocation.solver.fleet.pool import Pool
+from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Policy, Snapshot, Tier
 from allocation.solver.quota.quota import Use
 
@@ -13,8 +14,8 @@ from allocation.solver.quota.quota import Use
 class RunningBooking:
     """A running booking. `rows` are its columns and the bits that it has of each.
 
-    `out` is the first second at which its room can be free: the earliest notice plus its grace
-    period. `lost` is the GPU-seconds since its last save. Each of its places has `host_resources`
+    It is `protected` until that second and gets no notice before. `lost` is the GPU-seconds since
+    its last save. `granted` orders equals, the latest last. Each of its places has `host_resources`
     of its node: cores and memory.
     """
 
@@ -26,8 +27,9 @@ class RunningBooking:
     rows: tuple[tuple[int, int], ...]
     ends: int
     since: int
-    out: int
+    protected: int
     lost: int
+    granted: tuple[int, int]
     host_resources: tuple[int, int] = (0, 0)
 
 
@@ -40,6 +42,8 @@ class RunningBookings:
     def __init__(self, runners: Iterable[RunningBooking]) -> None:
         self.notified: dict[str, int] = {}
         self.kept: set[str] = set()
+        self._preemptors: list[tuple[int, Fit]] = []
+        self._numbers = 0
         self._versions: dict[str, int] = {}
         self._promised: dict[str, list[int]] = {}
         self._all: dict[str, RunningBooking] = {}
@@ -85,7 +89,7 @@ class RunningBookings:
         return chain.from_iterable(self._of.get(gpu_class, {}).values())
 
     def version(self, tenant: str) -> int:
-        """A number that changes with every change of the tenant's bookings."""
+        """A number that changes with every change of what the tenant has in place."""
         return self._versions.get(tenant, 0)
 
     def graces(self, gpu_class: str) -> tuple[int, ...]:
@@ -122,6 +126,26 @@ class RunningBookings:
         self._touch(booking)
         self._promised[booking].remove(instant)
 
+    def preemptors(self) -> list[tuple[int, Fit]]:
+        """Reserved starts with victims, in the order in which they were reserved."""
+        return self._preemptors
+
+    def add_start(self, found: Fit) -> None:
+        """Note a reserved start with victims."""
+        self._preemptors.append((self.number(), found))
+        self.touch(found.demand.owners[0])
+
+    def remove_start(self, found: Fit) -> None:
+        """Undo `add_start`."""
+        at = next(at for at, (_, each) in enumerate(self._preemptors) if each == found)
+        del self._preemptors[at]
+        self.touch(found.demand.owners[0])
+
+    def number(self) -> int:
+        """The next number in the order of this cycle's decisions."""
+        self._numbers += 1
+        return self._numbers
+
     def keep(self, bookings: Iterable[str]) -> None:
         """Protect bookings that were just extended: they get no preemptor in this cycle."""
         for booking in bookings:
@@ -134,9 +158,12 @@ class RunningBookings:
         self.notified[booking] = instant
         self.add_preemptor(booking, instant)
 
-    def _touch(self, booking: str) -> None:
-        tenant = self._all[booking].tenant
+    def touch(self, tenant: str) -> None:
+        """Change the tenant's version."""
         self._versions[tenant] = self.version(tenant) + 1
+
+    def _touch(self, booking: str) -> None:
+        self.touch(self._all[booking].tenant)
 
 
 def running_bookings_of(
@@ -175,7 +202,8 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) 
         bits[column] = bits.get(column, 0) | pool.mask_of(place)
     units = sum(pool.geometry(place.gpu).units_taken(place) for place in places)
     since = max(row.since or 0 for row in rows)
-    rest = max(tier.protected, policy.cool_down if first.pauses else 0)
+    is_result = first.pauses or any(row.preemptor for row in rows)
+    rest = max(tier.protected, policy.cool_down if is_result else 0)
     safe = max(since, *(row.saved or 0 for row in rows))
     return RunningBooking(
         booking=first.booking,
@@ -186,7 +214,8 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) 
         rows=tuple(bits.items()),
         ends=min(row.ends for row in rows),
         since=since,
-        out=max(now, since + rest) + tier.grace,
+        protected=since + rest,
         lost=units * max(0, now - safe) // UNITS_PER_GPU,
+        granted=max(row.granted or (-1, row.starts) for row in rows),
         host_resources=(first.cores, first.memory),
     )

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from allocation.solver import Snapshot, decode, encode, solve
 from allocation.solver.model.plan import Plan
-from allocation.solver.preemption.victim_rules import VictimRules
+from allocation.solver.preemption.victim_rules import Claim, VictimRules
+from allocation.solver.state.running import RunningBooking
 from tests.rings import holds_for
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.cycle.test_properties import mixed
@@ -107,8 +108,11 @@ class TestControls:
     ) -> None:
         site = self.site("lab")
         assert notices(solve(site, POLICY)) == {}
-        all_of_them = frozenset(row.booking for row in site.held)
-        monkeypatch.setattr(VictimRules, "_above", lambda *_: all_of_them)
+
+        def everybody(rules: VictimRules, claim: Claim, tenant: str) -> list[RunningBooking]:
+            return list(rules._able(claim.gpu_class, tenant, claim.starts))
+
+        monkeypatch.setattr(VictimRules, "_borrowers", everybody)
         assert notices(solve(site, POLICY)) != {}
 
     def test_without_filling_back_somebody_is_paused_who_is_not_needed(
@@ -132,8 +136,11 @@ class TestControls:
         site = replace(self.site("inst", tier="flex"), gpus=gpus(1), limits=limits)
         site = replace(site, held=site.held[:1])
         assert turns(site) == 0
-        monkeypatch.setattr(VictimRules, "_fairer", VictimRules._lent)
         monkeypatch.setattr("tests.solver.world.check", lambda *_: None)
+        monkeypatch.setattr(VictimRules, "_is_poorer", lambda *_: True)
+        assert turns(site) == 0, "the potential would not rise"
+        assert [drop.rule for drop in solve(site, POLICY).dropped] == ["fairer_share"]
+        monkeypatch.setattr(VictimRules, "raise_potential", lambda *_: True)
         assert turns(site) > 3
 
 

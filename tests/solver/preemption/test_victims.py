@@ -28,7 +28,10 @@ def a_runner(pool: Pool, name: str, lost: int, *places: Place) -> RunningBooking
         bits[column] = bits.get(column, 0) | pool.mask_of(place)
     use = Use(("firm", "p"), "spot", "h100", 1)
     rows = tuple(bits.items())
-    return RunningBooking(name, "firm", SPOT, use, places, rows, NOON + 9, NOON, NOON, lost)
+    granted = (0, 0)
+    return RunningBooking(
+        name, "firm", SPOT, use, places, rows, NOON + 9, NOON, NOON, lost, granted
+    )
 
 
 def some_runners(pool: Pool, chance: Random) -> Iterator[RunningBooking]:

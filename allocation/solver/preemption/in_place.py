@@ -1,0 +1,245 @@
+"""Who is in place: what runs or is written to start, by tenant and class, and what is inside.
+
+A planned start is not in place: the next cycle may plan it anew. An allocation or a notice that was
+written, in an earlier cycle or so far in this one, is in place even if its second is still to come.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from allocation.solver.model.demand import Fit, demand_on
+from allocation.solver.model.inputs import Held, Snapshot
+from allocation.solver.quota.quota import Use
+from allocation.solver.state.cycle_state import CycleState
+
+Level = tuple[int, bool]
+"""The tier's priority; at equal priority what is never paused comes first."""
+
+Grant = tuple[int, int, int, str]
+"""The order among equals: older rows, numbered rows, awaited claims, this cycle's grants."""
+
+Part = Literal["project", "tenant"]
+"""Inside on the own project's part of the guarantee, or on what is left of the tenant's."""
+
+PARTS: tuple[Part, ...] = ("project", "tenant")
+_OLD, _NUMBERED, _AWAITED, _THIS_CYCLE, _CLAIM = range(5)
+
+
+class Block(NamedTuple):
+    """Units of a class that one decision gave a booking."""
+
+    booking: str
+    use: Use
+    level: Level
+    counts: bool
+    granted: Grant
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The blocks of a tenant that are in place on a class, and which of them are inside.
+
+    `inside` has the positions of those within the tenant's guarantee, and on which part of it.
+    """
+
+    blocks: tuple[Block, ...]
+    inside: dict[int, Part]
+
+    def borrowed(self, level: Level | None = None) -> int:
+        """Units above the guarantee, at this level and above (None: at all levels)."""
+        return sum(
+            block.use.units
+            for at, block in enumerate(self.blocks)
+            if block.counts and at not in self.inside and (level is None or block.level >= level)
+        )
+
+    def spot(self) -> int:
+        """Units that do not count."""
+        return sum(block.use.units for block in self.blocks if not block.counts)
+
+    def part(self, claim: Block) -> Part | None:
+        """The part on which the claim is inside; None: it is borrowed."""
+        return next((part for at, part in self.inside.items() if self.blocks[at] is claim), None)
+
+    def parts(self) -> dict[str, Part]:
+        """Bookings that are inside with at least one block, and on which part."""
+        return {self.blocks[at].booking: part for at, part in self.inside.items()}
+
+
+class InPlace:
+    """All that is in place during a cycle, and who is inside a guarantee at an instant."""
+
+    def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
+        self._state = state
+        self.guaranteed = {(row.owner, row.gpu_class): row.guaranteed for row in snapshot.limits}
+        self.weights = {
+            (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
+        }
+        self._blocks: dict[tuple[str, str], list[Block]] = {}
+        self._written: dict[str, Block] = {}
+        self._known: dict[tuple[str, str, int, bool], tuple[int, Standing]] = {}
+        if state.running.classes:
+            for block in [*_held(state, snapshot), *_awaited(state, snapshot)]:
+                key = (block.use.owners[0], block.use.gpu_class)
+                self._blocks.setdefault(key, []).append(block)
+
+    def grant(self, booking: str, found: Fit) -> None:
+        """Count an allocation that is written in this cycle; one with victims counts by itself."""
+        if not found.victims:
+            use, number = self._state.use(found.demand), self._state.running.number()
+            granted = (_THIS_CYCLE, number, 0, booking)
+            self._written[booking] = self._block(booking, use, granted, found.window)
+            self._state.running.touch(use.owners[0])
+
+    def forget_grants(self) -> None:
+        """Undo all `grant`s."""
+        for block in self._written.values():
+            self._state.running.touch(block.use.owners[0])
+        self._written.clear()
+
+    def at(self, tenant: str, gpu_class: str, instant: int, *, planned: bool) -> Standing:
+        """The tenant's standing at an instant. With `planned`, planned pauses count as if they were
+        written."""
+        key = (tenant, gpu_class, instant, planned)
+        version = self._state.running.version(tenant)
+        known = self._known.get(key)
+        if known is None or known[0] != version:
+            found = self.standing(
+                gpu_class, self._there(tenant, gpu_class, instant, planned=planned)
+            )
+            known = self._known[key] = (version, found)
+        return known[1]
+
+    def standing(self, gpu_class: str, blocks: Iterable[Block]) -> Standing:
+        """Who of one tenant is inside: level by level, first what fits the own project's part, then
+        what fits the tenant's guarantee; in the order of their grants, whole blocks only."""
+        order = sorted(blocks, key=_inside_order)
+        if not order:
+            return Standing((), {})
+        room = self.guaranteed.get((order[0].use.owners[0], gpu_class), 0)
+        parts: dict[str, int] = {}
+        inside: dict[int, Part] = {}
+        counted = ((at, block) for at, block in enumerate(order) if block.counts)
+        for _, level in groupby(counted, key=lambda each: each[1].level):
+            rows = list(level)
+            for part in PARTS:
+                for at, block in rows:
+                    project, units = block.use.owners[-1], block.use.units
+                    left = parts.setdefault(project, self.guaranteed.get((project, gpu_class), 0))
+                    most = min(room, left) if part == "project" else room
+                    if units <= most and at not in inside:
+                        inside[at] = part
+                        room -= units
+                        parts[project] -= units if part == "project" else 0
+            if room <= 0:
+                break
+        return Standing(tuple(order), inside)
+
+    def changed(
+        self, before: Standing, gone: Container[str], claim: Block | None, gpu_class: str
+    ) -> Standing:
+        """The standing once some have left and a claim is there."""
+        rest = [block for block in before.blocks if block.booking not in gone]
+        return self.standing(gpu_class, [*rest, *([claim] if claim else [])])
+
+    def claim(self, use: Use, window: tuple[int, int]) -> Block:
+        """A claimant: it has the highest grant number."""
+        return self._block("", use, (_CLAIM, 0, 0, ""), window)
+
+    def _block(self, booking: str, use: Use, granted: Grant, window: tuple[int, int]) -> Block:
+        tier = self._state.quota.tier(use.tier)
+        level = (tier.priority, not tier.pausable)
+        return Block(booking, use, level, tier.counts, granted, *window)
+
+    def _there(
+        self, tenant: str, gpu_class: str, instant: int, *, planned: bool
+    ) -> Iterator[Block]:
+        """Who has not left by then and is written to start by then, or within a notice from now.
+
+        Claims of one cycle start some seconds apart: one that is judged at the earlier second
+        without the later ones would look smaller than it is.
+        """
+        until = max(instant, self._soon(gpu_class))
+        for block, ends in self._known_blocks(tenant, gpu_class, planned=planned):
+            if block.starts <= until and ends > instant:
+                yield block
+
+    def _known_blocks(
+        self, tenant: str, gpu_class: str, *, planned: bool
+    ) -> Iterator[tuple[Block, int]]:
+        """Everything written of a tenant, and when it leaves."""
+        running = self._state.running
+        for block in self._blocks.get((tenant, gpu_class), ()):
+            if block.booking in running:
+                runner = running[block.booking]
+                left = running.ends(runner)
+                yield block, running.leaves(runner) if planned else min(block.ends, left)
+            elif block.booking not in self._written:
+                yield block, block.ends
+        mine = [*self._written.values(), *self._preemptors(planned=planned)]
+        for block in mine:
+            if (block.use.owners[0], block.use.gpu_class) == (tenant, gpu_class):
+                yield block, block.ends
+
+    def _preemptors(self, *, planned: bool) -> Iterator[Block]:
+        """Claims of this cycle whose victims have notice, or with `planned` will have."""
+        running = self._state.running
+        for number, fit in running.preemptors():
+            if planned or all(each in running.notified for each in fit.victims):
+                granted = (_THIS_CYCLE, number, 0, "")
+                yield self._block("", self._state.use(fit.demand), granted, fit.window)
+
+    def _soon(self, gpu_class: str) -> int:
+        state = self._state
+        grace = max(state.running.graces(gpu_class), default=0)
+        return state.frozen_until(gpu_class) + grace + state.policy.notice_margin
+
+
+def _held(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
+    """What earlier cycles wrote. Who has notice leaves, unless nobody needs its room any more."""
+    unneeded = {each.booking: each.until for each in snapshot.unneeded}
+    units: dict[tuple[Use, Grant, int, int], int] = {}
+    for row in snapshot.held:
+        name = state.class_of(row.place.gpu)
+        if name is not None:
+            ends = state.free_from(unneeded.get(row.booking, row.ends))
+            use = Use((row.tenant, row.project), row.tier, name, 0)
+            key = (use, granted_of(row), row.starts, ends)
+            units[key] = units.get(key, 0) + state.units(name, (row.place,))
+    for (use, granted, starts, ends), amount in units.items():
+        tier = state.quota.tier(use.tier)
+        level = (tier.priority, not tier.pausable)
+        whole = use._replace(units=amount)
+        yield Block(granted[-1], whole, level, tier.counts, granted, starts, ends)
+
+
+def _awaited(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
+    """Bookings that wait for the room of others who have notice."""
+    leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
+    for request in snapshot.requests if leaving else ():
+        start = request.promise
+        if start is None or not any((p.gpu, start.starts) in leaving for p in start.places):
+            continue
+        name = state.class_of(start.places[0].gpu)
+        if name is not None and name in request.ask.classes:
+            use = state.use(demand_on(request, name))
+            tier = state.quota.tier(use.tier)
+            level = (tier.priority, not tier.pausable)
+            granted = (_AWAITED, start.starts, request.submitted, request.booking)
+            yield Block(request.booking, use, level, tier.counts, granted, start.starts, start.ends)
+
+
+def granted_of(row: Held) -> Grant:
+    """The grant number of a row; rows without one are older and go by their start."""
+    if row.granted is None:
+        return (_OLD, row.starts, 0, row.booking)
+    return (_NUMBERED, *row.granted, row.booking)
+
+
+def _inside_order(block: Block) -> tuple[int, bool, Grant]:
+    priority, never_paused = block.level
+    return (-priority, not never_paused, block.granted)

@@ -1,0 +1,212 @@
+"""Who may pause whom: the worked examples of decision 0063, and the edges of its table."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from allocation.solver import Held, Limit, Request, Snapshot, Tier, solve
+from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_snapshot, an_ask, gpus, whole
+from tests.solver.pausing import given, later, notices, rules
+from tests.solver.pausing import running as running_of
+
+TIERS = (
+    Tier("prem", pausable=False, counts=True, priority=90),
+    Tier("std", pausable=False, counts=True, priority=50),
+    Tier("flex", pausable=True, counts=True, priority=40, grace=120, protected=600),
+    Tier("low", pausable=True, counts=True, priority=20, grace=120, protected=600),
+    Tier("spot", pausable=True, counts=False, priority=10, grace=30),
+)
+PRIORITY = {tier.slug: tier.priority for tier in TIERS}
+FIRST = 600 + 30 + 120
+"""The first second at which a run that begins at noon can be out: protected, margin, grace."""
+
+
+def runs(
+    name: str,
+    *numbers: int,
+    tenant: str = "a",
+    project: str = "p",
+    tier: str = "flex",
+    cycle: int = 1,
+    hours: float = 8,
+    since: int = -2 * HOUR,
+    position: int = 0,
+) -> tuple[Held, ...]:
+    """A booking on these GPUs of n1, two hours old unless said, granted in that cycle."""
+    places = (whole(f"n1-{number}") for number in numbers)
+    rows = running_of(name, *places, tenant=tenant, tier=tier, since=since, ends=int(hours * HOUR))
+    return tuple(
+        replace(row, project=f"{tenant}-{project}", granted=(cycle, position)) for row in rows
+    )
+
+
+def asks(
+    name: str, count: int = 1, *, tenant: str = "b", project: str = "p", tier: str = "std",
+    hours: float = 4, at: int = 0, fixed: bool = False,
+) -> Request:  # fmt: skip
+    """A booking that was just asked for."""
+    return Request(
+        booking=name,
+        tenant=tenant,
+        project=f"{tenant}-{project}",
+        tier=tier,
+        priority=PRIORITY[tier],
+        submitted=NOON + at,
+        ask=an_ask(count),
+        duration=int(hours * HOUR),
+        earliest=NOON + at,
+        latest=None,
+        fixed=fixed,
+        promise=None,
+    )
+
+
+def site(
+    *requests: Request,
+    held: Iterable[Held] = (),
+    limits: tuple[Limit, ...],
+    fleet: int = 8,
+    now: int = 0,
+) -> Snapshot:
+    """One node at noon."""
+    held = tuple(held)
+    base = a_snapshot(*requests, held=held, fleet=gpus(fleet), limits=limits, now=now)
+    return replace(base, tiers=TIERS)
+
+
+def backlog(count: int) -> tuple[Held, ...]:
+    """So many single GPUs of tenant `a` that began at noon."""
+    return tuple(
+        row
+        for number in range(count)
+        for row in runs(f"a{number:02}", number, since=0, position=number, hours=4)
+    )
+
+
+def sure(**owners: float) -> tuple[Limit, ...]:
+    """Guarantees of tenants, all of which may borrow."""
+    return tuple(a_limit(name, units, borrow=None) for name, units in owners.items())
+
+
+class TestInsideAGuarantee:
+    @pytest.mark.parametrize(("count", "hours"), [(1, 1), (1, 8), (4, 4)])
+    def test_a_claim_starts_as_soon_as_who_borrows_can_be_out(
+        self, count: int, hours: float
+    ) -> None:
+        """Example 1, with the eight that run: nobody gets a notice while it is protected."""
+        claim = asks("b0", count, hours=hours, at=60)
+        base = site(claim, held=backlog(8), limits=sure(a=4, b=4), now=60)
+        plan = solve(base, POLICY)
+        assert given(plan) == {"b0": ("wait", FIRST)}
+        assert notices(plan) == {}
+        before = solve(later(base, plan, 599), POLICY)
+        assert (given(before), notices(before)) == ({"b0": ("wait", FIRST)}, {})
+        due = solve(later(base, before, 600), POLICY)
+        assert len(due.pauses) == count
+        assert set(rules(due).values()) == {"taken_back"}
+        assert given(due)["b0"] == ("wait", FIRST)
+
+    def test_nobody_is_paused_inside_for_who_is_guaranteed_nothing(self) -> None:
+        """Example 4: the guarantee is the tenant's, whatever its projects have."""
+        limits = (
+            *sure(a=4, b=0),
+            a_limit("a-p", 2, parent="a", borrow=None),
+            a_limit("a-q", 2, parent="a", borrow=None),
+        )
+        held = [row for n in range(4) for row in runs(f"p{n}", n, cycle=n)]
+        base = site(asks("b0", tier="flex"), held=held, limits=limits, fleet=4)
+        plan = solve(base, POLICY)
+        assert (notices(plan), given(plan)["b0"]) == ({}, ("wait", 8 * HOUR))
+        asked = asks("q0", 2, tenant="a", project="q", tier="flex")
+        plan = solve(replace(base, requests=(asked,)), POLICY)
+        assert sorted(notices(plan)) == ["p2", "p3"], "the first two are p's own part"
+        whys = [dict(pause.reasons[0].numbers)["whose"] for pause in plan.pauses]
+        assert (set(rules(plan).values()), whys) == ({"taken_back"}, ["project"] * 2)
+        assert solve(replace(base, requests=(replace(asked, tier="low"),)), POLICY).pauses == ()
+
+    def test_a_gang_beyond_the_guarantee_is_borrowed_whole(self) -> None:
+        """Example 7."""
+        gang = runs("gang", *range(8))
+        base = site(asks("b0"), held=gang, limits=sure(a=4, b=4))
+        assert notices(solve(base, POLICY)) == {"gang": ("b0", 120)}
+        half = runs("gang", *range(4))
+        base = site(asks("b0", tier="flex"), held=half, limits=sure(a=4, b=0), fleet=4)
+        assert notices(solve(base, POLICY)) == {}
+
+    def test_who_borrows_leaves_before_the_own_lower_tier(self) -> None:
+        """Example 8."""
+        low = [row for n in range(2) for row in runs(f"low{n}", n, tier="low")]
+        claim = asks("own", tenant="a", tier="flex")
+        alone = site(claim, held=low, limits=sure(a=2, b=0), fleet=2)
+        assert set(rules(solve(alone, POLICY)).values()) == {"higher_tier"}
+        others = runs("other", 2, 3, tenant="b")
+        beside = site(claim, held=[*low, *others], limits=sure(a=2, b=0), fleet=4)
+        assert rules(solve(beside, POLICY)) == {"other": "taken_back"}
+
+    def test_a_borrowed_claim_never_has_own_work_inside_paused(self) -> None:
+        """Example 8, the flex beyond the guarantee."""
+        low = [row for n in range(2) for row in runs(f"low{n}", n, tier="low")]
+        flex = [row for n in range(2) for row in runs(f"f{n}", n + 2, tenant="b")]
+        claim = asks("own", 3, tenant="a", tier="flex")
+        plan = solve(site(claim, held=[*low, *flex], limits=sure(a=2, b=0), fleet=4), POLICY)
+        assert notices(plan) == {}
+        one = replace(claim, ask=an_ask(1))
+        mine = runs("mine", 4, tenant="a", tier="std"), runs("more", 5, tenant="a", tier="std")
+        held = [*low, *flex, *mine[0], *mine[1]]
+        plan = solve(site(one, held=held, limits=sure(a=4, b=0), fleet=6), POLICY)
+        assert set(notices(plan)) <= {"f0", "f1"}
+
+    def test_the_guarantee_goes_by_grants_and_not_by_names(self) -> None:
+        """Example 9: what had somebody paused is not pushed out by its equal of the same cycle."""
+        first = runs("z", 0, tenant="c", cycle=7, position=0)
+        second = runs("a", 1, tenant="c", cycle=7, position=1)
+        claim = asks("b0", tier="flex")
+        limits = sure(c=1, b=1)
+        plan = solve(site(claim, held=[*first, *second], limits=limits, fleet=2), POLICY)
+        assert notices(plan) == {"a": ("b0", 120)}
+
+    def test_a_run_for_which_somebody_was_paused_rests_like_one_that_was_paused(self) -> None:
+        """Example 9, in any case."""
+        claim = asks("b0", tier="flex")
+        for preemptor, starts in ((False, 120), (True, POLICY.cool_down - 900 + 30 + 120)):
+            held = tuple(replace(row, preemptor=preemptor) for row in runs("a0", 0, since=-900))
+            plan = solve(site(claim, held=held, limits=sure(a=0, b=1), fleet=1), POLICY)
+            assert given(plan) == {"b0": ("wait", starts)}
+
+
+class TestBetweenBorrowers:
+    limits = sure(a=0, b=0)
+
+    def test_one_claim_takes_one_and_cannot_be_taken_back(self) -> None:
+        """Example 6."""
+        base = site(asks("b0", tier="flex", at=60), held=backlog(8), limits=self.limits, now=60)
+        plan = solve(base, POLICY)
+        assert (given(plan)["b0"], notices(plan)) == (("wait", FIRST), {})
+        plan = solve(later(base, plan, 600), POLICY)
+        assert rules(plan) == dict.fromkeys(notices(plan), "fairer_share")
+        assert len(plan.pauses) == 1
+        rest = [row for row in backlog(8) if row.booking != "a00"]
+        mine = runs("b0", 0, tenant="b", cycle=2)
+        back = site(asks("a99", tenant="a", tier="flex"), held=[*rest, *mine], limits=self.limits)
+        assert notices(solve(replace(back, now=NOON + HOUR), POLICY)) == {}
+
+    def test_eight_claims_take_four_whatever_second_they_start(self) -> None:
+        """Example 6 and trap 13: the later ones see the earlier ones of the same cycle."""
+        asked = [asks(f"b{n}", tier="flex", at=60) for n in range(8)]
+        base = site(*asked, held=backlog(8), limits=self.limits, now=60)
+        plan = solve(base, POLICY)
+        soon = {name for name, (_, at) in given(plan).items() if at == FIRST}
+        assert len(soon) == 4
+        plan = solve(later(base, plan, 600), POLICY)
+        assert len(plan.pauses) == 4
+        assert {pause.beneficiary for pause in plan.pauses} == soon
+
+    def test_weights_are_compared_exactly(self) -> None:
+        """Of 8 GPUs a weight of 3 may have 6 against one of 1; without a weight nothing."""
+        for weight, most in ((3, 6), (0, 0)):
+            limits = (self.limits[0], replace(self.limits[1], weight=weight))
+            asked = [asks(f"b{n}", tier="flex") for n in range(8)]
+            held = [row for n in range(8) for row in runs(f"a{n}", n)]
+            plan = solve(site(*asked, held=held, limits=limits), POLICY)
+            assert len(plan.pauses) == most
