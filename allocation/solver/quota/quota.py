@@ -208,15 +208,6 @@ class Quota:
         trees = self._classes.get(gpu_class)
         return trees and trees.guarantee
 
-    def above(self, tenant: str, gpu_class: str, instant: int) -> int:
-        """Units of a tenant above its guarantee at an instant, including all that do not count."""
-        trees = self._classes.get(gpu_class)
-        if trees is None or tenant not in trees.guarantee.nodes:
-            return 0
-        uncounted = trees.total.at(tenant, instant) - trees.lending.at(tenant, instant)
-        most = trees.guarantee.nodes[tenant].cap
-        return max(0, trees.guarantee.at(tenant, instant) - most) + uncounted
-
     def most_guaranteed(self, use: Use) -> int:
         """Units that the owners are guaranteed in total."""
         guarantee = self._classes[use.gpu_class].guarantee

@@ -68,18 +68,22 @@ def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
 
 
 def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
-    """The tree without lending: a project has its guarantee and, up to its borrow limit, what its
-    tenant has not divided among projects. Use that fits is within guarantee."""
+    """The same tree cut at the tenants: what fits without borrowing from them is within guarantee.
+
+    Inside a tenant a project may use what others of its projects lend and leave idle. What a
+    project does not lend is always its own.
+    """
     rows = list(limits)
-    split = _split(rows)
     nodes: dict[str, Node] = {}
+    kept: dict[str, int] = {}
     for row in rows:
-        own = row.guaranteed
+        if row.parent is not None:
+            node = nodes[row.owner] = _node(row, row.parent, row.guaranteed, row.guaranteed)
+            kept[row.parent] = kept.get(row.parent, 0) + node.local
+    for row in rows:
         if row.parent is None:
-            rest = max(0, own - split.get(row.owner, 0))
+            rest = max(0, row.guaranteed - kept.get(row.owner, 0))
             nodes[row.owner] = Node(row.owner, None, rest, 0, rest)
-        else:
-            nodes[row.owner] = Node(row.owner, row.parent, own, own, own + _borrows(row))
     return nodes
 
 

@@ -115,10 +115,19 @@ class TestAlgebra:
         tree = lending_tree((a_limit("a", 2, borrow=None),), 8 * GPU)
         assert available(tree, {}, "a") == 8 * GPU
 
-    def test_sure_is_the_own_guarantee_and_what_the_tenant_has_not_split(self) -> None:
+    def test_sure_is_what_the_tenant_is_guaranteed_up_to_the_projects_limit(self) -> None:
         tree = guarantee_tree((a_limit("t", 6), a_limit("p", 4, parent="t", borrow=1)))
         assert available(tree, {}, "p") == 5 * GPU
         assert available(tree, {"t": 2 * GPU}, "p") == 4 * GPU
+
+    def test_sure_is_also_what_other_projects_lend_and_leave_idle(self) -> None:
+        rows = (a_limit("t", 4), a_limit("p", 2, parent="t", borrow=None))
+        open_handed = guarantee_tree((*rows, a_limit("q", 2, parent="t")))
+        assert available(open_handed, {}, "p") == 4 * GPU
+        assert available(open_handed, {}, "t") == 4 * GPU, "a project without a limit of its own"
+        keeps = guarantee_tree((*rows, a_limit("q", 2, parent="t", lend=0)))
+        assert available(keeps, {}, "p") == 2 * GPU
+        assert available(keeps, {"t": 2 * GPU, "p": 2 * GPU}, "q") == 2 * GPU
 
 
 some = st.integers(0, 6)
