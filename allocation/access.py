@@ -21,7 +21,7 @@ def access_booking(actor: Actor, reference: str) -> Booking:
         Refused: `not_found`.
     """
     found = None
-    bookings = Booking.objects.select_related("project", "tier", "owner").filter(
+    bookings = Booking.objects.select_related("project", "tier", "owner", "campaign").filter(
         tenant_id=actor.tenant_id
     )
     if label := LABEL.fullmatch(reference):

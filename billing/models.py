@@ -10,7 +10,8 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
-from tenants.models import GpuClass, Project, Tenant, Tier
+from billing.rules import BudgetOwner
+from tenants.models import GpuClass, Project, Tenant, Tier, User
 
 MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6}
 
@@ -83,6 +84,27 @@ class Account(models.Model):
         ]
 
 
+class Campaign(models.Model):
+    """A named piece of a project's work. Its bookings can have a budget together."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
+    slug = models.SlugField(max_length=40)
+    name = models.CharField(max_length=80)
+    is_open = models.BooleanField(default=True, help_text="Whether new bookings can use it.")
+
+    class Meta:
+        ordering = ["name", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="campaign_id_in_tenant"),
+            models.UniqueConstraint(fields=["project", "slug"], name="campaign_slug_in_project"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Transfer(models.Model):
     """A movement of money, or a hold. Kinds:
 
@@ -113,6 +135,16 @@ class Transfer(models.Model):
         db_constraint=False,
     )
     reference = models.UUIDField(null=True, blank=True, help_text="The booking's id.")
+    day = models.DateField(
+        null=True, blank=True, help_text="UTC day by which the budgets of other levels count it."
+    )
+    person = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
+    campaign = models.ForeignKey(
+        Campaign, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        db_index=False,
+    )  # fmt: skip
     at = models.DateTimeField()
     note = models.CharField(max_length=200, blank=True)
 
@@ -137,17 +169,52 @@ class Transfer(models.Model):
 
 
 class Budget(models.Model):
-    """The money of a project for a period [starts, ends) of UTC days."""
+    """An amount for a period [starts, ends) of UTC days, at one level of the tree.
+
+    Money is held in the budget of a project. The budgets of its tenant, of a campaign and of a
+    person in the project are limits: the ledger counts every hold and charge of a project in each
+    of them that applies on the day of the transfer.
+    """
+
+    class Level(models.TextChoices):
+        """The levels, in the order in which the ledger locks their accounts."""
+
+        TENANT = "tenant", "Organisation"
+        PROJECT = "project", "Project"
+        CAMPAIGN = "campaign", "Campaign"
+        PERSON = "person", "Person"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
+    level = models.CharField(
+        max_length=8, choices=Level.choices, default=Level.PROJECT, db_default="project"
+    )
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    campaign = models.ForeignKey(
+        Campaign, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    person = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
     account = models.OneToOneField(Account, on_delete=models.PROTECT, db_constraint=False)
     starts = models.DateField()
     ends = models.DateField()
     warn_percent = models.PositiveSmallIntegerField(
         default=80, help_text="Share of spent and held money that warns."
     )
+    repeat_amount = models.DecimalField(
+        **MONEY, null=True, blank=True, help_text="The next period gets a budget of this amount."
+    )
+    rolls_over = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="What is left when the period ends is added to the next one.",
+    )
+
+    is_new = False
+    """Whether this object has just been created."""
 
     class Meta:
         ordering = ["-starts"]
@@ -156,4 +223,21 @@ class Budget(models.Model):
             models.CheckConstraint(
                 condition=Q(warn_percent__gte=1, warn_percent__lte=100), name="budget_warning"
             ),
+            models.CheckConstraint(
+                condition=Q(level="tenant", project=None, campaign=None, person=None)
+                | Q(level="project", project__isnull=False, campaign=None, person=None)
+                | Q(
+                    level="campaign",
+                    project__isnull=False,
+                    campaign__isnull=False,
+                    person=None,
+                )
+                | Q(level="person", project__isnull=False, campaign=None, person__isnull=False),
+                name="budget_level",
+            ),
         ]
+
+    @property
+    def owner(self) -> BudgetOwner:
+        """Whose budget it is."""
+        return BudgetOwner(self.tenant_id, self.project_id, self.campaign_id, self.person_id)

@@ -7,11 +7,12 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, DecimalField, OuterRef, QuerySet, Subquery, Sum, Value
+from django.db.models import Count, DecimalField, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from billing.models import Budget, Price, PriceBook, Transfer
 from billing.rules import Period
+from tenants.models import Project
 from tenants.platform.errors import Refused
 
 
@@ -29,7 +30,7 @@ class BudgetFigures:
     """A budget's figures: amount = spent + held + left, exactly. [starts, ends) are UTC days."""
 
     budget_id: UUID
-    project_id: UUID
+    project_id: UUID | None
     amount: Decimal
     spent: Decimal
     held: Decimal
@@ -38,6 +39,13 @@ class BudgetFigures:
     starts: date
     ends: date
     warn_percent: int
+    level: str = "project"
+    campaign_id: UUID | None = None
+    person_id: int | None = None
+    name: str = ""
+    is_hard: bool = True
+    is_repeated: bool = False
+    rolls_over: bool = False
 
     @property
     def period(self) -> Period:
@@ -117,21 +125,65 @@ def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:
 def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
     """The figures of the project's budget at the instant `at`, or None."""
     day = at.astimezone(UTC).date()
-    budgets = Budget.objects.filter(project_id=project_id, starts__lte=day, ends__gt=day)
+    budgets = Budget.objects.filter(
+        level="project", project_id=project_id, starts__lte=day, ends__gt=day
+    )
     return next(iter(_effects(budgets)), None)
 
 
 def budgets_figures(
     *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
 ) -> list[BudgetFigures]:
-    """The figures of these projects' budgets in the period, by project and start."""
+    """The figures of these projects' own budgets in the period, by project and start."""
     budgets = Budget.objects.filter(
         tenant_id=tenant_id,
+        level="project",
         project_id__in=list(project_ids),
         starts__lt=period.ends,
         ends__gt=period.starts,
     )
     return _effects(budgets.order_by("project_id", "starts"))
+
+
+def tree_figures(
+    *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
+) -> list[BudgetFigures]:
+    """The figures of all levels in the period: of the tenant and below these projects, by start."""
+    budgets = Budget.objects.filter(
+        Q(level="tenant") | Q(project_id__in=list(project_ids)),
+        tenant_id=tenant_id,
+        starts__lt=period.ends,
+        ends__gt=period.starts,
+    )
+    return _effects(budgets.order_by("starts", "id"))
+
+
+def budget_figures_of(budget_ids: Iterable[UUID]) -> dict[UUID, BudgetFigures]:
+    """The figures of these budgets, as they are now."""
+    budgets = Budget.objects.filter(id__in=list(budget_ids))
+    return {figures.budget_id: figures for figures in _effects(budgets)}
+
+
+def tightest_figures(
+    *, project_id: UUID, person_id: int, campaign_id: UUID | None = None, at: datetime
+) -> BudgetFigures | None:
+    """The figures of the hard budget with the least money left, of all levels that a booking of
+    the person counts in; None if the project has no budget at `at`."""
+    day = at.astimezone(UTC).date()
+    project = Project.objects.get(id=project_id)
+    budgets = Budget.objects.filter(
+        Q(level="tenant") | Q(project_id=project_id),
+        Q(campaign=None) | Q(campaign_id=campaign_id),
+        Q(person=None) | Q(person_id=person_id),
+        tenant_id=project.tenant_id,
+        starts__lte=day,
+        ends__gt=day,
+    )
+    found = _effects(budgets)
+    if not any(each.level == Budget.Level.PROJECT for each in found):
+        return None
+    own = next(each for each in found if each.level == Budget.Level.PROJECT)
+    return min((each for each in found if each.is_hard), key=lambda each: each.left, default=own)
 
 
 def money_held() -> tuple[int, Decimal]:
@@ -170,7 +222,7 @@ def _no_price(gpu_class: str, tier: str) -> Refused:
 
 
 def _effects(budgets: QuerySet[Budget]) -> list[BudgetFigures]:
-    rows = budgets.select_related("account").annotate(
+    rows = budgets.select_related("account", "tenant", "project", "campaign", "person").annotate(
         reversed_credits=_reversed("debit"), corrected=_reversed("credit")
     )
     return [_effect(row, row.reversed_credits, row.corrected) for row in rows]
@@ -193,7 +245,11 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
     account = budget.account
     return BudgetFigures(
         budget_id=budget.id,
+        level=budget.level,
         project_id=budget.project_id,
+        campaign_id=budget.campaign_id,
+        person_id=budget.person_id,
+        name=budget_name(budget),
         # Money returned to the source is not part of the amount; corrected charges are not spent.
         amount=account.credits - corrected - reversed_credits,
         spent=account.debits - corrected - reversed_credits,
@@ -203,27 +259,27 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
         starts=budget.starts,
         ends=budget.ends,
         warn_percent=budget.warn_percent,
+        is_hard=account.limited,
+        is_repeated=budget.repeat_amount is not None,
+        rolls_over=budget.rolls_over,
     )
+
+
+def budget_name(budget: Budget) -> str:
+    """Whose budget it is: the name of the organisation, project, campaign or person."""
+    if budget.person is not None:
+        return budget.person.get_full_name() or budget.person.username
+    return str((budget.campaign or budget.project or budget.tenant).name)
 
 
 _LEDGER_CHECK = """
 WITH moved AS (
-  SELECT account, sum(credits) AS credits, sum(debits) AS debits, sum(pending) AS pending
-  FROM (
-    SELECT credit_id AS account, amount AS credits, 0 AS debits, 0 AS pending
-      FROM billing_transfer WHERE kind IN ('fund', 'reverse', 'charge')
-    UNION ALL
-    SELECT debit_id, 0, amount, 0 FROM billing_transfer
-      WHERE kind IN ('fund', 'reverse', 'settle', 'charge')
-    UNION ALL
-    SELECT debit_id, 0, 0, amount FROM billing_transfer AS hold
-      WHERE kind = 'hold'
-        AND NOT EXISTS (SELECT FROM billing_transfer AS ending WHERE ending.hold_id = hold.id)
-  ) AS movement GROUP BY account
+  SELECT account_id, sum(credits) AS credits, sum(debits) AS debits, sum(pending) AS pending
+  FROM billing_movement GROUP BY account_id
 )
 SELECT account.tenant_id, account.id, figure.field, figure.stored, figure.recomputed
 FROM billing_account AS account
-LEFT JOIN moved ON moved.account = account.id
+LEFT JOIN moved ON moved.account_id = account.id
 CROSS JOIN LATERAL (VALUES
   ('credits', account.credits, coalesce(moved.credits, 0)),
   ('debits', account.debits, coalesce(moved.debits, 0)),

@@ -1,10 +1,12 @@
 """Arithmetic of money: exact decimals, no database access."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from itertools import pairwise
+from uuid import UUID
 
 from tenants.platform.errors import invalid
 
@@ -13,6 +15,8 @@ LEDGER_STEP = Decimal("0.000001")
 CENT = Decimal("0.01")
 CURRENCY_SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
 
+_CURRENCY = re.compile(r"^(?:€|EUR)\s*|\s*(?:€|EUR)$")
+_GROUPED_DECIMAL = re.compile(r"[0-9]{1,3}(?:,[0-9]{3}){1,2}(?:\.[0-9]{1,6})?")
 _PLAIN_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
@@ -33,6 +37,42 @@ class Period:
         """Midnight UTC at which the period ends, exclusive."""
         return midnight(self.ends)
 
+    def cut_at(self, days: Iterable[date]) -> "list[Period]":
+        """The periods between those of `days` that are inside this one."""
+        inside = sorted({day for day in days if self.starts < day < self.ends})
+        return [Period(*pair) for pair in pairwise([self.starts, *inside, self.ends])]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetOwner:
+    """Whose budget it is: the tenant's, or of a project, or of a campaign or person in it."""
+
+    tenant_id: UUID
+    project_id: UUID | None = None
+    campaign_id: UUID | None = None
+    person_id: int | None = None
+
+    @property
+    def level(self) -> str:
+        """The level in the tree."""
+        if self.person_id is not None:
+            return "person"
+        if self.campaign_id is not None:
+            return "campaign"
+        return "tenant" if self.project_id is None else "project"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetTerms:
+    """What a budget says. What is None stays as it is, or is the default of a new budget."""
+
+    period: Period
+    amount: Decimal
+    warn_percent: int | None = None
+    is_hard: bool | None = None
+    is_repeated: bool | None = None
+    rolls_over: bool | None = None
+
 
 def midnight(day: date) -> datetime:
     """The first instant of a UTC day."""
@@ -48,6 +88,19 @@ def month_of(day: date) -> Period:
 def month_after(day: date) -> date:
     """The first day of the month after `day`'s."""
     return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+def period_after(period: Period) -> Period:
+    """The next period: as many calendar months, or else as many days."""
+    if period.starts.day == period.ends.day == 1:
+        months = 12 * (period.ends.year - period.starts.year) + (
+            period.ends.month - period.starts.month
+        )
+        ends = period.ends
+        for _ in range(months):
+            ends = month_after(ends)
+        return Period(period.ends, ends)
+    return Period(period.ends, period.ends + (period.ends - period.starts))
 
 
 def ledger_amount(amount: Decimal) -> Decimal:
@@ -105,17 +158,21 @@ def _seconds_inside(period: Period, starts: datetime, ends: datetime) -> int:
 
 
 def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
-    """Parses a plain decimal such as `1000` or `1000.50`: below 10⁹, at most `places` places.
+    """Parses an amount as people write it: `1000`, `1000.50`, `1,800`, `€1,800.00`. Below 10⁹, at
+    most `places` places.
 
     Raises:
-        Refused: `bad_amount` at `param` for anything else (signs, exponents, separators, words).
+        Refused: `bad_amount` at `param` for anything else (signs, exponents, words, and commas
+            that don't separate thousands).
     """
-    text = text.strip()
+    text = _CURRENCY.sub("", text.strip()).strip()
+    if _GROUPED_DECIMAL.fullmatch(text):
+        text = text.replace(",", "")
     if not _PLAIN_DECIMAL.fullmatch(text):
         raise invalid(
             "bad_amount",
-            "Write the amount in plain digits with a point, such as 1000.50: below one billion,"
-            " without separators, signs or exponents.",
+            "Write the amount in digits with a point, such as 1800.50 or 1,800.50: below one"
+            " billion, without signs or exponents.",
             param,
         )
     if len(text.partition(".")[2]) > places:

@@ -98,6 +98,7 @@ PERIODS = {
     "outbox.sweep": 600,
     "tenants.sweep": 600,
     "audit.seal": 60,
+    "billing.renew": 600,
 }
 
 app.add_defaults(_configuration)

@@ -12,7 +12,7 @@ from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import State
 from allocation.words.events import event_sentence
 from allocation.words.reasons import stored_sentence
-from billing.models import MONEY
+from billing.models import MONEY, Campaign
 from tenants.models import Project, Tenant, Tier
 
 
@@ -45,6 +45,10 @@ class Booking(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
+    campaign = models.ForeignKey(
+        Campaign, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        help_text="The campaign whose budget counts it, too.",
+    )  # fmt: skip
 
     # Request
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT)

@@ -1,4 +1,4 @@
-"""Budgets: the amounts that projects may spend in a period, and their use."""
+"""Budgets: the amounts that may be spent in a period at each level, and their use."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -11,15 +11,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from billing.access import access_budget, access_owner, budgets_visible, require_budget_right
 from billing.models import Budget
-from billing.queries import BudgetFigures, budgets_figures
-from billing.rules import Period, month_after, month_of
-from billing.services import budget_set
-from tenants.access import Actor, access_project, require_tenant_admin
+from billing.queries import budget_figures_of
+from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
+from billing.services import budget_put
+from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
-from tenants.models import Project
-from tenants.platform.errors import missing
-from tenants.platform.fields import Day, Money, Strict, Text, Whole
+from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
 from tenants.platform.schema import described, page
 
 
@@ -27,7 +26,11 @@ class BudgetOut(serializers.Serializer[Any]):
     """A budget: `amount` = `spent` + `held` + `left`."""
 
     id = serializers.UUIDField(source="budget_id")
-    project = serializers.CharField()
+    level = serializers.ChoiceField(choices=Budget.Level.values)
+    project = serializers.CharField(allow_null=True, help_text="Null for the organisation.")
+    campaign = serializers.CharField(allow_null=True)
+    person = serializers.CharField(allow_null=True, help_text="Sign-in name.")
+    name = serializers.CharField(help_text="Of the organisation, project, campaign or person.")
     starts = serializers.DateField()
     ends = serializers.DateField(help_text="The first day after it.")
     currency = serializers.CharField()
@@ -36,11 +39,21 @@ class BudgetOut(serializers.Serializer[Any]):
     held = Money(max_digits=20)
     left = Money(max_digits=20, min_value=None)
     warn_percent = serializers.IntegerField()
+    is_hard = serializers.BooleanField(
+        help_text="A hard budget refuses bookings that it can't pay; a soft one only warns."
+    )
+    is_repeated = serializers.BooleanField(
+        help_text="The next period gets a budget of the same amount."
+    )
+    rolls_over = serializers.BooleanField(
+        help_text="What is left when the period ends is added to the next one."
+    )
 
 
 class BudgetQuery(Strict):
     """A filter; without dates the budgets of this and the next month."""
 
+    level = serializers.ChoiceField(choices=Budget.Level.values, required=False)
     project = Text(required=False, max_length=40)
     starts = Day(required=False)
     ends = Day(required=False)
@@ -58,45 +71,54 @@ class BudgetQuery(Strict):
 
 
 class BudgetChange(Strict):
-    """A new amount, and the warning level."""
+    """A new amount and settings. Settings that are left out stay as they are."""
 
     amount = Money(max_digits=15, decimal_places=6)
     warn_percent = Whole(required=False, min_value=1, max_value=100)
+    is_hard = Flag(required=False)
+    is_repeated = Flag(required=False)
+    rolls_over = Flag(required=False)
 
 
 class BudgetNew(BudgetChange):
-    """A budget of a project for a period of UTC days [starts, ends)."""
+    """A budget for a period of UTC days [starts, ends): of the organisation, of a project, or of a
+    campaign or a person in a project."""
 
-    project = Text(max_length=40)
+    project = Text(max_length=40, required=False, help_text="Left out: the whole organisation.")
+    campaign = Text(max_length=40, required=False)
+    person = Text(max_length=150, required=False, help_text="Sign-in name of a member.")
     starts = Day()
     ends = Day()
 
 
 class Budgets(ApiView):
-    """The budgets of the caller's projects."""
+    """The budgets that the caller may see."""
 
     queries = {"GET": BudgetQuery}
 
     @described(
         "list_budgets",
-        "Budgets with spent, held and left",
+        "Budgets of all levels with spent, held and left",
         answer=page(BudgetOut),
         query=BudgetQuery,
     )
     def get(self, request: Request) -> Response:
-        """Lists budgets by project and start."""
+        """Lists budgets by project, level and start."""
         with self.tx():
-            projects = _projects(self.actor, self.query.get("project"))
-            effects = budgets_figures(
-                tenant_id=self.actor.tenant_id,
-                project_ids=projects,
-                period=Period(self.query["starts"], self.query["ends"]),
+            budgets = budgets_visible(self.actor).filter(
+                starts__lt=self.query["ends"], ends__gt=self.query["starts"]
             )
-        return list_response(_shown(effect, projects[effect.project_id]) for effect in effects)
+            if "level" in self.query:
+                budgets = budgets.filter(level=self.query["level"])
+            if "project" in self.query:
+                project = access_project(self.actor, self.query["project"], "project")
+                budgets = budgets.filter(project=project)
+            rows = budgets.select_related("project", "campaign", "person")
+            return list_response(_all_shown(list(rows.order_by("project__slug", "starts", "id"))))
 
     @described(
         "create_budget",
-        "Set a project's budget for a period (tenant admins)",
+        "Set a budget for a period (tenant admins; below a project also its leads)",
         answer=BudgetOut,
         status=201,
         request=BudgetNew,
@@ -106,10 +128,10 @@ class Budgets(ApiView):
         sent = self.sent(BudgetNew)
 
         def work() -> Response:
-            project = access_project(self.actor, sent["project"], "project")
-            require_tenant_admin(self.actor)
+            named = [sent.get(name, "") for name in ("project", "campaign", "person")]
+            owner = access_owner(self.actor, *named)
             period = Period(sent["starts"], sent["ends"])
-            return Response(_set(self.actor, project, period, sent, self.now), status=201)
+            return Response(_set(self.actor, owner, period, sent, self.now), status=201)
 
         return self.once(work)
 
@@ -121,12 +143,11 @@ class BudgetOne(ApiView):
     def get(self, request: Request, budget_id: UUID) -> Response:
         """Describes the budget."""
         with self.tx():
-            budget = access_budget(self.actor, budget_id)
-            return Response(_one(budget))
+            return Response(_all_shown([access_budget(self.actor, budget_id)])[0])
 
     @described(
         "set_budget",
-        "Change a budget's amount (tenant admins)",
+        "Change a budget (tenant admins; below a project also its leads)",
         answer=BudgetOut,
         request=BudgetChange,
     )
@@ -135,61 +156,32 @@ class BudgetOne(ApiView):
         sent = self.sent(BudgetChange)
         with self.tx():
             budget = access_budget(self.actor, budget_id)
-            require_tenant_admin(self.actor)
             period = Period(budget.starts, budget.ends)
-            sent.setdefault("warn_percent", budget.warn_percent)
-            return Response(_set(self.actor, budget.project, period, sent, self.now))
-
-
-def access_budget(actor: Actor, budget_id: UUID) -> Budget:
-    """The budget, if the actor may see its project.
-
-    Raises:
-        Refused: `not_found`.
-    """
-    budget = (
-        Budget.objects.filter(tenant_id=actor.tenant_id, id=budget_id)
-        .select_related("project")
-        .first()
-    )
-    if budget is None or actor.role_in(budget.project_id) is None:
-        raise missing("budget")
-    return budget
+            return Response(_set(self.actor, budget.owner, period, sent, self.now))
 
 
 def _set(
-    actor: Actor, project: Project, period: Period, sent: dict[str, Any], now: datetime
+    actor: Actor, owner: BudgetOwner, period: Period, sent: dict[str, Any], now: datetime
 ) -> dict[str, Any]:
-    budget = budget_set(
-        actor_id=actor.user_id,
-        project=project,
-        period=period,
-        amount=sent["amount"],
-        warn_percent=sent.get("warn_percent", 80),
-        now=now,
-    )
-    return _one(budget)
+    require_budget_right(actor, owner)
+    names = ("warn_percent", "is_hard", "is_repeated", "rolls_over")
+    terms = BudgetTerms(period, sent["amount"], **{name: sent.get(name) for name in names})
+    budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
+    return _all_shown([access_budget(actor, budget.id)])[0]
 
 
-def _one(budget: Budget) -> dict[str, Any]:
-    effects = budgets_figures(
-        tenant_id=budget.tenant_id,
-        project_ids=[budget.project_id],
-        period=Period(budget.starts, budget.ends),
-    )
-    effect = next(effect for effect in effects if effect.budget_id == budget.id)
-    return _shown(effect, budget.project.slug)
-
-
-def _shown(effect: BudgetFigures, slug: str) -> dict[str, Any]:
-    return dict(BudgetOut({**asdict(effect), "project": slug}).data)
-
-
-def _projects(actor: Actor, slug: str | None) -> dict[UUID, str]:
-    if slug is not None:
-        project = access_project(actor, slug, "project")
-        return {project.id: project.slug}
-    rows = Project.objects.filter(tenant_id=actor.tenant_id)
-    if not actor.is_tenant_admin:
-        rows = rows.filter(id__in=actor.roles)
-    return dict(rows.order_by("slug").values_list("id", "slug"))
+def _all_shown(budgets: list[Budget]) -> list[dict[str, Any]]:
+    figures = budget_figures_of(budget.id for budget in budgets)
+    return [
+        dict(
+            BudgetOut(
+                {
+                    **asdict(figures[budget.id]),
+                    "project": budget.project.slug if budget.project else None,
+                    "campaign": budget.campaign.slug if budget.campaign else None,
+                    "person": budget.person.username if budget.person else None,
+                }
+            ).data
+        )
+        for budget in budgets
+    ]

@@ -3,11 +3,14 @@
 from django.urls import path
 
 from billing.api.budgets import BudgetOne, Budgets
+from billing.api.campaigns import CampaignOne, Campaigns
 from billing.api.prices import PriceBookOne, PriceBooks
 
 urlpatterns = [
     path("budgets", Budgets.as_view(), name="api-budgets"),
     path("budgets/<uuid:budget_id>", BudgetOne.as_view(), name="api-budget"),
+    path("campaigns", Campaigns.as_view(), name="api-campaigns"),
+    path("campaigns/<uuid:campaign_id>", CampaignOne.as_view(), name="api-campaign"),
     path("price-books", PriceBooks.as_view(), name="api-price-books"),
     path("price-books/<int:version>", PriceBookOne.as_view(), name="api-price-book"),
 ]

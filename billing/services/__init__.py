@@ -1,9 +1,9 @@
 """The only writers of money. Each call is one transaction or joins the caller's."""
 
-from billing.services.budgets import budget_set
+from billing.services.budgets import budget_put, budget_set
+from billing.services.campaigns import campaign_create, campaign_open_set, campaign_to_charge
 from billing.services.corrections import charge_add, charge_refund
 from billing.services.holds import (
-    HoldRequest,
     hold_place,
     hold_release,
     hold_settle,
@@ -12,10 +12,15 @@ from billing.services.holds import (
     holds_place,
 )
 from billing.services.prices import price_book_check, price_book_publish, price_param
+from billing.services.shares import HoldRequest
 
 __all__ = [
     "HoldRequest",
+    "budget_put",
     "budget_set",
+    "campaign_create",
+    "campaign_open_set",
+    "campaign_to_charge",
     "charge_add",
     "charge_refund",
     "hold_place",

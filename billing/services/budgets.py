@@ -1,13 +1,18 @@
-"""Writes budgets: the amounts that projects may spend in a period."""
+"""Writes budgets: the amounts that may be spent in a period, at each level of the tree."""
 
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 
 from billing.models import Account, Budget, Transfer
+from billing.queries import budget_name
 from billing.rules import (
     LEDGER_STEP,
+    BudgetOwner,
+    BudgetTerms,
     Period,
     ceil_to_cents,
     floor_to_cents,
@@ -30,85 +35,152 @@ def budget_set(
     warn_percent: int = 80,
     now: datetime,
 ) -> Budget:
-    """Sets the project's budget for the period to `amount`; creates it if missing.
+    """Sets the project's own budget for the period to `amount`; see `budget_put`."""
+    owner = BudgetOwner(project.tenant_id, project.id)
+    terms = BudgetTerms(period, amount, warn_percent)
+    return budget_put(actor_id=actor_id, owner=owner, terms=terms, now=now)
 
-    The caller has checked that the actor administers the tenant (None: the system).
+
+def budget_put(
+    *, actor_id: int | None, owner: BudgetOwner, terms: BudgetTerms, now: datetime
+) -> Budget:
+    """Sets the owner's budget for the period; creates it if missing.
+
+    A new budget above or below a project counts what is spent and held already. The caller has
+    checked the actor's right (None: the system).
 
     Raises:
         Refused: `budget_overlaps` (another period shares days), `budget_below_use`,
-            `bad_period`, `bad_warning`.
+            `bad_period`, `bad_warning`, `bad_amount`.
     """
-    amount = ledger_amount(amount)
-    if amount < 0:
-        raise invalid("bad_amount", "A budget can't be negative.", "amount")
-    if period.ends <= period.starts:
-        raise invalid("bad_period", "The budget must end after it starts.", "ends")
-    if not 1 <= warn_percent <= 100:
-        raise invalid("bad_warning", "Warn at 1 to 100 percent.", "warn_percent")
+    _terms_check(terms)
+    amount = ledger_amount(terms.amount)
     with transaction.atomic():
-        budget, before = _budget_for(project, period)
-        _fund(budget, amount - before, now)
-        Budget.objects.filter(id=budget.id).update(warn_percent=warn_percent)
-        budget.warn_percent = warn_percent
+        budget, before = _budget_for(owner, terms.period)
+        if terms.is_hard is False:
+            _limit(budget, limited=False)
+        budget_fund(budget, amount - before, now)
+        if terms.is_hard or (terms.is_hard is None and budget.is_new):
+            _limit(budget, limited=True)
+        _settings_write(budget, terms, is_changed=amount != before)
         audit_record(
-            tenant_id=project.tenant_id,
+            tenant_id=owner.tenant_id,
             actor_id=actor_id,
             action="budget.set",
             target=("budget", budget.id),
             now=now,
-            detail={
-                "project": project.slug,
-                "starts": period.starts.isoformat(),
-                "ends": period.ends.isoformat(),
-                "before": str(before),
-                "amount": str(amount),
-                "warn_percent": warn_percent,
-            },
+            detail=_detail(budget, before, amount),
         )
     return budget
 
 
-def _budget_for(project: Project, period: Period) -> tuple[Budget, Decimal]:
-    """The budget of exactly this period with its present amount; created if missing."""
+def budgets_lock(owner: BudgetOwner) -> None:
+    """Makes other writers of the owner's budgets wait: no two create one for the same period."""
     with connection.cursor() as cursor:
-        # Prevents two admins from creating two budgets for the same new period at once.
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [str(project.id)])
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [str(owner)])
+
+
+def _terms_check(terms: BudgetTerms) -> None:
+    if terms.amount < 0:
+        raise invalid("bad_amount", "A budget can't be negative.", "amount")
+    if terms.period.ends <= terms.period.starts:
+        raise invalid("bad_period", "The budget must end after it starts.", "ends")
+    if terms.warn_percent is not None and not 1 <= terms.warn_percent <= 100:
+        raise invalid("bad_warning", "Warn at 1 to 100 percent.", "warn_percent")
+
+
+def _budget_for(owner: BudgetOwner, period: Period) -> tuple[Budget, Decimal]:
+    """The budget of exactly this period with its present amount; created if missing."""
+    budgets_lock(owner)
     touching = list(
         Budget.objects.filter(
-            project=project, starts__lt=period.ends, ends__gt=period.starts
-        ).select_related("account", "project")
+            **asdict(owner), starts__lt=period.ends, ends__gt=period.starts
+        ).select_related("account", "tenant", "project", "campaign", "person")
     )
     for budget in touching:
         if (budget.starts, budget.ends) == (period.starts, period.ends):
             return budget, current_figures(budget).amount
     if touching:
         raise _overlaps(touching[0])
-    account = Account.objects.create(tenant_id=project.tenant_id, kind="budget", limited=True)
-    return (
-        Budget.objects.create(
-            tenant_id=project.tenant_id,
-            project=project,
-            account=account,
-            starts=period.starts,
-            ends=period.ends,
-        ),
-        Decimal(0),
+    # It becomes limited when it has its amount: what stands is counted before.
+    account = Account.objects.create(tenant_id=owner.tenant_id, kind="budget")
+    budget = Budget(
+        **asdict(owner),
+        level=owner.level,
+        account=account,
+        starts=period.starts,
+        ends=period.ends,
     )
+    budget.is_new = True
+    budget.save(force_insert=True)
+    return budget, Decimal(0)
+
+
+def _limit(budget: Budget, *, limited: bool) -> None:
+    """Makes the budget hard or soft.
+
+    Raises:
+        Refused: `budget_below_use`.
+    """
+    try:
+        with transaction.atomic():
+            Account.objects.filter(id=budget.account_id).update(limited=limited)
+    except IntegrityError as error:
+        if constraint_of(error) != OVERSPENT:
+            raise
+        raise _below_spent_and_held(budget) from error
+    budget.account.limited = limited
+
+
+def _settings_write(budget: Budget, terms: BudgetTerms, *, is_changed: bool) -> None:
+    """Writes the settings that the terms name. A repeated budget repeats its latest amount."""
+    named: dict[str, Any] = {
+        name: value
+        for name in ("warn_percent", "rolls_over")
+        if (value := getattr(terms, name)) is not None
+    }
+    repeats = budget.repeat_amount is not None
+    if terms.is_repeated or (terms.is_repeated is None and repeats and is_changed):
+        named["repeat_amount"] = terms.amount
+    elif terms.is_repeated is False:
+        named["repeat_amount"] = None
+    for name, value in named.items():
+        setattr(budget, name, value)
+    if named:
+        budget.save(update_fields=list(named))
+
+
+def _detail(budget: Budget, before: Decimal, amount: Decimal) -> dict[str, Any]:
+    return {
+        "level": budget.level,
+        "of": budget_name(budget),
+        "project": budget.project.slug if budget.project else None,
+        "starts": budget.starts.isoformat(),
+        "ends": budget.ends.isoformat(),
+        "before": str(before),
+        "amount": str(amount),
+        "warn_percent": budget.warn_percent,
+        "is_hard": budget.account.limited,
+    }
 
 
 def _overlaps(budget: Budget) -> Refused:
     text = period_text(Period(budget.starts, budget.ends))
     return Refused(
         "budget_overlaps",
-        f"{budget.project.name} already has a budget for {text}. Change that one,"
+        f"{budget_name(budget)} already has a budget for {text}. Change that one,"
         " or choose days outside it.",
         param="starts",
         owner="tenant_admin",
     )
 
 
-def _fund(budget: Budget, difference: Decimal, now: datetime) -> None:
-    """Transfers money from the tenant's source to the budget; a negative amount returns it."""
+def budget_fund(budget: Budget, difference: Decimal, now: datetime, note: str = "") -> None:
+    """Transfers money from the tenant's source to the budget; a negative amount returns it.
+
+    Raises:
+        Refused: `budget_below_use`.
+    """
     if abs(difference) < LEDGER_STEP:
         return
     source = account_of(budget.tenant_id, "source", budget.account.currency)
@@ -120,6 +192,7 @@ def _fund(budget: Budget, difference: Decimal, now: datetime) -> None:
         credit=budget.account if to_budget else source,
         amount=abs(difference),
         at=now,
+        note=note,
     )
     try:
         with transaction.atomic():

@@ -1,7 +1,8 @@
 """Corrections of charges by operators: a refund to the budgets that paid, or a further charge."""
 
 from collections import defaultdict
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
 
@@ -23,14 +24,15 @@ def charge_refund(
         Refused: `refund_too_large`.
     """
     rest, lines = ledger_amount(amount), []
-    for budget, (spend, paid) in reversed(_paid(tenant_id, reference).items()):
+    for charge, paid in reversed(_paid(tenant_id, reference)):
         back = min(rest, paid)
         if back > 0:
             rest -= back
             lines.append(
                 Transfer(
-                    tenant_id=tenant_id, kind="reverse", debit_id=spend, credit_id=budget,
-                    amount=back, reference=reference, at=now, note=note,
+                    tenant_id=tenant_id, kind="reverse", debit_id=charge.spend,
+                    credit_id=charge.budget, amount=back, reference=reference, day=charge.day,
+                    person_id=charge.person, campaign_id=charge.campaign, at=now, note=note,
                 )
             )  # fmt: skip
     if rest > 0:
@@ -49,12 +51,13 @@ def charge_add(
         Refused: `budget_exceeded` or `never_held`.
     """
     holds = Transfer.objects.filter(tenant_id=tenant_id, reference=reference, kind="hold")
-    last = holds.order_by("debit__budget__starts", "at", "id").last()
+    last = holds.order_by("day", "at", "id").last()
     if last is None:
         raise Refused("never_held", "No money was held for this booking, so no budget can pay.")
     line = Transfer(
         tenant_id=tenant_id, kind="charge", debit_id=last.debit_id, credit_id=last.credit_id,
-        amount=ledger_amount(amount), reference=reference, at=now, note=note,
+        amount=ledger_amount(amount), reference=reference, day=last.day,
+        person_id=last.person_id, campaign_id=last.campaign_id, at=now, note=note,
     )  # fmt: skip
     try:
         with transaction.atomic():
@@ -65,20 +68,31 @@ def charge_add(
         raise _exceeded(last.debit_id) from error
 
 
-def _paid(tenant_id: UUID, reference: UUID) -> dict[UUID, tuple[UUID, Decimal]]:
-    """The `spend` account and the paid amount by budget account, the earliest period first."""
-    paid: dict[UUID, Decimal] = defaultdict(Decimal)
-    spend: dict[UUID, UUID] = {}
+@dataclass(frozen=True, slots=True)
+class _Charge:
+    """Where a charge was booked: accounts, day, and whose it was."""
+
+    budget: UUID
+    spend: UUID
+    day: date
+    person: int | None
+    campaign: UUID | None
+
+
+def _paid(tenant_id: UUID, reference: UUID) -> list[tuple[_Charge, Decimal]]:
+    """The paid amounts of the reference, the earliest day first."""
+    paid: dict[_Charge, Decimal] = defaultdict(Decimal)
     rows = Transfer.objects.filter(
         tenant_id=tenant_id, reference=reference, kind__in=["settle", "charge", "reverse"]
     )
     for row in rows.order_by("at", "id"):
         is_back = row.kind == "reverse"
-        budget, other = (row.credit_id, row.debit_id) if is_back else (row.debit_id, row.credit_id)
-        paid[budget] += -row.amount if is_back else row.amount
-        spend[budget] = other
-    order = Account.objects.filter(id__in=paid).order_by("budget__starts")
-    return {each: (spend[each], paid[each]) for each in order.values_list("id", flat=True)}
+        budget, spend = (row.credit_id, row.debit_id) if is_back else (row.debit_id, row.credit_id)
+        if row.day is None:
+            raise LookupError(f"the charge {row.id} has no day")
+        charge = _Charge(budget, spend, row.day, row.person_id, row.campaign_id)
+        paid[charge] += -row.amount if is_back else row.amount
+    return sorted(paid.items(), key=lambda each: (each[0].day, each[0].budget))
 
 
 def _exceeded(account_id: UUID) -> Refused:

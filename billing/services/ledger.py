@@ -5,8 +5,7 @@ from uuid import UUID
 from django.db import IntegrityError
 
 from billing.models import Account, Budget
-from billing.queries import BudgetFigures, budget_figures
-from billing.rules import midnight
+from billing.queries import BudgetFigures, budget_figures_of
 
 OVERSPENT = "account_never_overspent"
 
@@ -19,10 +18,7 @@ def account_of(tenant_id: UUID, kind: str, currency: str) -> Account:
 
 def current_figures(budget: Budget) -> BudgetFigures:
     """The budget's figures as they are now."""
-    effect = budget_figures(project_id=budget.project_id, at=midnight(budget.starts))
-    if effect is None:
-        raise LookupError(f"budget {budget.id} is gone")
-    return effect
+    return budget_figures_of([budget.id])[budget.id]
 
 
 def constraint_of(error: IntegrityError) -> str | None:

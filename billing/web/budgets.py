@@ -1,68 +1,43 @@
-"""The tenant's budgets: one row per project and period, edited in place by its admins."""
+"""The tenant's budgets as a tree, edited in place by its admins and the leads of projects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 from decimal import Decimal
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
-from billing.queries import BudgetFigures, budgets_figures
-from billing.rules import Period, amount_parse, money_text, month_of, period_text
-from billing.services import budget_set
-from billing.web.budget_bar import BudgetBar, budget_bar
-from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.models import Project
+from billing.access import access_owner, budgets_visible, require_budget_right
+from billing.models import Budget, Campaign
+from billing.queries import BudgetFigures, budget_figures_of
+from billing.rules import (
+    BudgetOwner,
+    BudgetTerms,
+    Period,
+    amount_parse,
+    money_text,
+    month_of,
+    period_text,
+)
+from billing.services import budget_put, campaign_create, campaign_open_set
+from billing.web.budget_rows import RefusedBudget, Row, Tree, row_key, without_budget
+from tenants.access import Actor, access_project
+from tenants.models import Membership, Project, User
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import tenant_page
 
-WARN_DEFAULT = 80
 YEARS = range(2000, 2200)
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedBudget:
-    """What a form sent for one row, and what was wrong with it."""
-
-    project: str
-    starts: str
-    amount: str
-    warn_percent: str
-    param: str
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A project in a period; `bar` is None while it has no budget there."""
-
-    key: str
-    project: Project
-    period: Period
-    bar: BudgetBar | None
-    amount: str
-    warn_percent: str
-    error: RefusedBudget | None
-
-    @property
-    def is_amount_wrong(self) -> bool:
-        """Whether its form was refused, for another reason than its warning."""
-        return self.error is not None and self.error.param != "warn_percent"
-
-    @property
-    def period_text(self) -> str:
-        """The period in words."""
-        return period_text(self.period)
-
-
-@dataclass(frozen=True, slots=True)
 class Totals:
-    """The tenant's line: sums over the rows shown, and how many of them need attention."""
+    """The tenant's figures: of its own budget, else sums over its projects."""
 
     amount: str
     spent: str
@@ -77,30 +52,56 @@ class Totals:
 def budgets(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows a month (`?month=2026-11`); POST sets one budget."""
     now = timezone.now()
+    form = request.POST if request.method == "POST" else request.GET
+    month = _month(form.get("month", ""), now.astimezone(UTC).date())
     if request.method != "POST":
-        month = _month(request.GET.get("month", ""), now.astimezone(UTC).date())
         return _page(request, actor, month, None)
-    require_tenant_admin(actor)
-    month = _month(request.POST.get("month", ""), now.astimezone(UTC).date())
     try:
-        project = access_project(actor, request.POST.get("project", ""), "project")
-        period = _period(request.POST)
-        amount = amount_parse(request.POST.get("amount", ""), param="amount")
-        budget = budget_set(
-            actor_id=actor.user_id,
-            project=project,
-            period=period,
-            amount=amount,
-            warn_percent=_warn_percent(request.POST.get("warn_percent", "")),
-            now=now,
-        )
+        owner = _owner(actor, form)
+        require_budget_right(actor, owner)
+        terms = _terms(form)
+        budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
     except Refused as refusal:
         if refusal.kind in ("missing", "denied"):
             raise
-        return _page(request, actor, month, _typed(request.POST, refusal))
-    text = money_text(amount, budget.account.currency)
-    messages.success(request, f"Budget of {project.name} for {period_text(period)} set to {text}.")
+        return _page(request, actor, month, _typed(form, refusal))
+    figures = budget_figures_of([budget.id])[budget.id]
+    text = money_text(figures.amount, figures.currency)
+    messages.success(
+        request, f"Budget of {figures.name} for {period_text(terms.period)} set to {text}."
+    )
     return redirect(f"{reverse('budgets', args=[actor.tenant_slug])}?month={month.starts:%Y-%m}")
+
+
+@require_POST
+@tenant_page
+def campaign_new(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Creates a campaign, or opens or closes one."""
+    now = timezone.now()
+    try:
+        project = access_project(actor, request.POST.get("project", ""), "project")
+        slug = request.POST.get("campaign", "")
+        if slug:
+            _campaign_toggle(request, actor, project, slug)
+        else:
+            name = request.POST.get("name", "").strip()
+            campaign = campaign_create(actor=actor, project=project, name=name, now=now)
+            messages.success(request, f"Created the campaign {campaign.name}.")
+    except Refused as refusal:
+        if refusal.kind in ("missing", "denied"):
+            raise
+        messages.error(request, refusal.sentence)
+    return redirect(reverse("budgets", args=[actor.tenant_slug]) + "#campaigns")
+
+
+def _campaign_toggle(request: HttpRequest, actor: Actor, project: Project, slug: str) -> None:
+    campaign = Campaign.objects.filter(project=project, slug=slug).first()
+    if campaign is None:
+        raise invalid("not_found", "There is no such campaign.", "campaign")
+    is_open = not campaign.is_open
+    campaign_open_set(actor=actor, campaign=campaign, is_open=is_open, now=timezone.now())
+    word = "open for new bookings" if is_open else "closed for new bookings"
+    messages.success(request, f"The campaign {campaign.name} is {word}.")
 
 
 def _page(
@@ -110,10 +111,14 @@ def _page(
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=actor.roles)
     shown = list(projects)
-    effects = budgets_figures(
-        tenant_id=actor.tenant_id, project_ids=[each.id for each in shown], period=month
+    visible = list(
+        budgets_visible(actor)
+        .filter(starts__lt=month.ends, ends__gt=month.starts)
+        .select_related("campaign", "person")
     )
-    rows = _rows(shown, effects, month, typed)
+    figures = list(budget_figures_of(budget.id for budget in visible).values())
+    tree = Tree(actor, month, shown, figures, _owners(visible), typed)
+    rows = tree.rows()
     before = month_of(month.starts - timedelta(days=1))
     return render(
         request,
@@ -126,71 +131,118 @@ def _page(
             "after": month_of(month.ends),
             "after_text": period_text(month_of(month.ends)),
             "rows": rows,
-            "totals": _totals(effects, rows),
+            "projects": shown,
+            "totals": _totals(figures, rows),
             # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
-            "may_edit": actor.is_tenant_admin,
+            "is_admin": actor.is_tenant_admin,
+            "last_day": month.ends - timedelta(days=1),
+            "may_edit": any(row.may_edit for row in rows),
             "people_url": f"/t/{actor.tenant_slug}/people",
+            **_choices(actor, shown),
         },
         status=422 if typed else 200,
     )
 
 
-def _rows(
-    projects: Sequence[Project],
-    effects: Sequence[BudgetFigures],
-    month: Period,
-    typed: RefusedBudget | None,
-) -> list[Row]:
-    rows = []
-    for project in projects:
-        own = [effect for effect in effects if effect.project_id == project.id]
-        rows += [_row(project, effect.period, effect, typed) for effect in own]
-        if not own:
-            rows.append(_row(project, month, None, typed))
-    return rows
+def _choices(actor: Actor, projects: Sequence[Project]) -> dict[str, Any]:
+    """The possible owners of a new budget, and the campaigns of projects that the reader leads."""
+    led = [project for project in projects if actor.may_lead(project.id)]
+    campaigns = list(Campaign.objects.filter(project__in=led).select_related("project"))
+    members = Membership.objects.filter(project__in=led).select_related("user", "project")
+    groups = [
+        (
+            project.name,
+            [
+                (f"{project.slug}/campaign/{each.slug}", f"{each.name} (campaign)")
+                for each in campaigns
+                if each.project_id == project.id
+            ]
+            + sorted(
+                (f"{project.slug}/person/{each.user.username}", _name(each.user))
+                for each in members
+                if each.project_id == project.id
+            ),
+        )
+        for project in led
+    ]
+    return {"led": led, "campaigns": campaigns, "owner_groups": groups}
 
 
-def _row(
-    project: Project, period: Period, effect: BudgetFigures | None, typed: RefusedBudget | None
-) -> Row:
-    starts = period.starts.isoformat()
-    error = typed if typed and (typed.project, typed.starts) == (project.slug, starts) else None
-    amount = f"{effect.amount:.2f}" if effect else ""
-    warn_percent = str(effect.warn_percent if effect else WARN_DEFAULT)
-    return Row(
-        key=f"{project.slug}-{starts}",
-        project=project,
-        period=period,
-        bar=budget_bar(effect) if effect else None,
-        amount=error.amount if error else amount,
-        warn_percent=error.warn_percent if error else warn_percent,
-        error=error,
+def _name(user: User) -> str:
+    return user.get_full_name() or user.username
+
+
+def _owners(budgets: Sequence[Budget]) -> dict[str, str]:
+    found = {}
+    for budget in budgets:
+        if budget.campaign is not None:
+            found[str(budget.campaign.id)] = budget.campaign.slug
+        if budget.person is not None:
+            found[str(budget.person.pk)] = budget.person.username
+    return found
+
+
+def _totals(figures: Sequence[BudgetFigures], rows: Sequence[Row]) -> Totals | None:
+    if not figures:
+        return None
+    top = [each for each in figures if each.level == "tenant"]
+    counted = top or [each for each in figures if each.level == "project"]
+
+    def text(name: str) -> str:
+        total = sum((getattr(each, name) for each in counted), Decimal(0))
+        return money_text(total, figures[0].currency)
+
+    return Totals(
+        amount=text("amount"),
+        spent=text("spent"),
+        held=text("held"),
+        left=text("left"),
+        warning=sum(each.is_warning for each in figures),
+        without=len(list(without_budget(rows))),
     )
 
 
-def _totals(effects: Sequence[BudgetFigures], rows: Sequence[Row]) -> Totals | None:
-    if not effects:
-        return None
-    currency = effects[0].currency
+def _owner(actor: Actor, form: QueryDict) -> BudgetOwner:
+    """The owner from the fields of a row, or from `owner` of the form for a new budget."""
+    named = form.get("owner", "")
+    if named == "tenant":
+        return access_owner(actor, "", "", "")
+    if named:
+        project, _, rest = named.partition("/")
+        kind, _, name = rest.partition("/")
+        fields = {"campaign": "", "person": "", kind: name}
+        return access_owner(actor, project, fields["campaign"], fields["person"])
+    if form.get("level") == "tenant":
+        return access_owner(actor, "", "", "")
+    access_project(actor, form.get("project", ""), "project")
+    return access_owner(
+        actor, form.get("project", ""), form.get("campaign", ""), form.get("person", "")
+    )
 
-    def text(amounts: list[Decimal]) -> str:
-        return money_text(sum(amounts, Decimal(0)), currency)
 
-    return Totals(
-        amount=text([effect.amount for effect in effects]),
-        spent=text([effect.spent for effect in effects]),
-        held=text([effect.held for effect in effects]),
-        left=text([effect.left for effect in effects]),
-        warning=sum(effect.is_warning for effect in effects),
-        without=sum(row.bar is None for row in rows),
+def _terms(form: QueryDict) -> BudgetTerms:
+    """The terms from a row, which has an amount and a warning, or from the full form."""
+    is_full = "owner" in form
+    return BudgetTerms(
+        period=_period(form),
+        amount=amount_parse(form.get("amount", ""), param="amount"),
+        warn_percent=_warn_percent(form.get("warn_percent", "")),
+        is_hard=form.get("kind") != "soft" if is_full else None,
+        is_repeated="is_repeated" in form if is_full else None,
+        rolls_over="rolls_over" in form if is_full else None,
     )
 
 
 def _typed(form: QueryDict, refusal: Refused) -> RefusedBudget:
+    level = form.get("level", "project")
+    owner = form.get("campaign", "") or form.get("person", "")
+    try:
+        key = row_key(form.get("project", ""), level, owner, _period(form))
+    except Refused:
+        key = ""
     return RefusedBudget(
-        project=form.get("project", ""),
-        starts=form.get("starts", ""),
+        key=key,
         amount=form.get("amount", ""),
         warn_percent=form.get("warn_percent", ""),
         param=refusal.param or "amount",
@@ -207,10 +259,16 @@ def _month(text: str, today: date) -> Period:
 
 
 def _period(form: QueryDict) -> Period:
+    """The period of a row; the full form names its last day."""
     try:
+        if "last" in form:
+            last = _day(form.get("last", ""))
+            return Period(_day(form.get("starts", "")), last + timedelta(days=1))
         return Period(_day(form.get("starts", "")), _day(form.get("ends", "")))
     except ValueError:
-        raise invalid("bad_period", "Choose a month.", "starts") from None
+        raise invalid(
+            "bad_period", "Choose a month, or a first and a last day.", "starts"
+        ) from None
 
 
 def _day(text: str) -> date:

@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 
 from django.db import transaction
 
-from billing.models import Budget
-from billing.rules import Period, month_of
-from billing.services import budget_set
+from billing.models import Budget, Campaign
+from billing.rules import BudgetOwner, BudgetTerms, Period, month_of
+from billing.services import budget_put, budget_set, campaign_create
 from tenants.access import Actor, actor_by_id
 from tenants.models import Membership, Project, Quota, Role, Tenant, User
 from tenants.services import (
@@ -43,6 +44,14 @@ PROJECTS = {
     ("helix", "cryo-em"): ("Cryo-EM", "1500"),
     ("helix", "language-models"): ("Language models", "5000"),
     ("northlab", "climate"): ("Climate", "2500"),
+}
+# (tenant, project or None, campaign, person) -> (euro per month, whether it is hard).
+LIMITS: dict[tuple[str, str | None, str, str], tuple[str, bool]] = {
+    ("helix", None, "", ""): ("10000", True),
+    ("helix", "protein-folding", "Complex prediction", ""): ("1800", True),
+    ("helix", "language-models", "Ablation study", ""): ("1200", False),
+    ("helix", "protein-folding", "", "mara"): ("2500", True),
+    ("northlab", None, "", ""): ("3000", True),
 }
 # Sign-in name -> (name, memberships as (tenant, project or None, role)).
 PEOPLE: dict[str, tuple[str, list[tuple[str, str | None, Role]]]] = {
@@ -122,6 +131,27 @@ def _quotas_and_budgets_seed(today: date, now: datetime) -> None:
     for (tenant, slug), (_, amount) in PROJECTS.items():
         for period in _months(today):
             _budget_seed(Project.objects.get(tenant__slug=tenant, slug=slug), period, amount, now)
+    for names, (amount, is_hard) in LIMITS.items():
+        owner = _limit_owner(*names, now)
+        for period in _months(today):
+            terms = BudgetTerms(period, Decimal(amount), is_hard=is_hard)
+            if not Budget.objects.filter(**asdict(owner), starts=period.starts).exists():
+                budget_put(actor_id=None, owner=owner, terms=terms, now=now)
+
+
+def _limit_owner(
+    tenant: str, slug: str | None, campaign: str, person: str, now: datetime
+) -> BudgetOwner:
+    """The owner of a limit; creates its campaign."""
+    project = _project(tenant, slug)
+    if project is None:
+        return BudgetOwner(Tenant.objects.get(slug=tenant).id)
+    if person:
+        return BudgetOwner(project.tenant_id, project.id, person_id=_person(person).pk)
+    found = Campaign.objects.filter(project=project, name=campaign).first()
+    if found is None:
+        found = campaign_create(actor=_admin(tenant), project=project, name=campaign, now=now)
+    return BudgetOwner(project.tenant_id, project.id, campaign_id=found.id)
 
 
 def credentials_write(path: Path, url: str, now: datetime) -> None:

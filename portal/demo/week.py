@@ -67,6 +67,12 @@ JOB_KINDS = (
     JobKind("reanalysis", "freya", CLIMATE, "assured", "2 a100 nvlink", (4, 8)),
     JobKind("emulator", "nils", CLIMATE, "standard", "2 1g.20gb h100", (3, 8)),
 )
+# The campaign that a job is charged to.
+CAMPAIGNS = {
+    "protein-fold": "complex-prediction",
+    "finetune-lora": "ablation-study",
+    "eval-suite": "ablation-study",
+}
 # Indexes in JOB_KINDS of the jobs that start with the demo.
 STARTING = (0, 3, 5, 6, 8, 12, 13, 14, 17, 19)
 
@@ -95,7 +101,15 @@ class People:
             return
         tenant, project = line.project
         document = text_parsed(line.text, now).document()
-        request = BookingRequest(project, line.tier, document, line.name, ZONE, line.text)
+        request = BookingRequest(
+            project,
+            line.tier,
+            document,
+            line.name,
+            ZONE,
+            line.text,
+            campaign=CAMPAIGNS.get(line.name.rpartition("-")[0], ""),
+        )
         actor = person(line.owner, tenant)
         booking = booking_request(actor=actor, request=request, now=now, booking_id=line.id)
         if not starts_program:

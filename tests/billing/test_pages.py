@@ -20,7 +20,7 @@ from tests.roles import as_system
 pytestmark = pytest.mark.django_db
 
 MONTH = month_of(timezone.now().date())
-BAD_AMOUNTS = ["NaN", "Infinity", "-1", "1e30", "1,000.00", "", "1.005", "\u0661"]
+BAD_AMOUNTS = ["NaN", "Infinity", "-1", "1e30", "1,00.00", "", "1.005", "\u0661"]
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_members_read_their_projects_budgets_and_find_nothing_to_change(
     page = signed_in(folding, role).get("/t/helix/budgets").content.decode()
     assert "€1,200.00" in page
     assert "Hidden project" not in page
-    assert 'name="amount"' not in page
+    assert 'id="amount-' not in page
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.RESEARCHER, Role.LEAD])
@@ -94,11 +94,40 @@ def test_an_admin_sees_every_project_and_sets_a_budget_in_its_row(folding: Proje
     client = signed_in(folding, Role.TENANT_ADMIN)
     a_project(folding.tenant, "cryo", name="Cryo-EM")
     page = client.get("/t/helix/budgets").content.decode()
-    assert page.count('name="amount"') == 2
+    assert page.count('id="amount-') == 2
     answer = client.post("/t/helix/budgets", a_form(folding, "2500.50", "75"), follow=True)
     assert answer.redirect_chain[-1][0] == f"/t/helix/budgets?month={MONTH.starts:%Y-%m}"
     assert "€2,500.50" in answer.content.decode()
     assert amount_of(folding) == Decimal("2500.50")
+
+
+def test_a_lead_sets_budgets_below_the_project_and_only_there(folding: Project) -> None:
+    lead = a_member(folding, Role.LEAD)
+    client = Client()
+    client.force_login(lead.user)
+    campaigns = "/t/helix/budgets/campaigns"
+    client.post(campaigns, {"project": "folding", "name": "Ablation study"})
+    form = {
+        "month": f"{MONTH.starts:%Y-%m}", "starts": MONTH.starts.isoformat(),
+        "last": (MONTH.ends - timedelta(days=1)).isoformat(), "warn_percent": "80", "kind": "soft",
+    }  # fmt: skip
+    for owner, status in [
+        ("folding/campaign/ablation-study", 302),
+        (f"folding/person/{lead.user.username}", 302),
+        ("folding/person/nobody", 404),
+        ("folding", 403),
+        ("tenant", 403),
+    ]:
+        sent = client.post("/t/helix/budgets", {**form, "owner": owner, "amount": "€1,800"})
+        assert sent.status_code == status, owner
+    page = client.get("/t/helix/budgets").content.decode()
+    assert page.count('value="1800.00"') == 2
+    assert "soft: it only warns" in page
+    client.post(campaigns, {"project": "folding", "campaign": "ablation-study"})
+    assert "closed" in client.get("/t/helix/budgets").content.decode()
+    viewer = signed_in(folding, Role.VIEWER)
+    assert viewer.post(campaigns, {"project": "folding", "name": "x"}).status_code == 403
+    assert lead.user.username not in viewer.get("/t/helix/budgets").content.decode()
 
 
 @pytest.mark.parametrize("amount", BAD_AMOUNTS)

@@ -102,9 +102,9 @@ def test_the_first_uncovered_instant_is_found(
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "NaN", "nan", "sNaN", "Infinity", "-inf", "-1", "+1", "1e30", "1E3", "1,000.00",
+        "", " ", "NaN", "nan", "sNaN", "Infinity", "-inf", "-1", "+1", "1e30", "1E3", "1,00.00",
         "1.000,00", "1_000", "0x10", "12.", ".5", "1.234", "1000000000", "\u0663", "\uff11",
-        "1 000", "1\n2", "five", "€5",
+        "1 000", "1\n2", "five", "€", "1,0000",
     ],
 )  # fmt: skip
 def test_what_is_not_a_plain_amount_is_refused_at_its_field(text: str) -> None:
@@ -116,6 +116,11 @@ def test_what_is_not_a_plain_amount_is_refused_at_its_field(text: str) -> None:
 @pytest.mark.parametrize("text", ["0", "1000", "1000.5", " 0.01 ", "999999999.99"])
 def test_plain_amounts_are_read(text: str) -> None:
     assert amount_parse(text, param="amount") == Decimal(text.strip())
+
+
+@pytest.mark.parametrize("text", ["1,800.50", "€1800.50", "€ 1,800.5", "1800.50 EUR", "1,800.5 €"])
+def test_amounts_are_read_as_people_write_them(text: str) -> None:
+    assert amount_parse(text, param="amount") == Decimal("1800.5")
 
 
 @pytest.mark.parametrize(

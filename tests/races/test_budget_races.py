@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from threading import Barrier
+from threading import Barrier, Event
+from uuid import uuid4
 
 import psycopg
 import pytest
 from django.db import connection, transaction
 
-from billing.models import Account, Transfer
+from billing.models import Account, Budget, Transfer
 from billing.queries import ledger_check
-from billing.services import hold_settle
+from billing.rules import BudgetOwner, BudgetTerms
+from billing.services import HoldRequest, budget_put, hold_settle, holds_place
 from tenants.models import Project
 from tenants.platform.errors import Refused
 from tests.billing.builders import DECEMBER, NOVEMBER, NOW, a_budget, a_hold, a_project
@@ -23,9 +25,9 @@ pytestmark = pytest.mark.races
 WRITERS = 8
 
 
-def at_once(act: Callable[[int], object]) -> list[object]:
+def at_once(act: Callable[[int], object], writers: int = WRITERS) -> list[object]:
     """What eight threads, let loose together, each on its own connection, answered."""
-    barrier = Barrier(WRITERS)
+    barrier = Barrier(writers)
 
     def one(number: int) -> object:
         try:
@@ -36,8 +38,8 @@ def at_once(act: Callable[[int], object]) -> list[object]:
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(WRITERS) as pool:
-        return list(pool.map(one, range(WRITERS)))
+    with ThreadPoolExecutor(writers) as pool:
+        return list(pool.map(one, range(writers)))
 
 
 def a_project_with(amount: str) -> Project:
@@ -141,7 +143,7 @@ def test_holds_over_two_months_in_both_directions_never_deadlock(real_db: Server
 
 
 BEFORE_TRIGGER = """
-DROP TRIGGER apply_transfer ON billing_transfer;
+DROP TRIGGER apply_transfers ON billing_transfer;
 CREATE FUNCTION apply_too_early() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   UPDATE billing_account SET pending = pending + NEW.amount
@@ -171,4 +173,87 @@ def test_a_repeated_hold_is_counted_once_only_by_a_trigger_after_the_insert(
         hold = a_hold(project, "10")
         repeat = Transfer.objects.get(reference=hold.reference)
         Transfer.objects.bulk_create([repeat], ignore_conflicts=True)
+        assert [drift.field for drift in ledger_check()] == drifting
+
+
+def hold_in(project: Project, amount: str) -> str:
+    request = HoldRequest(uuid4(), Decimal(amount), NOW, NOW + timedelta(hours=6))
+    with transaction.atomic():
+        refused = holds_place(
+            tenant_id=project.tenant_id, project_id=project.id, requests=[request], now=NOW
+        )
+    return refused[request.reference].code if refused else "held"
+
+
+def a_tenant_limit(project: Project, amount: str, *, is_hard: bool = True) -> Budget:
+    terms = BudgetTerms(NOVEMBER, Decimal(amount), is_hard=is_hard)
+    owner = BudgetOwner(project.tenant_id)
+    return budget_put(actor_id=None, owner=owner, terms=terms, now=NOW)
+
+
+def test_two_projects_never_hold_more_together_than_their_tenant_may(real_db: Servers) -> None:
+    first = a_project_with("1000")
+    with as_system():
+        second = a_project("second", first.tenant)
+        a_budget(second, "1000")
+        limit = a_tenant_limit(first, "70")
+    answers = at_once(lambda number: hold_in((first, second)[number % 2], "10"))
+    assert sorted(map(str, answers)) == ["budget_exceeded"] + ["held"] * 7
+    with as_system():
+        assert Account.objects.get(id=limit.account_id).pending == Decimal(70)
+        assert ledger_check() == []
+
+
+WITHOUT_LOCK = """
+CREATE OR REPLACE FUNCTION billing_count_what_stands() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  UPDATE billing_account a SET debits = m.debits, pending = m.pending
+    FROM (SELECT sum(debits) AS debits, sum(pending) AS pending
+          FROM billing_movement WHERE account_id = NEW.account_id) m
+    WHERE a.id = NEW.account_id AND m.debits IS NOT NULL;
+  RETURN NULL;
+END $$;
+"""
+
+
+@pytest.mark.parametrize(
+    ("ddl", "drifting"),
+    [
+        pytest.param("", [], id="the new limit waits for holds that are being written"),
+        pytest.param(WITHOUT_LOCK, ["pending"], id="without the lock it misses them"),
+    ],
+)
+def test_a_limit_set_while_a_hold_is_written_counts_it(
+    real_db: Servers, ddl: str, drifting: list[str]
+) -> None:
+    project = a_project_with("1000")
+    if ddl:
+        with psycopg.connect(real_db.owner_dsn) as owner:
+            owner.execute(ddl)
+    written, waits = Event(), Event()
+
+    def act(number: int) -> None:
+        if number == 0:
+            with transaction.atomic():
+                hold_in(project, "10")
+                written.set()
+                # The limit is being set, or is set already when nothing makes it wait.
+                waits.wait(timeout=20)
+        elif number == 1:
+            written.wait(timeout=20)
+            a_tenant_limit(project, "500")
+            waits.set()
+        else:
+            written.wait(timeout=20)
+            with connection.cursor() as cursor:
+                while not waits.is_set():
+                    cursor.execute(
+                        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                    )
+                    if cursor.fetchone()[0]:
+                        waits.set()
+
+    at_once(act, writers=3)
+    with as_system():
         assert [drift.field for drift in ledger_check()] == drifting

@@ -71,7 +71,9 @@ class Bookings(ApiView):
         """Returns the bookings in your projects, newest first. Tenant admins see every project."""
         with self.tx():
             bookings, next_cursor = page_of(
-                self._rows().select_related("project", "owner").prefetch_related("pauses"),
+                self._rows()
+                .select_related("project", "owner", "campaign")
+                .prefetch_related("pauses"),
                 keys=("-submitted", "-id"),
                 query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",

@@ -45,6 +45,13 @@ class BookingIn(Strict):
     ask = AskIn(required=False)
     quote = Text(max_length=200, required=False, help_text="The `quote` whose prices apply.")
     name = Text(max_length=80, required=False, allow_blank=True, default="")
+    campaign = Text(
+        max_length=40,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Slug of a campaign of the project, whose budget counts the booking, too.",
+    )
     zone = Text(
         max_length=64,
         required=False,
@@ -94,6 +101,7 @@ def booking_request_of(
         zone=zone,
         request_text=given.get("request", ""),
         priced_at=price_lock_read(given["quote"], now) if "quote" in given else None,
+        campaign=given["campaign"],
     )
 
 

@@ -152,6 +152,9 @@ class BookingOut(serializers.Serializer[Any]):
     pauses = PauseOut(many=True)
     waiting = WaitingOut(allow_null=True)
     alternatives = serializers.ListField(child=serializers.DictField())
+    campaign = serializers.CharField(
+        allow_null=True, help_text="Slug of the campaign whose budget counts it, too."
+    )
     series = serializers.CharField(
         allow_null=True, help_text="`sr_…` if the booking is a date of a series."
     )
@@ -252,6 +255,7 @@ def _data(
             "allocations": allocations,
             "pauses": pauses,
             "waiting": _waiting(booking),
+            "campaign": booking.campaign.slug if booking.campaign else None,
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
         }

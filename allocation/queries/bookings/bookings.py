@@ -94,7 +94,7 @@ def budgets_in_force(
         project_ids=[project.id for project in projects],
         period=Period(today, today + timedelta(days=1)),
     )
-    order = {project.id: place for place, project in enumerate(projects)}
+    order: dict[UUID | None, int] = {project.id: place for place, project in enumerate(projects)}
     return sorted(effects, key=lambda effect: order[effect.project_id])
 
 

@@ -24,9 +24,10 @@ from allocation.services.runs.transition import (
 )
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from billing.queries import budget_figures
+from billing.models import Campaign
+from billing.queries import tightest_figures
 from billing.rules import money_text
-from billing.services import HoldRequest, holds_place
+from billing.services import HoldRequest, campaign_to_charge, holds_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
 from tenants.models import AuditEntry, Project
@@ -49,6 +50,7 @@ class BookingRequest:
     zone: str = "UTC"
     request_text: str = ""
     priced_at: datetime | None = None
+    campaign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class AdmittedRequest:
     admission: Admission
     offer: Offer
     series: Series | None = None
+    campaign: Campaign | None = None
 
 
 def booking_request(
@@ -89,7 +92,12 @@ def booking_create(
     project = access_project_to_book(actor, request.project, "project")
     admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
     admitted = AdmittedRequest(
-        project, request, admission, offer_price(admission, request.priced_at or now), series
+        project,
+        request,
+        admission,
+        offer_price(admission, request.priced_at or now),
+        series,
+        campaign_to_charge(project, request.campaign),
     )
     (answer,) = bookings_create(actor, {key: admitted}, now).values()
     if isinstance(answer, Refused):
@@ -235,6 +243,7 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         state=State.REQUESTED,
         submitted=now,
         series=admitted.series,
+        campaign=admitted.campaign,
         currency=offer.price.currency,
         price_version=offer.price.version,
         price_per_hour=offer.price.per_gpu_hour,
@@ -246,7 +255,12 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
 def _hold_of(booking: Booking, admitted: AdmittedRequest) -> HoldRequest:
     longest = timedelta(seconds=max(map(admitted.admission.seconds_on, admitted.admission.units)))
     return HoldRequest(
-        booking.id, booking.hold_amount, booking.not_before, booking.not_before + longest
+        booking.id,
+        booking.hold_amount,
+        booking.not_before,
+        booking.not_before + longest,
+        booking.owner_id,
+        booking.campaign_id,
     )
 
 
@@ -350,8 +364,13 @@ def _end_check(actor: Actor, booking: Booking, until: datetime) -> None:
 
 
 def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
-    effect = budget_figures(project_id=booking.project_id, at=planned_end_of(booking))
-    if effect is not None and effect.left < extra:
+    effect = tightest_figures(
+        project_id=booking.project_id,
+        person_id=booking.owner_id,
+        campaign_id=booking.campaign_id,
+        at=planned_end_of(booking),
+    )
+    if effect is not None and effect.is_hard and effect.left < extra:
         needs = money_text(extra, booking.currency)
         left = money_text(effect.left, effect.currency)
         raise Refused(

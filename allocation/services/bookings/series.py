@@ -23,6 +23,7 @@ from allocation.services.bookings.bookings import (
 )
 from allocation.services.bookings.offers import offer_price
 from allocation.words.refusals import refusal_text
+from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
 from tenants.platform.errors import Refused, invalid
@@ -142,6 +143,7 @@ def _bookings_request(
     # The dates share one admission and one price.
     admission = admission_check(project=series.project, tier_slug=request.tier, ask=ask, now=now)
     offer = offer_price(admission, request.priced_at or now)
+    campaign = campaign_to_charge(series.project, request.campaign)
     requests: dict[UUID, AdmittedRequest] = {}
     for place, starts in enumerate(dates.starts):
         try:
@@ -150,7 +152,7 @@ def _bookings_request(
             failed[starts] = refusal
         else:
             key = uuid5(series.id, str(place))
-            requests[key] = AdmittedRequest(series.project, request, dated, offer, series)
+            requests[key] = AdmittedRequest(series.project, request, dated, offer, series, campaign)
     answers = bookings_create(actor, requests, now) if requests else {}
     for key, answer in answers.items():
         if isinstance(answer, Refused):

@@ -291,8 +291,14 @@ def _holds_follow(
         if booking.starts is not None:
             # The hold of a fixed window has the right time already.
             continue
-        amount, window = booking.hold_amount - booking.settled, (assign.starts, assign.ends)
-        request = HoldRequest(booking.id, amount, *map(instant, window))
+        request = HoldRequest(
+            booking.id,
+            booking.hold_amount - booking.settled,
+            instant(assign.starts),
+            instant(assign.ends),
+            booking.owner_id,
+            booking.campaign_id,
+        )
         requests[booking.tenant_id, booking.project_id].append(request)
     for (tenant_id, project_id), mine in requests.items():
         holds_move(tenant_id=tenant_id, project_id=project_id, requests=mine, now=now)

@@ -63,8 +63,7 @@ from allocation.solver import (
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.rules import money_text
-from billing.services import HoldRequest, hold_place
-from tenants.platform.errors import Refused
+from billing.services import HoldRequest, holds_place
 from tenants.platform.log_ids import log_id
 
 logger = logging.getLogger(__name__)
@@ -368,7 +367,7 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
         raise PlanStale("an extension was withdrawn")
     until, ends = instant(extend.until), booking.planned_ends
     extra = booking_cost(booking, int((until - ends).total_seconds()))
-    more = HoldRequest(booking.id, extra, ends, until)
+    more = HoldRequest(booking.id, extra, ends, until, booking.owner_id, booking.campaign_id)
     refusal = reason_data(extend.reasons[0]) if extend.reasons else _hold_more(booking, more, now)
     facts: dict[str, object] = {}
     if refusal is None:
@@ -392,20 +391,10 @@ def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime)
 
 def _hold_more(booking: Booking, more: HoldRequest, now: datetime) -> str | None:
     """Holds the price of the added time; returns the refusal's sentence if the budget lacks it."""
-    try:
-        with transaction.atomic():
-            hold_place(
-                tenant_id=booking.tenant_id,
-                project_id=booking.project_id,
-                reference=more.reference,
-                amount=more.amount,
-                starts=more.starts,
-                ends=more.ends,
-                now=now,
-            )
-    except Refused as refused:
-        return refused.sentence
-    return None
+    refused = holds_place(
+        tenant_id=booking.tenant_id, project_id=booking.project_id, requests=[more], now=now
+    )
+    return refused[more.reference].sentence if refused else None
 
 
 def _bookings_locked(changes: Changes) -> dict[str, Booking]:

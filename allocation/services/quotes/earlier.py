@@ -128,4 +128,5 @@ def _request(
         zone=booking.zone,
         request_text=option.request if option else booking.request_text,
         priced_at=priced_at,
+        campaign=booking.campaign.slug if booking.campaign else "",
     )

@@ -23,7 +23,8 @@ from allocation.solver import (
     best_options,
 )
 from allocation.words.reasons import sentence
-from billing.queries import BudgetFigures, budget_figures, current_prices
+from billing.queries import BudgetFigures, current_prices, tightest_figures
+from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
 
@@ -61,6 +62,7 @@ def quote_make(
     project = access_project_to_book(actor, request.project, "project")
     admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
     request = replace(request, ask=admission.ask)
+    campaign = campaign_to_charge(project, request.campaign)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy)
@@ -87,7 +89,12 @@ def quote_make(
     return Quote(
         options=options,
         blocking=sentence(own.blocked) if own.blocked else None,
-        effect=budget_figures(project_id=project.id, at=starts),
+        effect=tightest_figures(
+            project_id=project.id,
+            person_id=actor.user_id,
+            campaign_id=campaign.id if campaign else None,
+            at=starts,
+        ),
         expires=now + PRICE_LOCK_TIME,
         lock=price_lock(now),
         waits=own.blocked is not None and own.blocked.code == "none_in_service",

@@ -48,6 +48,7 @@ from allocation.web.bookings.series_form import (
     series_text,
 )
 from allocation.web.parts.times import length_words
+from billing.models import Campaign
 from tenants.access import Actor, access_project
 from tenants.models import Project, Tier
 from tenants.platform.errors import Refused, invalid
@@ -55,7 +56,7 @@ from tenants.services.rate_limits import call_limit_check
 from tenants.web.frame import STATUS, tenant_page, zone_of
 
 EXAMPLES = ("2 h100 6h", "1g.10gb 2h now", "1 h100 tomorrow 9:00 for 8h")
-Named = TypeVar("Named", Project, Tier)
+Named = TypeVar("Named", Project, Tier, Campaign)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -89,12 +90,14 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         "key": uuid4().hex,
         "name": fields.name,
         **_chosen(project, tier),
+        **_campaigns(project, fields),
     }
     if project is None or tier is None or not (fields.text or fields.is_edited):
         return context
     try:
         context |= _understood(actor, fields, projects, now)
         project = _by_slug(projects, context["said"].project) or project
+        context |= _campaigns(project, fields)
         tier = _by_slug(tiers, context["said"].tier) or tier
         context |= _chosen(project, tier)
         if "ask" in context:
@@ -127,6 +130,13 @@ def _chosen(project: Project | None, tier: Tier | None) -> dict[str, str]:
     }
 
 
+def _campaigns(project: Project | None, fields: RequestFields) -> dict[str, Any]:
+    """Returns the open campaigns of the project, and the chosen one."""
+    campaigns = list(Campaign.objects.filter(project=project, is_open=True)) if project else []
+    chosen = _by_slug(campaigns, fields.campaign)
+    return {"panel_campaigns": campaigns, "campaign_slug": chosen.slug if chosen else ""}
+
+
 def _priced(
     actor: Actor,
     chosen: tuple[Project, Tier, list[Tier]],
@@ -138,7 +148,13 @@ def _priced(
     ask, rule = context["ask"], context["rule"]
     if context["said"].cheapest:
         ask = cheapest_class(ask, now)
-    terms = BookingRequest(project.slug, tier.slug, ask, zone=actor.time_zone)
+    terms = BookingRequest(
+        project.slug,
+        tier.slug,
+        ask,
+        zone=actor.time_zone,
+        campaign=context["campaign_slug"],
+    )
     found: dict[str, Any] = {"wait_text": document_text(ask, zone_of(actor.time_zone))}
     dates = 1
     if rule is not None:
@@ -304,6 +320,7 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
         zone=actor.time_zone,
         request_text=text,
         priced_at=price_lock_read(shown, now) if shown else None,
+        campaign=request.POST.get("campaign", ""),
     )
     if parsed.repeat is None:
         return booking_request(actor=actor, request=terms, now=now, booking_id=identifier)

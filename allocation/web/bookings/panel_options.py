@@ -96,4 +96,5 @@ def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:
         "left_text": money_text(effect.left - price, effect.currency),
         "too_much": effect.left < price,
         "until": effect.ends - timedelta(days=1),
+        "of": "" if effect.level == "project" else f" of {effect.name}",
     }

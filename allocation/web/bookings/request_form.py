@@ -48,6 +48,7 @@ class RequestFields:
     until: str = ""
     days: str = ""
     pin: str = ""
+    campaign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         until=get("until"),
         days=get("days"),
         pin=get("pin", 200),
+        campaign=get("campaign"),
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -42,7 +43,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     ctx = page_context(actor, now)
     projects = list(_projects(actor))
     effects = budgets_in_force(actor, projects, now)
-    names = {project.id: project for project in projects}
+    names: dict[UUID | None, Project] = {project.id: project for project in projects}
     context = {
         "running": [booking_row(row, ctx) for row in own_bookings_next(actor, count=NEXT)],
         "waiting": [booking_row(row, ctx) for row in own_bookings_waiting(actor, count=NEXT)],

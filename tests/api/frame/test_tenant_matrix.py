@@ -41,6 +41,7 @@ BODIES: dict[str, Any] = {
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
     "budgets": {"amount": "5"},
+    "campaigns": {"is_open": False},
     "projects": {"is_open": False},
     "members": {"role": "viewer"},
 }
@@ -70,7 +71,9 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
             project="folding",
             now=timezone.now(),
         )
+    campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     return {
+        "campaign_id": lambda: campaign["id"],
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
         "budget_id": lambda: str(site.budget.id),
@@ -83,6 +86,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
 
 
 NOBODYS = {
+    "campaign_id": str(uuid4()),
     "reference": "BK-999999",
     "slug": "nothing",
     "budget_id": str(uuid4()),

@@ -74,18 +74,16 @@ def capacity_make() -> None:
     from django.utils import timezone  # noqa: PLC0415 (Django is there only now)
 
     from billing.models import Budget  # noqa: PLC0415
-    from billing.rules import Period  # noqa: PLC0415
-    from billing.services import budget_set  # noqa: PLC0415
+    from billing.rules import BudgetTerms, Period  # noqa: PLC0415
+    from billing.services import budget_put  # noqa: PLC0415
     from tenants.models import Quota  # noqa: PLC0415
 
     Quota.objects.filter(tenant__slug=TENANT, gpu_class=CLASS).update(
         guaranteed_units=UNITS, borrow_limit_units=None
     )
-    for budget in Budget.objects.filter(project__slug=PROJECT).select_related("project"):
-        budget_set(
-            actor_id=None, project=budget.project, period=Period(budget.starts, budget.ends),
-            amount=Decimal(10_000_000), now=timezone.now(),
-        )  # fmt: skip
+    for budget in Budget.objects.filter(tenant__slug=TENANT):
+        terms = BudgetTerms(Period(budget.starts, budget.ends), Decimal(10_000_000))
+        budget_put(actor_id=None, owner=budget.owner, terms=terms, now=timezone.now())
 
 
 def await_agents(members: list[Member]) -> bool:

@@ -233,17 +233,17 @@ def sweeps(now: datetime) -> None:
 def site_make(since: datetime) -> None:
     """Creates the demo's hardware and people, with very large budgets."""
     from billing.models import Budget  # noqa: PLC0415
-    from billing.rules import Period  # noqa: PLC0415
-    from billing.services import budget_set  # noqa: PLC0415
+    from billing.rules import BudgetTerms, Period  # noqa: PLC0415
+    from billing.services import budget_put  # noqa: PLC0415
     from portal.demo.catalogue import catalogue_seed  # noqa: PLC0415
     from portal.demo.nodes import nodes_enrol  # noqa: PLC0415
     from portal.demo.people import people_seed  # noqa: PLC0415
 
     catalogue_seed(since)
     people_seed(UNTIL.date(), since)
-    for each in Budget.objects.select_related("project"):
-        period = Period(each.starts, each.ends)
-        budget_set(actor_id=None, project=each.project, period=period, amount=MONEY, now=since)
+    for each in Budget.objects.all():
+        terms = BudgetTerms(Period(each.starts, each.ends), MONEY)
+        budget_put(actor_id=None, owner=each.owner, terms=terms, now=since)
     nodes_enrol(since)
 
 

@@ -1,0 +1,102 @@
+"""Who may see and set which budgets and campaigns. Foreign and hidden ones are missing alike."""
+
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from billing.models import Budget, Campaign
+from billing.rules import BudgetOwner
+from tenants.access import Actor, access_project
+from tenants.models import Membership, Project, Role
+from tenants.platform.errors import denied, invalid, missing
+
+LEADERS = (Role.LEAD, Role.TENANT_ADMIN)
+
+
+def access_owner(actor: Actor, project: str, campaign: str, person: str) -> BudgetOwner:
+    """The owner of a budget by the slugs of project and campaign and the name of a person; empty
+    names leave a level out.
+
+    Raises:
+        Refused: `not_found` or `bad_level`.
+    """
+    if not project:
+        if campaign or person:
+            raise invalid("bad_level", "A campaign or a person needs its project.", "project")
+        return BudgetOwner(actor.tenant_id)
+    if campaign and person:
+        raise invalid("bad_level", "Choose either a campaign or a person.", "person")
+    found = access_project(actor, project, "project")
+    if campaign:
+        owner = access_campaign(actor, found, campaign, "campaign")
+        return BudgetOwner(actor.tenant_id, found.id, campaign_id=owner.id)
+    if person:
+        return BudgetOwner(actor.tenant_id, found.id, person_id=_member(actor, found, person))
+    return BudgetOwner(actor.tenant_id, found.id)
+
+
+def access_campaign(
+    actor: Actor, project: Project, slug: str, param: str | None = None
+) -> Campaign:
+    """A campaign of a project that the actor may see.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    found = Campaign.objects.filter(tenant_id=actor.tenant_id, project=project, slug=slug).first()
+    if found is None:
+        raise missing("campaign", param)
+    return found
+
+
+def require_budget_right(actor: Actor, owner: BudgetOwner) -> None:
+    """Raises Refused `not_allowed` unless the actor may set the owner's budget: a project's lead
+    those below the project, a tenant's admin all."""
+    if actor.is_tenant_admin:
+        return
+    is_below = owner.campaign_id is not None or owner.person_id is not None
+    if owner.project_id is None or not is_below:
+        raise denied("Only the tenant's admins may set this budget.")
+    if not actor.may_lead(owner.project_id):
+        raise denied("Only the project's leads and the tenant's admins may set this budget.")
+
+
+def budgets_visible(actor: Actor) -> QuerySet[Budget]:
+    """The budgets that the actor may see: the tenant's, those of its projects and campaigns, and
+    of people its own, or all in projects that the actor leads."""
+    budgets = Budget.objects.filter(tenant_id=actor.tenant_id)
+    if actor.is_tenant_admin:
+        return budgets
+    led = [key for key, role in actor.roles.items() if role in LEADERS]
+    return budgets.filter(Q(level="tenant") | Q(project_id__in=list(actor.roles))).filter(
+        Q(person=None) | Q(person_id=actor.user_id) | Q(project_id__in=led)
+    )
+
+
+def access_budget(actor: Actor, budget_id: UUID) -> Budget:
+    """A budget that the actor may see.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    found = (
+        budgets_visible(actor)
+        .filter(id=budget_id)
+        .select_related("account", "tenant", "project", "campaign", "person")
+        .first()
+    )
+    if found is None:
+        raise missing("budget")
+    return found
+
+
+def _member(actor: Actor, project: Project, username: str) -> int:
+    found = Membership.objects.filter(
+        Q(project=project) | Q(project=None),
+        tenant_id=actor.tenant_id,
+        user__username=username,
+    ).values_list("user_id", flat=True)
+    person = found.first()
+    if person is None:
+        raise missing("member of this project", "person")
+    return person

@@ -1,0 +1,70 @@
+"""Repeats budgets for their next period, and adds to it what was left of the last one."""
+
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+
+from django.db import transaction
+
+from billing.models import Budget
+from billing.queries import budget_figures_of
+from billing.rules import BudgetTerms, Period, period_after, period_text
+from billing.services.budgets import budget_fund, budget_put, budgets_lock
+from tenants.platform.errors import Refused
+
+
+def budgets_renew(now: datetime) -> int:
+    """Creates the next budgets and moves what is left; returns how many it touched.
+
+    A repeated budget has its next one as soon as it begins, because bookings are made ahead. What
+    is left moves after the last day: what bookings still hold stays in the period that holds it,
+    and moves when they release it. Safe to run twice, and for several at once.
+    """
+    today = now.astimezone(UTC).date()
+    return _repeat(today, now) + _roll_over(today, now)
+
+
+def _repeat(today: date, now: datetime) -> int:
+    count = 0
+    due = Budget.objects.filter(repeat_amount__isnull=False, starts__lte=today)
+    for budget in due.select_related("account").order_by("starts", "id"):
+        if budget.repeat_amount is None or _next_of(budget) is not None:
+            continue
+        terms = BudgetTerms(
+            period=period_after(Period(budget.starts, budget.ends)),
+            amount=budget.repeat_amount,
+            warn_percent=budget.warn_percent,
+            is_hard=budget.account.limited,
+            is_repeated=True,
+            rolls_over=budget.rolls_over,
+        )
+        try:
+            budget_put(actor_id=None, owner=budget.owner, terms=terms, now=now)
+        except Refused:
+            # Somebody has set other budgets for these days; theirs count.
+            continue
+        count += 1
+    return count
+
+
+def _roll_over(today: date, now: datetime) -> int:
+    count = 0
+    for budget in Budget.objects.filter(rolls_over=True, ends__lte=today).order_by("starts", "id"):
+        following = _next_of(budget)
+        if following is None:
+            continue
+        with transaction.atomic():
+            budgets_lock(budget.owner)
+            left = budget_figures_of([budget.id])[budget.id].left
+            if left <= 0:
+                continue
+            text = period_text(Period(budget.starts, budget.ends))
+            budget_fund(budget, -left, now, f"Rolled over from {text}")
+            budget_fund(following, left, now, f"Rolled over from {text}")
+            count += 1
+    return count
+
+
+def _next_of(budget: Budget) -> Budget | None:
+    """The owner's budget that begins where this one ends."""
+    found = Budget.objects.filter(**asdict(budget.owner), starts=budget.ends)
+    return found.select_related("account").first()

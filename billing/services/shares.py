@@ -1,0 +1,148 @@
+"""The shares of a hold: which budget pays for which days, and who counts it besides."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.db.models import OuterRef, Q, Subquery
+
+from billing.models import Account, Budget
+from billing.rules import Period, ledger_amount, midnight, split_by_seconds, uncovered_from
+from tenants.models import Project
+from tenants.platform.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetShare:
+    """The share of an amount that one budget holds, counted by other levels on `day`."""
+
+    budget: Budget
+    amount: Decimal
+    period: Period
+    day: date
+    limits: tuple[Budget, ...]
+    """The budgets of other levels that count it, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequest:
+    """An amount to hold for a reference over [starts, ends), for a person and perhaps a campaign.
+
+    The person and the campaign decide which budgets count it besides those of the project and the
+    tenant.
+    """
+
+    reference: UUID
+    amount: Decimal
+    starts: datetime
+    ends: datetime
+    person_id: int | None = None
+    campaign_id: UUID | None = None
+
+
+def budgets_of_requests(
+    tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest]
+) -> list[Budget]:
+    """The budgets of all levels in the requests' windows by start, each with its tenant's `spend`
+    account."""
+    starts, ends = min(each.starts for each in requests), max(each.ends for each in requests)
+    last_instant = ends - timedelta(microseconds=1)
+    spend = Account.objects.filter(
+        tenant=OuterRef("tenant"), kind="spend", currency=OuterRef("account__currency")
+    )
+    people = {each.person_id for each in requests} - {None}
+    campaigns = {each.campaign_id for each in requests} - {None}
+    return list(
+        Budget.objects.filter(
+            Q(level="tenant")
+            | Q(level="project", project_id=project_id)
+            | Q(project_id=project_id, campaign_id__in=campaigns)
+            | Q(project_id=project_id, person_id__in=people),
+            tenant_id=tenant_id,
+            starts__lte=last_instant.astimezone(UTC).date(),
+            ends__gt=starts.astimezone(UTC).date(),
+        )
+        .select_related("account", "tenant", "project", "campaign", "person")
+        .annotate(spend=Subquery(spend.values("id")[:1]))
+        .order_by("starts")
+    )
+
+
+def shares_of(
+    project_id: UUID, request: HoldRequest, budgets: Sequence[Budget]
+) -> list[BudgetShare]:
+    """The share of each budget in the request's window; empty for an amount of zero.
+
+    The window is split wherever a budget of any level begins or ends.
+
+    Raises:
+        Refused: `no_budget`.
+    """
+    amount = ledger_amount(request.amount)
+    if amount < 0 or request.ends <= request.starts:
+        raise ValueError("a hold needs an amount of at least zero and a window")
+    if not amount:
+        return []
+    own = [budget for budget in budgets if budget.level == Budget.Level.PROJECT]
+    reach = [budget for budget in own if _touches(budget, request)]
+    gap = uncovered_from(
+        request.starts, request.ends, [Period(each.starts, each.ends) for each in reach]
+    )
+    if gap is not None:
+        raise _no_budget(project_id, gap)
+    limits = [each for each in budgets if _counts(each, request) and _touches(each, request)]
+    cuts = {day for each in limits for day in (each.starts, each.ends)}
+    pieces = [
+        (budget, period)
+        for budget in reach
+        for period in Period(budget.starts, budget.ends).cut_at(cuts)
+    ]
+    shares = split_by_seconds(
+        amount, request.starts, request.ends, [period for _, period in pieces]
+    )
+    return [
+        _share(budget, period, share, request, limits)
+        for (budget, period), share in zip(pieces, shares, strict=True)
+        if share
+    ]
+
+
+def _share(
+    budget: Budget,
+    period: Period,
+    amount: Decimal,
+    request: HoldRequest,
+    limits: Sequence[Budget],
+) -> BudgetShare:
+    day = max(period.starts, request.starts.astimezone(UTC).date())
+    counting = tuple(each for each in limits if each.starts <= day < each.ends)
+    return BudgetShare(budget, amount, period, day, counting)
+
+
+def _touches(budget: Budget, request: HoldRequest) -> bool:
+    return midnight(budget.starts) < request.ends and midnight(budget.ends) > request.starts
+
+
+def _counts(budget: Budget, request: HoldRequest) -> bool:
+    """Whether a budget of another level counts the request."""
+    return (
+        budget.level != Budget.Level.PROJECT
+        and budget.campaign_id in (None, request.campaign_id)
+        and budget.person_id in (None, request.person_id)
+    )
+
+
+def _no_budget(project_id: UUID, gap: datetime) -> Refused:
+    project = Project.objects.get(id=project_id)
+    return Refused(
+        "no_budget",
+        f"{project.name} has no budget from {gap.day} {gap:%b %Y} on."
+        " The tenant's admin can set one; a booking that ends before then works now.",
+        "budget",
+        param="request",
+        rule="R11",
+        owner="tenant_admin",
+        numbers={"project": project.slug, "from": gap.astimezone(UTC).date().isoformat()},
+    )

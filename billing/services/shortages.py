@@ -1,0 +1,74 @@
+"""The refusal for money that is short: at which level, whose it is, and when it frees."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
+from uuid import UUID
+
+from billing.models import Budget
+from billing.queries import BudgetFigures, budget_figures_of
+from billing.rules import ceil_to_cents, floor_to_cents, midnight, money_text, period_text
+from billing.services.shares import BudgetShare
+from tenants.platform.errors import Refused
+
+
+def budget_exceeded(parts: Sequence[BudgetShare]) -> Refused:
+    """The refusal for the budget of any level that is short by most, with its current figures."""
+    needs: dict[UUID, Decimal] = defaultdict(Decimal)
+    budgets: dict[UUID, Budget] = {}
+    for part in parts:
+        for budget in (part.budget, *part.limits):
+            needs[budget.id] += part.amount
+            budgets[budget.id] = budget
+    figures = budget_figures_of(needs)
+    hard = [each for each in figures.values() if each.is_hard]
+    effect = min(hard, key=lambda each: each.left - needs[each.budget_id])
+    return _short(budgets[effect.budget_id], effect, needs[effect.budget_id])
+
+
+# Who can raise the budget of a level, and as which owner of the rule.
+_RAISERS = {
+    "tenant": ("The tenant's admin", "tenant_admin"),
+    "project": ("The tenant's admin", "tenant_admin"),
+    "campaign": ("The project's lead", "lead"),
+    "person": ("The project's lead", "lead"),
+}
+
+
+def _short(budget: Budget, effect: BudgetFigures, amount: Decimal) -> Refused:
+    left, needs = floor_to_cents(effect.left), ceil_to_cents(amount)
+    currency = effect.currency
+    raiser, owner = _RAISERS[effect.level]
+    return Refused(
+        "budget_exceeded",
+        f"{_subject(effect, budget)} has {money_text(left, currency)} left for"
+        f" {period_text(effect.period)}; this needs {money_text(needs, currency)}."
+        f" {raiser} can raise the budget;"
+        " a shorter or smaller booking, a cheaper tier or a slice needs less.",
+        "budget",
+        param="request",
+        rule="R10",
+        owner=owner,
+        frees_at=midnight(effect.ends),
+        numbers={
+            "level": effect.level,
+            "budget": str(effect.budget_id),
+            "project": budget.project.slug if budget.project else None,
+            "currency": currency,
+            "amount": str(floor_to_cents(effect.amount)),
+            "spent": str(floor_to_cents(effect.spent)),
+            "held": str(floor_to_cents(effect.held)),
+            "left": str(left),
+            "needs": str(needs),
+            "short": str(max(Decimal("0.01"), ceil_to_cents(amount - effect.left))),
+        },
+    )
+
+
+def _subject(effect: BudgetFigures, budget: Budget) -> str:
+    """Whose money is short, as the subject of a sentence."""
+    if effect.level == Budget.Level.CAMPAIGN:
+        return f"The campaign {effect.name}"
+    if effect.level == Budget.Level.PERSON and budget.project is not None:
+        return f"{effect.name}’s part of {budget.project.name}"
+    return effect.name

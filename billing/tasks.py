@@ -1,0 +1,12 @@
+"""Celery tasks about money. Every task is safe to run twice."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from billing.services.renewals import budgets_renew
+
+
+@shared_task(name="billing.renew", ignore_result=True)
+def billing_renew() -> None:
+    """Creates the budgets of the next periods and moves what is left of the last ones."""
+    budgets_renew(timezone.now())
