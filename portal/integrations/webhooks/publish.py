@@ -37,17 +37,19 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
 
     Call it after `publisher_lock`, in the transaction that marks the messages as sent.
     """
-    kinds = {message.payload.get("event"): event_type(message.kind) for message in messages}
-    wanted = {key: kind for key, kind in kinds.items() if key is not None and kind is not None}
+    wanted = {
+        message.payload["event"]: (kind, message.payload["version"])
+        for message in messages
+        if (kind := event_type(message.kind)) is not None and "event" in message.payload
+    }
     if not wanted:
         return 0
     rows = BookingEvent.objects.filter(id__in=wanted).select_related(
         "booking__project", "booking__owner"
     )
     found = {row.id: row for row in rows}
-    versions = {message.payload.get("event"): message.payload["version"] for message in messages}
     events = PublishedEvent.objects.bulk_create(
-        _event(found[key], kind, versions[key]) for key, kind in wanted.items() if key in found
+        _event(found[key], *facts) for key, facts in wanted.items() if key in found
     )
     _queue(events, now)
     return len(events)
