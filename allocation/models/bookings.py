@@ -393,6 +393,11 @@ class MovedStart(models.Model):
         ]
 
     @property
+    def was(self) -> dict[str, datetime]:
+        """The range that was announced before, as REST shows it."""
+        return {"earliest": self.was_from, "latest": self.was_until}
+
+    @property
     def sentence(self) -> str:
         """Why it moved, in the reader's language."""
         return stored_sentence(self.reason)

@@ -6,8 +6,8 @@ TEST = "webhook.test"
 EVENT_TYPES = {
     "booking.requested": "A booking was requested.",
     "booking.queued": "A booking waits, with or without a planned start.",
-    "booking.moved": "The planned start or the planned GPUs of a booking changed.",
-    "booking.delayed": "The announced start of a booking moved to a later time.",
+    "booking.moved": "The planned start is earlier than announced, or the planned GPUs changed.",
+    "booking.delayed": "The planned start is later than the range that was announced.",
     "booking.scheduled": "A booking has its GPUs and its time.",
     "booking.refused": "A booking was refused.",
     "booking.starting": "A node prepares the GPUs of a booking.",

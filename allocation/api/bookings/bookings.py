@@ -73,7 +73,7 @@ class Bookings(ApiView):
             bookings, next_cursor = page_of(
                 self._rows()
                 .select_related("project", "owner", "campaign")
-                .prefetch_related("pauses"),
+                .prefetch_related("pauses", "moved_starts__claimant"),
                 keys=("-submitted", "-id"),
                 query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",

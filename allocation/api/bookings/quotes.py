@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.bookings.requests import BookingIn, booking_request_of
+from allocation.models import PlannedStrength
 from allocation.services.quotes.quotes import quote_make
 from tenants.access import Actor
 from tenants.api.base import ApiView
@@ -46,6 +47,14 @@ class OptionOut(serializers.Serializer[Any]):
     pauses = serializers.IntegerField(
         help_text="Number of running bookings of your organisation that would be paused."
     )
+    strength = serializers.ChoiceField(
+        choices=PlannedStrength.values,
+        help_text="What the start would be worth: `firm`, `guaranteed` or `expected`.",
+    )
+    latest = serializers.DateTimeField(
+        help_text="The latest start that is to be expected; `starts` unless it is `expected`."
+    )
+    sentence = serializers.CharField(help_text="Whose bookings could make the start later.")
     notes = serializers.ListField(child=serializers.CharField())
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from rest_framework import serializers
 
-from allocation.models import Allocation, Booking, Pause
+from allocation.models import Allocation, Booking, MovedStart, Pause, PlannedStrength
 from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
+from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
 from tenants.models import Tier
 from tenants.platform.fields import Money, iso_duration
@@ -20,6 +21,7 @@ _FIELDS = (
     "checked_in_at released_at ended_at decision_id"
 )
 _PLAIN = tuple(_FIELDS.split())
+_BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
 CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
 
 
@@ -91,6 +93,53 @@ class WaitingOut(serializers.Serializer[Any]):
     reasons = serializers.ListField(child=serializers.DictField())
 
 
+class AnnouncedRangeOut(serializers.Serializer[Any]):
+    """A range that was announced for a planned start."""
+
+    earliest = serializers.DateTimeField()
+    latest = serializers.DateTimeField()
+
+
+class MovedStartOut(serializers.Serializer[Any]):
+    """Why a planned start left the range that was announced for it."""
+
+    at = serializers.DateTimeField()
+    was = AnnouncedRangeOut(help_text="The range that was announced before.")
+    rule = serializers.CharField()
+    overtaken_by = serializers.CharField(
+        help_text="Key of the order by which another booking goes first: `firm`, `guarantee`, "
+        "`tier`, `part`, `share` or `age`. Empty if no booking was the cause."
+    )
+    own = serializers.BooleanField(source="is_own", help_text="Your organisation's work is first.")
+    booking = serializers.CharField(
+        source="claimant.label",
+        default=None,
+        allow_null=True,
+        help_text="Number of the booking that goes first, if it is of your organisation and known.",
+    )
+    sentence = serializers.CharField()
+    decision_id = serializers.IntegerField()
+
+
+class PlannedStartOut(serializers.Serializer[Any]):
+    """The planned start of a booking that has not begun, or is to resume."""
+
+    starts = serializers.DateTimeField()
+    strength = serializers.ChoiceField(
+        choices=PlannedStrength.values,
+        help_text="`firm`: no other booking can make it later. `guaranteed`: only your "
+        "organisation's bookings can. `expected`: any booking ahead in the queue can.",
+    )
+    earliest = serializers.DateTimeField()
+    latest = serializers.DateTimeField(
+        help_text="The latest start that was announced. You get a message if it gets later."
+    )
+    sentence = serializers.CharField(help_text="Whose bookings can make it later.")
+    moved_by = MovedStartOut(
+        allow_null=True, help_text="The last time that it left the announced range. Null if never."
+    )
+
+
 class PauseOut(serializers.Serializer[Any]):
     """A pause. It is a notice while `resumed_at` and `ended_at` are null, and then a receipt."""
 
@@ -150,6 +199,9 @@ class BookingOut(serializers.Serializer[Any]):
     price = PriceOfBooking()
     allocations = AllocationOut(many=True)
     pauses = PauseOut(many=True)
+    planned_start = PlannedStartOut(
+        allow_null=True, help_text="Null if no start is planned, or the booking has begun."
+    )
     waiting = WaitingOut(allow_null=True)
     alternatives = serializers.ListField(child=serializers.DictField())
     campaign = serializers.CharField(
@@ -188,8 +240,8 @@ class CheckOut(serializers.Serializer[Any]):
 
 
 class RangeOut(serializers.Serializer[Any]):
-    """The range in which 8 of 10 such bookings start, based on the last `of` starts in the tier.
-    With `of` 0 too few bookings have started and the range is an assumption."""
+    """The range of the planned start. It takes the last `of` starts in the tier into account; with
+    0 too few bookings have started, and the range is an assumption."""
 
     earliest = serializers.DateTimeField()
     latest = serializers.DateTimeField()
@@ -204,8 +256,7 @@ class WhyOut(serializers.Serializer[Any]):
     expected_start = serializers.DateTimeField(allow_null=True)
     expected_range = RangeOut(
         allow_null=True,
-        help_text="Null if the booking does not wait, or is scheduled and there are too few starts "
-        "to learn from.",
+        help_text="Null if the booking does not wait. Firm and guaranteed starts have no range.",
     )
     checks = CheckOut(many=True)
     alternatives = serializers.ListField(child=serializers.DictField())
@@ -222,17 +273,20 @@ def booking_id_text(booking: Booking) -> str:
 
 
 def new_booking_data(booking: Booking) -> dict[str, Any]:
-    """`booking_data` of a booking that was created just now: no allocations and no pauses."""
-    return _data(booking, (), ())
+    """`booking_data` of a booking that was created just now: no allocations, no pauses, no plan."""
+    return _data(booking, (), (), ())
 
 
 def booking_data(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """The booking as JSON values. Runs inside a transaction of its tenant."""
-    return _data(booking, allocations, booking.pauses.all())
+    return _data(booking, allocations, booking.pauses.all(), booking.moved_starts.all())
 
 
 def _data(
-    booking: Booking, allocations: Sequence[Allocation], pauses: Iterable[Pause]
+    booking: Booking,
+    allocations: Sequence[Allocation],
+    pauses: Iterable[Pause],
+    moved: Iterable[MovedStart],
 ) -> dict[str, Any]:
     data = _BOOKING.to_representation(
         {
@@ -254,6 +308,7 @@ def _data(
             },
             "allocations": allocations,
             "pauses": pauses,
+            "planned_start": _planned_start(booking, moved),
             "waiting": _waiting(booking),
             "campaign": booking.campaign.slug if booking.campaign else None,
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
@@ -300,6 +355,22 @@ def _window(booking: Booking) -> dict[str, Any]:
         "planned_starts": booking.expected_start,
         "planned_ends": planned_ends,
         "zone": booking.zone,
+    }
+
+
+def _planned_start(booking: Booking, moved: Iterable[MovedStart]) -> dict[str, Any] | None:
+    starts = booking.expected_start
+    if starts is None or booking.state not in (*WAITING, *_BEFORE_RUN):
+        return None
+    latest = booking.announced_until
+    last = max(moved, key=lambda row: row.id, default=None)
+    return {
+        "starts": starts,
+        "strength": booking.planned_strength or PlannedStrength.EXPECTED,
+        "earliest": starts,
+        "latest": starts if latest is None else max(starts, latest),
+        "sentence": mover_text(booking.planned_strength),
+        "moved_by": last,
     }
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from allocation.models import Allocation, Booking, BookingEvent, Gpu
+from allocation.models import Allocation, Booking, BookingEvent, Gpu, MovedStart
 from allocation.queries.bookings.booking_list import GROUPS
 from allocation.queries.bookings.projects import quota_of
 from allocation.queries.bookings.timeline import bookings_visible
@@ -172,6 +172,12 @@ def history_of(booking: Booking) -> list[BookingEvent]:
         .select_related("actor")
         .order_by("-id")
     )
+
+
+def moved_starts_of(booking: Booking) -> list[MovedStart]:
+    """The receipts of a booking's moved starts, newest first."""
+    rows = MovedStart.objects.filter(tenant_id=booking.tenant_id, booking=booking)
+    return list(rows.select_related("claimant").order_by("-id"))
 
 
 def quota_at(*, project: Project, gpu_class: str, at: datetime) -> QuotaAt | None:

@@ -23,12 +23,12 @@ def bookings_decided(bookings: Collection[UUID]) -> set[UUID]:
 
 
 def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBooking]:
-    """The bookings with their allocations, in three queries. Runs inside a transaction of their
+    """The bookings with their allocations, in a few queries. Runs inside a transaction of their
     tenant."""
     rows = list(
         Booking.objects.filter(id__in=bookings)
         .select_related("project", "tier", "owner")
-        .prefetch_related("pauses")
+        .prefetch_related("pauses", "moved_starts__claimant")
     )
     allocations = allocations_current(rows)
     return {row.id: DecidedBooking(row, allocations[row.id]) for row in rows}

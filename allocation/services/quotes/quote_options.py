@@ -2,23 +2,26 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from allocation.queries.bookings.outcomes import pause_record
+from allocation.queries.bookings.outcomes import pause_record, start_history
 from allocation.queries.fleet.catalogue import ask_units, class_gigabytes
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.shape import profile_gigabytes
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
+from allocation.rules.start_range import start_range
 from allocation.services.snapshot.snapshot import instant, seconds
-from allocation.solver import QUARTER, Option, Shape
+from allocation.solver import QUARTER, Option, Policy, Shape
+from allocation.solver.model.inputs import Strength
+from allocation.words.planned_starts import mover_text
 from allocation.words.quotes import note_text
 from billing.queries import CurrentPrice, current_prices
 from billing.rules import LEDGER_STEP, cost_of
-from tenants.models import Tier
+from tenants.models import Quota, Tier
 
 DAY = 86_400
 QUARTERS = range(DAY // QUARTER)
@@ -34,7 +37,8 @@ class QuoteOption:
 
     `pause_risk` and `speed` (compared with the request; None: unknown) are thousandths.
     `pause_basis` says what the risk was computed from; empty if it is never paused. `pauses` is the
-    number of running bookings that would be paused for it.
+    number of running bookings that would be paused for it. `latest` is the latest start that is to
+    be expected by its `strength`.
     """
 
     kind: str
@@ -54,25 +58,61 @@ class QuoteOption:
     pause_basis: str
     speed: int | None
     pauses: int
+    strength: Strength
+    latest: datetime
     notes: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Whose bookings could make the start later, once it is booked."""
+        return mover_text(self.strength)
 
 
 @dataclass(frozen=True, slots=True)
 class Market:
     """What options are priced and rated by at a time.
 
-    Present prices, pauses of the organisation's earlier bookings, and GPU memory by class in GB.
+    Present prices, pauses of the organisation's earlier bookings, GPU memory by class in GB, the
+    classes in which the organisation has a limit, and the freeze horizon.
     """
 
     now: datetime
     prices: dict[tuple[str, str], CurrentPrice]
     record: PauseRecord = field(repr=False)
     sizes: dict[str, int]
+    limited: frozenset[str]
+    freeze: timedelta
+    histories: dict[str, list[tuple[int, int]]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, now: datetime) -> "Market":
-        """Reads it as of `now`."""
-        return cls(now, current_prices(now), pause_record(), class_gigabytes())
+    def read(cls, now: datetime, policy: Policy) -> "Market":
+        """Reads it as of `now`, inside the tenant's transaction."""
+        limited = Quota.objects.filter(project=None).values_list("gpu_class_id", flat=True)
+        return cls(
+            now,
+            current_prices(now),
+            pause_record(),
+            class_gigabytes(),
+            frozenset(limited),
+            timedelta(seconds=policy.freeze_horizon),
+        )
+
+    def history(self, tier: str) -> list[tuple[int, int]]:
+        """Returns how late past starts of a tier were; read once."""
+        if tier not in self.histories:
+            self.histories[tier] = start_history(tier)
+        return self.histories[tier]
+
+    def strength(self, option: Option, tier: Tier, *, is_fixed: bool) -> Strength:
+        """Returns what the start of an option is worth once it is booked.
+
+        Firm are fixed windows, starts within the freeze horizon, and those for which others are
+        paused; guaranteed is what counts and borrows nothing, where the organisation has a limit.
+        """
+        if is_fixed or option.pauses or instant(option.starts) <= self.now + self.freeze:
+            return "firm"
+        is_inside = tier.counts_against_guarantee and not option.borrowed
+        return "guaranteed" if is_inside and option.gpu_class in self.limited else "expected"
 
     def rates(self, tier: str) -> dict[str, int]:
         """Returns prices per GPU-hour by class, in steps of the ledger."""
@@ -124,6 +164,13 @@ def quote_option(
     if price is None or units is None:
         return None
     risk = market.risk_of(option, tier)
+    strength = market.strength(option, tier, is_fixed=ask.starts is not None)
+    expected = start_range(
+        instant(option.starts),
+        market.now,
+        market.history(tier.slug) if strength == "expected" else (),
+        is_expected=strength == "expected",
+    )
     requested_start = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
     return QuoteOption(
         kind=option.kind,
@@ -143,6 +190,8 @@ def quote_option(
         pause_basis=risk.basis if risk else "",
         speed=option.speed,
         pauses=sum(count for _, count in option.pauses),
+        strength=strength,
+        latest=expected.latest,
         notes=(
             *losses(option, asked, tiers, market.sizes),
             *_victim_notes(option),

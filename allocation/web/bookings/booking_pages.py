@@ -14,7 +14,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from allocation.access import access_booking, access_booking_to_change, may_change
 from allocation.models import Booking
-from allocation.queries.bookings.bookings import NodePlace, Slots, history_of, node_places_of
+from allocation.queries.bookings.bookings import (
+    NodePlace,
+    Slots,
+    history_of,
+    moved_starts_of,
+    node_places_of,
+)
 from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
@@ -127,6 +133,7 @@ def _booking_answer(
         "is_own": booking.owner_id == actor.user_id,
         "use": _use(request, booking, ctx),
         **pause_context(booking, ctx, may_change=may),
+        "moved_starts": moved_starts_of(booking),
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
     }

@@ -7,11 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 from allocation.queries.bookings.bookings import quota_at
+from allocation.rules.start_range import StartRange
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import Quote
 from allocation.web.bookings.earlier_options import percent_words
 from allocation.web.bookings.summary import shape_words
-from allocation.web.parts.times import moment_words, window_words
+from allocation.web.parts.planned_start import start_words
+from allocation.web.parts.times import window_words
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
@@ -56,10 +58,11 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
     label = names.classes.get(option.gpu_class, option.gpu_class)
     price = money_text(option.price, option.currency)
     window = window_words(option.starts, option.ends, zone, now)
-    when = moment_words(option.starts, zone, now)
+    when = start_words(option.strength, StartRange(option.starts, option.latest), zone, now)
     return {
         "option": option,
-        "when": when[0].upper() + when[1:],
+        "when": when,
+        "may_move": option.sentence,
         "tier": tier.name if tier else option.tier,
         "never_paused": bool(tier and not tier.pausable),
         "risk": percent_words(option.pause_risk) if option.pause_basis else "",
