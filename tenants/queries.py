@@ -272,7 +272,7 @@ def tiers_all() -> QuerySet[Tier]:
 
 def tokens_of(tenant_id: UUID, user_id: int | None) -> list[ApiToken]:
     """The tenant's tokens, newest first; only those of one person unless `user_id` is None."""
-    tokens = ApiToken.objects.filter(tenant_id=tenant_id).select_related("user")
+    tokens = ApiToken.objects.filter(tenant_id=tenant_id).select_related("user", "project")
     if user_id is not None:
         tokens = tokens.filter(user_id=user_id)
     return list(tokens.order_by("-created", "id"))

@@ -10,7 +10,7 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from tenants.access import Actor, account_of
+from tenants.access import Actor, account_of, client_address
 from tenants.models import Tenant, User
 from tenants.platform.wall import operator_tx, require_operators_process
 from tenants.services import TokenHolder, token_verify
@@ -25,6 +25,7 @@ class Caller:
     actor: Actor
     token_id: UUID
     is_operator: bool
+    scopes: frozenset[str]
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -42,7 +43,8 @@ class TokenAuthentication(BaseAuthentication):
         if len(header) != 2 or header[0].lower() != b"bearer":
             raise AuthenticationFailed(SENTENCE, code="bad_token")
         now = timezone.now()
-        holder = token_verify(header[1].decode("latin-1"), now=now)
+        address = client_address(request.META)
+        holder = token_verify(header[1].decode("latin-1"), now=now, address=address)
         user = account_of(holder.credential, now) if holder else None
         if holder is None or user is None:
             raise AuthenticationFailed(SENTENCE, code="bad_token")
@@ -51,7 +53,10 @@ class TokenAuthentication(BaseAuthentication):
             require_operators_process()
         elif settings.SERVES_OPERATORS:
             raise AuthenticationFailed(SENTENCE, code="bad_token")
-        return user, Caller(_actor(holder, user), holder.token_id, user.is_staff)
+        # A token for one project has no rights of an operator.
+        is_operator = user.is_staff and holder.project_id is None
+        caller = Caller(_actor(holder, user), holder.token_id, is_operator, holder.scopes)
+        return user, caller
 
     def authenticate_header(self, request: Request) -> str:
         """The header of 401; without it Django REST framework would answer 403."""

@@ -26,6 +26,7 @@ from tenants.api.idempotency import (
     key_take,
     keyed_request_of,
 )
+from tenants.api.scopes import scope_check
 from tenants.models import User
 from tenants.platform.body import Body, body_of
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
@@ -61,6 +62,7 @@ class ApiView(APIView):
         super().initial(request, *args, **kwargs)
         if request.auth is not None:
             log_id(user=self.caller.actor.user_id)
+            scope_check(request, self.caller.scopes)
             call_limit_check("token", str(self.caller.token_id), self.now)
         # HEAD is answered by the handler of GET, which takes the same parameters.
         method = "GET" if request.method == "HEAD" else request.method

@@ -9,20 +9,24 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
-from tenants.models import ApiToken, Project, Tenant, User
+from tenants.models import ApiToken, Project, Scope, Tenant, User
+from tenants.platform.errors import missing
 from tenants.platform.fields import Strict, Text, Whole
 from tenants.platform.pagination import PageQuery, page_of, page_of_rows
 from tenants.platform.schema import described, page
 from tenants.services import (
+    TokenLimits,
     own_session_end,
     own_sessions_end,
     token_create,
     token_revoke,
+    token_rotate,
     tokens_revoke,
     user_mails_set,
     user_zone_set,
 )
 from tenants.services.sessions import sessions_of
+from tenants.services.tokens import MAX_OVERLAP_HOURS
 
 
 class RoleOut(serializers.Serializer[Any]):
@@ -115,7 +119,15 @@ class TokenOut(serializers.Serializer[Any]):
     prefix = serializers.CharField()
     created = serializers.DateTimeField()
     expires = serializers.DateTimeField()
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.values))
+    project = serializers.CharField(
+        source="project.slug",
+        default=None,
+        allow_null=True,
+        help_text="The only project in which it works; null is all of yours.",
+    )
     last_used = serializers.DateTimeField(allow_null=True)
+    last_address = serializers.CharField(allow_null=True, help_text="Where it was used last.")
     revoked = serializers.DateTimeField(allow_null=True)
 
 
@@ -138,6 +150,25 @@ class TokenNew(Strict):
 
     name = Text(max_length=80)
     days = Whole(required=False, default=90, min_value=1, max_value=365)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=Scope.values),
+        required=False,
+        allow_empty=False,
+        max_length=len(Scope.values),
+        help_text="By default those of the token that creates it; never more.",
+    )
+    project = Text(required=False, max_length=40, help_text="The only project in which it works.")
+
+
+class TokenRotation(Strict):
+    """The replacement of a token."""
+
+    overlap_hours = Whole(
+        required=False,
+        default=24,
+        max_value=MAX_OVERLAP_HOURS,
+        help_text="How long the old token works next to the new one.",
+    )
 
 
 class Tokens(ApiView):
@@ -150,7 +181,9 @@ class Tokens(ApiView):
         """Lists tokens, the latest first."""
         with self.tx():
             tokens, next_cursor = page_of(
-                ApiToken.objects.filter(tenant_id=self.actor.tenant_id, user_id=self.actor.user_id),
+                ApiToken.objects.filter(
+                    tenant_id=self.actor.tenant_id, user_id=self.actor.user_id
+                ).select_related("project"),
                 keys=("-created", "-id"),
                 query=self.query,
                 scope=f"tokens:{self.actor.tenant_id}:{self.actor.user_id}",
@@ -174,6 +207,7 @@ class Tokens(ApiView):
                 name=sent["name"],
                 days=sent["days"],
                 now=self.now,
+                limits=TokenLimits(sent.get("scopes"), sent.get("project")),
                 made_with=self.caller.token_id,
             )
             return Response({**TokenOut(token).data, "token": clear}, status=201)
@@ -198,6 +232,35 @@ class TokenOne(ApiView):
         with self.tx():
             token = token_revoke(actor=self.actor, token_id=token_id, now=self.now)
             return Response(TokenOut(token).data)
+
+
+class TokenRotate(ApiView):
+    """The replacement of a token."""
+
+    @described(
+        "rotate_token",
+        "Replace a token; the old one works for some hours more",
+        answer=TokenMade,
+        status=201,
+        request=TokenRotation,
+    )
+    def post(self, request: Request, token_id: UUID) -> HttpResponseBase:
+        """Creates the successor; the answer shows its secret once."""
+        sent = self.sent(TokenRotation)
+        if token_id != self.caller.token_id and Scope.ADMIN not in self.caller.scopes:
+            raise missing("token")
+
+        def work() -> Response:
+            token, clear = token_rotate(
+                actor=self.actor,
+                token_id=token_id,
+                overlap_hours=sent["overlap_hours"],
+                now=self.now,
+                made_with=self.caller.token_id,
+            )
+            return Response({**TokenOut(token).data, "token": clear}, status=201)
+
+        return self.once(work, secret=("token",))
 
 
 class SessionOut(serializers.Serializer[Any]):

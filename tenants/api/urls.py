@@ -11,7 +11,7 @@ from tenants.api.invitations import (
     MyInvitations,
 )
 from tenants.api.log import Log
-from tenants.api.me import Me, SessionOne, Sessions, TokenOne, Tokens
+from tenants.api.me import Me, SessionOne, Sessions, TokenOne, TokenRotate, Tokens
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
 from tenants.api.tenants import Tenants
@@ -29,6 +29,7 @@ urlpatterns = [
     path("me", Me.as_view(), name="api-me"),
     path("tokens", Tokens.as_view(), name="api-tokens"),
     path("tokens/<uuid:token_id>", TokenOne.as_view(), name="api-token"),
+    path("tokens/<uuid:token_id>/rotate", TokenRotate.as_view(), name="api-token-rotate"),
     path("sessions", Sessions.as_view(), name="api-sessions"),
     path("sessions/<uuid:session_id>", SessionOne.as_view(), name="api-session"),
     path("projects", Projects.as_view(), name="api-projects"),

@@ -74,6 +74,7 @@ ACTIONS = {
     "tier.set": "set the tier {object}",
     "token.created": "created an API token",
     "token.revoked": "revoked an API token",
+    "token.rotated": "replaced an API token",
     "user.mails_set": "changed their e-mail settings",
     "user.password_reset": "set a new password by a mailed link",
     "user.password_set": "changed their password",

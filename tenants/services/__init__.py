@@ -45,8 +45,10 @@ from tenants.services.quotas import (
 )
 from tenants.services.tokens import (
     TokenHolder,
+    TokenLimits,
     token_create,
     token_revoke,
+    token_rotate,
     token_verify,
     tokens_revoke,
 )
@@ -58,6 +60,7 @@ __all__ = [
     "ShareMore",
     "TierTerms",
     "TokenHolder",
+    "TokenLimits",
     "account_create",
     "admin_invite",
     "gpus_text",
@@ -86,6 +89,7 @@ __all__ = [
     "tier_set",
     "token_create",
     "token_revoke",
+    "token_rotate",
     "token_verify",
     "tokens_revoke",
     "units_read",

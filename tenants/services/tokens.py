@@ -5,16 +5,16 @@ import secrets
 import string
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from tenants.access import Actor, actor_of
+from tenants.access import Actor, access_project, actor_of
 from tenants.audit import audit_record
-from tenants.models import ApiToken, User
+from tenants.models import ApiToken, Role, Scope, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import require_operators_process, tenant_tx
 from tenants.services.input_values import name_read
@@ -27,9 +27,12 @@ SHOWN_LENGTH = len(BRAND) + 4
 MAX_DAYS = 365
 MAX_TOKENS = 50
 LAST_USED_INTERVAL = timedelta(minutes=1)
+# How long the old token of a rotation works next to the new one.
+MAX_OVERLAP_HOURS = 7 * 24
 # The token, with its holder's memberships in its tenant if any.
 _HOLDER = """
 SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.expires, k.revoked, k.last_used,
+       k.scopes, k.project_id,
        m.tenant_id, m.project_id, m.role, m.person, m.time_zone
 FROM portal_token(%s) k
 LEFT JOIN portal_memberships_of(%s, %s) m ON m.tenant_slug = k.tenant_slug
@@ -44,58 +47,118 @@ class TokenHolder:
     user_id: int
     tenant_slug: str
     token_id: UUID
+    scopes: frozenset[str]
+    project_id: UUID | None
     actor: Actor | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLimits:
+    """What a new token may do: its scopes, and the slug of its only project, if any.
+
+    Without scopes it gets those of the token that creates it, or all.
+    """
+
+    scopes: Sequence[str] | None = None
+    project: str | None = None
+
+
+NO_LIMITS = TokenLimits()
+
+
+@dataclass(slots=True)
+class _NewToken:
+    """The columns of a token to be stored."""
+
+    name: str
+    expires: datetime
+    scopes: list[str] = field(default_factory=list)
+    project_id: UUID | None = None
+    made_with: UUID | None = None
 
 
 @transaction.atomic
 def token_create(
-    *, actor: Actor, name: str, days: int, now: datetime, made_with: UUID | None = None
+    *,
+    actor: Actor,
+    name: str,
+    days: int,
+    now: datetime,
+    limits: TokenLimits = NO_LIMITS,
+    made_with: UUID | None = None,
 ) -> tuple[ApiToken, str]:
     """Creates a token of the actor in this tenant; returns it with its text, which is not stored.
 
-    A token that is created with another token expires with it at the latest and is revoked with
-    it; otherwise a leaked token could create a permanent successor.
+    A token that is created with another token has no more scopes and the same project, expires
+    with it at the latest and is revoked with it; otherwise a leaked token could create a stronger
+    or permanent successor.
 
     Raises:
-        Refused: `bad_name`, `bad_days`, `too_many_tokens` or `not_allowed`.
+        Refused: `bad_name`, `bad_days`, `bad_scopes`, `stronger_token`, `not_found` (project),
+            `too_many_tokens` or `not_allowed`.
     """
-    if User.objects.filter(id=actor.user_id, is_staff=True).exists():
-        # A web process must not issue tokens with operators' rights.
-        require_operators_process()
-    name = name_read(name)
+    _require_own_process(actor)
     if not 1 <= days <= MAX_DAYS:
         raise invalid("bad_days", f"Choose a lifetime of 1 to {MAX_DAYS} days.", "days")
-    expires = now + timedelta(days=days)
-    if made_with is not None:
-        expires = min(expires, _parent_expires(actor, made_with, now))
-    live = _live_tokens(actor, now)
-    if live.count() >= MAX_TOKENS:
-        raise Refused(
-            "too_many_tokens", f"You have {MAX_TOKENS} valid tokens. Revoke one that is not used."
-        )
-    clear = _new_token()
-    token = ApiToken.objects.create(
-        tenant_id=actor.tenant_id,
-        user_id=actor.user_id,
-        name=name,
-        digest=_digest(clear),
-        prefix=clear[:SHOWN_LENGTH],
-        created=now,
-        expires=expires,
-        made_with_id=made_with,
+    project = access_project(actor, limits.project, "project") if limits.project else None
+    new = _NewToken(
+        name=name_read(name),
+        expires=now + timedelta(days=days),
+        project_id=project.id if project else None,
+        made_with=made_with,
     )
-    detail = {"days": days, "expires": expires.isoformat()}
+    maker = None if made_with is None else _maker(actor, made_with, now)
+    new.scopes = _scopes_read(limits.scopes, maker)
+    if maker is not None:
+        _bound(new, maker)
+    return _store(actor, new, now)
+
+
+@transaction.atomic
+def token_rotate(
+    *,
+    actor: Actor,
+    token_id: UUID,
+    overlap_hours: int,
+    now: datetime,
+    made_with: UUID | None = None,
+) -> tuple[ApiToken, str]:
+    """Replaces a token of the actor; the old one works for `overlap_hours` more.
+
+    The new token has the same name, scopes and project. In a browser it gets the full lifetime of
+    the old one; a token that rotates (itself or another) makes none that outlives it.
+
+    Raises:
+        Refused: `bad_overlap`, `not_found`, `stronger_token`, `too_many_tokens` or `not_allowed`.
+    """
+    _require_own_process(actor)
+    if not 0 <= overlap_hours <= MAX_OVERLAP_HOURS:
+        sentence = f"Choose an overlap of 0 to {MAX_OVERLAP_HOURS} hours."
+        raise invalid("bad_overlap", sentence, "overlap_hours")
+    old = _live_tokens(actor, now).select_for_update().filter(id=token_id).first()
+    if old is None:
+        raise missing("token")
+    new = _NewToken(
+        name=old.name,
+        expires=now + (old.expires - old.created),
+        scopes=old.scopes,
+        project_id=old.project_id,
+        made_with=made_with,
+    )
     if made_with is not None:
-        detail["made_with"] = str(made_with)
+        _bound(new, _maker(actor, made_with, now))
+    made = _store(actor, new, now)
+    ends = min(old.expires, now + timedelta(hours=overlap_hours))
+    ApiToken.objects.filter(id=old.id).update(expires=ends)
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,
-        action="token.created",
-        target=("token", token.id),
+        action="token.rotated",
+        target=("token", old.id),
         now=now,
-        detail=detail,
+        detail={"expires": ends.isoformat(), "successor": str(made[0].id)},
     )
-    return token, clear
+    return made
 
 
 @transaction.atomic
@@ -123,10 +186,10 @@ def tokens_revoke(*, actor: Actor, now: datetime) -> int:
     return _revoke(actor, found, now)
 
 
-def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
+def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder | None:
     """The holder of the token, or None if it is malformed, unknown, expired or revoked.
 
-    Works before a tenant is known. Records its use at most once a minute.
+    Works before a tenant is known. Records its use and address at most once a minute.
     """
     if not _is_well_formed(clear):
         return None
@@ -141,10 +204,88 @@ def token_verify(clear: str, *, now: datetime) -> TokenHolder | None:
         return None
     if last_used is None or last_used <= now - LAST_USED_INTERVAL:
         with tenant_tx(tenant_id):
-            ApiToken.objects.filter(id=token_id).update(last_used=now)
-    member = [row[7:] for row in rows if row[7] is not None]
+            ApiToken.objects.filter(id=token_id).update(last_used=now, last_address=address or None)
+    scopes, project_id = rows[0][7:9]
+    member = [row[9:] for row in rows if row[9] is not None]
     actor = actor_of(user_id, tenant_slug, member) if member else None
-    return TokenHolder(digest, user_id, tenant_slug, token_id, actor)
+    if actor is not None and project_id is not None:
+        actor = _in_project(actor, project_id)
+    return TokenHolder(digest, user_id, tenant_slug, token_id, frozenset(scopes), project_id, actor)
+
+
+def _in_project(actor: Actor, project_id: UUID) -> Actor:
+    """The actor with the rights in one project only; a tenant admin's are those of its lead."""
+    role = Role.LEAD if actor.is_tenant_admin else actor.roles.get(project_id)
+    return replace(actor, is_tenant_admin=False, roles={} if role is None else {project_id: role})
+
+
+def _require_own_process(actor: Actor) -> None:
+    if User.objects.filter(id=actor.user_id, is_staff=True).exists():
+        # A web process must not issue tokens with operators' rights.
+        require_operators_process()
+
+
+def _scopes_read(wanted: Sequence[str] | None, maker: ApiToken | None) -> list[str]:
+    if wanted is None:
+        return list(maker.scopes) if maker else list(Scope.values)
+    known = [scope for scope in Scope.values if scope in wanted]
+    if not known or not set(wanted) <= set(Scope.values):
+        sentence = f"Choose at least one of {', '.join(Scope.values)}."
+        raise invalid("bad_scopes", sentence, "scopes")
+    return known
+
+
+def _bound(new: _NewToken, maker: ApiToken) -> None:
+    """Limits a token by the one that creates it. Raises Refused `stronger_token`."""
+    new.expires = min(new.expires, maker.expires)
+    extra = [scope for scope in new.scopes if scope not in maker.scopes]
+    if extra:
+        raise Refused(
+            "stronger_token",
+            f"This token has no scope {', '.join(extra)}, so it cannot create a token with it.",
+            "denied",
+            "scopes",
+        )
+    if maker.project_id is not None:
+        if new.project_id not in (None, maker.project_id):
+            raise Refused(
+                "stronger_token", "This token is for another project.", "denied", "project"
+            )
+        new.project_id = maker.project_id
+
+
+def _store(actor: Actor, new: _NewToken, now: datetime) -> tuple[ApiToken, str]:
+    if _live_tokens(actor, now).count() >= MAX_TOKENS:
+        raise Refused(
+            "too_many_tokens", f"You have {MAX_TOKENS} valid tokens. Revoke one that is not used."
+        )
+    clear = _new_token()
+    token = ApiToken.objects.create(
+        tenant_id=actor.tenant_id,
+        user_id=actor.user_id,
+        name=new.name,
+        digest=_digest(clear),
+        prefix=clear[:SHOWN_LENGTH],
+        created=now,
+        expires=new.expires,
+        scopes=new.scopes,
+        project_id=new.project_id,
+        made_with_id=new.made_with,
+    )
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="token.created",
+        target=("token", token.id),
+        now=now,
+        detail={
+            "expires": new.expires.isoformat(),
+            "scopes": new.scopes,
+            **({"project": str(new.project_id)} if new.project_id else {}),
+            **({"made_with": str(new.made_with)} if new.made_with else {}),
+        },
+    )
+    return token, clear
 
 
 def _live_tokens(actor: Actor, now: datetime) -> QuerySet[ApiToken]:
@@ -154,12 +295,12 @@ def _live_tokens(actor: Actor, now: datetime) -> QuerySet[ApiToken]:
     )
 
 
-def _parent_expires(actor: Actor, made_with: UUID, now: datetime) -> datetime:
-    """When the creating token expires. Locks it, so that a concurrent revocation finds both."""
+def _maker(actor: Actor, made_with: UUID, now: datetime) -> ApiToken:
+    """The creating token. Locks it, so that a concurrent revocation finds both."""
     maker = _live_tokens(actor, now).select_for_update().filter(id=made_with).first()
     if maker is None:
         raise denied("This token has expired or was revoked, so it cannot create another one.")
-    return maker.expires
+    return maker
 
 
 def _revoke(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:

@@ -9,14 +9,16 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
-from tenants.models import ApiToken, User
+from tenants.models import ApiToken, Project, Scope, User
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused
 from tenants.platform.form_actions import form_action_run, id_read
 from tenants.queries import tokens_of
 from tenants.services import (
+    TokenLimits,
     token_create,
     token_revoke,
+    token_rotate,
     tokens_revoke,
     user_mails_set,
     user_zone_set,
@@ -28,6 +30,8 @@ from tenants.web.sessions import sessions_shown
 MOST_NAMED = 8
 LIFE_DEFAULT = "90"
 """Default lifetime of a token in days."""
+SCOPES_DEFAULT = (Scope.READ, Scope.BOOK)
+OVERLAP_HOURS = 24
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -45,6 +49,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
                 "zone": lambda form: _zone(actor, form),
                 "mails": lambda form: _mails(actor, form),
                 "token": lambda form: _token(actor, form, made),
+                "rotate": lambda form: _rotate(actor, form, made),
                 "revoke": lambda form: _revoke(actor, form),
                 "revoke-all": lambda _: _revoke_all(actor),
             },
@@ -73,6 +78,12 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
         "example": "CI of folding",
         "name": typed.get("name", ""),
         "days": typed.get("days", LIFE_DEFAULT),
+        "scopes": [
+            (value, label, value in (typed.getlist("scope") if typed else SCOPES_DEFAULT))
+            for value, label in Scope.choices
+        ],
+        "token_project": typed.get("project", ""),
+        "token_projects": [("", "All of mine"), *_projects(actor)],
     }
     return render(request, "tenants/settings.html", context, status=422 if refusal else 200)
 
@@ -91,10 +102,32 @@ def _mails(actor: Actor, form: QueryDict) -> str:
 def _token(actor: Actor, form: QueryDict, made: list[str]) -> str:
     days = whole_read(form.get("days", ""), param="days")
     token, clear = token_create(
-        actor=actor, name=form.get("name", ""), days=days, now=timezone.now()
+        actor=actor,
+        name=form.get("name", ""),
+        days=days,
+        now=timezone.now(),
+        limits=TokenLimits(form.getlist("scope"), form.get("project") or None),
     )
     made.append(clear)
     return f"Token {token.name} created. Copy it now; it is shown only once."
+
+
+def _rotate(actor: Actor, form: QueryDict, made: list[str]) -> str:
+    token, clear = token_rotate(
+        actor=actor,
+        token_id=id_read(form, "token", "token"),
+        overlap_hours=OVERLAP_HOURS,
+        now=timezone.now(),
+    )
+    made.append(clear)
+    return f"{token.name} replaced. The old token works for {OVERLAP_HOURS} hours more."
+
+
+def _projects(actor: Actor) -> list[tuple[str, str]]:
+    projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
+    if not actor.is_tenant_admin:
+        projects = projects.filter(id__in=actor.roles)
+    return [(each.slug, each.name) for each in projects]
 
 
 def _revoke(actor: Actor, form: QueryDict) -> str:

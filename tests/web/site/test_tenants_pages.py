@@ -373,12 +373,23 @@ def test_a_tier_page_takes_no_changes_from_members(client: Client, tenant: Tenan
 def test_a_token_is_shown_once_and_works(client: Client, tenant: Tenant) -> None:
     member = a_member(a_project(tenant))
     client.force_login(member.user)
-    answer = client.post("/t/own/settings", {"act": "token", "name": "CI", "days": "30"})
+    answer = client.post(
+        "/t/own/settings", {"act": "token", "name": "CI", "days": "30", "scope": ["read"]}
+    )
     assert answer.status_code == 200
     (clear,) = set(re.findall(r"gpup_pat_[0-9A-Za-z]{38}", answer.content.decode()))
     holder = token_verify(clear, now=timezone.now())
     assert holder is not None
     assert holder.user_id == member.user_id
+    assert holder.scopes == {"read"}
+    nothing = {"act": "token", "name": "CI", "days": "30"}
+    assert "Choose at least one" in _text(client.post("/t/own/settings", nothing).content)
+    rotated = client.post("/t/own/settings", {"act": "rotate", "token": str(holder.token_id)})
+    successor = token_verify(
+        re.findall(r"gpup_pat_[0-9A-Za-z]{38}", rotated.content.decode())[0], now=timezone.now()
+    )
+    assert successor is not None
+    assert successor.scopes == {"read"}
     later = client.get("/t/own/settings").content.decode()
     assert clear not in later
     assert clear[:13] in later
@@ -398,7 +409,7 @@ def test_a_senseless_token_is_not_made(
     client: Client, tenant: Tenant, name: str, days: str
 ) -> None:
     client.force_login(a_member(a_project(tenant)).user)
-    form = {"act": "token", "name": name, "days": days}
+    form = {"act": "token", "name": name, "days": days, "scope": "read"}
     assert client.post("/t/own/settings", form).status_code == 422
     with tenant_tx(tenant.id):
         assert not ApiToken.objects.exists()
@@ -410,7 +421,9 @@ def test_another_persons_token_is_not_there_but_an_admins_to_end(
     project = a_project(tenant)
     owner, colleague, boss = a_member(project), a_member(project), a_tenant_admin(tenant)
     client.force_login(owner.user)
-    client.post("/t/own/settings", {"act": "token", "name": "Robot 7", "days": "30"})
+    client.post(
+        "/t/own/settings", {"act": "token", "name": "Robot 7", "days": "30", "scope": "read"}
+    )
     with tenant_tx(tenant.id):
         token = ApiToken.objects.get()
     form = {"act": "revoke", "token": str(token.id)}
