@@ -9,12 +9,14 @@ from tenants.web.quotas import ops_quotas, quotas
 from tenants.web.settings import settings
 from tenants.web.tenants import ops_tenants
 from tenants.web.tiers import ops_tiers, tiers
+from tenants.web.webhooks import urlpatterns as webhook_urls
 
 urlpatterns = [
     path("t/<slug:tenant>/people", people, name="people"),
     path("t/<slug:tenant>/quotas", quotas, name="quotas"),
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
+    *webhook_urls,
     path("t/<slug:tenant>/log", log, name="log"),
     path("t/<slug:tenant>/log.csv", log_csv, name="log-csv"),
     path("ops/log", ops_log, name="ops-log"),

@@ -27,7 +27,13 @@ from portal.demo.week import (
     text_parsed,
 )
 from tenants.access import Actor
-from tenants.models import User
+from tenants.models import User, Webhook
+from tenants.services.webhooks import (
+    WebhookTerms,
+    webhook_create,
+    webhook_enabled_set,
+    webhook_test,
+)
 
 NAMESPACE = UUID("5b6f3a52-5f1b-5c4f-9a3c-1c7c1b0a6d4e")
 HOUR = timedelta(hours=1)
@@ -103,6 +109,17 @@ def series_asked(now: datetime) -> None:
     repeat = Repeat(parsed.repeat, is_partial=True)
     actor = person("mara", tenant)
     series_request(actor=actor, request=request, repeat=repeat, now=now, series_id=series_id)
+
+
+def webhook_made(now: datetime) -> None:
+    """Creates a webhook once, with a test in its log; it is off, because nothing listens there."""
+    actor = person("ada", "helix")
+    if Webhook.objects.filter(tenant_id=actor.tenant_id).exists():
+        return
+    terms = WebhookTerms("Example receiver", "http://127.0.0.1:9/gpu", ["booking.*"])
+    webhook, _ = webhook_create(actor=actor, terms=terms, now=now)
+    webhook_test(actor=actor, webhook_id=webhook.id, now=now)
+    webhook_enabled_set(actor=actor, webhook_id=webhook.id, is_enabled=False, now=now)
 
 
 def maintenance_planned(day: date, now: datetime) -> None:

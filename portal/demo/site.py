@@ -21,6 +21,7 @@ from portal.demo.features import (
     feature_actions,
     maintenance_planned,
     series_asked,
+    webhook_made,
 )
 from portal.demo.history import history_simulate
 from portal.demo.nodes import DemoFleet, nodes_enrol
@@ -88,7 +89,8 @@ def _today(now: datetime, today: date) -> None:
     for line in (*lines, *current_requests(today)):
         with suppress(Refused), transaction.atomic():
             people.book(line, now)
-    for ask in (series_asked, partial(maintenance_planned, today + timedelta(days=2))):
+    planned = partial(maintenance_planned, today + timedelta(days=2))
+    for ask in (series_asked, planned, webhook_made):
         with suppress(Refused), transaction.atomic():
             ask(now)
 

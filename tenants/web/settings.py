@@ -24,6 +24,7 @@ from tenants.services import (
     user_zone_set,
     whole_read,
 )
+from tenants.services.webhooks import may_have_webhooks
 from tenants.web.frame import tenant_page
 from tenants.web.sessions import sessions_shown
 
@@ -74,6 +75,7 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
         "others": [(t, _state(t, now)) for t in tokens if t.user_id != actor.user_id],
         "sessions": sessions_shown(request),
         "clear": clear,
+        "has_webhooks": may_have_webhooks(actor),
         "refusal": refusal,
         "example": "CI of folding",
         "name": typed.get("name", ""),

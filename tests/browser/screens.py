@@ -64,6 +64,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("people", "/t/helix/people"),
         ("people-search", "/t/helix/people?q=mara"),
         ("log", "/t/helix/log"),
+        ("webhooks", "/t/helix/settings/webhooks"),
+        ("webhook", "webhook:"),
     ),
     "operator": (
         ("ops-fleet", "/ops/fleet"),
@@ -227,14 +229,17 @@ def _look(
 
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
-    """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:` the
-    seeded series.
+    """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:` and
+    `webhook:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
         return found.url + address
     if kind == "series":
         return _series_address(page, found)
+    if kind == "webhook":
+        page.goto(found.tenant("settings/webhooks"))
+        return _href(page, found, "main tbody th a")
     page.goto(f"{found.tenant('bookings')}?{query}")
     return _href(page, found, "#bookings-list td a")
 
