@@ -138,6 +138,7 @@ class Pool(Columns):
         self._best: dict[str, Best] = {}
         self._eligible: dict[Shape, Bools] = {}
         self._suits: dict[Shape, Bools] = {}
+        self._supports: dict[Shape, Bools] = {}
         self._units: dict[Shape, int] = {}
         self._serves: dict[Shape, bool] = {}
         self._missing: dict[Shape, tuple[int, int]] = {}
@@ -178,11 +179,13 @@ class Pool(Columns):
 
     def supports(self, shape: Shape) -> Bools:
         """The same, whatever mode they are fixed to."""
-        able = [
-            (gpu.shares or not isinstance(shape, int)) and geometry.serves(shape)
-            for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
-        ]
-        return np.array(able, dtype=np.bool_)
+        if shape not in self._supports:
+            able = [
+                (gpu.shares or not isinstance(shape, int)) and geometry.serves(shape)
+                for gpu, geometry in zip(self.gpus, self.geometries, strict=True)
+            ]
+            self._supports[shape] = np.array(able, dtype=np.bool_)
+        return self._supports[shape]
 
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many more of the shape fit into `busy` (…, columns), on usable GPUs only."""

@@ -25,6 +25,7 @@ from allocation.solver.quota.tree import (
     lending_tree,
     profile_of,
 )
+from allocation.solver.timeline.grid import Grid
 
 
 class Trees(NamedTuple):
@@ -79,17 +80,21 @@ class _Route(NamedTuple):
 class Quota:
     """Use of each class by each owner, and what more is allowed."""
 
-    def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int]) -> None:
-        """Nothing is used. `capacity`: units of each class in the fleet."""
+    def __init__(
+        self, snapshot: Snapshot, capacity: Mapping[str, int], grid: Grid | None = None
+    ) -> None:
+        """Nothing is used. `capacity`: units of each class in the fleet. Units come free on the
+        `grid`, as room does; GPU-hours are counted to the second."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
         self._hours = GpuHourCaps(snapshot.caps, snapshot.used)
-        self._origin = snapshot.now
+        self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_Kind, _Route | None] = {}
         by_class: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             by_class.setdefault(row.gpu_class, []).append(row)
         self._classes = {
-            name: _trees(rows, capacity.get(name, 0), snapshot) for name, rows in by_class.items()
+            name: _trees(rows, capacity.get(name, 0), snapshot, self._grid)
+            for name, rows in by_class.items()
         }
 
     def preallocate(self, instants: Mapping[str, list[int]]) -> None:
@@ -129,7 +134,7 @@ class Quota:
             if route is not None:
                 written.setdefault(route.written, []).extend(amounts)
         for ways, amounts in written.items():
-            profile = profile_of(amounts, self._origin)
+            profile = profile_of(amounts, self._grid)
             for tree, path in ways:
                 tree.add_all(path, *profile)
 
@@ -258,17 +263,17 @@ class Quota:
         return Block("guarantee", use.owners[0], max(0, most - left), most)
 
 
-def _trees(rows: list[Limit], capacity: int, snapshot: Snapshot) -> Trees:
+def _trees(rows: list[Limit], capacity: int, snapshot: Snapshot, grid: Grid) -> Trees:
     counted = [tier for tier in snapshot.tiers if tier.counts]
-    lending = Tree(lending_tree(rows, capacity), snapshot.now)
-    guarantee = Tree(guarantee_tree(rows), snapshot.now)
+    lending = Tree(lending_tree(rows, capacity), grid)
+    guarantee = Tree(guarantee_tree(rows), grid)
     none_paused = not any(tier.pausable for tier in counted)
     all_count = len(counted) == len(snapshot.tiers)
     return Trees(
         guarantee,
-        guarantee if none_paused else Tree(guarantee.nodes, snapshot.now),
+        guarantee if none_paused else Tree(guarantee.nodes, grid),
         lending,
-        lending if all_count else Tree(lending.nodes, snapshot.now),
+        lending if all_count else Tree(lending.nodes, grid),
     )
 
 

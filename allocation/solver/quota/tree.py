@@ -14,6 +14,7 @@ import numpy as np
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.inputs import Limit
+from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.step_function import StepFunction
 
 PLATFORM = "*"
@@ -101,9 +102,9 @@ def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool
 class Tree:
     """Use of each node over time."""
 
-    def __init__(self, nodes: dict[str, Node], origin: int) -> None:
+    def __init__(self, nodes: dict[str, Node], grid: Grid) -> None:
         self.nodes = nodes
-        self._usage = {owner: StepFunction(origin, None, np.int64) for owner in nodes}
+        self._usage = {owner: StepFunction(grid, None, np.int64) for owner in nodes}
         self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
 
@@ -177,7 +178,7 @@ class Tree:
             arriving = _at(more, times, usage, _ALL_ROWS)
             full = _too_much(node, usage.values, arriving)
             if _any(full):
-                mine = clear_of(full, usage.times, starts, duration)
+                mine = clear_of(full, usage.times, (starts, usage.grid.ends(starts + duration)))
                 allowed = mine if allowed is None else allowed & mine
             if node.local:
                 more = _seen(usage.values, arriving, node.local)
@@ -233,26 +234,27 @@ class Tree:
         return self._usage[owner].times
 
 
-def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], origin: int) -> tuple[Ints, Ints]:
-    """The sum over time of units in their windows: instants from the origin on, and units from
-    each."""
+def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], grid: Grid) -> tuple[Ints, Ints]:
+    """The sum over time of units in their windows: instants from the grid's origin on, and units
+    from each."""
     table = np.array([(units, *window) for units, window in rows], dtype=np.int64)
     units = table[:, 0]
-    starts = np.maximum(table[:, 1], origin)
-    ends = np.maximum(table[:, 2], starts)
-    times = np.unique(np.concatenate([[origin], starts, ends]))
+    starts = np.maximum(table[:, 1], grid.origin)
+    ends = np.maximum(grid.ends(table[:, 2]), starts)
+    times = np.unique(np.concatenate([[grid.origin], starts, ends]))
     change = np.zeros(len(times), dtype=np.int64)
     np.add.at(change, times.searchsorted(starts), units)
     np.subtract.at(change, times.searchsorted(ends), units)
     return times, change.cumsum()
 
 
-def clear_of(full: Bools, times: Ints, starts: Ints, duration: int) -> Bools:
-    """True for windows that overlap no row in which `full` holds."""
+def clear_of(full: Bools, times: Ints, windows: tuple[Ints, Ints]) -> Bools:
+    """True for windows (starts, ends) that overlap no row in which `full` holds."""
+    starts, until = windows
     begins = np.append(times[full], np.iinfo(np.int64).max)
     ends = np.append(times[1:], np.iinfo(np.int64).max)[full]
     following = begins[ends.searchsorted(starts, side="right")]
-    clear: Bools = following >= starts + duration
+    clear: Bools = following >= until
     return clear
 
 

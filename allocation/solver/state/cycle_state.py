@@ -36,13 +36,13 @@ class CycleState(Space):
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         """Load all held work. KeyError: unknown model."""
         snapshot = apply_mode_policy(snapshot, policy)
-        super().__init__(snapshot, alone=policy.share_owners == 1)
+        super().__init__(snapshot, alone=policy.share_owners == 1, step=policy.grid)
         self.policy = policy
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
-        self.quota = Quota(snapshot, self.capacity)
+        self.quota = Quota(snapshot, self.capacity, self.grid)
         self.maintenance = MaintenanceCalendar(snapshot.blackouts, self._class_of)
         self.running = RunningBookings(
-            running_bookings_of(snapshot, policy, self.pools, self.quota.tier)
+            running_bookings_of(snapshot, policy, self.pools, self.quota.tier, self.grid)
         )
         gangs = _gangs_of(self, snapshot.held)
         _preallocate(self, _instants_of(self, gangs, snapshot.requests))
@@ -57,8 +57,8 @@ class CycleState(Space):
         self.no_room = NoRoomCache(self.all.gpus)
 
     def end_of(self, held: Held) -> int:
-        """When its room becomes free: overdue work stays for one more grid step."""
-        return self.free_from(held.ends)
+        """When its room opens: overdue work stays for one more grid step."""
+        return self.grid.end(self.free_from(held.ends))
 
     def free_from(self, ends: int) -> int:
         """The same for an end in Unix seconds."""
@@ -274,13 +274,14 @@ def _instants_of(
     """By class, the seconds at which held or planned work begins or ends."""
     found: dict[str, set[int]] = {name: set() for name in state.pools}
     for gang, _ in gangs:
-        found[gang.gpu_class].update((gang.starts, state.free_from(gang.ends)))
+        until = state.grid.end(state.free_from(gang.ends))
+        found[gang.gpu_class].update((gang.starts, until))
     for request in requests:
         if request.promise is not None and request.promise.places:
             name = state.class_of(request.promise.places[0].gpu)
             if name is not None:
                 starts = max(request.promise.starts, state.now)
-                found[name].update((starts, starts + request.length_on(name)))
+                found[name].update((starts, state.grid.end(starts + request.length_on(name))))
     return found
 
 

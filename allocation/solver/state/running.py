@@ -8,15 +8,16 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Policy, Snapshot, Tier
 from allocation.solver.quota.quota import Use
+from allocation.solver.timeline.grid import Grid
 
 
 @dataclass(frozen=True, slots=True)
 class RunningBooking:
     """A running booking. `rows` are its columns and the bits that it has of each.
 
-    It is `protected` until that second and gets no notice before. `lost` is the GPU-seconds since
-    its last save. `granted` orders equals, the latest last. Each of its places has `host_resources`
-    of its node: cores and memory.
+    `ends` is when its room opens. It is `protected` until that second and gets no notice before.
+    `lost` is the GPU-seconds since its last save. `granted` orders equals, the latest last. Each of
+    its places has `host_resources` of its node: cores and memory.
     """
 
     booking: str
@@ -167,7 +168,11 @@ class RunningBookings:
 
 
 def running_bookings_of(
-    snapshot: Snapshot, policy: Policy, pools: Mapping[str, Pool], tier_of: Callable[[str], Tier]
+    snapshot: Snapshot,
+    policy: Policy,
+    pools: Mapping[str, Pool],
+    tier_of: Callable[[str], Tier],
+    grid: Grid,
 ) -> list[RunningBooking]:
     """Bookings that run whole, on one class, in a tier that may be paused once more."""
     pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
@@ -182,7 +187,7 @@ def running_bookings_of(
         is_one = len(known) == 1 and len({row.ends for row in rows}) == 1
         if is_one and all(_may_leave(row, tier, snapshot.now) for row in rows):
             pool = pool_of.get(rows[0].place.gpu)
-            found += [_runner(rows, tier, pool, snapshot.now, policy)] if pool else []
+            found += [_runner(rows, tier, pool, policy, grid)] if pool else []
     return found
 
 
@@ -193,8 +198,8 @@ def _may_leave(row: Held, tier: Tier, now: int) -> bool:
     return is_there and not row.pausing and not often and row.ends > now
 
 
-def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) -> RunningBooking:
-    first = rows[0]
+def _runner(rows: list[Held], tier: Tier, pool: Pool, policy: Policy, grid: Grid) -> RunningBooking:
+    first, now = rows[0], grid.origin
     places = tuple(row.place for row in rows)
     bits: dict[int, int] = {}
     for place in places:
@@ -212,7 +217,7 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, now: int, policy: Policy) 
         use=Use((first.tenant, first.project), first.tier, pool.gpu_class, units),
         places=places,
         rows=tuple(bits.items()),
-        ends=min(row.ends for row in rows),
+        ends=grid.end(min(row.ends for row in rows)),
         since=since,
         protected=since + rest,
         lost=units * max(0, now - safe) // UNITS_PER_GPU,

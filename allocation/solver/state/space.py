@@ -20,6 +20,7 @@ from allocation.solver.placement.gang import Choice, choose, fits
 from allocation.solver.placement.scoring import PoolState
 from allocation.solver.state.occupancy import Occupancy
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
+from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.host_calendar import HostCalendar
 from allocation.solver.timeline.mig_modes import ModeCalendar, hardware_mode_of
 from allocation.solver.timeline.share_calendar import ShareCalendar
@@ -42,18 +43,20 @@ class _Look:
 class Space:
     """Pools and calendars, and the search for room in them."""
 
-    def __init__(self, snapshot: Snapshot, *, alone: bool = False) -> None:
+    def __init__(self, snapshot: Snapshot, *, alone: bool = False, step: int = 1) -> None:
         """Nothing is taken. KeyError: unknown model. `alone`: a GPU is shared by one owner at a
-        time."""
+        time. `step`: of the grid on which room opens."""
         self.now = snapshot.now
+        planned = [each.promise.starts for each in snapshot.requests if each.promise is not None]
+        self.grid = Grid.of(self.now, step, [*planned, *(row.starts for row in snapshot.held)])
         self.pools: dict[str, Pool] = pools_of(
             snapshot.gpus,
             snapshot.models,
             mixes_of(snapshot.gpus, snapshot.held, snapshot.requests),
         )
         self.all = Occupancy(
-            {name: GpuCalendar(pool, self.now) for name, pool in self.pools.items()},
-            HostCalendar(snapshot.hosts, self.pools.values(), self.now),
+            {name: GpuCalendar(pool, self.grid) for name, pool in self.pools.items()},
+            HostCalendar(snapshot.hosts, self.pools.values(), self.grid),
             ShareCalendar(self.pools.values(), alone=alone),
             ModeCalendar(self.pools.values(), snapshot.held, self.now),
         )
@@ -267,13 +270,13 @@ class _Kind:
     def _look(self, until: int) -> None:
         """Examine the stretches up to `until` that are not known yet."""
         known = int(self._ends.searchsorted(self._until, side="right"))
-        since = int(self._ends[known - 1]) if known else self._calendar.origin
+        since = int(self._ends[known - 1]) if known else self._calendar.grid.origin
         ends, masks = self._calendar.stretches(since, until)
         full = ~fits(self._calendar.pool, self._want, masks)
         self._full = np.concatenate([self._full[:known], full])
         self._ends = np.concatenate([self._ends[:known], ends])
         self._until = until
-        last_full = np.where(self._full, self._ends, self._calendar.origin)
+        last_full = np.where(self._full, self._ends, self._calendar.grid.origin)
         # The longest time without a full stretch, up to the end of each.
         since_full = self._ends - np.maximum.accumulate(last_full)
         self._longest = np.maximum.accumulate(since_full)

@@ -9,25 +9,26 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, WHOLE_SHARE, Masks
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
+from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.step_function import StepFunction
 
 
 class GpuCalendar:
     """Taken slots of a class over time, as masks; shares are counted separately."""
 
-    def __init__(self, pool: Pool, origin: int) -> None:
-        """Empty from `origin` on."""
+    def __init__(self, pool: Pool, grid: Grid) -> None:
+        """Empty from the grid's origin on."""
         self.pool = pool
-        self.origin = origin
+        self.grid = grid
         self._instants: tuple[int, ...] = ()
-        self._steps = StepFunction(origin, len(pool), np.uint16)
+        self._steps = StepFunction(grid, len(pool), np.uint16)
         self._shares: StepFunction | None = None
         self.version = 0
         """Number of changes so far."""
 
     def copy(self) -> "GpuCalendar":
         twin = GpuCalendar.__new__(GpuCalendar)
-        twin.pool, twin.origin, twin._instants = self.pool, self.origin, self._instants
+        twin.pool, twin.grid, twin._instants = self.pool, self.grid, self._instants
         twin._steps = self._steps.copy()
         twin._shares = self._shares and self._shares.copy()
         twin.version = self.version
@@ -203,7 +204,7 @@ class GpuCalendar:
 
     def _share(self, column: int, share: int, starts: int, ends: int) -> None:
         if self._shares is None:
-            self._shares = StepFunction(self.origin, len(self.pool), np.int16)
+            self._shares = StepFunction(self.grid, len(self.pool), np.int16)
             self._shares.preallocate(self._instants)
         rows = self._shares.cut(starts, ends)
         self._shares.values[rows, column] += share

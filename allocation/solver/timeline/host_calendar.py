@@ -9,6 +9,7 @@ import numpy as np
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Index, Pool
 from allocation.solver.model.inputs import Host, Place
+from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.step_function import StepFunction
 
 
@@ -52,9 +53,9 @@ class HostCalendar:
     A node without known host resources serves no demand for cores or memory.
     """
 
-    def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], origin: int) -> None:
+    def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], grid: Grid) -> None:
         rows = tuple(hosts)
-        self._origin = origin
+        self._grid = grid
         self._number = {host.id: number for number, host in enumerate(rows)}
         # The last column stands for unknown nodes.
         self._cores: Ints = np.array([*(host.cores for host in rows), 0], dtype=np.int64)
@@ -107,7 +108,7 @@ class HostCalendar:
     ) -> None:
         """Take cores and memory of a node without a check: running work is there."""
         if self._taken is None:
-            self._taken = StepFunction(self._origin, 2 * len(self._cores), np.int64)
+            self._taken = StepFunction(self._grid, 2 * len(self._cores), np.int64)
             self._taken.preallocate(self._instants)
         self.version.update(self._pools_of.get(node, ()))
         rows = self._taken.cut(*window)

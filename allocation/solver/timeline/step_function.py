@@ -12,18 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.timeline.grid import Grid
 
 
 class StepFunction:
-    """A step function: row i holds from times[i] until times[i + 1], the last one forever."""
+    """A step function: row i holds from times[i] until times[i + 1], the last one forever.
+
+    The end of every window is rounded by the `grid`.
+    """
 
     times: Ints
     """Begin of each row, rising."""
     values: npt.NDArray[Any]
     """Rows × width, or rows alone."""
 
-    def __init__(self, origin: int, width: int | None, dtype: npt.DTypeLike) -> None:
-        """Zero from `origin` (Unix seconds) on; without `width` one number at a time."""
+    def __init__(self, grid: Grid, width: int | None, dtype: npt.DTypeLike) -> None:
+        """Zero from the grid's origin on; without `width` one number at a time."""
+        self.grid, origin = grid, grid.origin
         self._times = np.full(64, origin, dtype=np.int64)
         self._values = np.zeros((64,) if width is None else (64, width), dtype=dtype)
         self._begins = [origin]  # `times` again: bisecting a list takes a fifth of the time
@@ -31,6 +36,7 @@ class StepFunction:
 
     def copy(self) -> "StepFunction":
         twin = StepFunction.__new__(StepFunction)
+        twin.grid = self.grid
         twin._times, twin._values = self._times.copy(), self._values.copy()
         twin._begins = self._begins.copy()
         twin._show()
@@ -50,7 +56,7 @@ class StepFunction:
         """Rows that are exactly [starts, ends), created if missing; clipped to the origin."""
         origin = self._begins[0]
         first = self._cut(max(starts, origin))
-        return slice(first, max(first, self._cut(max(ends, origin))))
+        return slice(first, max(first, self._cut(max(self.grid.end(ends), origin))))
 
     def cut_at(self, instants: Iterable[int]) -> None:
         """Create rows that begin at these instants, none of which is before the origin."""
@@ -60,7 +66,7 @@ class StepFunction:
     def rows(self, starts: int, ends: int) -> slice:
         """Rows that overlap [starts, ends), without creating any."""
         first = max(bisect_right(self._begins, starts) - 1, 0)
-        return slice(first, bisect_left(self._begins, ends))
+        return slice(first, bisect_left(self._begins, self.grid.end(ends)))
 
     def _cut(self, instant: int) -> int:
         begins = self._begins
@@ -112,7 +118,8 @@ class StepFunction:
         """First row, and the one after the last, of each window."""
         starts, duration = windows
         first = np.maximum(self.times.searchsorted(starts, side="right") - 1, 0)
-        return first, self.times.searchsorted(starts + duration, side="left")
+        ends = self.grid.ends(starts + duration)
+        return first, self.times.searchsorted(ends, side="left")
 
 
 def _merged(rows: npt.NDArray[Any], first: Ints, last: Ints, merge: np.ufunc) -> npt.NDArray[Any]:

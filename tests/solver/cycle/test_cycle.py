@@ -50,10 +50,14 @@ class TestFlexible:
         assert starts(plan) == {"b1": 17}
         assert plan.assigns[0].reasons[0].code == "placed"
 
-    def test_what_does_not_fit_waits_until_exactly_the_end_of_what_is_in_its_way(self) -> None:
-        plan = alone(a_request(), held=all_busy(ends=2 * HOUR + 123))
-        assert (starts(plan), plan.assigns) == ({"b1": 2 * HOUR + 123}, ())
+    def test_what_does_not_fit_waits_for_the_end_of_what_is_in_its_way(self) -> None:
+        plan = alone(a_request(), held=all_busy(ends=HOUR - 123))
+        assert (starts(plan), plan.assigns) == ({"b1": HOUR - 123}, ())
         assert len(plan.waits[0].places) == 1
+        # A later end is rounded up to the grid.
+        assert starts(alone(a_request(), held=all_busy(ends=2 * HOUR + 123))) == {
+            "b1": 2 * HOUR + 300
+        }
 
     def test_inside_the_freeze_horizon_it_is_given_and_no_longer_waits(self) -> None:
         plan = alone(a_request(), held=all_busy(ends=MINUTE))

@@ -98,7 +98,7 @@ class TestGoingOn:
         plan = solve(site, POLICY)
         assert notices(plan) == {"young": ("claim", GRACE)}
         (resume,) = (row for row in plan.waits if row.booking == "young")
-        assert resume.starts == NOON + GRACE + HOUR
+        assert resume.starts == NOON + HOUR + 300  # GRACE + HOUR, on the grid
         assert resume.ends - resume.starts == 6 * HOUR - GRACE
 
     def paused(self, **more) -> Request:  # type: ignore[no-untyped-def]  # as a_claim

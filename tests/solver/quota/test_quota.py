@@ -19,6 +19,7 @@ from allocation.solver import (
 )
 from allocation.solver.model.inputs import Held
 from allocation.solver.quota.tree import PLATFORM, Node, Tree, guarantee_tree, lending_tree
+from allocation.solver.timeline.grid import Grid
 from tests.rings import holds_for
 from tests.solver.builders import (
     DAY,
@@ -152,7 +153,7 @@ def test_the_tree_over_time_agrees_with_the_formula(
         a_limit("b", 6, borrow=None, lend=lend),
     )
     nodes = lending_tree(limits, 14 * GPU)
-    tree = Tree(nodes, NOON)
+    tree = Tree(nodes, Grid(NOON))
     for number, units in enumerate(used):
         owners = (("a", "p"), ("a", "q"), ("b",))[number % 3]
         way = tree.path_up(owners)

@@ -17,6 +17,7 @@ from allocation.solver.rebinding import strategies
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.space import NoRoomCache
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
+from allocation.solver.timeline.grid import Grid
 from tests.bench.solver.cycle import CLASSES, a_request_of, a_site
 from tests.bench.solver.cycle import the_next as next_of_bench
 from tests.solver.builders import (
@@ -290,7 +291,7 @@ def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() ->
     chance = Random(3)  # noqa: S311  made-up windows
     pool = CycleState(a_snapshot(fleet=gpus(4)), POLICY).pools["h100"]
     for _ in range(30):
-        calendar, placed = GpuCalendar(pool, NOON), []
+        calendar, placed = GpuCalendar(pool, Grid(NOON)), []
         for _ in range(12):
             starts = NOON + chance.randint(-1, 9) * HOUR
             window = (starts, starts + chance.randint(1, 5) * HOUR)

@@ -1,0 +1,262 @@
+"""The cost of a cycle at a crowded site: `python -m tests.bench.solver.crowded --gpus 10000`.
+
+All GPUs are busy, three times the fleet is waiting, quotas are near their limits, part of the work
+can be paused, and all times are in seconds. Measured are the first cycle, one that keeps all
+planned starts, one with one booking more at the end and one at the head of the queue, and one
+after an early end. JSON on stdout; seconds of processor time, because wall time depends on what
+else runs.
+"""
+
+import argparse
+import json
+import random
+import resource
+import sys
+import time
+from dataclasses import replace
+
+from allocation.services.gc_paused import gc_paused
+from allocation.solver import (
+    Ask,
+    Gpu,
+    Held,
+    Limit,
+    Place,
+    Plan,
+    PlannedStart,
+    Policy,
+    Request,
+    Snapshot,
+    Tier,
+    solve,
+)
+from tests.bench.machine import machine
+from tests.solver.builders import MODELS, NOON, gpus
+
+HOUR = 3_600
+TENANTS = 12
+TIERS = {
+    "std": Tier("std", pausable=False, counts=True, priority=50),
+    "flex": Tier("flex", pausable=True, counts=True, priority=40, grace=120, protected=600),
+    "spot": Tier("spot", pausable=True, counts=False, priority=10, grace=60),
+}
+COUNTS = (1, 1, 1, 2, 2, 4, 8, 8)
+"""GPUs of a booking: three on average, so as many bookings as GPUs ask for three fleets."""
+
+
+def fleet_of(count: int, classes: int) -> tuple[Gpu, ...]:
+    """Nodes of eight, classes in turn, four nodes to a rack."""
+    return tuple(
+        gpu
+        for n in range(count // 8)
+        for gpu in gpus(8, f"h{n % classes:02}", "h100-80gb", node=f"n{n:05}", rack=f"r{n // 4:04}")
+    )
+
+
+def seconds_of(chance: random.Random) -> int:
+    """Ten minutes to two days, two and a half hours on average, to the second."""
+    return int(min(48 * HOUR, max(600.0, chance.lognormvariate(8.6, 0.9))))
+
+
+def tier_of(chance: random.Random, pausable: float) -> Tier:
+    """A tier that can be paused with this chance."""
+    if chance.random() >= pausable:
+        return TIERS["std"]
+    return TIERS["spot" if chance.random() < 0.3 else "flex"]
+
+
+def held_of(fleet: tuple[Gpu, ...], pausable: float, chance: random.Random) -> tuple[Held, ...]:
+    """Gangs on all GPUs, each somewhere in the middle of its time."""
+    by_class: dict[str, list[Gpu]] = {}
+    for gpu in fleet:
+        by_class.setdefault(gpu.gpu_class, []).append(gpu)
+    rows: list[Held] = []
+    for name, members in by_class.items():
+        at = 0
+        while at < len(members):
+            gang = members[at : at + chance.choice(COUNTS)]
+            rows += _gang(f"held-{name}-{at:05}", gang, tier_of(chance, pausable), chance)
+            at += len(gang)
+    return tuple(rows)
+
+
+def _gang(name: str, gang: list[Gpu], tier: Tier, chance: random.Random) -> list[Held]:
+    tenant, seconds = chance.randrange(TENANTS), seconds_of(chance)
+    since = NOON - chance.randrange(seconds)
+    return [
+        Held(
+            id=f"{name}/{gpu.id}",
+            booking=name,
+            tenant=f"t{tenant}",
+            project=f"t{tenant}-p{tenant % 3}",
+            place=Place(gpu.id, None, 0, 8),
+            starts=since,
+            ends=since + seconds,
+            started=True,
+            tier=tier.slug,
+            since=since,
+            owner=f"person-{tenant}",
+        )
+        for gpu in gang
+    ]
+
+
+def request_of(
+    number: int, classes: int, pausable: float, chance: random.Random, now: int = NOON
+) -> Request:
+    """One booking that waits."""
+    tenant, tier = chance.randrange(TENANTS), tier_of(chance, pausable)
+    count = chance.choice(COUNTS)
+    return Request(
+        booking=f"b{number:06}",
+        tenant=f"t{tenant}",
+        project=f"t{tenant}-p{number % 3}",
+        tier=tier.slug,
+        priority=tier.priority,
+        submitted=now - chance.randint(1, 6 * HOUR),
+        ask=Ask(count, (f"h{chance.randrange(classes):02}",), None, "node", required=count > 4),
+        duration=seconds_of(chance),
+        earliest=now if chance.random() < 0.8 else now + chance.randint(1, 12 * HOUR),
+        latest=None,
+        fixed=False,
+        promise=None,
+        owner=f"person-{chance.randrange(40)}",
+    )
+
+
+def site_of(count: int, bookings: int, classes: int, pausable: float) -> Snapshot:
+    """The same site for the same numbers."""
+    chance = random.Random(7)  # noqa: S311  a made-up site, the same each time
+    fleet = fleet_of(count, classes)
+    units = len(fleet) // classes * 56_000
+    limits = tuple(
+        Limit(f"t{tenant}", None, f"h{name:02}", units // TENANTS, units // 20, None)
+        for tenant in range(TENANTS)
+        for name in range(classes)
+    )
+    return Snapshot(
+        NOON,
+        MODELS,
+        fleet,
+        held_of(fleet, pausable, chance),
+        tuple(request_of(number, classes, pausable, chance) for number in range(bookings)),
+        (),
+        limits,
+        tiers=tuple(TIERS.values()),
+    )
+
+
+def the_next(site: Snapshot, plan: Plan) -> Snapshot:
+    """The site five seconds later: assigned places, notices and planned starts are true."""
+    requests = {request.booking: request for request in site.requests}
+    notices = {pause.booking: pause.at for pause in plan.pauses}
+    held = [
+        replace(row, ends=notices[row.booking], pausing=True) if row.booking in notices else row
+        for row in site.held
+    ]
+    for given in plan.assigns:
+        request = requests.pop(given.booking)
+        held += [
+            Held(
+                id=f"{given.booking}/{place.gpu}/{place.start}",
+                booking=given.booking,
+                tenant=request.tenant,
+                project=request.project,
+                place=place,
+                starts=given.starts,
+                ends=given.ends,
+                started=given.starts <= site.now,
+                tier=request.tier,
+                since=given.starts if given.starts <= site.now else None,
+                owner=request.owner,
+                level="node" if request.ask.required else "any",
+            )
+            for place in given.places
+        ]
+    waiting = [
+        replace(
+            requests[wait.booking],
+            promise=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength),
+        )
+        for wait in plan.waits
+        if wait.booking in requests
+    ]
+    return replace(site, now=site.now + 5, held=tuple(held), requests=tuple(waiting))
+
+
+def one_more(site: Snapshot, classes: int, *, is_first: bool) -> Snapshot:
+    """The site with one booking more: the last of its class's queue, or the first."""
+    chance = random.Random(13)  # noqa: S311  a made-up booking
+    request = request_of(999_999, classes, 0.0, chance, site.now)
+    submitted = site.now - 7 * HOUR if is_first else site.now
+    request = replace(
+        request, earliest=site.now, submitted=submitted, priority=90 if is_first else 1
+    )
+    return replace(site, requests=(*site.requests, request))
+
+
+def early_end(site: Snapshot) -> Snapshot:
+    """The site without one of its running bookings."""
+    gone = min(row.booking for row in site.held if row.started)
+    return replace(site, held=tuple(row for row in site.held if row.booking != gone))
+
+
+def timed(site: Snapshot, policy: Policy) -> tuple[Plan, float, float]:
+    """The plan, processor and wall seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    with gc_paused():
+        plan = solve(site, policy)
+    return plan, round(time.process_time() - cpu, 2), round(time.perf_counter() - wall, 2)
+
+
+def measured(count: int, bookings: int, classes: int, pausable: float) -> dict[str, object]:
+    """The figures of one size."""
+    policy = Policy(1)
+    site = site_of(count, bookings, classes, pausable)
+    plan, first, first_wall = timed(site, policy)
+    settled = the_next(site, plan)
+    again, keep, _ = timed(settled, policy)
+    kept = {wait.booking: wait.starts for wait in plan.waits}
+    _, at_end, _ = timed(one_more(settled, classes, is_first=False), policy)
+    _, at_head, _ = timed(one_more(settled, classes, is_first=True), policy)
+    _, ended, _ = timed(early_end(settled), policy)
+    return {
+        "gpus": count,
+        "bookings": bookings,
+        "classes": classes,
+        "pausable": pausable,
+        "first_s": first,
+        "first_wall_s": first_wall,
+        "keep_s": keep,
+        "one_more_s": at_end,
+        "one_more_at_the_head_s": at_head,
+        "early_end_s": ended,
+        "assigned": len(plan.assigns),
+        "waiting": len(plan.waits),
+        "refused": len(plan.refusals),
+        "pauses": len(plan.pauses),
+        "later": sum(wait.starts > kept.get(wait.booking, wait.starts) for wait in again.waits),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "machine": machine(),
+    }
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options of a size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpus", type=int, default=10_000)
+    parser.add_argument("--bookings", type=int, default=10_000)
+    parser.add_argument("--classes", type=int, default=4)
+    parser.add_argument("--pausable", type=float, default=0.5)
+    return parser
+
+
+def main() -> None:
+    """Measures and prints."""
+    asked = arguments().parse_args()
+    result = measured(asked.gpus, asked.bookings, asked.classes, asked.pausable)
+    sys.stdout.write(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
