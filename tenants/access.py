@@ -1,6 +1,6 @@
 """Actors and access checks. An object of another tenant is reported as missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -71,6 +71,21 @@ def tenants_of(user: User, now: datetime) -> list[TenantChoice]:
             [user.credential, now],
         )
         return [TenantChoice(*row) for row in cursor.fetchall()]
+
+
+def rights_of(credentials: Iterable[bytes], now: datetime) -> dict[bytes, frozenset[object]]:
+    """The present memberships behind each credential; none for one that is not valid any more."""
+    wanted = list(credentials)
+    found: dict[bytes, set[object]] = {each: set() for each in wanted}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.digest, m.tenant_id, m.project_id, m.role FROM unnest(%s::bytea[]) c(digest),"
+            " LATERAL portal_memberships_of(c.digest, %s) m",
+            [wanted, now],
+        )
+        for digest, *right in cursor.fetchall():
+            found[bytes(digest)].add(tuple(right))
+    return {each: frozenset(rights) for each, rights in found.items()}
 
 
 def actor_in(user: User, tenant_slug: str, now: datetime) -> Actor:

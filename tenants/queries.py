@@ -332,6 +332,12 @@ def mails_counted() -> dict[str, int]:
     )
 
 
+def events_newest(tenant_id: UUID) -> int:
+    """Returns the position of the tenant's last event; 0 without one."""
+    rows = PublishedEvent.objects.filter(tenant_id=tenant_id).order_by("-id")
+    return rows.values_list("id", flat=True).first() or 0
+
+
 def event_data(event: PublishedEvent) -> dict[str, Any]:
     """Returns the event as programs get it: in lists, in streams and as the body of webhooks."""
     return {

@@ -61,9 +61,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _conclude() -> None:
-    from portal.web.waiting import waiting_here  # noqa: PLC0415 (Django is set up by then)
+    from portal.web.streams import streams_here  # noqa: PLC0415 (Django is set up by then)
+    from portal.web.waiting import waiting_here  # noqa: PLC0415
 
     waiting_here().close()
+    streams_here().close()
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from django.http.response import HttpResponseBase
 
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import API, problem_of
+from portal.web.streams import streams_here
 from portal.web.waiting import waiting_here
-from tenants.platform.deferred import DeferredResponse
+from tenants.platform.deferred import DeferredResponse, FollowResponse
 
 Message = Mapping[str, Any]
 
@@ -143,8 +144,14 @@ class ThreadedHandler(ASGIHandler):
         super().load_middleware(is_async=False)
 
     async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        """Returns the response after one thread switch, or later if it waits for a decision."""
+        """Returns the response after one thread switch, or later if it waits for a decision.
+
+        A stream of events returns its thread, too.
+        """
         response = await sync_to_async(self.get_response)(request)
+        if isinstance(response, FollowResponse):
+            cast(ASGIRequest, request).scope[_LEASE].end()
+            return streams_here().answer(response)
         if not isinstance(response, DeferredResponse):
             return response
         cast(ASGIRequest, request).scope[_LEASE].end()

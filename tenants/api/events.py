@@ -1,25 +1,29 @@
 """The events of a tenant, for programs that can't receive webhooks."""
 
+import json
 import re
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.http.response import HttpResponseBase
 from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
-from rest_framework.response import Response
 
-from tenants.access import Actor, access_project
+from tenants.access import Actor, access_project, rights_of
 from tenants.api.base import ApiView, list_response
 from tenants.api.event_shapes import PublishedEventOut
 from tenants.models import PublishedEvent
-from tenants.platform.errors import invalid
+from tenants.platform.deferred import Follow, FollowResponse
+from tenants.platform.errors import denied, invalid
 from tenants.platform.fields import Strict
 from tenants.platform.pagination import LIMIT_DEFAULT, LIMIT_MAX
 from tenants.platform.schema import described, page
-from tenants.queries import event_data
+from tenants.queries import event_data, events_newest
 from tenants.rules.event_types import patterns_unknown, types_of
 
+STREAM = "text/event-stream"
 _KEY = re.compile(r"evt_([0-9a-f]{32})")
 
 
@@ -29,7 +33,7 @@ class EventQuery(Strict):
     since = serializers.CharField(
         required=False,
         max_length=40,
-        help_text="The id of the last event that you have. Without it: the oldest of 30 days.",
+        help_text="The id of the last event that you have. Without it a list begins 30 days ago.",
     )
     types = serializers.CharField(
         required=False, max_length=500, help_text="As in a webhook, comma-separated: `booking.*`."
@@ -41,18 +45,29 @@ class EventQuery(Strict):
 
 
 class Events(ApiView):
-    """Events of the projects that the caller may see."""
+    """Events of the projects that the caller may see, as a list or as a stream."""
 
     queries = {"GET": EventQuery}
 
+    def perform_content_negotiation(
+        self,
+        request: Request,
+        force: bool = False,  # noqa: FBT001, FBT002 (the framework's signature)
+    ) -> tuple[BaseRenderer, str]:
+        """Returns JSON for everything but the stream itself."""
+        return JSONRenderer(), JSONRenderer.media_type
+
     @described(
         "list_events",
-        "Events in order; `next` is the `since` of the next page",
+        "Events in order; `next` is the `since` of the next page. With `Accept: text/event-stream` "
+        "a stream that stays open, from `Last-Event-ID` or `since` on, else from now",
         answer=page(PublishedEventOut),
         query=EventQuery,
     )
-    def get(self, request: Request) -> Response:
-        """Lists events after `since`."""
+    def get(self, request: Request) -> HttpResponseBase:
+        """Lists events after `since`, or follows them."""
+        if STREAM in request.headers.get("Accept", ""):
+            return self._stream(request.headers.get("Last-Event-ID", ""))
         limit = self.query["limit"]
         with self.tx():
             rows = events_seen(self.actor, self.query)
@@ -61,6 +76,34 @@ class Events(ApiView):
             found = list(rows.order_by("id")[: limit + 1])
         items = [event_data(each) for each in found[:limit]]
         return list_response(items, items[-1]["id"] if len(found) > limit else None)
+
+    def _stream(self, last: str) -> FollowResponse:
+        if self.caller.is_operator:
+            raise denied("Operators' tokens cannot follow events. Use a member's token.")
+        actor, credential = self.actor, self.user.credential
+        with self.tx():
+            rows = events_seen(actor, self.query)
+            since = last or self.query.get("since")
+            position = event_position(actor, since) if since else events_newest(actor.tenant_id)
+            rights = rights_of([credential], self.now)[credential]
+
+        def read(position: int, newest: int) -> tuple[list[bytes], int]:
+            found = list(rows.filter(id__gt=position, id__lte=newest).order_by("id")[:LIMIT_MAX])
+            after = found[-1].id if len(found) == LIMIT_MAX else newest
+            return [_part(event_data(each)) for each in found], after
+
+        response = FollowResponse(iter(()), content_type=STREAM)
+        response.follow = Follow(actor.tenant_id, credential, rights, position, read)
+        # Compression and proxies would hold events back.
+        response["Content-Encoding"] = "identity"
+        response["X-Accel-Buffering"] = "no"
+        return response
+
+
+def _part(event: dict[str, Any]) -> bytes:
+    """Returns the event in the format of server-sent events."""
+    data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    return f"id: {event['id']}\nevent: {event['type']}\ndata: {data}\n\n".encode()
 
 
 def events_seen(actor: Actor, query: dict[str, Any]) -> QuerySet[PublishedEvent]:

@@ -1,11 +1,11 @@
-"""Deferred answers: the final answer waits for a decision, without occupying a thread."""
+"""Answers that take long and occupy no thread: they wait for a decision, or follow events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.http.response import HttpResponseBase
+from django.http.response import HttpResponseBase, StreamingHttpResponse
 from rest_framework.response import Response
 
 
@@ -41,3 +41,24 @@ class DeferredResponse(Response):
 
     deferred: Deferred
     view_headers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """A stream that a client follows from `position` on.
+
+    `read(position, newest)` returns the parts after a position and where to continue, in a
+    transaction of the tenant. The stream ends when `rights` of the credential change.
+    """
+
+    tenant_id: UUID
+    credential: bytes
+    rights: frozenset[object]
+    position: int
+    read: Callable[[int, int], tuple[Sequence[bytes], int]]
+
+
+class FollowResponse(StreamingHttpResponse):
+    """An empty stream, which the server fills until the client disconnects."""
+
+    follow: Follow
