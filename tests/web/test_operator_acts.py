@@ -37,6 +37,7 @@ READING_COMMANDS = {
     # By the owner of the tables, who writes a list of files of its own.
     "archive",
     "audit_verify", "decision_replay", "invariants", "reports_reader", "seed_demo", "simulate",
+    "webhooks_sender",
 }  # fmt: skip
 
 
