@@ -219,6 +219,7 @@ class Budget(models.Model):
     class Meta:
         ordering = ["-starts"]
         constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="budget_id_in_tenant"),
             models.CheckConstraint(condition=Q(ends__gt=F("starts")), name="budget_period"),
             models.CheckConstraint(
                 condition=Q(warn_percent__gte=1, warn_percent__lte=100), name="budget_warning"
@@ -241,3 +242,59 @@ class Budget(models.Model):
     def owner(self) -> BudgetOwner:
         """Whose budget it is."""
         return BudgetOwner(self.tenant_id, self.project_id, self.campaign_id, self.person_id)
+
+
+class Guardrail(models.Model):
+    """A rung of a budget's ladder: what happens while a share of the amount is used.
+
+    It acts from the moment that the share is reached and stops by itself when the share is lower.
+    """
+
+    class Measure(models.TextChoices):
+        """What is compared with the amount."""
+
+        SPENT = "spent", "Spent"
+        COMMITTED = "committed", "Spent and held"
+
+    class Action(models.TextChoices):
+        """What happens."""
+
+        NOTIFY = "notify", "Notify"
+        NO_BOOKINGS = "no_bookings", "Notify, and take no new bookings"
+
+    class Audience(models.TextChoices):
+        """The notified roles. A budget of the organisation always notifies its admins."""
+
+        LEADS = "leads", "Project leads"
+        ADMINS = "admins", "Tenant admins"
+        BOTH = "both", "Project leads and tenant admins"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    budget = models.ForeignKey(
+        Budget, on_delete=models.PROTECT, related_name="guardrails", db_constraint=False
+    )
+    measure = models.CharField(max_length=10, choices=Measure.choices)
+    percent = models.PositiveSmallIntegerField()
+    action = models.CharField(max_length=12, choices=Action.choices)
+    audience = models.CharField(max_length=8, choices=Audience.choices, default=Audience.BOTH)
+    reached_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when it acts; null while it does not."
+    )
+
+    class Meta:
+        ordering = ["percent", "measure", "action"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["budget", "measure", "percent", "action"], name="guardrail_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(percent__gte=1, percent__lte=200), name="guardrail_percent"
+            ),
+            models.CheckConstraint(
+                condition=Q(measure__in=["spent", "committed"])
+                & Q(action__in=["notify", "no_bookings"])
+                & Q(audience__in=["leads", "admins", "both"]),
+                name="guardrail_choices",
+            ),
+        ]

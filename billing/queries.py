@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Count, DecimalField, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
-from billing.models import Budget, Price, PriceBook, Transfer
+from billing.models import Budget, Guardrail, Price, PriceBook, Transfer
 from billing.rules import Period
 from tenants.models import Project
 from tenants.platform.errors import Refused
@@ -58,6 +58,11 @@ class BudgetFigures:
         if not self.amount:
             return Decimal(100)
         return (self.spent + self.held) * 100 / self.amount
+
+    def share_of(self, measure: str, without: Decimal = Decimal(0)) -> Decimal:
+        """`spent` or `committed` money in percent of the amount, without a part that is held."""
+        used = self.spent if measure == "spent" else self.spent + self.held - without
+        return used * 100 / self.amount if self.amount else Decimal(100)
 
     @property
     def is_warning(self) -> bool:
@@ -184,6 +189,61 @@ def tightest_figures(
         return None
     own = next(each for each in found if each.level == Budget.Level.PROJECT)
     return min((each for each in found if each.is_hard), key=lambda each: each.left, default=own)
+
+
+def reached(rung: Guardrail, figures: BudgetFigures, without: Decimal = Decimal(0)) -> bool:
+    """Whether the rung acts at these figures."""
+    return figures.share_of(rung.measure, without) >= rung.percent
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What a rung would have stopped in its budget's period so far."""
+
+    bookings: int
+    amount: Decimal
+    first: datetime | None
+
+
+def would_have_stopped(budget: Budget, measure: str, percent: int) -> Stopped:
+    """Replays the budget's transfers against a rung that takes no new bookings.
+
+    A booking counts as stopped if the share was reached when it was requested. The replay keeps
+    the bookings that were made, so later ones see what was really used.
+    """
+    figures = budget_figures_of([budget.id])[budget.id]
+    line = figures.amount * percent / 100
+    spent = held = amount = Decimal(0)
+    stopped: dict[UUID | None, datetime] = {}
+    seen: set[UUID | None] = set()
+    for row in _transfers_counted(budget).select_related("hold").order_by("at", "id"):
+        used = spent if measure == "spent" else spent + held
+        if row.kind == "hold" and row.reference not in seen:
+            seen.add(row.reference)
+            if used >= line:
+                stopped[row.reference] = row.at
+        if row.kind == "hold" and row.reference in stopped:
+            amount += row.amount
+        spent += {"settle": 1, "charge": 1, "reverse": -1}.get(row.kind, 0) * row.amount
+        held += row.amount if row.kind == "hold" else -row.hold.amount if row.hold else 0
+    return Stopped(len(stopped), amount, min(stopped.values(), default=None))
+
+
+def _transfers_counted(budget: Budget) -> QuerySet[Transfer]:
+    """The transfers of bookings that the budget counts."""
+    rows = Transfer.objects.filter(
+        tenant_id=budget.tenant_id, day__gte=budget.starts, day__lt=budget.ends
+    )
+    if budget.project_id is not None:
+        rows = rows.filter(
+            Q(debit__budget__project=budget.project_id)
+            | Q(kind="reverse", credit__budget__project=budget.project_id)
+        )
+    if budget.campaign_id is not None:
+        rows = rows.filter(campaign=budget.campaign_id)
+    if budget.person_id is not None:
+        rows = rows.filter(person=budget.person_id)
+    return rows
 
 
 def money_held() -> tuple[int, Decimal]:

@@ -3,6 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
+from billing.services.guardrails import guardrails_evaluate
 from billing.services.renewals import budgets_renew
 
 
@@ -10,3 +11,9 @@ from billing.services.renewals import budgets_renew
 def billing_renew() -> None:
     """Creates the budgets of the next periods and moves what is left of the last ones."""
     budgets_renew(timezone.now())
+
+
+@shared_task(name="billing.guardrails", ignore_result=True)
+def billing_guardrails() -> None:
+    """Marks the rungs of budgets' ladders that were reached or cleared, and announces them."""
+    guardrails_evaluate(timezone.now())

@@ -99,6 +99,7 @@ PERIODS = {
     "tenants.sweep": 600,
     "audit.seal": 60,
     "billing.renew": 600,
+    "billing.guardrails": 2,
 }
 
 app.add_defaults(_configuration)

@@ -12,10 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing.access import access_budget, access_owner, budgets_visible, require_budget_right
-from billing.models import Budget
-from billing.queries import budget_figures_of
+from billing.models import Budget, Guardrail
+from billing.queries import budget_figures_of, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
-from billing.services import budget_put
+from billing.services import Rung, budget_put, ladder_set
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
@@ -158,6 +158,73 @@ class BudgetOne(ApiView):
             budget = access_budget(self.actor, budget_id)
             period = Period(budget.starts, budget.ends)
             return Response(_set(self.actor, budget.owner, period, sent, self.now))
+
+
+class RungOut(Strict):
+    """A rung: it acts while `measure` is at least `percent` of the amount."""
+
+    measure = serializers.ChoiceField(choices=Guardrail.Measure.values)
+    percent = Whole(min_value=1, max_value=200)
+    action = serializers.ChoiceField(choices=Guardrail.Action.values)
+    audience = serializers.ChoiceField(
+        choices=Guardrail.Audience.values, required=False, default="both"
+    )
+    reached_at = serializers.DateTimeField(
+        read_only=True, allow_null=True, help_text="Since when it acts; null while it does not."
+    )
+    would_have_stopped = serializers.IntegerField(
+        read_only=True,
+        help_text="Bookings of the period that a rung `no_bookings` would have refused so far.",
+    )
+
+
+class LadderOut(Strict):
+    """The rungs of a budget, the lowest share first."""
+
+    rungs = RungOut(many=True)
+
+
+class Ladder(ApiView):
+    """The ladder of a budget."""
+
+    @described("get_ladder", "The ladder of a budget", answer=LadderOut)
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        """Describes the rungs."""
+        with self.tx():
+            return Response(_ladder(access_budget(self.actor, budget_id)))
+
+    @described(
+        "set_ladder",
+        "Replace the ladder of a budget (tenant admins; below a project also its leads)",
+        answer=LadderOut,
+        request=LadderOut,
+    )
+    def put(self, request: Request, budget_id: UUID) -> Response:
+        """Replaces the rungs."""
+        sent = self.sent(LadderOut)
+        with self.tx():
+            budget = access_budget(self.actor, budget_id)
+            require_budget_right(self.actor, budget.owner)
+            rungs = [Rung(**each) for each in sent["rungs"]]
+            ladder_set(actor_id=self.actor.user_id, budget=budget, rungs=rungs, now=self.now)
+            return Response(_ladder(budget))
+
+
+def _ladder(budget: Budget) -> dict[str, Any]:
+    rungs = [
+        {
+            "measure": rung.measure,
+            "percent": rung.percent,
+            "action": rung.action,
+            "audience": rung.audience,
+            "reached_at": rung.reached_at,
+            "would_have_stopped": would_have_stopped(budget, rung.measure, rung.percent).bookings
+            if rung.action == "no_bookings"
+            else 0,
+        }
+        for rung in Guardrail.objects.filter(budget=budget)
+    ]
+    return dict(LadderOut({"rungs": rungs}).data)
 
 
 def _set(

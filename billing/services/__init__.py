@@ -3,6 +3,7 @@
 from billing.services.budgets import budget_put, budget_set
 from billing.services.campaigns import campaign_create, campaign_open_set, campaign_to_charge
 from billing.services.corrections import charge_add, charge_refund
+from billing.services.guardrails import Rung, ladder_set
 from billing.services.holds import (
     hold_place,
     hold_release,
@@ -16,6 +17,7 @@ from billing.services.shares import HoldRequest
 
 __all__ = [
     "HoldRequest",
+    "Rung",
     "budget_put",
     "budget_set",
     "campaign_create",
@@ -29,6 +31,7 @@ __all__ = [
     "hold_settle_partially",
     "holds_move",
     "holds_place",
+    "ladder_set",
     "price_book_check",
     "price_book_publish",
     "price_param",

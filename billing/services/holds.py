@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 
 from billing.models import Budget, Transfer
 from billing.rules import ledger_amount
+from billing.services.guardrails import bookings_stopped
 from billing.services.ledger import OVERSPENT, account_of, constraint_of
 from billing.services.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
 from billing.services.shortages import budget_exceeded
@@ -41,10 +42,16 @@ def hold_place(  # noqa: PLR0913 (a hold has exactly these facts; callers have n
 
 
 def holds_place(
-    *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
+    *,
+    tenant_id: UUID,
+    project_id: UUID,
+    requests: Sequence[HoldRequest],
+    now: datetime,
+    are_new: bool = False,
 ) -> dict[UUID, Refused]:
     """Like `hold_place`, for many references of a project in one statement.
 
+    `are_new`: the references are new bookings, which a rung of a budget's ladder can refuse.
     Returns the refused references with their reasons; if money is short, earlier ones are served
     first.
     """
@@ -60,15 +67,36 @@ def holds_place(
     try:
         with transaction.atomic():
             Transfer.objects.bulk_create(holds)
+            if are_new:
+                _stop(parts)
     except IntegrityError as error:
         if constraint_of(error) != OVERSPENT:
             raise
-        refused |= _holds_place_each(parts, holds)
+        refused |= _holds_place_each(parts, holds, are_new=are_new)
+    except _Stopped:
+        refused |= _holds_place_each(parts, holds, are_new=are_new)
     return refused
 
 
+class _Stopped(Exception):
+    """A rung of a ladder refuses the holds that were just written."""
+
+    def __init__(self, refusal: Refused) -> None:
+        """Takes the refusal."""
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
+def _stop(parts: dict[UUID, list[BudgetShare]]) -> None:
+    """Raises _Stopped if a rung of a ladder refuses one of the new bookings."""
+    for mine in parts.values():
+        refusal = bookings_stopped(mine)
+        if refusal is not None:
+            raise _Stopped(refusal)
+
+
 def _holds_place_each(
-    parts: dict[UUID, list[BudgetShare]], holds: Sequence[Transfer]
+    parts: dict[UUID, list[BudgetShare]], holds: Sequence[Transfer], *, are_new: bool
 ) -> dict[UUID, Refused]:
     """Holds each reference that the budgets can pay; returns the refused ones."""
     refused: dict[UUID, Refused] = {}
@@ -76,10 +104,14 @@ def _holds_place_each(
         try:
             with transaction.atomic():
                 Transfer.objects.bulk_create(h for h in holds if h.reference == reference)
+                if are_new:
+                    _stop({reference: mine})
         except IntegrityError as error:
             if constraint_of(error) != OVERSPENT:
                 raise
             refused[reference] = budget_exceeded(mine)
+        except _Stopped as stopped:
+            refused[reference] = stopped.refusal
     return refused
 
 

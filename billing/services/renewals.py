@@ -9,6 +9,7 @@ from billing.models import Budget
 from billing.queries import budget_figures_of
 from billing.rules import BudgetTerms, Period, period_after, period_text
 from billing.services.budgets import budget_fund, budget_put, budgets_lock
+from billing.services.guardrails import ladder_copy
 from tenants.platform.errors import Refused
 
 
@@ -38,7 +39,9 @@ def _repeat(today: date, now: datetime) -> int:
             rolls_over=budget.rolls_over,
         )
         try:
-            budget_put(actor_id=None, owner=budget.owner, terms=terms, now=now)
+            with transaction.atomic():
+                following = budget_put(actor_id=None, owner=budget.owner, terms=terms, now=now)
+                ladder_copy(budget, following)
         except Refused:
             # Somebody has set other budgets for these days; theirs count.
             continue

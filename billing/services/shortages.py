@@ -27,7 +27,7 @@ def budget_exceeded(parts: Sequence[BudgetShare]) -> Refused:
 
 
 # Who can raise the budget of a level, and as which owner of the rule.
-_RAISERS = {
+RAISERS = {
     "tenant": ("The tenant's admin", "tenant_admin"),
     "project": ("The tenant's admin", "tenant_admin"),
     "campaign": ("The project's lead", "lead"),
@@ -38,10 +38,10 @@ _RAISERS = {
 def _short(budget: Budget, effect: BudgetFigures, amount: Decimal) -> Refused:
     left, needs = floor_to_cents(effect.left), ceil_to_cents(amount)
     currency = effect.currency
-    raiser, owner = _RAISERS[effect.level]
+    raiser, owner = RAISERS[effect.level]
     return Refused(
         "budget_exceeded",
-        f"{_subject(effect, budget)} has {money_text(left, currency)} left for"
+        f"{budget_subject(effect, budget)} has {money_text(left, currency)} left for"
         f" {period_text(effect.period)}; this needs {money_text(needs, currency)}."
         f" {raiser} can raise the budget;"
         " a shorter or smaller booking, a cheaper tier or a slice needs less.",
@@ -65,7 +65,7 @@ def _short(budget: Budget, effect: BudgetFigures, amount: Decimal) -> Refused:
     )
 
 
-def _subject(effect: BudgetFigures, budget: Budget) -> str:
+def budget_subject(effect: BudgetFigures, budget: Budget) -> str:
     """Whose money is short, as the subject of a sentence."""
     if effect.level == Budget.Level.CAMPAIGN:
         return f"The campaign {effect.name}"

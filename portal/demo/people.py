@@ -14,7 +14,7 @@ from django.db import transaction
 
 from billing.models import Budget, Campaign
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_of
-from billing.services import budget_put, budget_set, campaign_create
+from billing.services import Rung, budget_put, budget_set, campaign_create, ladder_set
 from tenants.access import Actor, actor_by_id
 from tenants.models import Membership, Project, Quota, Role, Tenant, User
 from tenants.services import (
@@ -53,6 +53,8 @@ LIMITS: dict[tuple[str, str | None, str, str], tuple[str, bool]] = {
     ("helix", "protein-folding", "", "mara"): ("2500", True),
     ("northlab", None, "", ""): ("3000", True),
 }
+# Each of these budgets notifies at half, and takes no new bookings close to its end.
+LADDER = (Rung("spent", 50, "notify"), Rung("committed", 95, "no_bookings"))
 # Sign-in name -> (name, memberships as (tenant, project or None, role)).
 PEOPLE: dict[str, tuple[str, list[tuple[str, str | None, Role]]]] = {
     "mara": (
@@ -136,7 +138,8 @@ def _quotas_and_budgets_seed(today: date, now: datetime) -> None:
         for period in _months(today):
             terms = BudgetTerms(period, Decimal(amount), is_hard=is_hard)
             if not Budget.objects.filter(**asdict(owner), starts=period.starts).exists():
-                budget_put(actor_id=None, owner=owner, terms=terms, now=now)
+                budget = budget_put(actor_id=None, owner=owner, terms=terms, now=now)
+                ladder_set(actor_id=None, budget=budget, rungs=LADDER, now=now)
 
 
 def _limit_owner(

@@ -25,9 +25,14 @@ class EventBooking(serializers.Serializer[Any]):
 
 
 class EventDetails(serializers.Serializer[Any]):
-    """What happened."""
+    """What happened, to a booking or to a budget."""
 
-    booking = EventBooking()
+    booking = EventBooking(required=False)
+    budget = serializers.DictField(
+        required=False,
+        help_text="For `budget.…`: level, name, period, amount, spent, held, left, and the rung's "
+        "measure, percent and action.",
+    )
     message = serializers.CharField(help_text="A sentence for people.")
     detail = serializers.DictField(help_text="More values, such as `starts` or `until`.")
 

@@ -42,6 +42,7 @@ WRITES: Mapping[str, str] = {
     # Money
     "api-budgets": Scope.BUDGET,
     "api-budget": Scope.BUDGET,
+    "api-ladder": Scope.BUDGET,
     "api-campaigns": Scope.BUDGET,
     "api-campaign": Scope.BUDGET,
     "api-price-books": Scope.BUDGET,

@@ -63,7 +63,11 @@ class Mail(models.Model):
             models.CheckConstraint(
                 condition=Q(booking__isnull=False, invitation=None)
                 | Q(booking=None, invitation__isnull=False)
-                | Q(booking=None, invitation=None, kind="password.reset"),
+                | Q(
+                    booking=None,
+                    invitation=None,
+                    kind__in=["password.reset", "budget.threshold_reached"],
+                ),
                 name="mail_about_one",
             ),
             models.CheckConstraint(

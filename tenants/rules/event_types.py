@@ -37,6 +37,8 @@ EVENT_TYPES = {
     "booking.expired": "No GPUs were free in time.",
     "booking.failed": "The booking failed.",
     "booking.corrected": "An operator corrected the charge.",
+    "budget.threshold_reached": "A budget of a project reached a rung of its ladder.",
+    "budget.threshold_cleared": "A budget of a project left a rung of its ladder.",
 }
 """Names and what they mean, in the order of a booking's life."""
 

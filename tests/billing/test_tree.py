@@ -70,13 +70,14 @@ class Lab:
         person: int | None = None,
         campaign: UUID | None = None,
         window: tuple[datetime, datetime] = (NOW, datetime(2026, 11, 17, 16, tzinfo=UTC)),
+        now: datetime = NOW,
     ) -> HoldRequest:
         request = HoldRequest(uuid4(), Decimal(amount), *window, person or self.mara, campaign)
         refused = holds_place(
             tenant_id=self.project.tenant_id,
             project_id=self.project.id,
             requests=[request],
-            now=NOW,
+            now=now,
         )
         if refused:
             raise refused[request.reference]

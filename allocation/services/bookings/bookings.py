@@ -116,7 +116,9 @@ def bookings_create(
     rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
     holds = [_hold_of(row, requests[key]) for key, row in rows.items()]
     (project_id,) = {row.project_id for row in rows.values()}
-    refused = holds_place(tenant_id=actor.tenant_id, project_id=project_id, requests=holds, now=now)
+    refused = holds_place(
+        tenant_id=actor.tenant_id, project_id=project_id, requests=holds, now=now, are_new=True
+    )
     written = [row for key, row in rows.items() if key not in refused]
     if written:
         _numbers_give(actor.tenant_id, written)

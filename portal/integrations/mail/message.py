@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import date, datetime, tzinfo
+from decimal import Decimal
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
@@ -15,8 +16,9 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pause_notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
-from portal.integrations.mail.queueing import PASSWORD_RESET
-from tenants.models import Mail
+from billing.rules import Period, money_text, period_text
+from portal.integrations.mail.queueing import BUDGET, PASSWORD_RESET
+from tenants.models import Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
 from tenants.services.mail_links import (
     RESET_LIFETIME,
@@ -79,7 +81,32 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
 def _about_account(mail: Mail, now: datetime) -> Section | None:
     if mail.kind == PASSWORD_RESET:
         return _password_reset(mail, now)
+    if mail.kind == BUDGET:
+        return _budget(mail)
     return _invitation(mail, now) if mail.user else _invitation_to_address(mail, now)
+
+
+def _budget(mail: Mail) -> Section | None:
+    """What a rung of a budget's ladder says; None after a week, when its message is deleted."""
+    message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
+    if message is None or mail.tenant is None:
+        return None
+    said = message.payload
+    period = Period(date.fromisoformat(said["starts"]), date.fromisoformat(said["ends"]))
+    amount, spent, held, left = (
+        money_text(Decimal(said[name]), said["currency"])
+        for name in ("amount", "spent", "held", "left")
+    )
+    word = "spent" if said["measure"] == "spent" else "spent or held"
+    sentences = [
+        f"At least {said['percent']} % of the budget for {period_text(period)} are {word}:"
+        f" {spent} spent, {held} held by bookings, {left} left of {amount}."
+    ]
+    if said["action"] == "no_bookings":
+        sentences.append("It takes no new bookings until the share is lower. Bookings stay.")
+    href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/budgets/{said['budget']}"
+    headline = f"Budget of {said['name']}: {said['percent']} % {word}"
+    return Section(headline, tuple(sentences), href, link="Open the budget")
 
 
 def _password_reset(mail: Mail, now: datetime) -> Section | None:

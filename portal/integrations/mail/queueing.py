@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.db.models.functions import Lower
 
 from allocation.models import Booking
-from tenants.models import Invitation, Mail, Membership, OutboxMessage, PasswordReset, User
+from tenants.models import Invitation, Mail, Membership, OutboxMessage, PasswordReset, Role, User
 
 URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn", "booking.no_show_warned"})
 KINDS = URGENT | {
@@ -27,6 +27,7 @@ KINDS = URGENT | {
     "booking.failed",
     "booking.no_show",
 }
+BUDGET = "budget.threshold_reached"
 INVITATION = "invitation.created"
 PASSWORD_RESET = "password.reset"  # noqa: S105 (a kind of mail)
 # Mails that are not urgent wait this long, so that related ones are sent as one.
@@ -47,6 +48,7 @@ def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
     messages = list(messages)
     invitations = [message for message in messages if message.kind == INVITATION]
     Mail.objects.bulk_create(_invitation_mails(invitations, now), ignore_conflicts=True)
+    Mail.objects.bulk_create(_budget_mails(messages, now), ignore_conflicts=True)
     about_bookings = [message for message in messages if message.kind in KINDS]
     if not about_bookings:
         return False
@@ -86,6 +88,31 @@ def _invitation_mails(messages: Iterable[OutboxMessage], now: datetime) -> Itera
                 invitation=invitation,
                 at=message.created,
                 due=now + BUNDLING_DELAY,
+            )
+
+
+def _budget_mails(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
+    """Yields a mail for each lead and admin whom a budget's rung notifies."""
+    for message in messages:
+        if message.kind != BUDGET:
+            continue
+        project, audience = message.payload["project"], message.payload["audience"]
+        roles = Q()
+        if audience != "leads" or project is None:
+            roles |= Q(role=Role.TENANT_ADMIN)
+        if audience != "admins" and project is not None:
+            roles |= Q(role=Role.LEAD, project=project)
+        wanting = Membership.objects.filter(
+            roles, tenant_id=message.tenant_id, user__is_active=True, user__mails=User.Mails.ALL
+        ).exclude(user__email="")
+        for user_id in wanting.values_list("user_id", flat=True).distinct():
+            yield Mail(
+                tenant_id=message.tenant_id,
+                user_id=user_id,
+                message=message.id,
+                kind=BUDGET,
+                at=message.created,
+                due=now,
             )
 
 

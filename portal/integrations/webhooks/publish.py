@@ -10,7 +10,7 @@ from django.db import connection
 
 from allocation.models import BookingEvent
 from tenants.models import OutboxMessage, PublishedEvent, Webhook, WebhookDelivery
-from tenants.rules.event_types import event_type, is_wanted
+from tenants.rules.event_types import EVENT_TYPES, event_type, is_wanted
 
 RETENTION = timedelta(days=30)
 # Any number: it names the lock that every relay takes.
@@ -37,19 +37,24 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
 
     Call it after `publisher_lock`, in the transaction that marks the messages as sent.
     """
+    messages = list(messages)
+    budgets = [message for message in messages if _is_of_project(message)]
     wanted = {
         message.payload["event"]: (kind, message.payload["version"])
         for message in messages
         if (kind := event_type(message.kind)) is not None and "event" in message.payload
     }
-    if not wanted:
+    if not wanted and not budgets:
         return 0
     rows = BookingEvent.objects.filter(id__in=wanted).select_related(
         "booking__project", "booking__owner"
     )
     found = {row.id: row for row in rows}
     events = PublishedEvent.objects.bulk_create(
-        _event(found[key], *facts) for key, facts in wanted.items() if key in found
+        [
+            *(_event(found[key], *facts) for key, facts in wanted.items() if key in found),
+            *(_budget_event(message) for message in budgets),
+        ]
     )
     _queue(events, now)
     return len(events)
@@ -86,6 +91,27 @@ def _event(row: BookingEvent, kind: str, version: int) -> PublishedEvent:
             },
             "message": row.text,
             "detail": _detail(row.detail),
+        },
+    )
+
+
+def _is_of_project(message: OutboxMessage) -> bool:
+    """Whether it is about the budget of a project or a campaign, which its members may see."""
+    is_budget = message.kind.startswith("budget.")
+    return is_budget and message.payload["level"] in ("project", "campaign")
+
+
+def _budget_event(message: OutboxMessage) -> PublishedEvent:
+    return PublishedEvent(
+        tenant_id=message.tenant_id,
+        project_id=message.payload["project"],
+        subject=message.payload["budget"],
+        type=message.kind,
+        at=message.created,
+        data={
+            "budget": message.payload,
+            "message": EVENT_TYPES[message.kind],
+            "detail": {},
         },
     )
 

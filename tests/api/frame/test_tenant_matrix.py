@@ -40,6 +40,7 @@ OPEN = {
 BODIES: dict[str, Any] = {
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
+    "guardrails": {"rungs": []},
     "budgets": {"amount": "5"},
     "campaigns": {"is_open": False},
     "projects": {"is_open": False},

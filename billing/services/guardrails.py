@@ -1,0 +1,206 @@
+"""The ladder of a budget: what happens while a share of its amount is used."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from billing.models import Budget, Guardrail
+from billing.queries import BudgetFigures, budget_figures_of, reached
+from billing.rules import midnight, period_text
+from billing.services.shares import BudgetShare
+from billing.services.shortages import RAISERS, budget_subject
+from tenants.audit import audit_record
+from tenants.outbox import outbox_add
+from tenants.platform.errors import Refused, invalid
+
+MOST_RUNGS = 12
+REACHED = "budget.threshold_reached"
+CLEARED = "budget.threshold_cleared"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A rung as a person sets it."""
+
+    measure: str
+    percent: int
+    action: str
+    audience: str = "both"
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What makes two rungs the same."""
+        return self.measure, self.percent, self.action
+
+
+def ladder_set(
+    *, actor_id: int | None, budget: Budget, rungs: Collection[Rung], now: datetime
+) -> None:
+    """Replaces the budget's ladder. The caller has checked the actor's right.
+
+    Raises:
+        Refused: `bad_percent`, `rung_twice` or `too_many_rungs`.
+    """
+    _rungs_check(rungs)
+    wanted = {rung.key: rung for rung in rungs}
+    with transaction.atomic():
+        for row in Guardrail.objects.select_for_update().filter(budget=budget):
+            rung = wanted.pop((row.measure, row.percent, row.action), None)
+            if rung is None:
+                row.delete()
+            elif rung.audience != row.audience:
+                row.audience = rung.audience
+                row.save(update_fields=["audience"])
+        Guardrail.objects.bulk_create(
+            Guardrail(
+                tenant_id=budget.tenant_id,
+                budget=budget,
+                measure=rung.measure,
+                percent=rung.percent,
+                action=rung.action,
+                audience=rung.audience,
+            )
+            for rung in wanted.values()
+        )
+        audit_record(
+            tenant_id=budget.tenant_id,
+            actor_id=actor_id,
+            action="budget.ladder",
+            target=("budget", budget.id),
+            now=now,
+            detail={"rungs": [f"{each.measure} {each.percent} {each.action}" for each in rungs]},
+        )
+        _evaluate([budget.id], now)
+
+
+def guardrails_evaluate(now: datetime) -> int:
+    """Marks the rungs that act from now on and those that stop; returns how many changed.
+
+    Each change is an event in the outbox. Safe to run twice, and for several at once.
+    """
+    today = now.astimezone(UTC).date()
+    budgets = Guardrail.objects.filter(budget__ends__gt=today).values_list("budget", flat=True)
+    return _evaluate(sorted(set(budgets)), now)
+
+
+def bookings_stopped(parts: Iterable[BudgetShare]) -> Refused | None:
+    """The refusal of a new booking by a rung of any budget that counts it; None without one.
+
+    Call it after the booking's holds are written: their accounts are locked then, so no other
+    booking can pass the rung at the same moment. Its own holds don't count.
+    """
+    shares = list(parts)
+    budgets = {each.id: each for part in shares for each in (part.budget, *part.limits)}
+    rungs = list(Guardrail.objects.filter(budget__in=budgets, action="no_bookings"))
+    if not rungs:
+        return None
+    figures = budget_figures_of({rung.budget_id for rung in rungs})
+    for rung in rungs:
+        own = sum((p.amount for p in shares if rung.budget_id in _ids(p)), Decimal(0))
+        effect = figures[rung.budget_id]
+        if reached(rung, effect, without=own):
+            return _stopped(rung, budgets[rung.budget_id], effect, own)
+    return None
+
+
+def ladder_copy(source: Budget, target: Budget) -> None:
+    """Gives the budget of the next period the same ladder."""
+    Guardrail.objects.bulk_create(
+        Guardrail(
+            tenant_id=target.tenant_id,
+            budget=target,
+            measure=row.measure,
+            percent=row.percent,
+            action=row.action,
+            audience=row.audience,
+        )
+        for row in Guardrail.objects.filter(budget=source)
+    )
+
+
+def _ids(part: BudgetShare) -> set[UUID]:
+    return {part.budget.id, *(each.id for each in part.limits)}
+
+
+def _rungs_check(rungs: Collection[Rung]) -> None:
+    if len(rungs) > MOST_RUNGS:
+        raise invalid("too_many_rungs", f"A ladder has at most {MOST_RUNGS} rungs.", "rungs")
+    if any(not 1 <= rung.percent <= 200 for rung in rungs):
+        raise invalid("bad_percent", "Enter a share from 1 to 200 percent.", "percent")
+    if len({rung.key for rung in rungs}) < len(rungs):
+        raise invalid("rung_twice", "This rung is on the ladder already.", "percent")
+
+
+def _evaluate(budget_ids: Sequence[UUID], now: datetime) -> int:
+    figures = budget_figures_of(budget_ids)
+    changed = [
+        rung
+        for rung in Guardrail.objects.filter(budget__in=budget_ids)
+        if reached(rung, figures[rung.budget_id]) != (rung.reached_at is not None)
+    ]
+    for rung in changed:
+        _turn(rung, figures, now)
+    return len(changed)
+
+
+def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime) -> None:
+    """Marks one rung and announces it, once if several evaluate at the same time."""
+    effect = figures[rung.budget_id]
+    acts = rung.reached_at is None
+    with transaction.atomic():
+        mine = Guardrail.objects.filter(id=rung.id, reached_at__isnull=acts)
+        if not mine.update(reached_at=now if acts else None):
+            return
+        outbox_add(
+            tenant_id=rung.tenant_id,
+            kind=REACHED if acts else CLEARED,
+            payload=_payload(rung, effect),
+            now=now,
+        )
+
+
+def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:
+    return {
+        "budget": str(effect.budget_id),
+        "project": str(effect.project_id) if effect.project_id else None,
+        "level": effect.level,
+        "name": effect.name,
+        "starts": effect.starts.isoformat(),
+        "ends": effect.ends.isoformat(),
+        "measure": rung.measure,
+        "percent": rung.percent,
+        "action": rung.action,
+        "audience": rung.audience,
+        "currency": effect.currency,
+        **{name: str(getattr(effect, name)) for name in ("amount", "spent", "held", "left")},
+    }
+
+
+def _stopped(rung: Guardrail, budget: Budget, effect: BudgetFigures, own: Decimal) -> Refused:
+    raiser, owner = RAISERS[effect.level]
+    share = effect.share_of(rung.measure, without=own)
+    word = "spent" if rung.measure == "spent" else "spent or held"
+    return Refused(
+        "bookings_stopped",
+        f"{budget_subject(effect, budget)} has {share:.0f} % of its budget for"
+        f" {period_text(effect.period)} {word}, and takes no new bookings from {rung.percent} % on."
+        f" That ends by itself when the share is lower. {raiser} can raise the budget or change"
+        " its ladder.",
+        "budget",
+        param="request",
+        rule="R10",
+        owner=owner,
+        frees_at=midnight(effect.ends),
+        numbers={
+            "level": effect.level,
+            "budget": str(effect.budget_id),
+            "measure": rung.measure,
+            "percent": rung.percent,
+            "share": f"{share:.2f}",
+        },
+    )

@@ -1,0 +1,167 @@
+"""The page of one budget: its figures and its ladder."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from billing.access import access_budget, require_budget_right
+from billing.models import Budget, Guardrail
+from billing.queries import Stopped, budget_figures_of, reached, would_have_stopped
+from billing.rules import money_text, period_text
+from billing.services import Rung, ladder_set
+from billing.web.budget_bar import budget_bar
+from tenants.access import Actor
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.errors import Refused, invalid
+from tenants.web.frame import tenant_page
+
+
+@dataclass(frozen=True, slots=True)
+class RungRow:
+    """A rung as the page shows it."""
+
+    rung: Guardrail
+    acts: bool
+    effect: str
+
+    @property
+    def condition(self) -> str:
+        """When it acts, in words."""
+        return f"{self.rung.get_measure_display()} reaches {self.rung.percent} %"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def budget_one(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpResponse:
+    """Shows the budget; POST adds or removes a rung of its ladder."""
+    budget = access_budget(actor, budget_id)
+    if request.method != "POST":
+        return _page(request, actor, budget, None)
+    require_budget_right(actor, budget.owner)
+    try:
+        rungs, said = _changed(budget, request.POST)
+        if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
+            question = _question(actor, budget, rungs[-1])
+            if question is not None:
+                return confirm_page(request, question)
+        ladder_set(actor_id=actor.user_id, budget=budget, rungs=rungs, now=timezone.now())
+    except Refused as refusal:
+        return _page(request, actor, budget, refusal)
+    messages.success(request, said)
+    return redirect(_address(actor, budget))
+
+
+def _address(actor: Actor, budget: Budget) -> str:
+    return reverse("budget", args=[actor.tenant_slug, budget.id])
+
+
+def _changed(budget: Budget, form: QueryDict) -> tuple[list[Rung], str]:
+    """The new ladder and the message about it."""
+    rows = list(Guardrail.objects.filter(budget=budget))
+    kept = [row for row in rows if str(row.id) != form.get("remove", "")]
+    rungs = [Rung(row.measure, row.percent, row.action, row.audience) for row in kept]
+    if "add" not in form:
+        return rungs, "Removed the rung."
+    rungs.append(_typed(form))
+    return rungs, "Added the rung."
+
+
+def _typed(form: QueryDict) -> Rung:
+    percent = form.get("percent", "").strip().removesuffix("%").strip()
+    if not (percent.isascii() and percent.isdigit() and len(percent) < 4):
+        raise invalid("bad_percent", "Enter a share from 1 to 200 percent.", "percent")
+    return Rung(
+        measure=_chosen(form, "measure", Guardrail.Measure.values),
+        percent=int(percent),
+        action=_chosen(form, "action", Guardrail.Action.values),
+        audience=_chosen(form, "audience", Guardrail.Audience.values),
+    )
+
+
+def _chosen(form: QueryDict, name: str, values: list[str]) -> str:
+    value = str(form.get(name, ""))
+    if value not in values:
+        raise invalid("unknown_choice", "Choose one of the values.", name)
+    return value
+
+
+def _question(actor: Actor, budget: Budget, rung: Rung) -> Confirmation | None:
+    """What a rung that refuses bookings would stop; None for one that only notifies."""
+    if rung.action != "no_bookings" or not 1 <= rung.percent <= 200:
+        return None
+    figures = budget_figures_of([budget.id])[budget.id]
+    share = figures.share_of(rung.measure)
+    acts = share >= rung.percent
+    stopped = would_have_stopped(budget, rung.measure, rung.percent)
+    return Confirmation(
+        title=f"Take no new bookings from {rung.percent} % on?",
+        lost=(
+            f"{figures.name}, {period_text(figures.period)}: {share:.0f} % now.",
+            "New bookings are refused from now on."
+            if acts
+            else "It refuses nothing now, and acts when the share is reached.",
+            _effect(stopped, figures.currency),
+            "Bookings that are made already, and their extensions, stay.",
+            "It stops by itself when the share is lower.",
+        ),
+        button="Add the rung",
+        back=_address(actor, budget),
+        keep="Don't add it",
+    )
+
+
+def _effect(stopped: Stopped, currency: str) -> str:
+    if not stopped.bookings or stopped.first is None:
+        return "In this period it would have stopped no booking so far."
+    noun = "booking" if stopped.bookings == 1 else "bookings"
+    first = timezone.localtime(stopped.first)
+    return (
+        f"In this period it would have stopped {stopped.bookings} {noun} of"
+        f" {money_text(stopped.amount, currency)}, the first on {first.day} {first:%b %H:%M}."
+    )
+
+
+def _page(
+    request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None
+) -> HttpResponse:
+    figures = budget_figures_of([budget.id])[budget.id]
+    rows = [
+        RungRow(
+            rung=rung,
+            acts=reached(rung, figures),
+            effect=_effect(would_have_stopped(budget, rung.measure, rung.percent), figures.currency)
+            if rung.action == "no_bookings"
+            else "",
+        )
+        for rung in Guardrail.objects.filter(budget=budget)
+    ]
+    try:
+        require_budget_right(actor, budget.owner)
+        may_edit = True
+    except Refused:
+        may_edit = False
+    return render(
+        request,
+        "billing/budget.html",
+        {
+            "budget": budget,
+            "figures": figures,
+            "bar": budget_bar(figures),
+            "period_text": period_text(figures.period),
+            "rows": rows,
+            "may_edit": may_edit,
+            "refusal": refusal,
+            "typed": request.POST if refusal else {"percent": "80", "audience": "both"},
+            "measures": Guardrail.Measure.choices,
+            "actions": Guardrail.Action.choices,
+            "audiences": Guardrail.Audience.choices,
+            "back": f"{reverse('budgets', args=[actor.tenant_slug])}?month={budget.starts:%Y-%m}",
+        },
+        status=422 if refusal else 200,
+    )
