@@ -16,8 +16,20 @@ SLICES = {"h100": ("1g.10gb", "2g.20gb", "3g.40gb"), "a100": ("1g.5gb", "2g.10gb
 MODELS = {"h100": "h100-80gb", "a100": "a100-40gb"}
 CORES = 64_000
 # Of the hours of GPUs that the world has in its time, so much is asked for: a backlog.
-CROWDING = 2.5
-ARRIVING = 6 * HOUR
+CROWDING = 3.5
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a world is: its nodes, GPUs a node, seconds in which people ask, and bookings."""
+
+    nodes: int
+    gpus: tuple[int, int]
+    arriving: int
+    bookings: int
+
+
+SMALL, LARGE = Size(2, (1, 3), 2 * HOUR, 18), Size(3, (2, 4), 5 * HOUR, 60)
 
 
 @dataclass(frozen=True)
@@ -70,12 +82,12 @@ class Drawn:
 def world_draw(seed: int) -> Drawn:
     """The world of this number: always the same one."""
     chance = Random(seed)  # noqa: S311  a made-up world, the same each time
-    is_plain = seed % 3 == 0
-    fleet = tuple(_fleet(chance, is_plain=is_plain))
+    is_plain, size = seed % 3 == 0, LARGE if seed % 16 == 0 else SMALL
+    fleet = tuple(_fleet(chance, size, is_plain=is_plain))
     tiers = tuple(_tiers(chance, is_plain=is_plain))
     tenants = [f"t{number}" for number in range(chance.randint(2, 4))]
     limits = tuple(_limits(chance, fleet, tenants, is_plain=is_plain))
-    jobs = tuple(_jobs(chance, fleet, tiers, limits, is_plain=is_plain))
+    jobs = tuple(_jobs(chance, size, fleet, tiers, limits, is_plain=is_plain))
     return Drawn(
         policy=Policy(1, cool_down=chance.choice((1, 600, 1_800))),
         gpus=fleet,
@@ -83,16 +95,16 @@ def world_draw(seed: int) -> Drawn:
         tiers=tiers,
         limits=limits,
         jobs=jobs,
-        events=() if is_plain else tuple(_events(chance, fleet, limits)),
+        events=() if is_plain else tuple(_events(chance, size, fleet, limits)),
         is_plain=is_plain,
     )
 
 
-def _fleet(chance: Random, *, is_plain: bool) -> Iterator[Gpu]:
-    for number in range(chance.randint(1, 3)):
+def _fleet(chance: Random, size: Size, *, is_plain: bool) -> Iterator[Gpu]:
+    for number in range(chance.randint(1, size.nodes)):
         gpu_class = "h100" if is_plain else chance.choice(("h100", "h100", "a100"))
         yield from gpus(
-            chance.randint(2, 4),
+            chance.randint(*size.gpus),
             gpu_class,
             MODELS[gpu_class],
             node=f"n{number}",
@@ -130,11 +142,14 @@ def _limits(
                     own = chance.randint(0, unsplit)
                     unsplit -= own
                     name = f"{tenant}-{project}"
-                    yield a_limit(name, own, gpu_class, parent=tenant, borrow=None)
+                    borrow = None if is_plain else chance.choice((1, None, None))
+                    lend = None if is_plain else chance.choice((0, None, None))
+                    yield a_limit(name, own, gpu_class, parent=tenant, borrow=borrow, lend=lend)
 
 
 def _jobs(
     chance: Random,
+    size: Size,
     fleet: tuple[Gpu, ...],
     tiers: tuple[Tier, ...],
     limits: tuple[Limit, ...],
@@ -143,14 +158,15 @@ def _jobs(
 ) -> Iterator[Job]:
     tenants = sorted({row.owner for row in limits if row.parent is None})
     sure = {row.owner for row in limits if row.parent is None and row.guaranteed}
-    room = int(len(fleet) * ARRIVING * CROWDING)
+    room = int(len(fleet) * size.arriving * CROWDING)
     number = 0
-    while room > 0 and number < 70:
+    while room > 0 and number < size.bookings:
         tenant = chance.choice(tenants)
         # What is never paused stays within a guarantee: without one it would be refused.
         fitting = [tier for tier in tiers if tier.pausable or tenant in sure]
         ask = _ask(chance, fleet, is_plain=is_plain)
-        job = _job(chance, number, tenant, chance.choice(fitting), ask)
+        at = NOON + int(chance.random() ** 1.5 * size.arriving)
+        job = _job(chance, number, at, tenant, chance.choice(fitting), ask)
         again = 1 if is_plain or not job.fixed or chance.random() < 0.7 else 3
         for turn in range(again):
             later = turn * (job.seconds + 1_800)
@@ -179,8 +195,7 @@ def _ask(chance: Random, fleet: tuple[Gpu, ...], *, is_plain: bool) -> Ask:
     return ask
 
 
-def _job(chance: Random, number: int, tenant: str, tier: Tier, ask: Ask) -> Job:
-    at = NOON + int(chance.random() ** 1.5 * ARRIVING)
+def _job(chance: Random, number: int, at: int, tenant: str, tier: Tier, ask: Ask) -> Job:
     seconds = int(chance.choice((900, 2_400, 5_000, 9_000, 20_000)) * (0.7 + 0.6 * chance.random()))
     fixed = chance.random() < 0.12
     wish = chance.choice((0, 0, 0, 0, 1_234, 7_201))
@@ -202,12 +217,23 @@ def _job(chance: Random, number: int, tenant: str, tier: Tier, ask: Ask) -> Job:
     )
 
 
-def _events(chance: Random, fleet: tuple[Gpu, ...], limits: tuple[Limit, ...]) -> Iterator[Event]:
+def _events(
+    chance: Random, size: Size, fleet: tuple[Gpu, ...], limits: tuple[Limit, ...]
+) -> Iterator[Event]:
+    """Limits are cut, and a node is in maintenance."""
     if chance.random() < 0.25:
-        cut = tuple(replace(row, borrow=0 if row.parent is None else row.borrow) for row in limits)
-        yield Event(NOON + chance.randint(1, ARRIVING), "limits", limits=cut)
+        half = chance.random() < 0.5
+        cut = tuple(_cut(row, half=half) for row in limits)
+        yield Event(NOON + chance.randint(1, size.arriving), "limits", limits=cut)
     if chance.random() < 0.25:
-        at = NOON + chance.randint(1, ARRIVING)
+        at = NOON + chance.randint(1, size.arriving)
         node = chance.choice(sorted({gpu.node for gpu in fleet}))
         starts = at + chance.choice((0, 6 * HOUR))
         yield Event(at, "maintenance", node=node, until=starts + 2 * HOUR)
+
+
+def _cut(row: Limit, *, half: bool) -> Limit:
+    """Half the guarantee, or nothing more to borrow."""
+    if half:
+        return replace(row, guaranteed=row.guaranteed // 2 // 56_000 * 56_000)
+    return replace(row, borrow=0) if row.parent is None else row

@@ -21,6 +21,9 @@ from tests.worlds.draw import DAY, Drawn, Event, Job, world_draw
 
 EVERY = 300
 """Seconds between two cycles in which nothing happens."""
+QUIET = 7
+"""After so many cycles without an event from outside nothing but time passes until the next one:
+no protection or cool-down is longer."""
 LONGEST = 6 * DAY
 UNITS = 56_000
 
@@ -69,6 +72,7 @@ class World:
     _arrivals: list[Job] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
     _grants: int = 0
+    _quiet: int = 0
 
     @classmethod
     def of(cls, seed: int) -> "World":
@@ -87,6 +91,7 @@ class World:
         """Lives to the end; yields after each plan that has been made true."""
         while self._is_going_on():
             outside = frozenset(self._happen())
+            self._quiet = 0 if outside else self._quiet + 1
             site = self.snapshot()
             plan = solve(site, self.drawn.policy)
             self.cycles += 1
@@ -126,8 +131,9 @@ class World:
         return bool(is_busy) and self.now < NOON + LONGEST
 
     def _next(self) -> int:
-        """The second of the next event, at most `EVERY` from now."""
-        times = [self.now + EVERY]
+        """The second of the next event, or of the next cycle while somebody waits."""
+        is_open = bool(self.waiting) and self._quiet < QUIET
+        times = [self.now + EVERY] if is_open else [NOON + LONGEST]
         times += [job.at for job in self._arrivals[:1]]
         times += [event.at for event in self._events[:1]]
         times += [time for row in self.rows for time in (row.starts, row.ends)]

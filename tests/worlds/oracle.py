@@ -10,11 +10,19 @@ from dataclasses import dataclass, field, replace
 
 from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, Tier, Waiting
 from tests.solver import truth
+from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
 from tests.worlds.life import EVERY, Turn, World
+from tests.worlds.replay import is_true, said_again
 
 EMPTY = Plan((), (), (), ())
-OUTSIDE_ENDS_A_PROMISE = {"limits", "maintenance"}
+CUTS = {"limits", "maintenance"}
+NAMED = {"quota_cut": "limits", "maintenance": "maintenance", "hardware_lost": "failure"}
+"""Reasons that name an event from outside, and the event."""
+SAMPLED = 24
+"""Of so many turns one is asked what else would have changed it."""
+REPLAYED = 2
+"""So many starts made later in a world are decided again without the others."""
 MARGIN = 30
 
 
@@ -24,6 +32,9 @@ class Found:
 
     cycles: int = 0
     pauses: int = 0
+    bookings: int = 0
+    moved: int = 0
+    makespan: int = 0
     rings: list[str] = field(default_factory=list)
     pairs: list[str] = field(default_factory=list)
     inside_guarantee: list[str] = field(default_factory=list)
@@ -41,23 +52,28 @@ class Oracle:
         self._classes = {gpu.id: gpu.gpu_class for gpu in world.drawn.gpus}
         self._models = {model.slug: model for model in world.snapshot().models}
         self._model_of = {gpu.id: self._models[gpu.model] for gpu in world.drawn.gpus}
-        self._seen: set[frozenset[str]] = set()
+        self._seen: set[tuple[str, frozenset[str]]] = set()
+        self._last: dict[str, frozenset[str]] = {}
+        self._happened: set[str] = set()
         self._cut = False
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._due: dict[str, int] = {}
+        self._turn = len(world.drawn.jobs) % SAMPLED
 
     def look(self, turn: Turn) -> None:
         """Checks one turn, after its plan was made true."""
         found = self.found
         found.cycles += 1
         found.pauses += len(turn.plan.pauses)
-        self._cut = self._cut or bool(turn.outside & OUTSIDE_ENDS_A_PROMISE)
+        self._cut = self._cut or bool(turn.outside & CUTS)
         found.violations += [f"{turn.site.now}: {drop} dropped" for drop in turn.plan.dropped]
         found.violations += self._hardware(turn)
         found.violations += self._idle(turn)
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
         found.rings += self._rings(turn)
+        if len(turn.site.requests) and found.cycles % SAMPLED == self._turn:
+            found.violations += said_again(turn, self.world.drawn.policy)
         found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1
@@ -68,6 +84,8 @@ class Oracle:
         world = self.world
         left = sorted({*world.waiting, *(row.booking for row in world.rows)})
         self.found.violations += [f"{name} was never served" for name in left]
+        self.found.bookings = len(world.runs)
+        self.found.makespan = max(world.ended.values(), default=NOON) - NOON
         self.found.pairs += [
             f"{victim} was paused {times} times for {claimant}"
             for (victim, claimant), times in sorted(self._pairs.items())
@@ -220,46 +238,53 @@ class Oracle:
     # Rest.
 
     def _rings(self, turn: Turn) -> Iterator[str]:
-        """A set of bookings in place that was there before, with nothing from outside since."""
+        """A set of bookings in place on a class that was there before, with nothing from outside
+        since. Who waits for somebody that has been told to leave is in place."""
         if turn.outside - {"pause"}:
             self._seen.clear()
-        changed = turn.plan.assigns or turn.plan.pauses or turn.plan.withdrawn
-        now = frozenset(block.name for block in self.blocks())
-        if changed and now in self._seen:
-            yield f"{turn.site.now}: the same work in place as before: {sorted(now)}"
-        self._seen.add(now)
+        blocks = [*self.blocks(), *self._awaited()]
+        for gpu_class in sorted({block.gpu_class for block in blocks}):
+            now = frozenset(block.name for block in blocks if block.gpu_class == gpu_class)
+            if now != self._last.get(gpu_class) and (gpu_class, now) in self._seen:
+                yield f"{turn.site.now}: the same work in place as before: {sorted(now)}"
+            self._seen.add((gpu_class, now))
+            self._last[gpu_class] = now
 
     # Planned starts.
 
     def _later(self, turn: Turn) -> Iterator[str]:
-        """Planned starts made later by a booking although their strength forbids it, and those
-        whose reason is false."""
+        """Planned starts made later although their strength forbids it, or for a false reason."""
+        self._happened |= turn.outside
         before = {row.booking: row for row in turn.site.requests}
         for wait in turn.plan.waits:
             promise = before[wait.booking].promise if wait.booking in before else None
             if promise is None or wait.starts <= max(promise.starts, turn.site.now):
                 continue
+            self.found.moved += 1
             code = wait.delayed_by.code if wait.delayed_by is not None else "nothing"
-            if code == "quota_cut" and not self._cut:
-                yield f"{turn.site.now}: {wait.booking} later by a limit that nobody has cut"
-            elif not self._may_be_later(turn, before[wait.booking], wait):
-                yield f"{turn.site.now}: {wait.booking} later by {code}"
+            event = NAMED.get(code)
+            if event is not None and event not in self._happened:
+                yield f"{turn.site.now}: {wait.booking} later by {code}, which did not happen"
+            elif event is None and not self._may_be_later(turn, before[wait.booking], wait):
+                yield f"{turn.site.now}: {wait.booking} ({promise.strength}) later by {code}"
+            elif event is None and not self._is_true(turn, wait):
+                yield f"{turn.site.now}: {wait.booking} is later without the others, too"
 
     def _may_be_later(self, turn: Turn, request: Request, wait: Waiting) -> bool:
-        strength = getattr(request.promise, "strength", "firm")
-        if self._cut:
-            return True
-        if strength == "expected":
-            return wait.delayed_by is not None
+        """Whether a booking may be the cause: of an expected start any one that is ahead by a rule
+        of the order, of a guaranteed one only its own organisation's."""
+        strength = request.promise.strength if request.promise is not None else None
+        if wait.delayed_by is None or wait.delayed_by.code != "overtaken":
+            return False
         if strength == "guaranteed":
-            # Its own organisation's work, asked for or granted in this turn, may.
-            mine = {
-                run.job.tenant
-                for run in self.world.runs.values()
-                if run.job.name in self._new(turn)
-            }
-            return request.tenant in mine
-        return False
+            runs = self.world.runs
+            return request.tenant in {runs[name].job.tenant for name in self._new(turn)}
+        return strength == "expected"
+
+    def _is_true(self, turn: Turn, wait: Waiting) -> bool:
+        """Whether others are the cause, for the first starts that a world makes later."""
+        policy = self.world.drawn.policy
+        return self.found.moved > REPLAYED or is_true(turn, wait, self._new(turn), policy)
 
     def _new(self, turn: Turn) -> set[str]:
         had = {row.booking for row in turn.site.requests if row.promise is not None}

@@ -1,0 +1,90 @@
+"""What a turn would have been with one thing more or less: the same inputs, decided again."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from allocation.solver import Ask, Availability, Plan, Policy, Request, Snapshot, Waiting, solve
+from tests.solver import truth
+from tests.solver.cycle.test_quote_pauses import as_asked, is_still, without_its_own_weight
+from tests.worlds.life import Turn
+
+LAST = "~"
+"""The id of a booking that comes after all others."""
+
+
+def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> bool:
+    """Whether a start that was made later for others stays where it was without them.
+
+    Where nobody is new in the turn the order itself has changed, and nothing can be left out.
+    """
+    others = {name for name in new if name != wait.booking}
+    if not others:
+        return True
+    promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
+    rest = tuple(row for row in turn.site.requests if row.booking not in others)
+    alone = solve(replace(turn.site, requests=rest, extensions=()), policy)
+    given = [row.starts for row in truth.given_by(alone) if row.booking == wait.booking]
+    return promise is not None and all(at <= max(promise.starts, turn.site.now) for at in given)
+
+
+def said_again(turn: Turn, policy: Policy) -> Iterator[str]:
+    """Bookings that change what they must not change: one that is refused, and the last in line;
+    and a quote that the next cycle does not keep."""
+    site = turn.site
+    before = starts_of(turn.plan)
+    impossible = _one_more(site, count=1_000)
+    if starts_of(solve(_with(site, impossible), policy), but=LAST) != before:
+        yield f"{site.now}: a booking that is refused changes others' starts"
+    spot = {tier.slug for tier in site.tiers if not tier.counts}
+    if not any(row.tier in spot for row in site.requests):
+        last = _one_more(site, count=1, tier="spot")
+        with without_its_own_weight(LAST):
+            plan = solve(_with(site, last), policy)
+        if starts_of(plan, but=LAST) != before:
+            yield f"{site.now}: the last in line changes others' starts"
+    yield from _quoted(site, turn.plan, policy)
+
+
+def _quoted(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
+    """A quote of a site at rest, and the next cycle."""
+    if site.extensions or not is_still(site, plan):
+        return
+    asked = _one_more(site, count=1)
+    quoted = [option.starts for option in as_asked(Availability(site, policy), asked)]
+    with without_its_own_weight(LAST):
+        given = truth.given_by(solve(_with(site, asked), policy))
+    starts = [row.starts for row in given if row.booking == LAST]
+    if quoted != starts:
+        yield f"{site.now}: {quoted} is quoted and {starts} is given"
+
+
+def _with(site: Snapshot, more: Request) -> Snapshot:
+    return replace(site, requests=(*site.requests, more))
+
+
+def _one_more(site: Snapshot, count: int, tier: str = "flex") -> Request:
+    """A request for whole GPUs that nobody else has made."""
+    tenants = sorted({row.owner for row in site.limits if row.parent is None})
+    classes = sorted({gpu.gpu_class for gpu in site.gpus})
+    rules = next(each for each in site.tiers if each.slug == tier)
+    tenant = tenants[site.now % len(tenants)]
+    return Request(
+        booking=LAST,
+        tenant=tenant,
+        project=f"{tenant}-p",
+        tier=tier,
+        priority=rules.priority,
+        submitted=site.now,
+        ask=Ask(count, (classes[-1],), None, "any", required=False),
+        duration=5_000,
+        earliest=site.now,
+        latest=None,
+        fixed=False,
+        promise=None,
+        owner="zoe",
+    )
+
+
+def starts_of(plan: Plan, but: str = "") -> dict[str, int]:
+    """When each booking starts."""
+    return {row.booking: row.starts for row in truth.given_by(plan) if row.booking != but}
