@@ -236,6 +236,14 @@ OTHER_POLICY = Policy(
     exact_neighbourhoods=1,
     mode_changes=0,
     mode_patience=900,
+    long_run_weight=2,
+    future_requests=9,
+    host_core_cost=7_000,
+    host_cores_off=50_000,
+    moved_bookings=5,
+    node_sets=2,
+    exact_pieces=12,
+    alternatives=1,
 )
 POLICIES = {"other_policy": OTHER_POLICY}
 

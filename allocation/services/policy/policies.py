@@ -32,6 +32,14 @@ MOST = {
     "exact_neighbourhoods": 1_000,
     "mode_changes": 1,
     "mode_patience": _DAY,
+    "long_run_weight": 1_000,
+    "future_requests": 1_000,
+    "host_core_cost": 56_000,
+    "host_cores_off": 1_000_000,
+    "moved_bookings": 1_000,
+    "node_sets": 100,
+    "exact_pieces": 200,
+    "alternatives": 10,
 }
 # Smallest value; 1 for the others.
 LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_POLICY_MAX, 0)}

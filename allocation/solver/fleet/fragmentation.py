@@ -12,23 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.model.inputs import UNITS_PER_GPU
+from allocation.solver.model.inputs import UNITS_PER_GPU, Scoring
 
 Ints = npt.NDArray[np.int64]
 
+DEFAULT_SCORING = Scoring()
 ILLEGAL = -1
 """State after an impossible place."""
-LONG_RUN_WEIGHT = 5
-"""Long-run use weighs five times immediate use."""
 _SCALE = 1 << 12
 """Weights of a mix are parts of this."""
-_ASKS = 50
-"""Number of future requests that a score looks ahead."""
 _MOST_IDLE = 16
 """Upper bound of the idle GPUs that are counted for a node."""
-_UNITS_PER_CORE_OFF = 1_400
-"""Cost of each host core per GPU that a node has more or less than the demand needs."""
-_CORES_OFF_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +62,14 @@ class NodeState:
 class ScoreTables:
     """Scores under a mix, as tables: `long_run` and `immediate` are (kinds × states)."""
 
-    def __init__(self, kinds: Sequence[Sequence[DemandTable]], demand: int) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Sequence[DemandTable]],
+        demand: int,
+        scoring: Scoring = DEFAULT_SCORING,
+    ) -> None:
         """Tables for each kind; `demand` is the weight of all requests, served or not."""
+        self.scoring = scoring
         states = max((offer.after.shape[1] for offers in kinds for offer in offers), default=1)
         shape = (len(kinds), states)
         self.long_run: Ints = np.zeros(shape, dtype=np.int64)
@@ -85,7 +85,7 @@ class ScoreTables:
             singles = [each for each in parts if each[0].count == 1]
             if singles:
                 width = singles[0][0].after.shape[1]
-                self.long_run[kind, :width] = _long_run(singles)
+                self.long_run[kind, :width] = _long_run(singles, scoring.future_requests)
                 self.immediate[kind, :width] = _immediate(singles)
             self._add_cores(kind, singles)
             self._add_gangs(kind, [each for each in parts if each[0].count > 1])
@@ -100,7 +100,8 @@ class ScoreTables:
 
     def loss(self, long_run_lost: "Ints | int", before: NodeState, after: NodeState) -> Ints:
         """Score that each candidate takes; the least is the best place."""
-        found: Ints = LONG_RUN_WEIGHT * long_run_lost + self.around(before) - self.around(after)
+        weight = self.scoring.long_run_weight
+        found: Ints = weight * long_run_lost + self.around(before) - self.around(after)
         return found
 
     def _add_cores(self, kind: int, singles: Sequence[tuple[DemandTable, int]]) -> None:
@@ -116,16 +117,18 @@ class ScoreTables:
                 self._gangs[kind, idle, self._steps >= offer.cores] += units
 
 
-def mismatch(cores: Ints, units: Ints, wanted_cores: int, wanted_units: int) -> Ints:
+def mismatch(
+    scoring: Scoring, cores: Ints, units: Ints, wanted_cores: int, wanted_units: int
+) -> Ints:
     """Cost of nodes whose free cores per free GPU differ from the demand's."""
     have = cores * UNITS_PER_GPU // np.maximum(units, 1)
     off = np.abs(have - wanted_cores * UNITS_PER_GPU // wanted_units)
-    cost: Ints = np.minimum(off, _CORES_OFF_MOST) * _UNITS_PER_CORE_OFF // 1_000
+    cost: Ints = np.minimum(off, scoring.host_cores_off) * scoring.host_core_cost // 1_000
     return cost
 
 
-def _long_run(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
-    """Units that the next requests take of a GPU when each is accepted only if that pays.
+def _long_run(singles: Sequence[tuple[DemandTable, int]], requests: int) -> Ints:
+    """Units that the next `requests` take of a GPU when each is accepted only if that pays.
 
     Requests come at random, so each step is the mean over the mix; rounding down keeps it an
     integer.
@@ -135,7 +138,7 @@ def _long_run(singles: Sequence[tuple[DemandTable, int]]) -> Ints:
     score[ILLEGAL] = -2 * UNITS_PER_GPU
     units = np.array([offer.units for offer, _ in singles], dtype=np.int64)[:, None]
     part = np.array([part for _, part in singles], dtype=np.int64)
-    for _ in range(_ASKS):
+    for _ in range(requests):
         best = np.array([score[offer.after].max(axis=0) for offer, _ in singles]) + units
         score[:-1] += part @ np.maximum(best - score[:-1], 0) // _SCALE
     return score[:-1]

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.fleet.fragmentation import ILLEGAL, LONG_RUN_WEIGHT, Ints
+from allocation.solver.fleet.fragmentation import ILLEGAL, Ints
 from allocation.solver.model.inputs import (
     SLOTS_PER_GPU,
     UNITS_PER_GPU,
@@ -164,7 +164,7 @@ class Geometry:
             self._padded[shape] = table
         return self._padded[shape]
 
-    def best_of(self, profile: str, long_run: Ints, immediate: Ints) -> Best:
+    def best_of(self, profile: str, long_run: Ints, immediate: Ints, long_run_weight: int) -> Best:
         """The best places of a profile under the score of every busy mask.
 
         A place counts only if the other members of the gang still fit: capacity falls by exactly
@@ -174,7 +174,7 @@ class Geometry:
         masks = np.array(self.masks_of(profile), dtype=np.int64)
         number = np.full(len(capacity), ILLEGAL, dtype=np.int64)
         least = np.full(len(capacity), _UNFIT, dtype=np.int64)
-        score = LONG_RUN_WEIGHT * long_run + immediate
+        score = long_run_weight * long_run + immediate
         for each, mask in enumerate(masks.tolist()):
             after = self._all | mask
             fits = ((self._all & mask) == 0) & (capacity[after] == capacity - 1)

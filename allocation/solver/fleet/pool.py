@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from allocation.solver.fleet.demand_mix import EVEN_MIX, Mix, demand_tables_of, units_left
-from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, ScoreTables
+from allocation.solver.fleet.fragmentation import DEFAULT_SCORING, ILLEGAL, Ints, ScoreTables
 from allocation.solver.fleet.mig_geometry import (
     SHARED,
     WHOLE_MASK,
@@ -20,7 +20,7 @@ from allocation.solver.fleet.mig_geometry import (
     modes_for,
     share_states,
 )
-from allocation.solver.model.inputs import Gpu, Mode, Model, Place, Shape, Together
+from allocation.solver.model.inputs import Gpu, Mode, Model, Place, Scoring, Shape, Together
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
 
@@ -111,7 +111,12 @@ class Pool(Columns):
     """One GPU class with the capacity and the score of its GPUs."""
 
     def __init__(
-        self, gpu_class: str, gpus: Iterable[Gpu], models: Mapping[str, Model], mix: Mix = EVEN_MIX
+        self,
+        gpu_class: str,
+        gpus: Iterable[Gpu],
+        models: Mapping[str, Model],
+        mix: Mix = EVEN_MIX,
+        scoring: Scoring = DEFAULT_SCORING,
     ) -> None:
         """Order the columns; KeyError: a GPU names an unknown model.
 
@@ -131,7 +136,7 @@ class Pool(Columns):
         pairs = [(g, gpu.mode) for g, gpu in zip(self.geometries, self.gpus, strict=True)]
         self._valued = tuple(dict.fromkeys(pairs))
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
-        self.scores = _scores_of(self._valued, mix)
+        self.scores = _scores_of(self._valued, mix, scoring)
         self._masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
         self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
         self._all_usable = bool(self.usable.all())
@@ -146,7 +151,7 @@ class Pool(Columns):
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other future demand."""
-        return Pool(self.gpu_class, self.gpus, self.models, mix)
+        return Pool(self.gpu_class, self.gpus, self.models, mix, self.scores.scoring)
 
     def geometry(self, gpu: str) -> Geometry:
         """Geometry of one of its GPUs. KeyError: not in this class."""
@@ -239,7 +244,7 @@ class Pool(Columns):
     def best_tables(self, profile: str) -> Best:
         """Best places of a profile by `value_kind` and busy mask: tables of (kinds × masks)."""
         if profile not in self._best:
-            self._best[profile] = _best_of(self._valued, self.mix, profile)
+            self._best[profile] = _best_of(self._valued, self.mix, self.scores.scoring, profile)
         return self._best[profile]
 
     def eligible(self, shape: Shape) -> Bools:
@@ -265,7 +270,10 @@ class Pool(Columns):
 
 
 def pools_of(
-    gpus: Iterable[Gpu], models: Iterable[Model], mixes: Mapping[str, Mix] | None = None
+    gpus: Iterable[Gpu],
+    models: Iterable[Model],
+    mixes: Mapping[str, Mix] | None = None,
+    scoring: Scoring = DEFAULT_SCORING,
 ) -> dict[str, Pool]:
     """The pools of a fleet by class, in the order of their names; `mixes` by class."""
     by_slug = {model.slug: model for model in models}
@@ -274,23 +282,23 @@ def pools_of(
         members.setdefault(gpu.gpu_class, []).append(gpu)
     known = mixes or {}
     return {
-        name: Pool(name, members[name], by_slug, known.get(name, EVEN_MIX))
+        name: Pool(name, members[name], by_slug, known.get(name, EVEN_MIX), scoring)
         for name in sorted(members)
     }
 
 
 @lru_cache(maxsize=512)
-def _scores_of(kinds: tuple[Kind, ...], mix: Mix) -> ScoreTables:
+def _scores_of(kinds: tuple[Kind, ...], mix: Mix, scoring: Scoring) -> ScoreTables:
     """Scores of each kind: a model and the mode that it is fixed to."""
     offers = [demand_tables_of(geometry, mix, mode) for geometry, mode in kinds]
     demand = max(sum(offer.weight for offer in each) for each in offers)
-    return ScoreTables(offers, max(demand, mix.total))
+    return ScoreTables(offers, max(demand, mix.total), scoring)
 
 
 @lru_cache(maxsize=512)
-def _best_of(kinds: tuple[Kind, ...], mix: Mix, profile: str) -> Best:
+def _best_of(kinds: tuple[Kind, ...], mix: Mix, scoring: Scoring, profile: str) -> Best:
     """The tables of each kind stacked; models without the profile have no place for it."""
-    scores = _scores_of(kinds, mix)
+    scores = _scores_of(kinds, mix, scoring)
     shape = scores.long_run.shape
     number = np.full(shape, ILLEGAL, dtype=np.int64)
     long_run, immediate = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -298,7 +306,10 @@ def _best_of(kinds: tuple[Kind, ...], mix: Mix, profile: str) -> Best:
         if geometry.serves(profile):
             masks = geometry.masks
             best = geometry.best_of(
-                profile, scores.long_run[row, :masks], scores.immediate[row, :masks]
+                profile,
+                scores.long_run[row, :masks],
+                scores.immediate[row, :masks],
+                scoring.long_run_weight,
             )
             number[row, :masks] = best.number
             long_run[row, :masks], immediate[row, :masks] = best.long_run, best.immediate

@@ -337,6 +337,21 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Scoring:
+    """Constants of the score that chooses a place: least cost for later demand.
+
+    The use of a GPU by the next `future_requests` weighs `long_run_weight` times its immediate use.
+    Each host core per GPU that a node has more or less than the demand needs costs
+    `host_core_cost` units, for at most `host_cores_off` thousandths of a core.
+    """
+
+    long_run_weight: int = 5
+    future_requests: int = 50
+    host_core_cost: int = 1_400
+    host_cores_off: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All parameters of a cycle, in seconds except `share_step`: millionths of a class.
 
@@ -347,7 +362,10 @@ class Policy:
     or by anybody if `share_owners` is more than 1. At most `neighbourhoods` attempts in a cycle
     move reservations so that others fit, and at most `exact_neighbourhoods` use a proof search.
     With `mode_changes` 0 GPUs whose mode changes by a reset keep their mode; else a change is
-    planned only if a booking starts more than `mode_patience` seconds earlier by it.
+    planned only if a booking starts more than `mode_patience` seconds earlier by it. For one
+    newcomer at most `moved_bookings` reservations on `node_sets` sets of nodes are moved, and a
+    proof search has at most `exact_pieces` pieces. A refusal names at most `alternatives` others.
+    The other constants are those of `Scoring`.
     """
 
     version: int
@@ -364,6 +382,21 @@ class Policy:
     exact_neighbourhoods: int = 2
     mode_changes: int = 1
     mode_patience: int = 300
+    long_run_weight: int = 5
+    future_requests: int = 50
+    host_core_cost: int = 1_400
+    host_cores_off: int = 20_000
+    moved_bookings: int = 16
+    node_sets: int = 3
+    exact_pieces: int = 24
+    alternatives: int = 3
+
+    @property
+    def scoring(self) -> Scoring:
+        """The constants of the placement score."""
+        return Scoring(
+            self.long_run_weight, self.future_requests, self.host_core_cost, self.host_cores_off
+        )
 
 
 @dataclass(frozen=True, slots=True)

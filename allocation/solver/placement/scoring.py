@@ -197,5 +197,6 @@ class PoolState:
         before = NodeState(kinds, self._immediate[nodes], idle, self.cores[nodes])
         after = before.less(taken.immediate, taken.breaks, taken.cores)
         found = scores.loss(taken.long_run, before, after)
-        found += mismatch(before.cores, self.units_left[nodes], taken.cores, taken.units)
+        units = self.units_left[nodes]
+        found += mismatch(scores.scoring, before.cores, units, taken.cores, taken.units)
         return found

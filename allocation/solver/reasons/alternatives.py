@@ -13,7 +13,6 @@ Lengths = Mapping[str, int]
 """Duration of the work in seconds on each class; empty when it is the same on all."""
 
 _SLICES_OFFERED = 2
-_ALTERNATIVES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +70,10 @@ def alternatives(
     starts: int,
     lengths: Lengths | None = None,
 ) -> tuple[Alternative, ...]:
-    """Up to three windows for a refused request: `later`, then variants at `starts`."""
+    """Windows for a refused request: `later`, then variants at `starts`."""
     found = [later] if later else []
     for variant in variants(state, in_fleet(state, asked), lengths):
-        if len(found) == _ALTERNATIVES:
+        if len(found) >= state.policy.alternatives:
             break
         demand, pool = variant.demand, state.pools[variant.demand.gpu_class]
         if pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count:

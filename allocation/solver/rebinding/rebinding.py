@@ -8,6 +8,7 @@ earlier.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 
@@ -33,11 +34,6 @@ _MOST_SLICES = 200
 """Most slices that are repacked, or examined one by one, for one newcomer."""
 _FEW = 3
 """Most of these that are moved."""
-
-_MOST_MOVED = 16
-"""Most reservations that are moved for one newcomer."""
-_MOST_SETS = 3
-"""Most sets of nodes that are tried for it."""
 
 
 Reserved = Mapping[str, Fit]
@@ -205,7 +201,7 @@ class Rebinding:
             yield each
         if sets and self._exact_left > 0:
             self._exact_left -= 1
-            yield joined(sets), proven
+            yield joined(sets, self._state.policy.moved_bookings), proven
 
     def _room(self, demand: Demand, starts: int) -> Counts:
         """How many of the demand each column holds if all movable reservations were elsewhere."""
@@ -274,18 +270,21 @@ def neighbourhoods(
     free = _free(state, demand, starts)
     sets: list[tuple[int, list[int], dict[str, Fit]]] = []
     for nodes in _groups(pool, level_of(demand), here):
-        for chosen in _chosen(nodes, here, demand.count, (free, rooms)):
+        sets_left = state.policy.node_sets
+        for chosen in islice(_chosen(nodes, here, demand.count, (free, rooms)), sets_left):
             rows = {name: found for node in chosen for name, found in here.get(node, {}).items()}
-            if 0 < len(rows) <= _MOST_MOVED:
+            if 0 < len(rows) <= state.policy.moved_bookings:
                 sets.append((len(rows), chosen, rows))
-    return [rows for _, _, rows in sorted(sets, key=lambda each: each[:2])[:_MOST_SETS]]
+    return [
+        rows for _, _, rows in sorted(sets, key=lambda each: each[:2])[: state.policy.node_sets]
+    ]
 
 
-def joined(sets: Iterable[Reserved]) -> dict[str, Fit]:
-    """The union of the first neighbourhoods that is not too large."""
+def joined(sets: Iterable[Reserved], most: int) -> dict[str, Fit]:
+    """The union of the first neighbourhoods of at most `most` bookings."""
     found: dict[str, Fit] = {}
     for rows in sets:
-        if len(found.keys() | rows.keys()) <= _MOST_MOVED:
+        if len(found.keys() | rows.keys()) <= most:
             found |= rows
     return found
 
@@ -344,7 +343,7 @@ def _chosen(
     idle = [node for node in nodes if node not in here and free[node]]
     movers = sorted((n for n in nodes if n in here and rooms[n]), key=lambda n: (len(here[n]), n))
     have = int(free[idle].sum())
-    for skip in range(min(len(movers), _MOST_SETS)):
+    for skip in range(len(movers)):
         chosen, total = list(idle), have
         for node in movers[skip:]:
             if total >= count:

@@ -24,7 +24,6 @@ Reserved = Mapping[str, Fit]
 Rebound = tuple[Fit, dict[str, Fit]]
 Strategy = Callable[[CycleState, Demand, int, Reserved], Rebound | None]
 
-_MOST_PIECES = 24
 _ROOMY = 8
 _EFFORT = 0.05
 """Effort of CP-SAT: about 70 ms at most, 14 ms on average."""
@@ -111,7 +110,7 @@ def packed(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Re
 def proven(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
     """The fewest moves on these GPUs and a few roomy ones, proven by CP-SAT."""
     pieces = [(booking, place) for booking, found in near.items() for place in found.places]
-    is_small = len(pieces) + demand.count <= _MOST_PIECES
+    is_small = len(pieces) + demand.count <= state.policy.exact_pieces
     # The model has no shares and no pins.
     is_able = demand.share is None and not demand.pin and not any(p.share for _, p in pieces)
     if not (is_small and is_able):

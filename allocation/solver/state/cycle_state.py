@@ -36,7 +36,7 @@ class CycleState(Space):
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         """Load all held work. KeyError: unknown model."""
         snapshot = apply_mode_policy(snapshot, policy)
-        super().__init__(snapshot, alone=policy.share_owners == 1, step=policy.grid)
+        super().__init__(snapshot, policy.scoring, alone=policy.share_owners == 1, step=policy.grid)
         self.policy = policy
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         self.quota = Quota(snapshot, self.capacity, self.grid)

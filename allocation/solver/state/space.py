@@ -11,11 +11,11 @@ import numpy as np
 
 from allocation.reasons.reason import Reason
 from allocation.solver.fleet.demand_mix import mixes_of
-from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.fragmentation import DEFAULT_SCORING, Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Bools, Pool, pools_of
 from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place, Snapshot
+from allocation.solver.model.inputs import Place, Scoring, Snapshot
 from allocation.solver.placement.gang import Choice, choose, fits
 from allocation.solver.placement.scoring import PoolState
 from allocation.solver.state.occupancy import Occupancy
@@ -43,7 +43,14 @@ class _Look:
 class Space:
     """Pools and calendars, and the search for room in them."""
 
-    def __init__(self, snapshot: Snapshot, *, alone: bool = False, step: int = 1) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scoring: Scoring = DEFAULT_SCORING,
+        *,
+        alone: bool = False,
+        step: int = 1,
+    ) -> None:
         """Nothing is taken. KeyError: unknown model. `alone`: a GPU is shared by one owner at a
         time. `step`: of the grid on which room opens."""
         self.now = snapshot.now
@@ -53,6 +60,7 @@ class Space:
             snapshot.gpus,
             snapshot.models,
             mixes_of(snapshot.gpus, snapshot.held, snapshot.requests),
+            scoring,
         )
         self.all = Occupancy(
             {name: GpuCalendar(pool, self.grid) for name, pool in self.pools.items()},

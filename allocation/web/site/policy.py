@@ -38,6 +38,14 @@ COUNTS = {
     "exact_neighbourhoods": "tries",
     "mode_changes": "0 or 1",
     "no_show_share": "%",
+    "long_run_weight": "times",
+    "future_requests": "requests",
+    "host_core_cost": "units of a GPU (56,000)",
+    "host_cores_off": "thousandths of a core",
+    "moved_bookings": "bookings",
+    "node_sets": "sets",
+    "exact_pieces": "pieces",
+    "alternatives": "options",
 }
 GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
@@ -86,6 +94,24 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
                 "Minimum gain of a mode change",
                 "A start must be this much earlier.",
             ),
+        ),
+    ),
+    (
+        "Placement score",
+        (
+            ("long_run_weight", "Weight of later use", "Against the use that is possible at once."),
+            ("future_requests", "Requests looked ahead", "Of the recent mix of demand."),
+            ("host_core_cost", "Cost per core out of ratio", "Free cores per free GPU of a node."),
+            ("host_cores_off", "Most cores that count", "More make no difference."),
+        ),
+    ),
+    (
+        "Search limits",
+        (
+            ("moved_bookings", "Bookings moved for one", "Planned ones, at their own time."),
+            ("node_sets", "Sets of nodes tried for it", "Those with the fewest moves first."),
+            ("exact_pieces", "Pieces of an exact search", "GPUs, slices and newcomers together."),
+            ("alternatives", "Alternatives of a refusal", "Other windows, classes or slices."),
         ),
     ),
     (

@@ -1,5 +1,7 @@
 """Worked cycles, each keyed by what it shows."""
 
+from dataclasses import replace
+
 import pytest
 
 from allocation.solver import Extension, Place, Plan, Policy, Refuse, Request, Waiting, solve
@@ -151,6 +153,10 @@ class TestFixed:
             ("h100", HOUR),
             ("l40s", 60),
         ]
+        fewer = solve(
+            a_snapshot(request, fleet=fleet, held=all_busy()), replace(POLICY, alternatives=1)
+        )
+        assert [each.gpu_class for each in fewer.refusals[0].alternatives] == ["h100"]
 
     def test_room_that_is_only_promised_makes_it_busy_too(self) -> None:
         promised = a_request("p", an_ask(8), promise=a_promise(HOUR, 1, *map(whole_of, range(8))))

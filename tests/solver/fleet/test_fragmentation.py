@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from allocation.solver.fleet.demand_mix import Mix, mixes_of
+from allocation.solver.fleet.fragmentation import mismatch
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place
+from allocation.solver.model.inputs import Place, Scoring
 from allocation.solver.placement.gang import place
 from allocation.solver.placement.repack import make_room, pack
 from tests.solver.builders import H100, a_held, a_request, an_ask, gpus
@@ -102,3 +104,21 @@ def test_slices_are_packed_on_the_fewest_gpus_whatever_order_they_come_in() -> N
 def test_what_does_not_fit_is_not_packed() -> None:
     assert pack(a_pool(), ["7g.80gb"] * 3) is None
     assert pack(a_pool(), ["unknown"]) is None
+
+
+@pytest.mark.parametrize(
+    ("constant", "value"),
+    [("long_run_weight", 1), ("future_requests", 1), ("host_core_cost", 0), ("host_cores_off", 1)],
+)
+def test_each_constant_of_the_policy_changes_the_score(constant: str, value: int) -> None:
+    mix = Mix((("1g.10gb", 1, 0, 64), (None, 1, 16_000, 64)))
+    changed = replace(Scoring(), **{constant: value})
+    costs = []
+    for scoring in (Scoring(), changed):
+        pool = Pool("h100", gpus(2), {H100.slug: H100}, mix, scoring).with_mix(mix)
+        best = pool.best_tables("1g.10gb")
+        cores, units = np.array([64_000]), np.array([56_000])
+        off = mismatch(pool.scores.scoring, cores, units, 8_000, 56_000)
+        loss = pool.scores.scoring.long_run_weight * best.long_run[0, 0]
+        costs.append((int(loss), int(off[0])))
+    assert costs[0] != costs[1]

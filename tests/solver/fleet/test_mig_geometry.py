@@ -140,8 +140,8 @@ def test_without_the_worth_of_what_is_left_a_3g_bars_the_4g(
 ) -> None:
     best_of = Geometry.best_of
 
-    def first(self: Geometry, profile: str, long_run: Ints, immediate: Ints) -> Best:
-        best = best_of(self, profile, long_run, immediate)
+    def first(self: Geometry, profile: str, long_run: Ints, immediate: Ints, weight: int) -> Best:
+        best = best_of(self, profile, long_run, immediate, weight)
         return replace(best, number=np.minimum(best.number, 0))
 
     monkeypatch.setattr(Geometry, "best_of", first)

@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from allocation.solver import Place, Plan, Request, Snapshot, encode, solve
-from allocation.solver.rebinding.rebinding import Rebinding
+from allocation.solver.model.demand import Fit, demand_of
+from allocation.solver.rebinding.rebinding import Rebinding, neighbourhoods
+from allocation.solver.rebinding.strategies import proven, rebind_with
+from allocation.solver.state.cycle_state import CycleState
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -83,3 +87,33 @@ def test_the_control_without_moving_the_window_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(Rebinding, "place_with_moves", lambda *_: None)
     plan = solve(scattered(a_request("new", earliest=HOUR, fixed=True)), POLICY)
     assert [row.booking for row in plan.refusals] == ["new"]
+
+
+def test_the_policy_limits_how_many_are_moved_for_one() -> None:
+    """Both nodes have two bookings, so two have to move, to nodes with one GPU."""
+    fleet = (*gpus(2), *gpus(2, node="n2"), *gpus(1, node="n3"), *gpus(1, node="n4"))
+    taken = [whole(f"n{n}-{at}") for n in (1, 2) for at in (0, 1)]
+    ones = [promised(f"p{at}", place, profile=None) for at, place in enumerate(taken)]
+    gang = a_request("new", an_ask(2, together="node", required=True), earliest=HOUR, fixed=True)
+    site = a_snapshot(*ones, gang, fleet=fleet)
+    assert solve(site, replace(POLICY, moved_bookings=2)).refusals == ()
+    plan = solve(site, replace(POLICY, moved_bookings=1))
+    assert [row.booking for row in plan.refusals] == ["new"]
+
+
+def test_the_policy_limits_the_sets_of_nodes_and_the_pieces_of_a_proof() -> None:
+    fleet = tuple(gpu for n in range(4) for gpu in gpus(2, node=f"n{n}"))
+    gang = demand_of(an_ask(2, together="node", required=True), "h100", HOUR, ("lab", "folding"))
+    one = replace(gang, count=1, level="any")
+    near = {f"p{n}": Fit(one, (whole(f"n{n}-0"),), NOON + HOUR) for n in range(4)}
+    found = {}
+    for limit in (3, 1):
+        policy = replace(POLICY, node_sets=limit, exact_pieces=limit)
+        state = CycleState(a_snapshot(fleet=fleet), policy)
+        for fit in near.values():
+            state.reserve(fit)
+        room = np.full(len(fleet), 1, dtype=np.uint8)
+        sets = neighbourhoods(state, gang, NOON + HOUR, near, room)
+        moved = rebind_with(state, gang, NOON + HOUR, {"p0": near["p0"]}, proven)
+        found[limit] = (len(sets), moved is not None)
+    assert found == {3: (3, True), 1: (1, False)}
