@@ -223,8 +223,7 @@ class Quota:
         """Earliest start from the window's on at which nothing forbids the use."""
         starts, ends = window
         times = [self.instants(use), np.array([starts], dtype=np.int64)]
-        for tree in self._classes.get(use.gpu_class, ()):
-            times += [tree.changes(node.owner) for node in tree.path_up(use.owners)]
+        times += [tree.changes() for tree in self._classes.get(use.gpu_class, ())]
         tried = np.unique(np.concatenate(times))
         tried = tried[tried >= starts]
         allowed = self.allows(use, tried, ends - starts)

@@ -21,7 +21,6 @@ PLATFORM = "*"
 """The root above all tenants; no owner has this id."""
 
 _UNBOUNDED = 1 << 56
-_NO_TIMES: Ints = np.zeros(0, dtype=np.int64)
 _ALL_ROWS = slice(None)
 _any = np.logical_or.reduce
 
@@ -100,19 +99,19 @@ def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool
 
 
 class Tree:
-    """Use of each node over time."""
+    """Use of each node over time: a table of instants × nodes."""
 
     def __init__(self, nodes: dict[str, Node], grid: Grid) -> None:
         self.nodes = nodes
-        self._usage = {owner: StepFunction(grid, None, np.int64) for owner in nodes}
+        self._grid = grid
+        self._column = {owner: number for number, owner in enumerate(nodes)}
+        self._usage = StepFunction(grid, len(nodes), np.int64)
         self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
 
     def preallocate(self, instants: Iterable[int]) -> None:
         """Create the rows for these starts and ends; before anything is added."""
-        instants = list(instants)
-        for usage in self._usage.values():
-            usage.preallocate(instants)
+        self._usage.preallocate(instants)
 
     def path_up(self, owners: tuple[str, ...]) -> OwnerPath:
         """From the project to the platform; without owners (tenant, project) that have no limit."""
@@ -126,7 +125,7 @@ class Tree:
 
     def add(self, path: OwnerPath, units: int, window: tuple[int, int]) -> None:
         """Add `units` (negative: remove) in [starts, ends), as far up as they are visible."""
-        self._add_up(path, units, _NO_TIMES, window)
+        self._add_up(path, units, self._usage.cut(*window))
 
     def add_all(self, path: OwnerPath, times: Ints, units: Ints) -> None:
         """Add units from each of `times` on, the first of which is the origin.
@@ -134,56 +133,45 @@ class Tree:
         What a parent sees depends on the child's use alone, not on its order, so this equals adding
         window by window.
         """
-        for node in path:
-            self._usage[node.owner].cut_at(times.tolist())
-        self._add_up(path, units, times, None)
+        self._usage.cut_at(times.tolist())
+        at = times.searchsorted(self._usage.times, side="right") - 1
+        self._add_up(path, units[at], _ALL_ROWS)
 
-    def _add_up(
-        self, path: OwnerPath, more: int | Ints, times: Ints, window: tuple[int, int] | None
-    ) -> None:
+    def _add_up(self, path: OwnerPath, more: int | Ints, rows: slice) -> None:
+        table = self._usage.values[rows]
         for node in path:
-            usage = self._usage[node.owner]
-            rows = usage.cut(*window) if window else _ALL_ROWS
-            used = usage.values[rows]
-            arriving = _at(more, times, usage, rows)
-            if node.local:
-                more = _seen(used, arriving, node.local)
-                times = usage.times[rows]
-            used += arriving
+            used = table[:, self._column[node.owner]]
+            seen = _seen(used, more, node.local) if node.local else more
+            used += more
+            more = seen
             self._most.pop(node.owner, None)
 
     def over(self, path: OwnerPath, units: int, window: tuple[int, int]) -> Node | None:
         """The first node that `units` more would push above its cap in [starts, ends)."""
+        table = self._usage.values[self._usage.rows(*window)]
         more: int | Ints = units
-        times = _NO_TIMES
         for node in path:
-            usage = self._usage[node.owner]
-            rows = usage.rows(*window)
-            used = usage.values[rows]
-            arriving = _at(more, times, usage, rows)
-            if _any(_too_much(node, used, arriving)):
+            used = table[:, self._column[node.owner]]
+            if _any(_too_much(node, used, more)):
                 return node
             if node.local:
-                more = _seen(used, arriving, node.local)
-                times = usage.times[rows]
+                more = _seen(used, more, node.local)
         return None
 
     def allows(self, path: OwnerPath, units: int, starts: Ints, duration: int) -> Bools | None:
         """Which windows [start, start + duration) no node forbids; None: all of them."""
-        allowed: Bools | None = None
+        full: Bools | None = None
         more: int | Ints = units
-        times = _NO_TIMES
         for node in path:
-            usage = self._usage[node.owner]
-            arriving = _at(more, times, usage, _ALL_ROWS)
-            full = _too_much(node, usage.values, arriving)
-            if _any(full):
-                mine = clear_of(full, usage.times, (starts, usage.grid.ends(starts + duration)))
-                allowed = mine if allowed is None else allowed & mine
+            used = self._usage.values[:, self._column[node.owner]]
+            mine = _too_much(node, used, more)
+            full = mine if full is None else full | mine
             if node.local:
-                more = _seen(usage.values, arriving, node.local)
-                times = usage.times
-        return allowed
+                more = _seen(used, more, node.local)
+        if full is None or not _any(full):
+            return None
+        ends = self._grid.ends(starts + duration)
+        return clear_of(full, self._usage.times, (starts, ends))
 
     def is_within(self, path: OwnerPath, units: int = 0) -> bool:
         """True when no node is above its cap at any time, with `units` more."""
@@ -199,26 +187,22 @@ class Tree:
 
     def at(self, owner: str, instant: int) -> int:
         """Units used at an instant, which is not before the origin."""
-        usage = self._usage[owner]
-        return int(usage.values[usage.times.searchsorted(instant, side="right") - 1])
+        return int(self._usage.values[self._usage.row(instant), self._column[owner]])
 
     def peak(self, owner: str, window: tuple[int, int]) -> int:
         """Most units used at any instant of [starts, ends)."""
-        usage = self._usage[owner]
-        return int(usage.values[usage.rows(*window)].max(initial=0))
+        rows = self._usage.rows(*window)
+        return int(self._usage.values[rows, self._column[owner]].max(initial=0))
 
     def room(self, path: OwnerPath, window: tuple[int, int]) -> int:
         """The most units that fit in all of [starts, ends); never negative."""
         if not path:
             return _UNBOUNDED
         most = max(0, min(path[0].cap, path[-1].cap + sum(node.local for node in path)))
-        # A parent changes whenever a child does, so its instants are enough.
-        top = self._usage[path[-1].owner]
-        times = top.times[top.rows(*window)]
+        table = self._usage.values[self._usage.rows(*window)]
         left: Ints | None = None
         for node in reversed(path):
-            usage = self._usage[node.owner]
-            used = usage.values[usage.times.searchsorted(times, side="right") - 1]
+            used = table[:, self._column[node.owner]]
             own = np.maximum(0, node.cap - used)
             unseen = np.maximum(0, node.local - used)
             left = own if left is None else np.minimum(own, left + unseen)
@@ -226,12 +210,12 @@ class Tree:
 
     def _peak_ever(self, owner: str) -> int:
         if owner not in self._most:
-            self._most[owner] = int(self._usage[owner].values.max())
+            self._most[owner] = int(self._usage.values[:, self._column[owner]].max())
         return self._most[owner]
 
-    def changes(self, owner: str) -> Ints:
-        """Seconds at which the owner's use may change."""
-        return self._usage[owner].times
+    def changes(self) -> Ints:
+        """Seconds at which use may change."""
+        return self._usage.times
 
 
 def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], grid: Grid) -> tuple[Ints, Ints]:
@@ -271,16 +255,6 @@ def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
     """What the parent sees of `arriving` more use on top of `used`."""
     seen: Ints = np.maximum(0, used + arriving - local) - np.maximum(0, used - local)
     return seen
-
-
-def _at(more: int | Ints, times: Ints, parent: StepFunction, rows: slice) -> int | Ints:
-    """A child's values at its parent's instants, of which there are at least as many."""
-    if isinstance(more, int):
-        return more
-    wanted = parent.times[rows]
-    if not len(wanted):
-        return more[:0]
-    return more[np.maximum(times.searchsorted(wanted, side="right") - 1, 0)]
 
 
 def _node(row: Limit, parent: str, subtree: int, own: int) -> Node:

@@ -68,6 +68,10 @@ class StepFunction:
         first = max(bisect_right(self._begins, starts) - 1, 0)
         return slice(first, bisect_left(self._begins, self.grid.end(ends)))
 
+    def row(self, instant: int) -> int:
+        """The row that holds at an instant, which is not before the origin."""
+        return bisect_right(self._begins, instant) - 1
+
     def _cut(self, instant: int) -> int:
         begins = self._begins
         rows = len(begins)
