@@ -81,6 +81,7 @@ class InPlace:
         }
         self._blocks: dict[tuple[str, str], list[Block]] = {}
         self._written: dict[str, Block] = {}
+        self._grants: dict[tuple[str, str], list[Block]] = {}
         self._known: dict[tuple[str, str, int, bool], tuple[int, Standing]] = {}
         if state.running.classes:
             for block in [*_held(state, snapshot), *_awaited(state, snapshot)]:
@@ -92,7 +93,8 @@ class InPlace:
         if not found.victims:
             use, number = self._state.use(found.demand), self._state.running.number()
             granted = (_THIS_CYCLE, number, 0, booking)
-            self._written[booking] = self._block(booking, use, granted, found.window)
+            block = self._written[booking] = self._block(booking, use, granted, found.window)
+            self._grants.setdefault((use.owners[0], use.gpu_class), []).append(block)
             self._state.running.touch(use.owners[0])
 
     def forget_grants(self) -> None:
@@ -100,6 +102,7 @@ class InPlace:
         for block in self._written.values():
             self._state.running.touch(block.use.owners[0])
         self._written.clear()
+        self._grants.clear()
 
     def at(self, tenant: str, gpu_class: str, instant: int, *, planned: bool) -> Standing:
         """The tenant's standing at an instant. With `planned`, planned pauses count as if they were
@@ -180,15 +183,15 @@ class InPlace:
                 yield block, running.leaves(runner) if planned else min(block.ends, left)
             elif block.booking not in self._written:
                 yield block, block.ends
-        mine = [*self._written.values(), *self._preemptors(planned=planned)]
-        for block in mine:
-            if (block.use.owners[0], block.use.gpu_class) == (tenant, gpu_class):
-                yield block, block.ends
+        for block in self._grants.get((tenant, gpu_class), ()):
+            yield block, block.ends
+        for block in self._preemptors(tenant, gpu_class, planned=planned):
+            yield block, block.ends
 
-    def _preemptors(self, *, planned: bool) -> Iterator[Block]:
+    def _preemptors(self, tenant: str, gpu_class: str, *, planned: bool) -> Iterator[Block]:
         """Claims of this cycle whose victims have notice, or with `planned` will have."""
         running = self._state.running
-        for number, fit in running.preemptors():
+        for number, fit in running.preemptors(tenant, gpu_class):
             if planned or all(each in running.notified for each in fit.victims):
                 granted = (_THIS_CYCLE, number, 0, "")
                 yield self._block("", self._state.use(fit.demand), granted, fit.window)

@@ -43,7 +43,7 @@ class RunningBookings:
     def __init__(self, runners: Iterable[RunningBooking]) -> None:
         self.notified: dict[str, int] = {}
         self.kept: set[str] = set()
-        self._preemptors: list[tuple[int, Fit]] = []
+        self._preemptors: dict[tuple[str, str], list[tuple[int, Fit]]] = {}
         self._numbers = 0
         self._versions: dict[str, int] = {}
         self._promised: dict[str, list[int]] = {}
@@ -127,19 +127,20 @@ class RunningBookings:
         self._touch(booking)
         self._promised[booking].remove(instant)
 
-    def preemptors(self) -> list[tuple[int, Fit]]:
-        """Reserved starts with victims, in the order in which they were reserved."""
-        return self._preemptors
+    def preemptors(self, tenant: str, gpu_class: str) -> list[tuple[int, Fit]]:
+        """A tenant's reserved starts with victims, in the order in which they were reserved."""
+        return self._preemptors.get((tenant, gpu_class), [])
 
     def add_start(self, found: Fit) -> None:
         """Note a reserved start with victims."""
-        self._preemptors.append((self.number(), found))
+        key = (found.demand.owners[0], found.demand.gpu_class)
+        self._preemptors.setdefault(key, []).append((self.number(), found))
         self.touch(found.demand.owners[0])
 
     def remove_start(self, found: Fit) -> None:
         """Undo `add_start`."""
-        at = next(at for at, (_, each) in enumerate(self._preemptors) if each == found)
-        del self._preemptors[at]
+        rows = self._preemptors[found.demand.owners[0], found.demand.gpu_class]
+        del rows[next(at for at, (_, each) in enumerate(rows) if each == found)]
         self.touch(found.demand.owners[0])
 
     def number(self) -> int:
