@@ -148,3 +148,15 @@ def _cheap_passwords(settings: Settings) -> None:
     """Argon2 takes 50 ms for a password, on purpose; `force_login` gives none."""
     settings.SESSION_ENGINE = "tests.sessions"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def _kept_snapshots_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test keeps a snapshot of the one before, and a wrong one fails the test."""
+    from allocation.services.snapshot.kept import snapshot_keeper  # noqa: PLC0415 (needs settings)
+
+    def fail(sections: object) -> None:
+        pytest.fail(f"the kept snapshot differs from a fresh one in {sections}", pytrace=False)
+
+    snapshot_keeper.forget()
+    monkeypatch.setattr("allocation.services.snapshot.kept.drift_note", fail)

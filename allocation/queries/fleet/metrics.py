@@ -1,6 +1,7 @@
 """Prometheus metrics of bookings, hardware and agents. They name no tenant."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import datetime, timedelta
 
 from django.db import connection
@@ -20,6 +21,7 @@ from allocation.models import (
 from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
 from allocation.rules.states import State
+from allocation.solver import Snapshot
 from allocation.wire.exposition import Metric, Value
 
 _COUNTED = (
@@ -68,6 +70,7 @@ _TALLIES = {
     ),
 }
 # (Prefix of the counters' names, their reasons, metric, help).
+_LABELS = {"pauses_dropped:": "rule", "state_drift:": "section"}
 _BY_WHY = (
     (
         "plans_dropped:",
@@ -80,6 +83,12 @@ _BY_WHY = (
         ("left", "changed", "needed", "room_freed", "conflict"),
         "gpu_portal_answers_withheld_total",
         "Parts of plans that were dropped, because their bookings had changed.",
+    ),
+    (
+        "state_drift:",
+        tuple(field.name for field in fields(Snapshot) if field.name != "now"),
+        "gpu_portal_state_drift_total",
+        "Sections in which a kept snapshot differed from a fresh one: a fault of the portal.",
     ),
     (
         "pauses_dropped:",
@@ -102,7 +111,7 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
     for key, (name, help_) in _TALLIES.items():
         yield Metric(name, "counter", help_, (Value(counts.get(key, 0)),))
     for prefix, known, name, help_ in _BY_WHY:
-        label = "rule" if prefix == "pauses_dropped:" else "why"
+        label = _LABELS.get(prefix, "why")
         values = tuple(Value(counts.get(prefix + why, 0), {label: why}) for why in known)
         yield Metric(name, "counter", help_, values)
 

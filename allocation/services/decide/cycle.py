@@ -34,8 +34,10 @@ from allocation.services.runs.end import RESUME_PLANNED, bookings_over, ends_due
 from allocation.services.runs.interrupt import hardware_vacate, is_hardware_to_vacate
 from allocation.services.runs.start import starts_due
 from allocation.services.snapshot.intake import open_bookings_lock
-from allocation.services.snapshot.snapshot import snapshot_read, snapshot_take
+from allocation.services.snapshot.kept import snapshot_keeper
+from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import LEFT, Part, Snapshot, digest, solve
+from allocation.solver.model.rows import Rows
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -189,6 +191,7 @@ def _lock_take() -> bool:
 
 def _turn(now: datetime) -> CycleResult:
     term, withheld_cycles = _lead()
+    snapshot_keeper.lead(term)
     frozen = decisions_frozen(now)
     # 1. End what is over.
     ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
@@ -224,7 +227,10 @@ class _Attempt:
 def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
     if is_held and (held := _attempt_locked(term, now)) is not None:
         return held
-    return _decide(snapshot_take(now, MAX_NEW), term, now, is_last=is_last)
+    taken = snapshot_keeper.take(now, MAX_NEW)
+    if taken.has_drifted:
+        decision_log.forget()
+    return _decide(taken.snapshot, term, now, is_last=is_last, rows=taken.rows)
 
 
 def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
@@ -241,7 +247,9 @@ def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
         return None
 
 
-def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _Attempt:
+def _decide(
+    snapshot: Snapshot, term: int, now: datetime, *, is_last: bool, rows: Rows | None = None
+) -> _Attempt:
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     began = time.perf_counter()
     try:
@@ -256,7 +264,7 @@ def _decide(snapshot: Snapshot, term: int, now: datetime, *, is_last: bool) -> _
     changes = changes_of(plan, now)
     if not changes:
         return _Attempt("unchanged")
-    decision = decision_log.record(snapshot, plan, live, now)
+    decision = decision_log.record(snapshot, plan, live, now, rows)
     decision.leader_term, decision.solve_ms = term, solve_ms
     try:
         withheld = plan_apply(
@@ -277,6 +285,7 @@ def _drop_record(error: PlanStale | IntegrityError) -> _Attempt:
     if withheld and not _has_unanswered(withheld):
         return _Attempt("unchanged")
     logger.warning("The plan was dropped: %s", error)
+    snapshot_keeper.forget()
     is_overtaken = isinstance(error, PlanOvertaken)
     plan_dropped("overtaken" if is_overtaken else "withheld" if withheld else "conflict")
     return _Attempt("stale", has_unanswered=not is_overtaken)

@@ -98,10 +98,15 @@ class DecisionLog:
         self._base = None
 
     def record(
-        self, snapshot: Snapshot, plan: Plan, policy: PolicyVersion, now: datetime
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        policy: PolicyVersion,
+        now: datetime,
+        rows_known: Rows | None = None,
     ) -> Decision:
-        """Returns the record of a decision, not saved."""
-        rows = rows_of(snapshot), rows_of(plan)
+        """Returns the record of a decision, not saved. `rows_known` are the snapshot's."""
+        rows = rows_known or rows_of(snapshot), rows_of(plan)
         base = self._base if self._is_base(now) else None
         if base is not None:
             made = self._delta(base, rows, plan, policy, now)

@@ -1,7 +1,7 @@
 """GPUs on which suspended bookings, or those that a pause would suspend, can resume in place."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -25,9 +25,11 @@ class OriginalGpus:
     until: datetime | None
 
 
-def running_on() -> dict[UUID, OriginalGpus]:
-    """Original GPUs of running bookings that a pause would suspend."""
+def running_on(only: Collection[UUID] | None = None) -> dict[UUID, OriginalGpus]:
+    """Original GPUs of running bookings, all or some, that a pause would suspend."""
+    some = {} if only is None else {"booking__in": only}
     rows = Allocation.objects.filter(
+        **some,
         state=Allocation.State.ACTIVE,
         booking__state=State.ACTIVE,
         booking__tier__pausable=True,

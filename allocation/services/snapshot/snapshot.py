@@ -1,8 +1,9 @@
 """Snapshots: the whole input of a cycle, read at one instant in a constant number of queries."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -58,6 +59,8 @@ _STRENGTHS: dict[str, Strength] = {
 }
 # For this long after its end, a paused booking's place already belongs to its beneficiary.
 HANDOVER = timedelta(minutes=1)
+Bookings = Collection[UUID] | None
+"""The bookings that are read; None for all."""
 
 
 def snapshot_take(now: datetime, most_new: int | None = None) -> Snapshot:
@@ -78,9 +81,9 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
     later = frozenset() if most_new is None else deferred_bookings(most_new)
     return replace(
         calendar_read(now, later),
-        extensions=_extensions(),
+        extensions=extensions_read(),
         running=running_read(now),
-        unneeded=_unneeded(now),
+        unneeded=unneeded_read(now),
         orders=orders_read(),
     )
 
@@ -90,7 +93,6 @@ def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snap
 
     Under row-level security, bookings, limits and use are those of one tenant.
     """
-    used, quotas = used_read(now), quotas_read()
     return Snapshot(
         now=seconds(now),
         models=models_read(),
@@ -98,13 +100,25 @@ def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snap
         held=held_read(now),
         requests=requests_read(now, without),
         extensions=(),
-        limits=limits_of(quotas),
-        tiers=tiers_read(),
-        caps=caps_of(quotas, used, now),
-        used=used,
         hosts=hosts_read(),
-        blackouts=maintenance_read(now),
+        **rules_read(now),
     )
+
+
+def rules_read(now: datetime) -> dict[str, Any]:
+    """Reads the sections that are no bookings and no hardware: quota, tiers, use, maintenance."""
+    used, quotas = used_read(now), quotas_read()
+    return {
+        "limits": limits_of(quotas),
+        "tiers": tiers_read(),
+        "caps": caps_of(quotas, used, now),
+        "used": used,
+        "blackouts": maintenance_read(now),
+    }
+
+
+def _among(field: str, only: Bookings) -> dict[str, Any]:
+    return {} if only is None else {f"{field}__in": only}
 
 
 def seconds(instant: datetime) -> int:
@@ -137,10 +151,10 @@ def host_resources(booking: Booking) -> tuple[int, int]:
     return booking.ask.get("cores", 0) * 1_000, booking.ask.get("memory", 0) * 1_024
 
 
-def held_read(now: datetime) -> tuple[Held, ...]:
-    """Every live allocation; under row-level security, of one tenant."""
-    rows = Allocation.objects.filter(state__in=Allocation.LIVE).select_related("booking")
-    rows = rows.only(*_HELD_COLUMNS).order_by("id")
+def held_read(now: datetime, only: Bookings = None) -> tuple[Held, ...]:
+    """Every live allocation, or those of some bookings; under row-level security, of one tenant."""
+    rows = Allocation.objects.filter(**_among("booking", only), state__in=Allocation.LIVE)
+    rows = rows.select_related("booking").only(*_HELD_COLUMNS).order_by("id")
     return tuple(
         _held_of(row, now)
         for row in rows
@@ -216,13 +230,16 @@ def expected_clear(ends: int, now: int) -> int:
     return max(ends, now + max(CLEARING_SECONDS, now - ends))
 
 
-def requests_read(now: datetime, without: frozenset[UUID] = frozenset()) -> tuple[Request, ...]:
-    """Every waiting booking; under row-level security, of one tenant."""
-    rows = Booking.objects.filter(state__in=WAITING).select_related("tier", "series")
+def requests_read(
+    now: datetime, without: frozenset[UUID] = frozenset(), only: Bookings = None
+) -> tuple[Request, ...]:
+    """Every waiting booking, or some of them; under row-level security, of one tenant."""
+    rows = Booking.objects.filter(**_among("id", only), state__in=WAITING)
+    rows = rows.select_related("tier", "series")
     if without:
         rows = rows.exclude(id__in=without)
     found = [_request_of(row, now) for row in rows]
-    found += pauses_requested(now)
+    found += pauses_requested(now, only)
     return tuple(sorted(found, key=lambda request: request.booking))
 
 
@@ -274,12 +291,12 @@ def _series_of(row: Booking) -> str | None:
     return str(row.series_id)
 
 
-def running_read(now: datetime) -> tuple[Request, ...]:
+def running_read(now: datetime, only: Bookings = None) -> tuple[Request, ...]:
     """For each running booking that may be paused, the request it would have if paused now."""
-    rows = Booking.objects.filter(state=State.ACTIVE, tier__pausable=True).select_related("tier")
+    rows = Booking.objects.filter(**_among("id", only), state=State.ACTIVE, tier__pausable=True)
     found = []
-    original_gpus = running_on()
-    for row in rows.order_by("id"):
+    original_gpus = running_on(only)
+    for row in rows.select_related("tier").order_by("id"):
         left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
         if left > 0:
             request = _resume_request(row, now, left, seconds(now) + left)
@@ -301,13 +318,14 @@ def _resume_request(row: Booking, now: datetime, left: int, ends: int) -> Reques
     )
 
 
-def pauses_requested(now: datetime) -> list[Request]:
+def pauses_requested(now: datetime, only: Bookings = None) -> list[Request]:
     """Requests of pausing or paused bookings that have no place to resume yet.
 
     They ask for their remaining time as soon as their devices are empty; a fixed window by its end.
     """
     placed = Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
-    open_pauses = Pause.objects.filter(OPEN).select_related("booking__tier").order_by("id")
+    open_pauses = Pause.objects.filter(OPEN, **_among("booking", only))
+    open_pauses = open_pauses.select_related("booking__tier").order_by("id")
     rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
     pauses = list(rows.exclude(booking__in=placed))
     original_gpus = paused_on(pauses)
@@ -346,14 +364,17 @@ def _promise_of(row: Booking) -> PlannedStart | None:
     )
 
 
-def _unneeded(now: datetime) -> tuple[Extension, ...]:
+def unneeded_read(now: datetime) -> tuple[Extension, ...]:
+    """Bookings with notice for a preemptor that no longer needs their room."""
     rows = pauses_unneeded(now).order_by("booking_id").values_list("booking_id", "ends_before")
     return tuple(Extension(str(booking), seconds(ends)) for booking, ends in rows)
 
 
-def _extensions() -> tuple[Extension, ...]:
+def extensions_read(only: Bookings = None) -> tuple[Extension, ...]:
+    """Every undecided extension, or those of some bookings."""
     rows = (
         Booking.objects.filter(
+            **_among("id", only),
             extension_until__isnull=False,
             state__in=EXTENDABLE,
         )

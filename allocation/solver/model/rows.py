@@ -22,40 +22,36 @@ Document = TypeVar("Document", Snapshot, Plan)
 Key = str | tuple[str | int, ...]
 Table = Mapping[Key, Any]
 
-_OF_BOOKING = ("booking",)
-KEYS: dict[type, dict[str, tuple[str, ...]]] = {
-    Snapshot: {
-        "models": ("slug",),
-        "gpus": ("id",),
-        "held": ("id",),
-        "requests": _OF_BOOKING,
-        "extensions": _OF_BOOKING,
-        "limits": ("owner", "gpu_class"),
-        "tiers": ("slug",),
-        "caps": ("owner", "gpu_class", "starts", "most"),
-        "used": ("project", "gpu_class", "day", "tenant", "owner"),
-        "running": _OF_BOOKING,
-        "hosts": ("id",),
-        "blackouts": ("gpu", "starts", "ends"),
-        "unneeded": _OF_BOOKING,
-        "orders": ("id",),
-    },
-    Plan: {
-        "assigns": _OF_BOOKING,
-        "waits": _OF_BOOKING,
-        "refusals": _OF_BOOKING,
-        "extensions": _OF_BOOKING,
-        "borrows": _OF_BOOKING,
-        "claims": _OF_BOOKING,
-        "pauses": _OF_BOOKING,
-        "moves": _OF_BOOKING,
-        "withdrawn": (),
-        "orders": ("order",),
-    },
-}
-"""The fields that name a row, by section. Rows with equal names are numbered."""
-
 _HEADS = {Snapshot: "now", Plan: "format"}
+# The fields that name a row of these sections. Other rows are named by the first of _NAMES.
+_NAMED_BY = {
+    "limits": ("owner", "gpu_class"),
+    "caps": ("owner", "gpu_class", "starts", "most"),
+    "used": ("project", "gpu_class", "day", "tenant", "owner"),
+    "blackouts": ("gpu", "starts", "ends"),
+}
+_NAMES = ("id", "booking", "order", "slug", "beneficiary")
+
+
+def _named_by(kind: type, section: str) -> tuple[str, ...]:
+    row = _row_type(kind, section)
+    if not is_dataclass(row):
+        return ()
+    known = {each.name for each in fields(row)}
+    return _NAMED_BY.get(section) or tuple(name for name in _NAMES if name in known)[:1]
+
+
+def _row_type(kind: type, section: str) -> Any:  # noqa: ANN401
+    return get_args(hints_of(kind)[section])[0]
+
+
+KEYS: dict[type, dict[str, tuple[str, ...]]] = {
+    kind: {each.name: _named_by(kind, each.name) for each in fields(kind) if each.name != head}
+    for kind, head in _HEADS.items()
+}
+"""The fields that name a row, by section; without any, its text does. Rows with equal names are
+numbered."""
+
 # No booking may start before 1970, so this is never a real time.
 _NOW = -1
 
@@ -99,14 +95,17 @@ def table_of(kind: type, section: str, rows: Iterable[Any], head: int) -> dict[K
         rows = [clocked(row, head) for row in rows]
     key, rows = _key_of(KEYS[kind][section]), list(rows)
     found: dict[Key, Any] = {key(row): row for row in rows}
-    return found if len(found) == len(rows) else _numbered(rows, key)
+    if len(found) == len(rows):
+        return found
+    # The order of a snapshot's rows has no meaning, that of a plan's has.
+    return _numbered(sorted(rows, key=repr) if kind is Snapshot else rows, key)
 
 
 def document_of(kind: type[Document], rows: Rows) -> Document:
     """Undo `rows_of`; the rows of a section are in the order of their keys."""
     sections: dict[str, Any] = {}
     for name, table in rows.tables.items():
-        found = [table[key] for key in sorted(table, key=sort_key)]
+        found = [table[key] for key in _ordered(table)]
         if kind is Snapshot and name in _UNCLOCKED:
             unclocked = _UNCLOCKED[name]
             found = [unclocked(row, rows.head) for row in found]
@@ -178,7 +177,7 @@ def delta_decode(kind: type[Snapshot] | type[Plan], old: Rows, data: bytes) -> D
 
 def is_in_order(rows: Rows) -> bool:
     """Whether `document_of` gives the rows of each section in the order that they had."""
-    return all(list(table) == sorted(table, key=sort_key) for table in rows.tables.values())
+    return all(list(table) == _ordered(table) for table in rows.tables.values())
 
 
 class RowsDigest:
@@ -271,7 +270,7 @@ def _key(plain: Any) -> Key:  # noqa: ANN401  JSON
 def _numbered(rows: Iterable[Any], key: Callable[[Any], Key]) -> dict[Key, Any]:
     """Rows by key where some have equal keys: the second has a number."""
     found: dict[Key, Any] = {}
-    for row in sorted(rows, key=repr):
+    for row in rows:
         name = parts = key(row)
         number = 0
         while name in found:
@@ -281,13 +280,15 @@ def _numbered(rows: Iterable[Any], key: Callable[[Any], Key]) -> dict[Key, Any]:
     return found
 
 
+def _ordered(table: Table) -> list[Key]:
+    keys = list(table)
+    # Strings need no key, which is most of the time.
+    return sorted(keys, key=None if set(map(type, keys)) == {str} else sort_key)
+
+
 def sort_key(key: Key) -> tuple[str | int, ...]:
     """The order of keys in a document."""
     return key if isinstance(key, tuple) else (key,)
-
-
-def _row_type(kind: type, section: str) -> Any:  # noqa: ANN401
-    return get_args(hints_of(kind)[section])[0]
 
 
 def _model(model: Model, _: int) -> Model:

@@ -33,7 +33,6 @@ CYCLE = "allocation.services.decide.cycle"
 # Parts that are timed: their name in the module of the cycle, and in the result.
 PARTS = {
     "ends_due": "ends",
-    "snapshot_take": "snapshot",
     "solve": "solve",
     "changes_of": "changes",
     "plan_apply": "apply",
@@ -134,6 +133,7 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
     from allocation.services.bookings.bookings import booking_request  # noqa: PLC0415
     from allocation.services.decide import cycle  # noqa: PLC0415
     from allocation.services.decide.decision_log import decision_log  # noqa: PLC0415
+    from allocation.services.snapshot.kept import snapshot_keeper  # noqa: PLC0415
     from tests.builders_allocation import NOW, a_wish, an_ask  # noqa: PLC0415
     from tests.roles import as_system  # noqa: PLC0415
 
@@ -150,8 +150,9 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
                 if hasattr(cycle, name):
                     work = watch.timed(part, getattr(cycle, name))
                     stack.enter_context(mock.patch(f"{CYCLE}.{name}", work))
-            record = watch.timed("record", decision_log.record)
-            stack.enter_context(mock.patch.object(decision_log, "record", record))
+            for owner, name in ((decision_log, "record"), (snapshot_keeper, "take")):
+                timed = watch.timed(name, getattr(owner, name))
+                stack.enter_context(mock.patch.object(owner, name, timed))
             with as_system(), watch.part("turn"):
                 done = cycle.cycle_run(now)
         if done.outcome != "decided":

@@ -1,0 +1,275 @@
+"""The snapshot that a leading process keeps from turn to turn: it reads what has changed since.
+
+A kept snapshot is thrown away whenever it could be wrong, and never mended: when another process
+has led, after a crash or a stale plan. Once a minute a fresh one is read in the same
+transaction and compared.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Q
+
+from allocation.models import Allocation, Booking, Pause
+from allocation.rules.states import WAITING
+from allocation.services.record.counters import counter_add
+from allocation.services.record.open_pauses import OPEN
+from allocation.services.snapshot.changes import (
+    Changed,
+    changes_drop,
+    changes_read,
+    horizon_read,
+)
+from allocation.services.snapshot.compaction_orders import orders_read
+from allocation.services.snapshot.hardware import gpus_read, hosts_read
+from allocation.services.snapshot.intake import deferred_bookings
+from allocation.services.snapshot.snapshot import (
+    CLEARING_SECONDS,
+    extensions_read,
+    held_read,
+    requests_read,
+    rules_read,
+    running_read,
+    seconds,
+    snapshot_read,
+    unneeded_read,
+)
+from allocation.solver import Snapshot
+from allocation.solver.model.rows import Delta, Key, Rows, advance, document_of, rows_of, table_of
+
+logger = logging.getLogger(__name__)
+
+COMPARE_EVERY = timedelta(minutes=1)
+DRIFT = "state_drift:"
+# Sections whose rows are named by a booking.
+_OF_BOOKINGS = ("requests", "running", "extensions")
+
+
+@dataclass(slots=True)
+class _Places:
+    """The live allocations of a booking, and when time alone will change them.
+
+    `over`: the first end of one that has started. `regrant`: the old end of an extended one, from
+    which its grant is another.
+    """
+
+    ids: list[str] = field(default_factory=list)
+    over: datetime | None = None
+    regrant: datetime | None = None
+
+    def add(self, row: UUID, ends: datetime, regrant: datetime | None, *, started: bool) -> None:
+        self.ids.append(str(row))
+        if started:
+            self.over = min(self.over or ends, ends)
+        if regrant is not None:
+            self.regrant = min(self.regrant or regrant, regrant)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The rows of a snapshot, with what is needed to bring them up to date.
+
+    `horizon`: transactions from here on may not have been read.
+    """
+
+    rows: Rows
+    places: Mapping[UUID, _Places]
+    horizon: int
+    compared: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A snapshot and its rows. `has_drifted`: the kept one was wrong, and this one is fresh."""
+
+    snapshot: Snapshot
+    rows: Rows
+    has_drifted: bool
+
+
+class SnapshotKeeper:
+    """Takes the snapshots of one process that leads."""
+
+    def __init__(self) -> None:
+        """Begins without a snapshot."""
+        self._state: _State | None = None
+        self._term = 0
+
+    def forget(self) -> None:
+        """Makes the next snapshot a fresh one."""
+        self._state = None
+
+    def lead(self, term: int) -> None:
+        """Begins a turn. Forgets the snapshot if another process has led since the last one."""
+        if term != self._term + 1:
+            self._state = None
+        self._term = term
+
+    def take(self, now: datetime, most_new: int) -> Taken:
+        """Returns the snapshot of this instant, with at most `most_new` new bookings.
+
+        For the system's role. Must not run inside a transaction.
+        """
+        # An error on the way leaves no snapshot behind.
+        state, self._state = self._state, None
+        drifted: list[str] = []
+        with transaction.atomic(durable=True):
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            later = deferred_bookings(most_new)
+            found = None if state is None else _advanced(state, now)
+            if found is not None and now - found.compared >= COMPARE_EVERY:
+                drifted = _drifted(found, now)
+                found = None if drifted else replace(found, compared=now)
+            if found is None:
+                found = _fresh(now)
+        if drifted:
+            drift_note(drifted)
+        if state is None or found.compared != state.compared:
+            changes_drop(found.horizon)
+        self._state = found
+        rows = _without(found.rows, later)
+        return Taken(document_of(Snapshot, rows), rows, has_drifted=bool(drifted))
+
+
+snapshot_keeper = SnapshotKeeper()
+
+
+def drift_note(sections: Collection[str]) -> None:
+    """Records that a kept snapshot was not what a fresh one is."""
+    logger.error("The kept snapshot differed from a fresh one in %s.", ", ".join(sections))
+    for section in sections:
+        counter_add(DRIFT + section)
+
+
+def _fresh(now: datetime) -> _State:
+    rows = rows_of(snapshot_read(now))
+    return _State(rows, _places(None, now), horizon_read(), now)
+
+
+def _drifted(state: _State, now: datetime) -> list[str]:
+    """The sections in which the state differs from a fresh snapshot."""
+    fresh = rows_of(snapshot_read(now))
+    return [name for name, table in fresh.tables.items() if dict(state.rows.tables[name]) != table]
+
+
+def _advanced(state: _State, now: datetime) -> _State | None:
+    """The state of this instant; None if too much has changed."""
+    horizon, changed = horizon_read(), changes_read(state.horizon)
+    if changed.is_unknown or horizon < state.horizon or seconds(now) < state.rows.head:
+        return None
+    bookings = changed.bookings | _clocked(state, now)
+    new = _of_bookings(bookings, now)
+    put: dict[str, dict[Key, Any]] = {**new, **_of_rules(now)}
+    drop = {
+        **_gone(state, bookings, new),
+        **{name: _left(state.rows, name, put[name]) for name in put if name not in new},
+    }
+    if changed.gpus or changed.nodes:
+        put |= _of_hardware(changed, now)
+        drop["hosts"] = _left(state.rows, "hosts", put["hosts"])
+    rows = advance(state.rows, Delta(seconds(now), put, drop))
+    places = dict(state.places)
+    for booking in bookings:
+        places.pop(booking, None)
+    places.update(_places(bookings, now))
+    return _State(rows, places, horizon, state.compared)
+
+
+def _of_bookings(bookings: Collection[UUID], now: datetime) -> dict[str, dict[Key, Any]]:
+    """The rows of these bookings, by section."""
+    return {
+        "held": _table("held", held_read(now, bookings), now),
+        "requests": _table("requests", requests_read(now, only=bookings), now),
+        "running": _table("running", running_read(now, bookings), now),
+        "extensions": _table("extensions", extensions_read(bookings), now),
+    }
+
+
+def _of_rules(now: datetime) -> dict[str, dict[Key, Any]]:
+    """The sections that are small, or change with time: read in each turn."""
+    found = {**rules_read(now), "unneeded": unneeded_read(now), "orders": orders_read()}
+    return {name: _table(name, rows, now) for name, rows in found.items()}
+
+
+def _of_hardware(changed: Changed, now: datetime) -> dict[str, dict[Key, Any]]:
+    some = Q(id__in=changed.gpus) | Q(node__in=changed.nodes)
+    return {
+        "gpus": _table("gpus", gpus_read(some), now),
+        "hosts": _table("hosts", hosts_read(), now),
+    }
+
+
+def _table(section: str, rows: Iterable[Any], now: datetime) -> dict[Key, Any]:
+    return table_of(Snapshot, section, rows, seconds(now))
+
+
+def _gone(
+    state: _State, bookings: Collection[UUID], new: Mapping[str, Mapping[Key, Any]]
+) -> dict[str, tuple[Key, ...]]:
+    """The rows that these bookings had and have no more."""
+    tables = state.rows.tables
+    known = (state.places[booking] for booking in bookings if booking in state.places)
+    held = (row for each in known for row in each.ids)
+    found: dict[str, tuple[Key, ...]] = {
+        # A paused booking's place is left out in its last minute.
+        "held": tuple(row for row in held if row in tables["held"] and row not in new["held"])
+    }
+    names = [str(booking) for booking in bookings]
+    for section in _OF_BOOKINGS:
+        found[section] = tuple(
+            name for name in names if name in tables[section] and name not in new[section]
+        )
+    return found
+
+
+def _left(rows: Rows, section: str, table: Mapping[Key, Any]) -> tuple[Key, ...]:
+    return tuple(key for key in rows.tables[section] if key not in table)
+
+
+def _clocked(state: _State, now: datetime) -> set[UUID]:
+    """Bookings whose rows change with time alone.
+
+    Those that are over, or soon; with an open pause; or waiting for the rest of their time.
+    """
+    soon = now + timedelta(seconds=CLEARING_SECONDS + 1)
+    found = {
+        booking
+        for booking, each in state.places.items()
+        if (each.over is not None and each.over <= soon)
+        or (each.regrant is not None and each.regrant <= now)
+    }
+    # The duration is kept as the end.
+    running = state.rows.tables["running"].values()
+    found |= {UUID(row.booking) for row in running if row.duration <= seconds(soon)}
+    found |= set(Pause.objects.filter(OPEN).values_list("booking_id", flat=True))
+    again = Booking.objects.filter(state__in=WAITING).filter(
+        Q(replacement_count__gt=0) | Q(used_seconds__gt=0)
+    )
+    return found | set(again.values_list("id", flat=True))
+
+
+def _places(bookings: Collection[UUID] | None, now: datetime) -> dict[UUID, _Places]:
+    """The live allocations of these bookings, or of all."""
+    some = {} if bookings is None else {"booking__in": bookings}
+    rows = Allocation.objects.filter(**some, state__in=Allocation.LIVE)
+    columns = ("booking_id", "id", "state", "period__endswith", "extended_from")
+    found: dict[UUID, _Places] = defaultdict(_Places)
+    for booking, row, state, ends, extended in rows.values_list(*columns):
+        regrant = extended if extended is not None and extended > now else None
+        found[booking].add(row, ends, regrant, started=state != Allocation.State.PLANNED)
+    return dict(found)
+
+
+def _without(rows: Rows, later: Collection[UUID]) -> Rows:
+    if not later:
+        return rows
+    names = set(map(str, later))
+    requests = {key: row for key, row in rows.tables["requests"].items() if key not in names}
+    return Rows(rows.head, {**rows.tables, "requests": requests})
