@@ -6,7 +6,7 @@ written, in an earlier cycle or so far in this one, is in place even if its seco
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 from typing import Literal, NamedTuple
 
 from allocation.solver.model.demand import Fit, demand_on
@@ -48,18 +48,16 @@ class Standing:
 
     blocks: tuple[Block, ...]
     inside: dict[int, Part]
+    _borrowed: tuple[tuple[Level, int], ...] = ()
+    _spot: int = 0
 
     def borrowed(self, level: Level | None = None) -> int:
         """Units above the guarantee, at this level and above (None: at all levels)."""
-        return sum(
-            block.use.units
-            for at, block in enumerate(self.blocks)
-            if block.counts and at not in self.inside and (level is None or block.level >= level)
-        )
+        return sum(units for each, units in self._borrowed if level is None or each >= level)
 
     def spot(self) -> int:
         """Units that do not count."""
-        return sum(block.use.units for block in self.blocks if not block.counts)
+        return self._spot
 
     def part(self, claim: Block) -> Part | None:
         """The part on which the claim is inside; None: it is borrowed."""
@@ -120,27 +118,35 @@ class InPlace:
     def standing(self, gpu_class: str, blocks: Iterable[Block]) -> Standing:
         """Who of one tenant is inside: level by level, first what fits the own project's part, then
         what fits the tenant's guarantee; in the order of their grants, whole blocks only."""
-        order = sorted(blocks, key=_inside_order)
-        if not order:
-            return Standing((), {})
-        room = self.guaranteed.get((order[0].use.owners[0], gpu_class), 0)
-        parts: dict[str, int] = {}
+        order = tuple(sorted(blocks, key=_inside_order))
+        inside = self._inside(order, gpu_class)
+        borrowed: dict[Level, int] = {}
+        spot = 0
+        for at, block in enumerate(order):
+            if not block.counts:
+                spot += block.use.units
+            elif at not in inside:
+                borrowed[block.level] = borrowed.get(block.level, 0) + block.use.units
+        return Standing(order, inside, tuple(borrowed.items()), spot)
+
+    def _inside(self, order: tuple[Block, ...], gpu_class: str) -> dict[int, Part]:
         inside: dict[int, Part] = {}
+        room = self.guaranteed.get((order[0].use.owners[0], gpu_class), 0) if order else 0
+        parts = {
+            project: self.guaranteed.get((project, gpu_class), 0)
+            for project in {block.use.owners[-1] for block in order if room}
+        }
         counted = ((at, block) for at, block in enumerate(order) if block.counts)
         for _, level in groupby(counted, key=lambda each: each[1].level):
-            rows = list(level)
-            for part in PARTS:
-                for at, block in rows:
-                    project, units = block.use.owners[-1], block.use.units
-                    left = parts.setdefault(project, self.guaranteed.get((project, gpu_class), 0))
-                    most = min(room, left) if part == "project" else room
-                    if units <= most and at not in inside:
-                        inside[at] = part
-                        room -= units
-                        parts[project] -= units if part == "project" else 0
-            if room <= 0:
-                break
-        return Standing(tuple(order), inside)
+            rows = list(level) if room else []
+            for part, (at, block) in product(PARTS, rows):
+                project, units = block.use.owners[-1], block.use.units
+                most = min(room, parts[project]) if part == "project" else room
+                if units <= most and at not in inside:
+                    inside[at] = part
+                    room -= units
+                    parts[project] -= units if part == "project" else 0
+        return inside
 
     def changed(
         self, before: Standing, gone: Container[str], claim: Block | None, gpu_class: str

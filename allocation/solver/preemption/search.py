@@ -256,9 +256,9 @@ class Preemption:
         pool = state.pools[demand.gpu_class]
         hosts = freed_host_resources(state, demand, starts)
         free = None if hosts is None else hosts.without
-        search = VictimSearch(
-            pool, demand, taken_after_leaving(state, demand, starts, runners), runners, free
-        )
+        taken = taken_after_leaving(state, demand, starts, runners)
+        rows = state.running.rows(demand.gpu_class, runners)
+        search = VictimSearch(pool, demand, taken, runners, free, rows)
         over_quota = state.over(demand, starts) is not None
 
         def is_allowed(gone: Bools) -> bool:

@@ -13,6 +13,7 @@ from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import MILLION, Snapshot
 from allocation.solver.preemption.in_place import Block, InPlace, Level, Part, Standing
 from allocation.solver.preemption.potential import Change, Share, rises
+from allocation.solver.quota.quota import Use
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 
@@ -71,24 +72,41 @@ class VictimRules:
         self.in_place = InPlace(state, snapshot)
         self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
         self._outs: dict[str, list[int]] = {}
+        # By units, owners, tier, class and start, while nothing is granted or freed.
+        self._claims: dict[tuple[Use, int], tuple[int, Claim | None]] = {}
+        self._found: dict[int, tuple[Claim, tuple[Candidate, ...]]] = {}
 
     def claim(self, demand: Demand, starts: int) -> Claim | None:
         """The claim of a start at that second; None: nobody is paused for it.
 
         Nobody is for a tier that does not count, nor for owners without a limit.
         """
-        state, use = self._state, self._state.use(demand)
-        if not state.quota.tier(demand.tier).counts or not state.quota.has_limit(use):
+        use = self._state.use(demand)
+        known = self._claims.get((use, starts))
+        if known is None or known[0] != self._state.running.changes:
+            claim = self._claim(use, (starts, starts + demand.duration))
+            known = self._claims[use, starts] = (self._state.running.changes, claim)
+        return known[1]
+
+    def _claim(self, use: Use, window: tuple[int, int]) -> Claim | None:
+        state, starts = self._state, window[0]
+        if not state.quota.tier(use.tier).counts or not state.quota.has_limit(use):
             return None
         tenant, name = use.owners[0], use.gpu_class
         planned = not self._is_due(name, starts)
         before = self.in_place.at(tenant, name, starts, planned=planned)
-        block = self.in_place.claim(use, (starts, starts + demand.duration))
+        block = self.in_place.claim(use, window)
         after = self.in_place.changed(before, (), block, name)
         return Claim(block, starts, planned, before, after, after.part(block))
 
     def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         """All that could be a victim of the claim, the first to be paused first."""
+        known = self._found.get(id(claim))
+        if known is None or known[0] is not claim:
+            known = self._found[id(claim)] = (claim, self._candidates(claim))
+        return known[1]
+
+    def _candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         rows = [*self._own(claim)]
         for tenant in self._state.running.tenants(claim.gpu_class):
             if tenant != claim.tenant:
@@ -147,19 +165,24 @@ class VictimRules:
         return "own_part" if is_others else None
 
     def _of_others(self, claim: Claim, tenant: str) -> Iterator[Ranked]:
-        """What another tenant borrows and may lose to the claim."""
-        for key, each in self._lent_by(claim, tenant):
-            if claim.part is not None or not each.runner.tier.counts:
+        """What another tenant borrows and may lose to the claim. What is fair later than the first
+        possible notices is not known yet."""
+        lent = self._lent_by(claim, tenant)
+        if claim.part is not None:
+            yield from lent
+            return
+        is_richer = claim.starts <= self.first_outs(claim.gpu_class)[-1] and self._is_poorer(
+            claim, tenant, 0
+        )
+        for key, each in lent:
+            if not each.runner.tier.counts:
                 yield key, each
-            elif self._is_fairer(claim, each.runner):
+            elif is_richer and self._is_fairer(claim, each.runner):
                 yield key, Candidate(each.runner, "fairer_share", each.group)
 
     def _is_fairer(self, claim: Claim, runner: RunningBooking) -> bool:
         """True when the claim's tenant borrows no more than the victim's, both counted after it."""
         if _level(runner) > claim.level or runner.use.units > claim.block.use.units:
-            return False
-        if claim.starts > self.first_outs(claim.gpu_class)[-1]:
-            # What is fair later is not known yet.
             return False
         return self._is_poorer(claim, runner.tenant, self._at_level(claim, runner))
 

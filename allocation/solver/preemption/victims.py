@@ -12,11 +12,11 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, Masks
-from allocation.solver.fleet.pool import Bools, Index, Pool
+from allocation.solver.fleet.pool import Bools, Pool
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.placement.gang import fits
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.running import RunningBooking
+from allocation.solver.state.running import Rows, RunningBooking, rows_of
 from allocation.solver.timeline.host_calendar import Free
 
 _NEVER = np.iinfo(np.int64).max
@@ -35,16 +35,15 @@ class VictimSearch:
         taken: Masks,
         runners: Sequence[RunningBooking],
         free: Callable[[set[str]], Free] | None = None,
+        rows: Rows | None = None,
     ) -> None:
         """`taken` are the bits of each column without the candidates. `free` returns what nodes
-        have once the given bookings have left; None: hosts do not matter."""
+        have once the given bookings have left; None: hosts do not matter. `rows` are the places of
+        the candidates where they are known."""
         self._pool, self._want, self._taken = pool, demand, taken
         self._free, self._runners = free, runners
-        rows = [row for runner in runners for row in runner.rows]
-        spread = np.array([len(runner.rows) for runner in runners], dtype=np.intp)
-        self._who: Index = np.repeat(np.arange(len(runners)), spread)
-        self._column: Index = np.array([column for column, _ in rows], dtype=np.intp)
-        self._bits: Masks = np.array([bits for _, bits in rows], dtype=np.uint16)
+        self._who, self._column, self._bits = rows or rows_of(runners)
+        spread = np.bincount(self._who, minlength=len(runners))
         lost = np.array([runner.lost for runner in runners], dtype=np.int64)
         self.weight: Ints = lost * _LOST + spread
         self._shared: Ints = self.weight // np.maximum(spread, 1)
@@ -269,11 +268,8 @@ def taken_after_leaving(
         # Nobody is paused for a change of mode: only empty GPUs change.
         others = state.all.modes.others(state.pools[name], demand.shape, (at, demand.duration))
         taken[others[0]] = WHOLE_MASK
-    leaving = {runner.booking for runner in able}
-    for runner in running.there(name):
-        if runner.booking not in leaving and running.ends(runner) > starts:
-            for column, bits in runner.rows:
-                taken[column] |= bits
+    stays = running.staying(name, able, starts)
+    np.bitwise_or.at(taken, stays.column, stays.bits)
     return taken
 
 

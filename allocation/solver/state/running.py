@@ -1,10 +1,15 @@
 """Running bookings that may be paused: their room, the cost of a pause, and their preemptors."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
-from allocation.solver.fleet.pool import Pool
+import numpy as np
+
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.mig_geometry import Masks
+from allocation.solver.fleet.pool import Bools, Index, Pool
 from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Policy, Snapshot, Tier
 from allocation.solver.quota.quota import Use
@@ -34,6 +39,14 @@ class RunningBooking:
     host_resources: tuple[int, int] = (0, 0)
 
 
+class Rows(NamedTuple):
+    """The places of some bookings as arrays: their number, column and bits."""
+
+    who: Index
+    column: Index
+    bits: Masks
+
+
 class RunningBookings:
     """All bookings that may be paused, and when their room goes to a preemptor.
 
@@ -43,6 +56,7 @@ class RunningBookings:
     def __init__(self, runners: Iterable[RunningBooking]) -> None:
         self.notified: dict[str, int] = {}
         self.kept: set[str] = set()
+        self.changes = 0
         self._preemptors: dict[tuple[str, str], list[tuple[int, Fit]]] = {}
         self._numbers = 0
         self._versions: dict[str, int] = {}
@@ -56,6 +70,10 @@ class RunningBookings:
             self._of.setdefault(name, {}).setdefault(runner.tenant, []).append(runner)
             for column, _ in runner.rows:
                 self._on.setdefault((name, column), []).append(runner)
+        self._arrays = {
+            name: _ClassArrays([each for runners in of.values() for each in runners])
+            for name, of in self._of.items()
+        }
         self._graces = {
             name: tuple(sorted({each.tier.grace for runners in of.values() for each in runners}))
             for name, of in self._of.items()
@@ -104,6 +122,14 @@ class RunningBookings:
             for column in columns
             for runner in self._on.get((gpu_class, column), ())
         }
+
+    def staying(self, gpu_class: str, leaving: Iterable[RunningBooking], instant: int) -> Rows:
+        """Places of the class that are still in use then, once some have left."""
+        return self._arrays[gpu_class].staying(leaving, instant)
+
+    def rows(self, gpu_class: str, bookings: Iterable[RunningBooking]) -> Rows:
+        """Places of these bookings of one class, numbered in their order."""
+        return self._arrays[gpu_class].rows_of(bookings)
 
     def ends(self, runner: RunningBooking) -> int:
         """When its room is free for certain: at its notice's end, else at its own."""
@@ -158,14 +184,55 @@ class RunningBookings:
     def notify(self, booking: str, instant: int) -> None:
         """Give notice to leave by then."""
         self.notified[booking] = instant
+        self._arrays[self._all[booking].use.gpu_class].end(booking, instant)
         self.add_preemptor(booking, instant)
 
     def touch(self, tenant: str) -> None:
         """Change the tenant's version."""
+        self.changes += 1
         self._versions[tenant] = self.version(tenant) + 1
 
     def _touch(self, booking: str) -> None:
         self.touch(self._all[booking].tenant)
+
+
+class _ClassArrays:
+    """The places of a class's bookings, and when each is free for certain."""
+
+    def __init__(self, runners: Sequence[RunningBooking]) -> None:
+        self._number = {runner.booking: number for number, runner in enumerate(runners)}
+        self._ends: Ints = np.array([runner.ends for runner in runners], dtype=np.int64)
+        self._rows = rows_of(runners)
+
+    def end(self, booking: str, instant: int) -> None:
+        """The booking ends then."""
+        self._ends[self._number[booking]] = instant
+
+    def staying(self, leaving: Iterable[RunningBooking], instant: int) -> Rows:
+        stays = self._ends > instant
+        stays[[self._number[each.booking] for each in leaving]] = False
+        return self._picked(stays[self._rows.who], self._rows.who)
+
+    def rows_of(self, bookings: Iterable[RunningBooking]) -> Rows:
+        numbers = [self._number[each.booking] for each in bookings]
+        place: Index = np.full(len(self._ends), -1, dtype=np.intp)
+        place[numbers] = np.arange(len(numbers))
+        who = place[self._rows.who]
+        return self._picked(who >= 0, who)
+
+    def _picked(self, flags: Bools, who: Index) -> Rows:
+        return Rows(who[flags], self._rows.column[flags], self._rows.bits[flags])
+
+
+def rows_of(runners: Sequence[RunningBooking]) -> Rows:
+    """The places of bookings, numbered in their order."""
+    rows = [row for runner in runners for row in runner.rows]
+    spread = np.array([len(runner.rows) for runner in runners], dtype=np.intp)
+    return Rows(
+        np.repeat(np.arange(len(runners)), spread),
+        np.array([column for column, _ in rows], dtype=np.intp),
+        np.array([bits for _, bits in rows], dtype=np.uint16),
+    )
 
 
 def running_bookings_of(
