@@ -117,6 +117,10 @@ class Booking(models.Model):
         null=True, blank=True, help_text="When this booking starts to wait for units that are lent."
     )
 
+    claimed_from = models.DateTimeField(
+        null=True, blank=True, help_text="When it first waited for units that are lent."
+    )
+
     # Money, in `currency`
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField(help_text="The price book that was in force.")

@@ -68,4 +68,5 @@ def borrowing_marks_write(marks: Iterable[BorrowingMark], now: datetime) -> None
             borrowed_units=mark.borrowed_units,
             at_risk_from=mark.at_risk_from,
             reclaims_from=mark.reclaims_from,
+            claimed_from=booking.claimed_from or mark.reclaims_from,
         )

@@ -45,6 +45,7 @@ from allocation.services.nodes.fleet import (
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.impact import clock_impact, drain_impact
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
+from allocation.web.fleet.claims import claims_block
 from allocation.web.fleet.confirmations import (
     clock_question,
     drain_question,
@@ -258,10 +259,11 @@ def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
 @require_GET
 @operator_page
 def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
-    """Shows the latest cycles that changed something."""
+    """Shows how well claims hold, and the latest cycles that changed something."""
     decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
     rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
-    return render(request, "allocation/ops_decisions.html", {"decisions": rows})
+    context = {"decisions": rows, "claims": claims_block(timezone.now())}
+    return render(request, "allocation/ops_decisions.html", context)
 
 
 def _fleet(
