@@ -281,12 +281,12 @@ def _days_of(effect: BudgetFigures, today: date) -> tuple[Decimal, ...]:
 def _by_day(which: Q) -> dict[date, Decimal]:
     rows = (
         Transfer.objects.filter(which)
-        .values("kind", day=TruncDate("at", tzinfo=UTC))
+        .values("kind", charged_on=TruncDate("at", tzinfo=UTC))
         .annotate(total=Sum("amount"))
     )
     sums: dict[date, Decimal] = defaultdict(lambda: ZERO)
     for row in rows:
-        sums[row["day"]] += row["total"] if row["kind"] in PAID else -row["total"]
+        sums[row["charged_on"]] += row["total"] if row["kind"] in PAID else -row["total"]
     return sums
 
 
