@@ -1,6 +1,6 @@
 """The page of a person's account: invitations, sessions and password."""
 
-from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth import logout, update_session_auth_hash
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -25,6 +25,7 @@ from tenants.services import (
     own_sessions_end,
 )
 from tenants.services.passwords import password_holder, password_prove
+from tenants.services.second_factor import has_second_factor, second_factor_needed
 from tenants.web.frame import person_page
 from tenants.web.sessions import proof_give, sessions_shown
 
@@ -59,6 +60,7 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
         "invitations": received_invitations(user.credential, timezone.now()),
         "sessions": sessions_shown(request),
         "roles": roles,
+        "has_second_factor": has_second_factor(user.credential, timezone.now()),
         "refusal": refusal,
     }
     return render(request, "portal/account.html", context, status=422 if refusal else 200)
@@ -153,6 +155,9 @@ def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
     if password != form.get("again", ""):
         raise invalid("not_the_same", "The passwords don't match.", "again")
     new = own_password_set(user=user, current=current, password=password, now=now)
+    if second_factor_needed(new):
+        logout(request)
+        return "Password changed. Sign in again."
     # The password change ended all sessions; this browser gets a new one.
     proof_give(request, new)
     update_session_auth_hash(request, user)

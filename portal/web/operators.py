@@ -33,7 +33,7 @@ OF_CONNECTION = frozenset(
     }
 )  # fmt: skip
 # The paths that the operators' process serves.
-OPERATORS_PATHS = ("/ops/", "/api/v1/", "/metrics", "/healthz", "/readyz")
+OPERATORS_PATHS = ("/ops/", "/second-factor", "/api/v1/", "/metrics", "/healthz", "/readyz")
 ANSWER_SECONDS = 60
 
 Respond = Callable[[HttpRequest], HttpResponse]

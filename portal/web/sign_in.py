@@ -1,6 +1,7 @@
 """Signing in and out, and the start redirect."""
 
 from http import HTTPStatus
+from urllib.parse import quote
 
 from django.contrib.auth import authenticate, login, logout
 from django.http import HttpRequest, HttpResponse
@@ -15,9 +16,11 @@ from billing.models import PriceBook
 from portal.web.devices import device_of, device_remember
 from portal.web.limits import Attempt, sign_in_done, sign_in_try
 from tenants.access import client_address, tenants_of
-from tenants.models import User
+from tenants.models import PasswordProof, User
 from tenants.queries import received_invitations
 from tenants.services.passwords import sign_in_failed, sign_in_locked_out
+from tenants.services.second_factor import second_factor_needed
+from tenants.services.sessions import session_sign_in
 from tenants.web.sessions import proof_give
 
 WRONG = "The sign-in name or password is wrong."
@@ -45,12 +48,22 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         sign_in_failed(_named(username))
         return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
     sign_in_done(attempt)
+    if user.proof is not None and second_factor_needed(user.proof):
+        _wait_for_factor(request, user.proof)
+        return redirect(f"/second-factor?next={quote(after)}")
     # The database binds a session only with the password's proof (tenants.web.sessions).
     proof_give(request, user.proof)
     login(request, user)
     response = redirect(after)
     device_remember(request, response, name)
     return response
+
+
+def _wait_for_factor(request: HttpRequest, proof: PasswordProof) -> None:
+    """Starts a new session that waits for the second factor; it is nobody's until then."""
+    request.session.flush()
+    request.session.create()
+    session_sign_in(request.session.session_key or "", proof)
 
 
 @require_POST

@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import tenants.models.organisations
+import tenants.models.tokens
 from django.db import migrations, models
 
 from tenants.platform.wall import tenant_key
@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='apitoken',
             name='scopes',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=8), default=tenants.models.organisations.all_scopes, size=None),
+            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=8), default=tenants.models.tokens.all_scopes, size=None),
         ),
         migrations.AddConstraint(
             model_name='apitoken',

@@ -3,7 +3,6 @@
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
 from tenants.models.organisations import (
-    ApiToken,
     GpuClass,
     IdempotencyKey,
     Invitation,
@@ -14,13 +13,13 @@ from tenants.models.organisations import (
     Project,
     Quota,
     Role,
-    Scope,
+    SecondFactor,
     Session,
     Tenant,
     Tier,
-    TokenManager,
     User,
 )
+from tenants.models.tokens import ApiToken, Scope, TokenManager
 from tenants.models.webhooks import PublishedEvent, Webhook, WebhookDelivery
 
 __all__ = [
@@ -44,6 +43,7 @@ __all__ = [
     "Quota",
     "Role",
     "Scope",
+    "SecondFactor",
     "Session",
     "Tenant",
     "Tier",

@@ -88,6 +88,26 @@ class Password(models.Model):
     encoded = models.CharField(max_length=128)
 
 
+class SecondFactor(models.Model):
+    """A person's authenticator app and recovery codes. No web process reads or writes it.
+
+    The secret is derived from `salt` and a key that web processes don't have; it is not stored.
+    """
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    salt = models.BinaryField(max_length=32)
+    created = models.DateTimeField()
+    confirmed = models.DateTimeField(
+        null=True, blank=True, help_text="Since when sign-in asks for it."
+    )
+    last_step = models.BigIntegerField(
+        default=0, help_text="The 30 seconds of the last accepted code, which works once."
+    )
+    recovery = ArrayField(
+        models.BinaryField(max_length=32), default=list, help_text="SHA-256 of unused codes."
+    )
+
+
 class Session(models.Model):
     """A signed-in browser.
 
@@ -98,6 +118,17 @@ class Session(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     digest = models.BinaryField(max_length=32, unique=True)
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, blank=True)
+    pending = models.ForeignKey(
+        User,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Who gave the password, and has to give the second factor.",
+    )
+    verified = models.DateTimeField(
+        null=True, blank=True, help_text="When the second factor was last given."
+    )
     data = models.TextField(help_text="Signed JSON, as Django's sessions encode it.")
     created = models.DateTimeField()
     expires = models.DateTimeField(db_index=True)
@@ -382,74 +413,6 @@ class Quota(models.Model):
         if self.borrow_limit_units is None:
             return None
         return self.guaranteed_units + self.borrow_limit_units
-
-
-class Scope(models.TextChoices):
-    """What a token may do, of what its person may do."""
-
-    READ = "read", "Read"
-    BOOK = "book", "Book, change and end bookings"
-    PROJECT = "project", "Manage projects, their people and webhooks"
-    BUDGET = "budget", "Set budgets and prices"
-    FLEET = "fleet", "Operate nodes, GPUs and maintenance"
-    ADMIN = "admin", "Manage tenants, quotas, tiers, tokens and the account"
-
-
-def all_scopes() -> list[str]:
-    """The scopes of a token that may do everything that its person may."""
-    return list(Scope.values)
-
-
-class TokenManager(models.Manager["ApiToken"]):
-    """Loads tokens without their hashes, which web processes may not read."""
-
-    def get_queryset(self) -> models.QuerySet["ApiToken"]:
-        """Returns the columns that a web process may read."""
-        return super().get_queryset().defer("digest")
-
-
-class ApiToken(models.Model):
-    """An API token. Only its SHA-256 is stored; the clear text is shown once."""
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    user = models.ForeignKey(User, on_delete=models.PROTECT)
-    name = models.CharField(max_length=80)
-    digest = models.BinaryField(max_length=32, unique=True)
-    prefix = models.CharField(max_length=16)
-    created = models.DateTimeField()
-    expires = models.DateTimeField()
-    scopes = ArrayField(models.CharField(max_length=8), default=all_scopes)
-    project = models.ForeignKey(
-        Project,
-        on_delete=models.PROTECT,
-        null=True,
-        blank=True,
-        db_constraint=False,
-        help_text="The only project in which the token works; none is all of the person's.",
-    )
-    last_used = models.DateTimeField(null=True, blank=True)
-    last_address = models.GenericIPAddressField(null=True, blank=True)
-    revoked = models.DateTimeField(null=True, blank=True)
-    made_with = models.ForeignKey(
-        "self",
-        on_delete=models.PROTECT,
-        null=True,
-        blank=True,
-        db_constraint=False,
-        help_text="The token that created this one, which ends no later.",
-    )
-
-    objects = TokenManager()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["tenant", "id"], name="apitoken_id_in_tenant"),
-            models.CheckConstraint(
-                condition=Q(scopes__contained_by=all_scopes()) & Q(scopes__len__gt=0),
-                name="apitoken_scopes_known",
-            ),
-        ]
 
 
 class IdempotencyKey(models.Model):

@@ -12,6 +12,7 @@ from tenants.models import (
     Mail,
     Membership,
     Password,
+    SecondFactor,
     Session,
     User,
 )
@@ -65,6 +66,7 @@ def account_erase(*, operator: User, user_id: int, now: datetime) -> User:
     ApiToken.objects.filter(user=user).update(name="erased")
     Session.objects.filter(user=user).delete()
     Password.objects.filter(user=user).delete()
+    SecondFactor.objects.filter(user=user).delete()
     user.username, user.first_name, user.last_name = f"erased-{user.pk}", "", ""
     user.email, user.is_staff = "", False
     user.save(update_fields=["username", "first_name", "last_name", "email", "is_staff"])

@@ -8,13 +8,15 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from tenants.models import User
+from tenants.models import SecondFactor, User
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import missing
 from tenants.platform.form_actions import form_action_run
 from tenants.services import whole_read
 from tenants.services.accounts import account_erase, account_open_set
+from tenants.services.second_factor import factor_remove
 from tenants.web.frame import operator_page
+from tenants.web.step_up import step_up
 
 MAX_SHOWN = 50
 MAX_WANTED = 80
@@ -27,6 +29,7 @@ class AccountRow:
     user: User
     tenants: int
     is_erased: bool
+    has_factor: bool
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -35,6 +38,8 @@ def ops_accounts(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows accounts by name; at most 50."""
     refusal = None
     if request.method == "POST":
+        if (ask := step_up(request, operator)) is not None:
+            return ask
         if (question := _question(request.POST)) is not None:
             return confirm_page(request, question)
         refusal = form_action_run(
@@ -42,6 +47,7 @@ def ops_accounts(request: HttpRequest, operator: User) -> HttpResponse:
             {
                 "close": lambda form: _open(operator, form, is_open=False),
                 "open": lambda form: _open(operator, form, is_open=True),
+                "factor": lambda form: _factor(operator, form),
                 "erase": lambda form: _erase(operator, form),
             },
         )
@@ -67,10 +73,10 @@ def _rows(wanted: str) -> list[AccountRow]:
             | Q(last_name__icontains=word)
             | Q(email__icontains=word)
         )
-    return [
-        AccountRow(user, user.tenants, _is_erased(user))
-        for user in users.order_by("username")[: MAX_SHOWN + 1]
-    ]
+    shown = list(users.order_by("username")[: MAX_SHOWN + 1])
+    confirmed = SecondFactor.objects.filter(user__in=shown).exclude(confirmed=None)
+    factors = set(confirmed.values_list("user_id", flat=True))
+    return [AccountRow(user, user.tenants, _is_erased(user), user.pk in factors) for user in shown]
 
 
 def _is_erased(user: User) -> bool:
@@ -91,6 +97,12 @@ def _open(operator: User, form: QueryDict, *, is_open: bool) -> str:
     return f"Account {user.username} is {'open again' if is_open else 'closed'}."
 
 
+def _factor(operator: User, form: QueryDict) -> str:
+    user = _user(form)
+    factor_remove(user=user, by=operator, now=timezone.now())
+    return f"Second factor of {user.username} removed. Their password is enough again."
+
+
 def _erase(operator: User, form: QueryDict) -> str:
     user = account_erase(operator=operator, user_id=_user(form).pk, now=timezone.now())
     return f"Personal data erased. Bookings and charges keep the name {user.username}."
@@ -98,7 +110,7 @@ def _erase(operator: User, form: QueryDict) -> str:
 
 def _question(form: QueryDict) -> Confirmation | None:
     """Before an account is closed or erased."""
-    if form.get("act") not in ("close", "erase") or CONFIRMED_FIELD in form:
+    if form.get("act") not in ("close", "erase", "factor") or CONFIRMED_FIELD in form:
         return None
     user = _user(form)
     if form.get("act") == "erase":
@@ -110,6 +122,16 @@ def _question(form: QueryDict) -> Confirmation | None:
                 "This can't be undone.",
             ),
             button=f"Erase {user.username}",
+            back="/ops/accounts",
+        )
+    if form.get("act") == "factor":
+        return Confirmation(
+            title=f"Remove the second factor of {user.username}?",
+            lost=(
+                "Their password alone then signs them in.",
+                "Make sure that the person asks, and not somebody who has their password.",
+            ),
+            button=f"Remove it from {user.username}",
             back="/ops/accounts",
         )
     return Confirmation(

@@ -18,7 +18,7 @@ from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 
 from tenants.access import Actor, actor_in, tenants_of
-from tenants.models import Project, Tenant, User
+from tenants.models import Project, SecondFactor, Tenant, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.form_text import form_text_error
 from tenants.platform.log_ids import log_id
@@ -41,12 +41,14 @@ FRAME = "portal.frame"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the shell knows about a request; on operator pages only the person's zone."""
+    """What the shell knows about a request; on operator pages only the person's zone, and whether
+    they have no second factor."""
 
     actor: Actor | None
     tenant: Tenant | None
     projects: tuple[Project, ...]
     zone: str
+    needs_factor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def operator_page(view: View) -> View:
         log_id(user=user.pk)
 
         def answer() -> HttpResponse:
-            request.META[FRAME] = Frame(None, None, (), user.time_zone)
+            needs_factor = not SecondFactor.objects.filter(user=user).exists()
+            request.META[FRAME] = Frame(None, None, (), user.time_zone, needs_factor)
             return view(request, user, **url_kwargs)
 
         return _guarded(request, answer, operator_tx(), user.time_zone)
@@ -170,7 +173,8 @@ def busy_page() -> HttpResponse:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`, `theme`."""
+    """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`, `theme`,
+    `needs_factor`."""
     frame = request.META.get(FRAME)
     user = getattr(request, "user", None)
     is_operator = isinstance(user, User) and user.is_staff
@@ -184,6 +188,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "zone": _zone(frame.zone, timezone.now()),
         "nav": _nav(request.path, frame, is_operator=is_operator),
         "is_operator": is_operator,
+        "needs_factor": frame.needs_factor,
         "theme": theme if (theme := request.COOKIES.get("theme")) in THEMES else "",
     }
 

@@ -103,6 +103,11 @@ REFUSED = [
     "UPDATE tenants_session SET user_id = 1",
     "UPDATE tenants_session SET digest = '\\x00'",
     "INSERT INTO tenants_session (user_id) VALUES (1)",
+    # Second factors.
+    "SELECT * FROM tenants_secondfactor",
+    "DELETE FROM tenants_secondfactor",
+    "UPDATE tenants_session SET verified = now()",
+    "SELECT portal_has_second_factor(1)",
     # Mailed links, and the requests for them.
     "SELECT * FROM tenants_maillink",
     "INSERT INTO tenants_maillink (user_id) VALUES (1)",
@@ -227,7 +232,8 @@ def test_a_token_is_not_made_for_an_operator(
     code.execute("SELECT set_config('portal.tenant', %s, false)", [str(tenant)])
     insert = (
         "INSERT INTO tenants_apitoken (id, tenant_id, user_id, name, digest, prefix, created,"
-        " expires) VALUES (gen_random_uuid(), %s, %s, 'x', %s, 'x', now(), now() + '1 day')"
+        " expires, scopes) VALUES (gen_random_uuid(), %s, %s, 'x', %s, 'x', now(),"
+        " now() + '1 day', '{read}')"
     )
     digest = hashlib.sha256(b"mine").digest()
     with pytest.raises(DENIED, match="operators"):
@@ -282,7 +288,8 @@ def test_people_are_read_in_their_own_tenants_only(
     )
     token = (
         "INSERT INTO tenants_apitoken (id, tenant_id, user_id, name, digest, prefix, created,"
-        " expires) VALUES (gen_random_uuid(), %s, %s, 'x', 'x', 'x', now(), now() + '1 day')"
+        " expires, scopes) VALUES (gen_random_uuid(), %s, %s, 'x', 'x', 'x', now(),"
+        " now() + '1 day', '{read}')"
     )
     with pytest.raises(DENIED, match="members of the tenant"):
         code.execute(token, [neighbour.tenant_id, member.id])

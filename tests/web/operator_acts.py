@@ -15,7 +15,7 @@ from allocation.services.operate.maintenance import MaintenanceTerms, maintenanc
 from allocation.services.policy.policies import policy_values
 from allocation.web.site.policy import COUNTS
 from billing.services import hold_place, hold_settle
-from tenants.models import GpuClass, Tier, User
+from tenants.models import GpuClass, SecondFactor, Tier, User
 from tenants.services import seconds_text
 from tests.api.builders import Site
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
@@ -86,6 +86,13 @@ def _of_viewer(site: Site) -> Values:
 
 def _closed_viewer(site: Site) -> Values:
     User.objects.filter(id=site.people["viewer"].pk).update(is_active=False)
+    return _of_viewer(site)
+
+
+def _viewers_factor(site: Site) -> Values:
+    SecondFactor.objects.create(
+        user=site.people["viewer"], salt=b"s", created=timezone.now(), confirmed=timezone.now()
+    )
     return _of_viewer(site)
 
 
@@ -255,6 +262,7 @@ ACTS: dict[str, Act] = {
     "ops/tenants account": Act("account.created", "user", _ACCOUNT, has_before=False),
     "ops/accounts close": Act("account.closed", "user", made=_of_viewer),
     "ops/accounts open": Act("account.opened", "user", made=_closed_viewer),
+    "ops/accounts factor": Act("second_factor.removed", "user", made=_viewers_factor),
     "ops/accounts erase": Act("account.erased", "user", made=_closed_viewer),
     "ops/portal begin": Act("outage.begun", "portal_mode", _OUTAGE, has_before=False),
     "ops/portal close": Act("outage.closed", "portal_mode", made=_announced),

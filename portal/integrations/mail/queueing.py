@@ -92,7 +92,7 @@ def _invitation_mails(messages: Iterable[OutboxMessage], now: datetime) -> Itera
 
 
 def _budget_mails(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
-    """Yields a mail for each lead and admin whom a budget's rung notifies."""
+    """Yields a mail for each lead and admin that a rung of a budget notifies."""
     for message in messages:
         if message.kind != BUDGET:
             continue

@@ -4,8 +4,10 @@ import http.client
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from urllib.parse import urlencode, urlsplit
 
+import pyotp
 import pytest
 from django.conf import settings
 from django.test import Client
@@ -14,8 +16,11 @@ from django.utils import timezone
 from allocation.models import Node
 from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop
-from tenants.models import User
+from tenants.models import SecondFactor, Session, User
 from tenants.services import token_create
+from tenants.services.second_factor import factor_secret
+from tenants.services.sessions import session_digest
+from tenants.web.sessions import SessionStore
 from tests.builders import a_member, a_project, an_actor, an_operator
 from tests.builders_allocation import a_node
 from tests.roles import as_system
@@ -138,3 +143,41 @@ def test_an_agents_enrolment_is_passed_on_only_with_a_good_token(alone: str) -> 
         alone, "/api/v1/agents/enrol", method="POST", body=body, Content_Type="application/json"
     )
     assert status in (403, 422), said
+
+
+def test_a_second_factor_is_checked_by_the_operators_process(live_portal: str) -> None:
+    """For members, too: the web process has neither the secret nor the right to sign in."""
+    user, now = a_member(a_project()).user, timezone.now()
+    with as_system():
+        factor = SecondFactor.objects.create(user=user, salt=b"s", created=now, confirmed=now)
+        key = "k" * 32
+        Session.objects.create(
+            digest=session_digest(key),
+            pending=user,
+            data=SessionStore().encode({}),
+            created=now,
+            last_seen=now,
+            expires=now + timedelta(hours=1),
+        )
+    cookie = f"{settings.SESSION_COOKIE_NAME}={key}"
+    assert ask(live_portal, "/account", Cookie=cookie)[0] == 302
+    status, headers, page = ask(live_portal, "/second-factor", Cookie=cookie)
+    assert (status, user.username in page) == (200, True)
+    mark = page.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
+    code = pyotp.TOTP(factor_secret(factor)).now()
+    sent = urlencode({"csrfmiddlewaretoken": mark, "act": "check", "code": code}).encode()
+    status, headers, _ = ask(
+        live_portal,
+        "/second-factor",
+        method="POST",
+        body=sent,
+        Content_Type="application/x-www-form-urlencoded",
+        Cookie=f"{cookie}; {headers['Set-Cookie'].partition(';')[0]}",
+        Origin=live_portal,
+    )
+    assert status == 302
+    cookies = [each.partition(";")[0] for each in headers.get_all("Set-Cookie", [])]
+    (new,) = (each for each in cookies if each.startswith(settings.SESSION_COOKIE_NAME))
+    assert new != cookie
+    assert ask(live_portal, "/account", Cookie=new)[0] == 200
+    assert ask(live_portal, "/second-factor/setup", Cookie=new)[0] == 200

@@ -137,26 +137,6 @@ def test_people_are_found_by_name_and_leave_by_themselves(admin: Client, tenant:
     assert own.get("/t/own/people").status_code == 404
 
 
-def test_an_operator_closes_and_erases_an_account(operator: Client, tenant: Tenant) -> None:
-    member = a_member(a_project(tenant, "vision"), user=a_user("mara", first_name="Mara Lind"))
-    theirs = Client()
-    theirs.force_login(member.user)
-    form = {"user": str(member.user_id), "sure": "1"}
-    assert operator.post("/ops/accounts", form | {"act": "erase"}).status_code == 422
-    assert "Mara Lind" in _text(operator.get("/ops/accounts?q=lind").content)
-    assert operator.post("/ops/accounts", form | {"act": "close"}).status_code == 302
-    assert theirs.get("/t/own/people")["Location"].startswith("/sign-in")
-    assert operator.post("/ops/accounts", form | {"act": "erase"}).status_code == 302
-    assert operator.post("/ops/accounts", form | {"act": "open"}).status_code == 422
-    with as_system():
-        erased = User.objects.get(id=member.user_id)
-        assert (erased.username, erased.get_full_name()) == (f"erased-{erased.pk}", "")
-        assert not Membership.objects.filter(user=erased).exists()
-        me = User.objects.get(is_staff=True)
-    own = {"act": "close", "user": str(me.pk), "sure": "1"}
-    assert operator.post("/ops/accounts", own).status_code == 422
-
-
 def test_a_member_is_removed_when_it_was_said_what_they_lose(admin: Client, tenant: Tenant) -> None:
     project = a_project(tenant, "vision")
     first, _ = a_member(project, "lead"), a_member(project, "lead")

@@ -1,0 +1,176 @@
+"""Pages of the second factor: give a code at sign-in, set it up, remove it.
+
+The operators' process serves them; a web process can't check a code.
+"""
+
+from http import HTTPStatus
+from typing import cast
+
+import segno
+from django.contrib.auth import SESSION_KEY
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.middleware.csrf import rotate_token
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from portal.web.devices import device_remember
+from portal.web.limits import Attempt, sign_in_done, sign_in_try
+from portal.web.sign_in import LONGEST_PASSWORD, own_path
+from tenants.access import client_address
+from tenants.models import User
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.form_actions import FormAction, form_action_run
+from tenants.platform.wall import operator_tx, require_operators_process
+from tenants.services.passwords import password_holder, password_prove, sign_in_failed
+from tenants.services.second_factor import (
+    WaitingSignIn,
+    factor_begin,
+    factor_check,
+    factor_confirm,
+    factor_of,
+    factor_remove,
+    factor_secret,
+    factor_uri,
+    recovery_codes_renew,
+    session_complete,
+    session_verify,
+    waiting_sign_in,
+)
+from tenants.services.sessions import session_digest, sessions_end
+from tenants.web.frame import person_page
+from tenants.web.sessions import SessionStore, credential_of
+
+WRONG = "The code is wrong or was used already."
+
+
+@sensitive_post_parameters("code")
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def second_factor(request: HttpRequest) -> HttpResponse:
+    """Asks for a code: to complete a sign-in, or before a dangerous act."""
+    after = own_path(request.POST.get("next") or request.GET.get("next") or "/")
+    if request.session.is_empty():
+        return redirect("sign-in")
+    require_operators_process()
+    with operator_tx():
+        waiting = waiting_sign_in(credential_of(request), timezone.now())
+        if waiting is None or factor_of(waiting.user) is None:
+            return redirect("sign-in")
+        refusal = None
+        if request.method == "POST":
+            acts: dict[str, FormAction] = {"check": lambda form: _check(request, waiting, form)}
+            refusal = form_action_run(request, acts)
+            if refusal is None:
+                response = redirect(after)
+                device_remember(request, response, waiting.user.username)
+                return response
+        context = {"refusal": refusal, "next": after, "username": waiting.user.username}
+        status = HTTPStatus.UNPROCESSABLE_ENTITY if refusal else HTTPStatus.OK
+        if refusal is not None and refusal.code == "too_many_tries":
+            status = HTTPStatus.TOO_MANY_REQUESTS
+        return render(request, "portal/second_factor.html", context, status=status)
+
+
+@sensitive_post_parameters("code", "current")
+@require_http_methods(["GET", "HEAD", "POST"])
+@person_page
+def second_factor_setup(request: HttpRequest, user: User) -> HttpResponse:
+    """Sets up, renews or removes the second factor. Recovery codes are shown once."""
+    require_operators_process()
+    codes: list[str] = []
+    with operator_tx():
+        refusal = None
+        if request.method == "POST":
+            refusal = form_action_run(
+                request,
+                {
+                    "begin": lambda form: _begin(request, user, form),
+                    "confirm": lambda form: _confirm(request, user, form, codes),
+                    "codes": lambda form: _renew(request, user, form, codes),
+                    "remove": lambda form: _remove(request, user, form),
+                },
+            )
+            if refusal is None and not codes:
+                return redirect("second-factor-setup")
+        factor = factor_of(user)
+        is_new = factor is not None and factor.confirmed is None
+        context = {
+            "factor": factor,
+            "is_new": is_new,
+            "secret": factor_secret(factor) if factor and is_new else "",
+            "qr": segno.make(factor_uri(factor)).svg_data_uri(scale=5, border=2)
+            if factor and is_new
+            else "",
+            "codes": codes,
+            "refusal": refusal,
+        }
+        status = HTTPStatus.UNPROCESSABLE_ENTITY if refusal else HTTPStatus.OK
+        return render(request, "portal/second_factor_setup.html", context, status=status)
+
+
+def _check(request: HttpRequest, waiting: WaitingSignIn, form: QueryDict) -> str:
+    now = timezone.now()
+    if not _code_is_right(request, waiting.user, form):
+        if not waiting.is_signed_in:
+            sign_in_failed(waiting.user.username)
+        raise invalid("wrong_code", WRONG, "code")
+    if waiting.is_signed_in:
+        session_verify(credential_of(request), now)
+        return "Second factor accepted. Repeat what you were doing."
+    store = cast(SessionStore, request.session)
+    # A new key, so that one that was known before the sign-in is worth nothing.
+    store.cycle_key()
+    session_complete(session_digest(store.session_key or ""), waiting.user, now)
+    store.person = waiting.user.pk
+    store[SESSION_KEY] = str(waiting.user.pk)
+    rotate_token(request)
+    return "Signed in."
+
+
+def _code_is_right(request: HttpRequest, user: User, form: QueryDict) -> bool:
+    attempt = Attempt(f"second factor of {user.pk}", client_address(request.META))
+    wait = sign_in_try(attempt, timezone.now())
+    if wait:
+        raise Refused("too_many_tries", f"Too many attempts. Try again in {wait} seconds.")
+    if not factor_check(user=user, code=form.get("code", ""), now=timezone.now()):
+        return False
+    sign_in_done(attempt)
+    return True
+
+
+def _begin(request: HttpRequest, user: User, form: QueryDict) -> str:
+    attempt = Attempt(user.username, client_address(request.META), f"account {user.pk}")
+    wait = sign_in_try(attempt, timezone.now())
+    if wait:
+        raise Refused("too_many_tries", f"Too many attempts. Try again in {wait} seconds.")
+    typed = form.get("current", "")[: LONGEST_PASSWORD + 1]
+    if password_holder(password_prove(user.username, typed)) is None:
+        raise invalid("wrong_password", "This is not your password.", "current")
+    sign_in_done(attempt)
+    factor_begin(user=user, now=timezone.now())
+    return "Scan the code with your app, then enter what it shows."
+
+
+def _confirm(request: HttpRequest, user: User, form: QueryDict, codes: list[str]) -> str:
+    now = timezone.now()
+    codes += factor_confirm(user=user, code=form.get("code", ""), now=now)
+    session_verify(credential_of(request), now)
+    sessions_end(user.credential, now=now)
+    return "Second factor is on. All other browsers are signed out."
+
+
+def _renew(request: HttpRequest, user: User, form: QueryDict, codes: list[str]) -> str:
+    if not _code_is_right(request, user, form):
+        raise invalid("wrong_code", WRONG, "code")
+    codes += recovery_codes_renew(user=user, now=timezone.now())
+    return "New recovery codes. The old ones no longer work."
+
+
+def _remove(request: HttpRequest, user: User, form: QueryDict) -> str:
+    if not _code_is_right(request, user, form):
+        raise invalid("wrong_code", WRONG, "code")
+    factor_remove(user=user, by=user, now=timezone.now())
+    return "Second factor removed."

@@ -1,0 +1,77 @@
+"""API tokens and their scopes."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from tenants.models.organisations import Project, Tenant, User
+
+
+class Scope(models.TextChoices):
+    """What a token may do, of what its person may do."""
+
+    READ = "read", "Read"
+    BOOK = "book", "Book, change and end bookings"
+    PROJECT = "project", "Manage projects, their people and webhooks"
+    BUDGET = "budget", "Set budgets and prices"
+    FLEET = "fleet", "Operate nodes, GPUs and maintenance"
+    ADMIN = "admin", "Manage tenants, quotas, tiers, tokens and the account"
+
+
+def all_scopes() -> list[str]:
+    """The scopes of a token that may do everything that its person may."""
+    return list(Scope.values)
+
+
+class TokenManager(models.Manager["ApiToken"]):
+    """Loads tokens without their hashes, which web processes may not read."""
+
+    def get_queryset(self) -> models.QuerySet["ApiToken"]:
+        """Returns the columns that a web process may read."""
+        return super().get_queryset().defer("digest")
+
+
+class ApiToken(models.Model):
+    """An API token. Only its SHA-256 is stored; the clear text is shown once."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    user = models.ForeignKey(User, on_delete=models.PROTECT)
+    name = models.CharField(max_length=80)
+    digest = models.BinaryField(max_length=32, unique=True)
+    prefix = models.CharField(max_length=16)
+    created = models.DateTimeField()
+    expires = models.DateTimeField()
+    scopes = ArrayField(models.CharField(max_length=8), default=all_scopes)
+    project = models.ForeignKey(
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        help_text="The only project in which the token works; none is all of the person's.",
+    )
+    last_used = models.DateTimeField(null=True, blank=True)
+    last_address = models.GenericIPAddressField(null=True, blank=True)
+    revoked = models.DateTimeField(null=True, blank=True)
+    made_with = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        help_text="The token that created this one, which ends no later.",
+    )
+
+    objects = TokenManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="apitoken_id_in_tenant"),
+            models.CheckConstraint(
+                condition=Q(scopes__contained_by=all_scopes()) & Q(scopes__len__gt=0),
+                name="apitoken_scopes_known",
+            ),
+        ]
