@@ -11,7 +11,7 @@ RUNTIME := $(VENV)/installed-runtime
 TESTING := $(VENV)/installed-test
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
-CODE := portal tenants billing allocation tests manage.py
+CODE := portal tenants billing allocation gpu_client tests manage.py
 
 .PHONY: demo wheel clean-demo test test-pure test-long test-containers mutants check audit bench screens docs lock browser
 .DEFAULT_GOAL := demo
@@ -76,7 +76,7 @@ docs: $(TESTING)
 
 lock:
 	$(COMPILE) --extra server --extra local pyproject.toml -o requirements.lock
-	$(COMPILE) --extra server --extra local --extra test pyproject.toml -o requirements-test.lock
+	$(COMPILE) --extra server --extra local --extra cli --extra test pyproject.toml -o requirements-test.lock
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

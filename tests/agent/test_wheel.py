@@ -21,7 +21,7 @@ from tests.agent.builders import KEYS, NODE
 from tests.servers.servers import ROOT
 
 NEVER = ("django", "rest_framework", "celery", "numpy", "ortools", "psycopg", "portal", "tenants")
-SOURCES = ("allocation", "billing", "portal", "tenants")
+SOURCES = ("allocation", "billing", "gpu_client", "portal", "tenants")
 
 
 def needed(extra: str, requirements: Iterable[str]) -> Iterator[metadata.Distribution]:
@@ -99,7 +99,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     code = {name for name in names if ".dist-info/" not in name}
-    kinds = ("allocation/agent/", "allocation/wire/", "allocation/__init__.py")
+    kinds = ("allocation/agent/", "allocation/wire/", "allocation/__init__.py", "gpu_client/")
     assert {name for name in code if not name.startswith(kinds)} == set()
     here = {
         str(path.relative_to(ROOT))
@@ -107,7 +107,18 @@ def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path)
         for path in (ROOT / "allocation" / kind).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert code == here | {"allocation/__init__.py"}
+    client = {str(path.relative_to(ROOT)) for path in (ROOT / "gpu_client").glob("*.py")}
+    assert code == here | client | {"allocation/__init__.py"}
+
+
+def test_the_command_names_what_a_node_does_not_have(installed: Installed) -> None:
+    said = installed.run(
+        "python", "-I", "-c",
+        "from gpu_client.__main__ import console\n"
+        "try: console()\n"
+        "except SystemExit as error: print(error)",
+    )  # fmt: skip
+    assert "pip install 'gpu-portal[cli]'" in said
 
 
 def test_every_module_loads_without_the_server_s_packages(installed: Installed) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("portal", "tenants", "billing", "allocation", "tests")
+PACKAGES = ("portal", "tenants", "billing", "allocation", "gpu_client", "tests")
 # A path of the repository, in a sentence or a command: `allocation/wire/`.
 _PATH = re.compile(
     rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)}|docs|deploy|static|templates)/[\w*./-]*[\w*/]"

@@ -18,7 +18,7 @@ WORDS = (
 _WORD = re.compile(r"\b(?:" + "|".join(WORDS).replace(" ", r"[\s#]+") + r")\b", re.IGNORECASE)
 # Code in backticks, link targets, and names that agents of other versions exchange.
 _EXEMPT = re.compile(r"`[^`\n]*`|\]\([^)\n]*\)|\.(?:told|deeds)\b|\b(?:told|deeds)(?:=|:)|\"told\"")
-CODE = ("portal", "tenants", "billing", "allocation")
+CODE = ("portal", "tenants", "billing", "allocation", "gpu_client")
 SUFFIXES = {".py", ".html", ".txt", ".js", ".css", ".yml", ".json", ".conf", ".service", ".toml"}
 
 

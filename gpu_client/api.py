@@ -1,0 +1,205 @@
+"""The REST API as methods. A test compares every path and field with the OpenAPI document."""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from gpu_client.config import Config
+from gpu_client.problems import PortalUnreachable, Problem
+
+Document = dict[str, Any]
+
+# The operations that this client calls, by their ids in the OpenAPI document.
+OPERATIONS = {
+    "get_me": ("GET", "/me"),
+    "create_quote": ("POST", "/quotes"),
+    "create_booking": ("POST", "/bookings"),
+    "list_bookings": ("GET", "/bookings"),
+    "get_booking": ("GET", "/bookings/{reference}"),
+    "get_booking_why": ("GET", "/bookings/{reference}/why"),
+    "extend_booking": ("POST", "/bookings/{reference}/extend"),
+    "release_booking": ("POST", "/bookings/{reference}/release"),
+    "cancel_booking": ("POST", "/bookings/{reference}/cancel"),
+    "get_availability": ("GET", "/availability"),
+    "list_quotas": ("GET", "/quotas"),
+    "list_budgets": ("GET", "/budgets"),
+    "list_events": ("GET", "/events"),
+}
+ANSWER_SECONDS = 30.0
+# A quiet stream sends a comment every 15 s.
+STREAM_SECONDS = 45.0
+PAGES_MOST = 50
+
+
+class Client:
+    """A connection to one portal. Methods return the API's JSON; refusals raise Problem."""
+
+    def __init__(self, config: Config, transport: httpx.BaseTransport | None = None) -> None:
+        self._rest = httpx.Client(
+            base_url=f"{config.url.rstrip('/')}/api/v1",
+            headers={"Authorization": f"Bearer {config.token}", "User-Agent": "gpu-client/1"},
+            timeout=ANSWER_SECONDS,
+            transport=transport,
+        )
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._rest.close()
+
+    def me(self) -> Document:
+        """Returns the account behind the token."""
+        return self._call("get_me")
+
+    def quote(self, request: Mapping[str, Any]) -> Document:
+        """Returns options for a request, best first."""
+        return self._call("create_quote", body=request)
+
+    def book(self, request: Mapping[str, Any], wait: int = 10) -> Document:
+        """Creates a booking and waits for the decision, for at most `wait` seconds."""
+        return self._call("create_booking", body=request, wait=wait)
+
+    def bookings(self, **query: str) -> list[Document]:
+        """Returns all bookings that `query` asks for."""
+        return self._all("list_bookings", query)
+
+    def booking(self, reference: str, wait: int = 0) -> Document:
+        """Returns a booking by `BK-2041` or `bk_…`; waits for its decision if there is none."""
+        return self._call("get_booking", reference, wait=wait)
+
+    def why(self, reference: str) -> Document:
+        """Returns why a booking waits, and what would start it earlier."""
+        return self._call("get_booking_why", reference)
+
+    def extend(self, reference: str, by: str) -> Document:
+        """Requests a later end; `by` is a duration such as `PT2H`."""
+        return self._call("extend_booking", reference, body={"by": by})
+
+    def release(self, reference: str) -> Document:
+        """Ends a booking that has started."""
+        return self._call("release_booking", reference)
+
+    def cancel(self, reference: str) -> Document:
+        """Cancels a booking that has not started."""
+        return self._call("cancel_booking", reference)
+
+    def availability(self, gpu_class: str, starts: str, until: str) -> Document:
+        """Returns the free GPUs of a class over time."""
+        query = {"gpu_class": gpu_class, "from": starts, "until": until}
+        return self._call("get_availability", query=query)
+
+    def quotas(self) -> list[Document]:
+        """Returns the quotas of the tenant and its projects."""
+        return self._all("list_quotas", {})
+
+    def budgets(self, **query: str) -> list[Document]:
+        """Returns the budgets that `query` asks for."""
+        return self._all("list_budgets", query)
+
+    @contextmanager
+    def events(self, since: str = "") -> Iterator[Iterator[Document]]:
+        """Follows the stream of events, from `since` or from now on, until it ends.
+
+        An empty document is a sign of life: it comes every 15 s when nothing happens.
+        """
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": since} if since else {})}
+        try:
+            with self._rest.stream(
+                "GET", "/events", headers=headers, timeout=STREAM_SECONDS
+            ) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _problem(response)
+                yield _events(response)
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from error
+
+    def _all(self, operation: str, query: Mapping[str, str]) -> list[Document]:
+        page = self._call(operation, query=query)
+        found = list(page["items"])
+        for _ in range(PAGES_MOST):
+            if page["next"] is None:
+                break
+            page = self._call(operation, query={**query, "cursor": page["next"]})
+            found += page["items"]
+        return found
+
+    def _call(
+        self,
+        operation: str,
+        reference: str = "",
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        wait: int = 0,
+    ) -> Document:
+        """Calls one operation. Raises Problem, PortalUnreachable."""
+        method, path = OPERATIONS[operation]
+        headers = {"Prefer": f"wait={wait}"} if wait else {}
+        if method == "POST":
+            # Only a repetition by the transport could have an effect twice.
+            headers["Idempotency-Key"] = str(uuid.uuid4())
+        try:
+            response = self._rest.request(
+                method,
+                path.format(reference=_quoted(reference)),
+                params=query,
+                json=body,
+                headers=headers,
+                timeout=ANSWER_SECONDS + wait,
+            )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unreachable(error) from error
+        if response.is_error:
+            raise _problem(response)
+        return _document(response)
+
+
+def _quoted(reference: str) -> str:
+    """Returns the reference as one part of an address."""
+    plain = reference.isascii() and reference.replace("-", "").replace("_", "").isalnum()
+    if reference and not plain:
+        raise Problem({"status": 422, "detail": f"{reference!r} is not a booking like BK-2041."})
+    return reference
+
+
+def _events(response: httpx.Response) -> Iterator[Document]:
+    for line in response.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+        elif line.startswith(":"):
+            yield {}
+
+
+def _document(response: httpx.Response) -> Document:
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise PortalUnreachable(f"{response.url.host} answered, but it is not a GPU portal.")
+    return document
+
+
+def _problem(response: httpx.Response) -> Exception:
+    try:
+        return Problem({"status": response.status_code, **_document(response)})
+    except PortalUnreachable as error:
+        return error
+
+
+def _unreachable(error: Exception) -> PortalUnreachable:
+    if isinstance(error, httpx.TimeoutException):
+        return PortalUnreachable("The portal did not answer in time.")
+    return PortalUnreachable(f"The portal can't be reached: {str(error) or type(error).__name__}")

@@ -1,0 +1,431 @@
+"""The commands of `gpu`. Each prints a table for people, or the API's JSON with `--json`."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from gpu_client.api import Client, Document
+from gpu_client.config import Config, config_load, config_path, config_save
+from gpu_client.node import NotOnThisNode, booking_environment, booking_run
+from gpu_client.output import (
+    error_print,
+    errors_shown,
+    facts_print,
+    json_print,
+    line_print,
+    table_print,
+)
+from gpu_client.problems import REFUSED, USAGE, WAITING
+from gpu_client.words import ends, iso_length, moment, money, place, risk, starts
+
+app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__, rich_markup_mode=None)
+hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something happens.")
+app.add_typer(hook_app, name="hook")
+
+HAS_PLACE = frozenset({"scheduled", "starting", "active", "pausing", "ending", "ended"})
+OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "failed"})
+NOT_STARTED = frozenset({"requested", "awaiting_approval", "queued", "scheduled"})
+GPU_UNITS = 56_000
+
+Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+Reference = Annotated[str, typer.Argument(help="BK-2041 or bk_…", show_default=False)]
+ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
+TierName = Annotated[str, typer.Option("--tier", "-t")]
+Words = Annotated[list[str], typer.Argument(help="As in: 2 h100 6h today", show_default=False)]
+
+
+@contextmanager
+def portal(is_json: bool) -> Iterator[Client]:
+    """Opens the portal; errors end the program with their sentence."""
+    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+        yield client
+
+
+@app.command()
+def login(
+    url: Annotated[str, typer.Option(prompt="Address of the portal", envvar="GPU_URL")],
+    token: Annotated[
+        str,
+        typer.Option(prompt="Token (Settings, API tokens)", hide_input=True, envvar="GPU_TOKEN"),
+    ],
+    is_json: Json = False,
+) -> None:
+    """Save the portal's address and an API token, in a file that only you can read."""
+    config = Config(url.strip(), token.strip())
+    with errors_shown(is_json=is_json), Client(config) as client:
+        me = client.me()
+    path = config_save(config, os.environ)
+    if is_json:
+        json_print(me)
+    else:
+        line_print(f"Signed in to {me['tenant']['name']} as {me['name']}. Saved in {path}.")
+
+
+@app.command()
+def logout() -> None:
+    """Delete the saved token. It stays valid until you revoke it on the settings page."""
+    config_path(os.environ).unlink(missing_ok=True)
+    line_print("Signed out.")
+
+
+@app.command()
+def find(
+    words: Words, project: ProjectName = "", tier: TierName = "", is_json: Json = False
+) -> None:
+    """Show when and at what price a request could start. Nothing is booked."""
+    with portal(is_json) as client:
+        found = client.quote(_request(client, words, project, tier))
+    if is_json:
+        json_print(found)
+    else:
+        _options_print(found["options"])
+    if not found["options"]:
+        raise SystemExit(REFUSED)
+
+
+@app.command()
+def book(
+    words: Words,
+    project: ProjectName = "",
+    tier: TierName = "",
+    name: Annotated[str, typer.Option(help="A name for the booking.")] = "",
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask: for scripts.")] = False,
+    wait: Annotated[int, typer.Option(min=1, max=50, help="Seconds to wait.")] = 10,
+    is_json: Json = False,
+) -> None:
+    """Book GPUs: shows the options, and Enter takes the first.
+
+    The exit status is 0 when the booking has its GPUs, 3 when it was refused and 4 while it waits.
+    """
+    with portal(is_json) as client:
+        request = _request(client, words, project, tier)
+        if not (yes or is_json):
+            request = _chosen(client.quote(request), request)
+        if name:
+            request["name"] = name
+        booking = client.book(request, wait)
+    _booking_print(booking, is_json=is_json)
+    raise SystemExit(_decided_status(booking))
+
+
+@app.command("ls")
+def list_bookings(
+    project: ProjectName = "",
+    state: Annotated[str, typer.Option(help="Only this state, such as active.")] = "",
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    is_json: Json = False,
+) -> None:
+    """List bookings of your projects."""
+    query = {"project": project, "state": state}
+    with portal(is_json) as client:
+        rows = client.bookings(**{key: value for key, value in query.items() if value})
+    if not (everything or state):
+        rows = [row for row in rows if row["state"] not in OVER]
+    if is_json:
+        json_print({"items": rows})
+        return
+    columns = {
+        "Booking": lambda row: row["number"],
+        "State": lambda row: row["state"],
+        "Project": lambda row: row["project"],
+        "Owner": lambda row: row["owner"],
+        "Request": lambda row: row["request"],
+        "Starts": starts,
+    }
+    table_print(columns, rows, "No bookings. Book with: gpu book 1 h100 1h")
+
+
+@app.command()
+def show(reference: Reference, is_json: Json = False) -> None:
+    """Show one booking."""
+    with portal(is_json) as client:
+        _booking_print(client.booking(reference), is_json=is_json)
+
+
+@app.command()
+def why(reference: Reference, is_json: Json = False) -> None:
+    """Say why a booking waits, and what would start it earlier."""
+    with portal(is_json) as client:
+        found = client.why(reference)
+    if is_json:
+        json_print(found)
+        return
+    line_print(f"{found['number']} is {found['state']}. Start: {moment(found['expected_start'])}")
+    for check in found["checks"]:
+        line_print(f"  {'✓' if check['passed'] else '✗'} {check['check']}")
+        for reason in check["reasons"]:
+            line_print(f"      {reason['sentence']}")
+    for each in found["alternatives"]:
+        if each.get("request"):
+            line_print(f"  Would work: {each['request']}")
+
+
+@app.command()
+def watch(
+    reference: Reference,
+    timeout: Annotated[int, typer.Option(min=0, help="Seconds; 0: until it is over.")] = 0,
+    is_json: Json = False,
+) -> None:
+    """Print what happens to a booking until it is over. With `--json`, one event a line."""
+    with portal(is_json) as client:
+        booking = client.booking(reference)
+        for event in _followed(client, booking, timeout):
+            if is_json:
+                sys.stdout.write(f"{_compact(event)}\n")
+            else:
+                line_print(f"{moment(event['timestamp'])}  {event['data']['message']}")
+            sys.stdout.flush()
+        last = client.booking(reference)
+    raise SystemExit(_decided_status(last))
+
+
+@app.command()
+def extend(
+    reference: Reference,
+    length: Annotated[str, typer.Argument(help="By how much: 2h", show_default=False)],
+    is_json: Json = False,
+) -> None:
+    """Ask for a later end."""
+    try:
+        by = iso_length(length)
+    except ValueError as error:
+        error_print(str(error))
+        raise SystemExit(USAGE) from None
+    with portal(is_json) as client:
+        _booking_print(client.extend(reference, by), is_json=is_json)
+
+
+@app.command()
+def release(reference: Reference, is_json: Json = False) -> None:
+    """End a booking now, or cancel it if it has not started."""
+    with portal(is_json) as client:
+        before = client.booking(reference)
+        end = client.cancel if before["state"] in NOT_STARTED else client.release
+        _booking_print(end(reference), is_json=is_json)
+
+
+@app.command()
+def free(
+    gpu: Annotated[str, typer.Option("--gpu", help="A class, such as h100.")],
+    length: Annotated[str, typer.Option("--for", help="For how long.")] = "24h",
+    is_json: Json = False,
+) -> None:
+    """Show how many whole GPUs of a class are free, from now on."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    try:
+        until = now + _length(length)
+    except ValueError as error:
+        error_print(str(error))
+        raise SystemExit(USAGE) from None
+    with portal(is_json) as client:
+        found = client.availability(gpu, now.isoformat(), until.isoformat())
+    if is_json:
+        json_print(found)
+        return
+    columns = {
+        "From": lambda row: moment(row["starts"]),
+        "To": lambda row: moment(row["ends"]),
+        "Free GPUs": lambda row: str(row["whole_gpus"]),
+    }
+    table_print(columns, found["free"], "Nothing is known of that time.")
+    line_print(f"Free all the time: {min((row['whole_gpus'] for row in found['free']), default=0)}")
+
+
+@app.command()
+def quota(is_json: Json = False) -> None:
+    """Show quotas: guaranteed GPUs, and the most that can be used."""
+    with portal(is_json) as client:
+        rows = client.quotas()
+    if is_json:
+        json_print({"items": rows})
+        return
+    columns = {
+        "Project": lambda row: row["project"] or "(all)",
+        "GPU class": lambda row: row["gpu_class"],
+        "Guaranteed": lambda row: _gpus(row["guaranteed_units"]),
+        "Limit": lambda row: _gpus(row["limit_units"]),
+    }
+    table_print(columns, rows, "No quotas are set.")
+
+
+@app.command()
+def budget(project: ProjectName = "", is_json: Json = False) -> None:
+    """Show budgets: spent, held for bookings, and left."""
+    with portal(is_json) as client:
+        rows = client.budgets(**({"project": project} if project else {}))
+    if is_json:
+        json_print({"items": rows})
+        return
+    columns = {
+        "Budget": lambda row: row["name"] or row["project"] or row["level"],
+        "From": lambda row: row["starts"],
+        "To": lambda row: row["ends"],
+        "Amount": lambda row: money(row["amount"], row["currency"]),
+        "Spent": lambda row: money(row["spent"]),
+        "Held": lambda row: money(row["held"]),
+        "Left": lambda row: money(row["left"]),
+    }
+    table_print(columns, rows, "No budgets are set.")
+
+
+@app.command()
+def env(
+    reference: Reference,
+    part: Annotated[int | None, typer.Option(help="One device of several, from 0.")] = None,
+) -> None:
+    """Print the variables of a running booking, on its node: eval "$(gpu env BK-2041)"."""
+    try:
+        sys.stdout.write(f"{booking_environment(reference, part, os.environ)}\n")
+    except NotOnThisNode as error:
+        error_print(str(error))
+        raise SystemExit(WAITING) from None
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    reference: Reference,
+    command: Annotated[list[str], typer.Argument(help="After --", show_default=False)],
+    part: Annotated[int | None, typer.Option(help="One device of several, from 0.")] = None,
+) -> None:
+    """Run a program of a booking, on its node: gpu run BK-2041 -- python train.py."""
+    options = [] if part is None else ["--part", str(part)]
+    raise SystemExit(booking_run(reference, command, options))
+
+
+@hook_app.command(
+    "on-notice", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True}
+)
+def on_notice(
+    reference: Reference,
+    command: Annotated[list[str], typer.Argument(help="A program", show_default=False)],
+) -> None:
+    """Run a program whenever a pause of the booking is announced, until the booking is over."""
+    with portal(is_json=False) as client:
+        booking = client.booking(reference)
+        for event in _followed(client, booking, 0):
+            if event["type"] == "booking.pause_notified":
+                line_print(event["data"]["message"])
+                _hook_run(command, booking)
+
+
+def _hook_run(command: list[str], booking: Document) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 (what the user asked for, without a shell)
+            command, env={**os.environ, "GPU_BOOKING": booking["number"]}, check=False
+        )
+    except OSError as error:
+        error_print(f"{command[0]}: {error.strerror}")
+        return
+    if done.returncode:
+        error_print(f"{command[0]} ended with status {done.returncode}.")
+
+
+def _request(client: Client, words: list[str], project: str, tier: str) -> dict[str, Any]:
+    """Returns the body of a request; without a project, the only one in which you can book."""
+    if not project:
+        own = [each["project"] for each in client.me()["roles"] if each["role"] != "viewer"]
+        if len(own) != 1:
+            known = f" Yours: {', '.join(own)}." if own else ""
+            error_print(f"Say the project with --project, or in GPU_PROJECT.{known}")
+            raise SystemExit(USAGE)
+        project = own[0]
+    request = {"project": project, "request": " ".join(words)}
+    return {**request, "tier": tier} if tier else request
+
+
+def _chosen(found: Document, request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the request of the option that a person takes; Enter takes the first."""
+    options = found["options"]
+    if not options:
+        error_print(found["blocking"] or "Nothing fits this request.")
+        raise SystemExit(REFUSED)
+    _options_print(options)
+    number = typer.prompt("Book which", default=1, type=int)
+    if not 1 <= number <= len(options):
+        error_print("There is no such option.")
+        raise SystemExit(USAGE)
+    taken = options[number - 1]
+    return {**request, "tier": taken["tier"], "request": taken["request"], "quote": found["quote"]}
+
+
+def _options_print(options: list[Document]) -> None:
+    numbered = [{**each, "at": at} for at, each in enumerate(options, start=1)]
+    columns = {
+        "#": lambda row: str(row["at"]),
+        "Starts": lambda row: moment(row["starts"]),
+        "GPUs": lambda row: f"{row['count']} {row['profile'] or row['gpu_class']}",
+        "Tier": lambda row: row["tier"],
+        "Price": lambda row: money(row["price"], row["currency"]),
+        "Pause": lambda row: risk(row["pause_risk"]),
+        "Request": lambda row: row["request"],
+    }
+    table_print(columns, numbered, "Nothing fits this request.")
+
+
+def _booking_print(booking: Document, *, is_json: bool) -> None:
+    if is_json:
+        json_print(booking)
+        return
+    price = booking["price"]
+    waiting = booking["waiting"] or {"reasons": []}
+    facts_print(
+        f"{booking['number']} {booking['name']}".strip(),
+        booking["state"],
+        {
+            "Request": booking["request"],
+            "Project": f"{booking['project']}, {booking['tier']}",
+            "Starts": starts(booking),
+            "Ends": ends(booking),
+            "GPUs": place(booking),
+            "Held": money(price["held"], price["currency"]),
+            "Why": " ".join(reason["sentence"] for reason in waiting["reasons"]),
+        },
+    )
+
+
+def _decided_status(booking: Document) -> int:
+    """Returns 0 with GPUs, 3 when the booking was refused or failed, 4 while it waits."""
+    if booking["state"] in HAS_PLACE:
+        return 0
+    return REFUSED if booking["state"] in OVER else WAITING
+
+
+def _followed(client: Client, booking: Document, timeout: int) -> Iterator[Document]:
+    """Yields the events of a booking until it is over; connects again when the stream ends."""
+    began, last = time.monotonic(), ""
+    while True:
+        with client.events(last) as events:
+            # Read after the stream has begun, so that no event is missed in between.
+            if not last and client.booking(booking["id"])["state"] in OVER:
+                return
+            for event in events:
+                if timeout and time.monotonic() - began > timeout:
+                    raise SystemExit(WAITING)
+                last = event.get("id", last)
+                if event and event["data"]["booking"]["id"] == booking["id"]:
+                    yield event
+                    if event["data"]["booking"]["state"] in OVER:
+                        return
+
+
+def _length(text: str) -> timedelta:
+    iso = iso_length(text).removeprefix("P").removesuffix("M")
+    days, _, rest = iso.partition("DT")
+    hours, _, minutes = rest.partition("H")
+    return timedelta(days=int(days), hours=int(hours), minutes=int(minutes))
+
+
+def _gpus(units: int | None) -> str:
+    return "no limit" if units is None else f"{units / GPU_UNITS:.3g}"
+
+
+def _compact(event: Document) -> str:
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,56 @@
+"""Values of the API as people read them."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+_LENGTH = re.compile(r"(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m(?:in)?)?")
+
+
+def moment(text: str | None) -> str:
+    """Returns a time in the zone of this machine, with its offset: `Mon 23 Nov 14:00 +0100`."""
+    if not text:
+        return "–"
+    local = datetime.fromisoformat(text).astimezone()
+    return f"{local:%a} {local.day} {local:%b %H:%M %z}"
+
+
+def iso_length(text: str) -> str:
+    """Returns `2h`, `1d 6h` or `90m` as ISO 8601. Raises ValueError."""
+    found = _LENGTH.fullmatch(text.strip().lower())
+    if found is None or not any(found.groups()):
+        raise ValueError("Write a duration like 2h, 90m or 1d 6h.")
+    days, hours, minutes = (int(each or 0) for each in found.groups())
+    return f"P{days}DT{hours}H{minutes}M"
+
+
+def money(text: str, currency: str = "") -> str:
+    """Returns an amount with two decimals: `57.60 EUR`."""
+    return f"{Decimal(text):.2f} {currency}".strip()
+
+
+def risk(thousandths: int | None) -> str:
+    """Returns a probability in percent."""
+    return "–" if thousandths is None else f"{thousandths / 10:.0f} %"
+
+
+def place(booking: Mapping[str, Any]) -> str:
+    """Returns the GPUs of a booking: `gpu-a1-01: 0, 1`."""
+    nodes: dict[str, list[str]] = {}
+    for each in booking["allocations"]:
+        nodes.setdefault(each["node"], []).append(str(each["gpu_index"]))
+    return "; ".join(f"{node}: {', '.join(gpus)}" for node, gpus in nodes.items()) or "–"
+
+
+def starts(booking: Mapping[str, Any]) -> str:
+    """Returns when a booking started, or will start as far as it is known."""
+    window = booking["window"]
+    return moment(booking["ready_at"] or window["planned_starts"] or window["starts"])
+
+
+def ends(booking: Mapping[str, Any]) -> str:
+    """Returns when a booking ended or will end."""
+    window = booking["window"]
+    return moment(booking["ended_at"] or window["planned_ends"] or window["ends"])

@@ -1,0 +1,197 @@
+"""The command `gpu` against the real API: what it prints, its exit status and its file."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from django.test import Client as Browser
+from typer.testing import CliRunner, Result
+
+from gpu_client import commands
+from gpu_client.api import Client
+from gpu_client.words import iso_length
+from tests.api.builders import Site, a_site
+
+HOOKED = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPU_BOOKING'])"
+
+
+class Terminal:
+    """Runs commands as one person; the API answers in the test's own transaction."""
+
+    def __init__(self, folder: Path, token: str) -> None:
+        self.file = folder / "gpu.json"
+        self.environment = {
+            "GPU_CONFIG": str(self.file), "GPU_URL": "http://localhost", "GPU_TOKEN": token,
+            "GPU_AGENT_STATE": str(folder), "GPU_PROJECT": "folding", "COLUMNS": "240",
+        }  # fmt: skip
+
+    def run(self, *words: str, status: int = 0, typed: str = "") -> Result:
+        result = CliRunner().invoke(commands.app, words, env=self.environment, input=typed)
+        assert result.exit_code == status, result.output
+        assert "\x1b" not in result.output
+        widths = [0] if "--json" in words else [0, *map(len, result.stdout.splitlines())]
+        assert max(widths) <= 100
+        return result
+
+    def json(self, *words: str, status: int = 0) -> Any:  # noqa: ANN401 (any JSON)
+        return json.loads(self.run(*words, "--json", status=status).stdout)
+
+
+@pytest.fixture
+def site(db: None) -> Site:
+    return a_site()
+
+
+def _answered(request: httpx.Request) -> httpx.Response:
+    """The portal's answer to what the client sends, by the test client of Django."""
+    answer = Browser().generic(
+        request.method,
+        request.url.raw_path.decode(),
+        request.read(),
+        content_type=request.headers.get("Content-Type", ""),
+        headers=dict(request.headers),
+    )
+    return httpx.Response(answer.status_code, headers=dict(answer.items()), content=answer.content)
+
+
+@pytest.fixture
+def mara(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    portal = httpx.MockTransport(_answered)
+    monkeypatch.setattr(commands, "Client", lambda config: Client(config, portal))
+    return Terminal(tmp_path, site.researcher.token or "")
+
+
+def test_a_token_is_saved_for_its_owner_only(mara: Terminal) -> None:
+    token = mara.environment.pop("GPU_TOKEN")
+    url = mara.environment.pop("GPU_URL")
+    assert "gpu login" in mara.run("ls", status=5).stderr
+    said = mara.run("login", typed=f"{url}\n{token}\n").stdout
+    assert "Signed in to Helix as mara." in said
+    assert token not in said
+    assert stat.S_IMODE(mara.file.stat().st_mode) == 0o600
+    assert mara.json("ls") == {"items": []}
+    mara.run("logout")
+    assert not mara.file.exists()
+    refused = mara.run("login", "--url", url, "--token", f"{token}x", status=5)
+    assert "Send a valid token" in refused.stderr
+    assert not mara.file.exists()
+
+
+def test_a_booking_from_the_question_to_its_end(mara: Terminal) -> None:
+    options = mara.json("find", "1", "h100", "for", "10m")["options"]
+    shown = mara.run("find", "1 h100 for 10m").stdout
+    assert options[0]["request"] in shown
+    # A person takes the first option with Enter. Nobody decides here, so the booking waits.
+    booked = mara.run("book", "1 h100 for 10m", "--name", "first", typed="\n", status=4)
+    assert "BK-1 first" in booked.stdout
+    second = mara.json("book", "1 h100 for 10m", status=4)
+    assert (second["number"], second["state"]) == ("BK-2", "requested")
+    assert {row["number"] for row in mara.json("ls")["items"]} == {"BK-1", "BK-2"}
+    assert mara.json("show", "BK-2") == second
+    assert mara.json("why", "BK-2")["number"] == "BK-2"
+    assert "requested" in mara.run("why", "bk-2").stdout
+    assert mara.json("release", "BK-2")["state"] == "cancelled"
+    assert [row["number"] for row in mara.json("ls")["items"]] == ["BK-1"]
+    assert len(mara.json("ls", "--all")["items"]) == 2
+    assert "Free all the time: 8" in mara.run("free", "--gpu", "h100", "--for", "6h").stdout
+    assert "folding" in mara.run("quota").stdout
+    assert "EUR" in mara.run("budget").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (("book", "-y", "99 h100 1h"), 3, "99"),
+        (("book", "-y", "blub"), 2, "not understood"),
+        (("book", "-y", "-p", "hidden", "1 h100 1h"), 2, "no such project"),
+        (("show", "BK-77"), 2, "There is no such booking"),
+        (("show", "../me"), 2, "is not a booking like BK-2041"),
+        (("extend", "BK-77", "soon"), 2, "Write a duration like 2h"),
+        (("free", "--gpu", "b9000"), 2, ""),
+        (("env", "BK-77"), 4, "has no devices on this node now"),
+        (("run", "BK-77", "--", "true"), 4, "has no devices on this node now"),
+        (("no-such-command",), 2, ""),
+    ],
+)
+def test_errors_are_the_api_s_sentence_and_a_status(
+    mara: Terminal, words: tuple[str, ...], status: int, sentence: str
+) -> None:
+    assert sentence in mara.run(*words, status=status).stderr
+
+
+def test_rights_and_a_portal_that_is_not_there(mara: Terminal, site: Site) -> None:
+    viewer = Terminal(mara.file.parent, site.viewer.token or "")
+    problem = viewer.json("book", "-y", "1 h100 1h", status=5)
+    assert problem["code"] == "not_allowed"
+    del viewer.environment["GPU_PROJECT"]
+    assert "Say the project" in viewer.run("book", "1 h100 1h", status=2).stderr
+
+
+def test_other_servers_and_broken_ones_are_no_portal(
+    mara: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(handle: Any) -> None:  # noqa: ANN401 (a handler of httpx)
+        transport = httpx.MockTransport(handle)
+        monkeypatch.setattr(commands, "Client", lambda config: Client(config, transport))
+
+    def refuses(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    answers(refuses)
+    assert "can't be reached" in mara.run("ls", status=6).stderr
+    answers(lambda _: httpx.Response(200, text="<html>"))
+    assert "not a GPU portal" in mara.run("ls", status=6).stderr
+    answers(lambda _: httpx.Response(502, text="<html>"))
+    assert "not a GPU portal" in mara.run("ls", status=6).stderr
+    answers(lambda _: httpx.Response(503, json={"status": 503, "detail": "The portal is busy."}))
+    assert mara.run("ls", status=6).stderr == "The portal is busy.\n"
+
+
+def test_watch_and_hooks_follow_the_booking_over_broken_streams(
+    mara: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def event(number: int, booking: str, kind: str, state: str) -> str:
+        data = {"booking": {"id": booking, "state": state}, "message": f"It {kind}."}
+        body = {"id": f"evt_{number}", "type": f"booking.{kind}", "data": data}
+        return f"id: x\ndata: {json.dumps({**body, 'timestamp': '2026-11-23T09:00:00+00:00'})}\n\n"
+
+    streams = [
+        "retry: 2000\n\n:\n\n" + event(1, "bk_other", "started", "active")
+        + event(2, "bk_1", "pause_notified", "pausing"),
+        event(3, "bk_1", "paused", "paused") + event(4, "bk_1", "ended", "ended")
+        + event(5, "bk_1", "corrected", "ended"),
+    ]  # fmt: skip
+    asked: list[str | None] = []
+    states: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            asked.append(request.headers.get("Last-Event-ID"))
+            return httpx.Response(200, text=streams[len(asked) - 1])
+        states.append("ended" if len(asked) == 2 else "active")
+        return httpx.Response(200, json={"id": "bk_1", "number": "BK-1", "state": states[-1]})
+
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(commands, "Client", lambda config: Client(config, transport))
+    lines = mara.run("watch", "BK-1", "--json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["evt_2", "evt_3", "evt_4"]
+    assert asked == [None, "evt_2"]
+    asked.clear()
+    assert "It paused." in mara.run("watch", "BK-1").stdout
+    asked.clear()
+    seen = mara.file.with_name("seen")
+    mara.run("hook", "on-notice", "BK-1", "python3", "-c", HOOKED, str(seen))
+    assert seen.read_text() == "BK-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"), [("2h", "P0DT2H0M"), ("1d 6h", "P1DT6H0M"), ("90m", "P0DT0H90M")]
+)
+def test_durations_are_those_of_a_request(text: str, iso: str) -> None:
+    assert iso_length(text) == iso
+    for bad in ("", "h", "2", "2 hours", "-2h"):
+        with pytest.raises(ValueError, match="duration"):
+            iso_length(bad)

@@ -1,0 +1,88 @@
+"""The client's paths and fields are those of the OpenAPI document."""
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from allocation.rules.states import State
+from gpu_client import commands, words
+from gpu_client.api import OPERATIONS
+from tests.servers.servers import ROOT
+
+# The fields that the commands read, by schema.
+READ = {
+    "BookingOut": (
+        "id number name state project owner tier request window price allocations waiting"
+        " ready_at ended_at"
+    ),
+    "WindowOut": "starts ends planned_starts planned_ends",
+    "PriceOfBooking": "held currency",
+    "AllocationOut": "node gpu_index",
+    "WaitingOut": "reasons",
+    "QuoteOut": "options blocking quote",
+    "OptionOut": "starts count profile gpu_class tier price currency pause_risk request",
+    "WhyOut": "number state expected_start checks alternatives",
+    "CheckOut": "check passed reasons",
+    "AvailabilityOut": "free",
+    "FreeOut": "starts ends whole_gpus",
+    "QuotaOut": "project gpu_class guaranteed_units limit_units",
+    "BudgetOut": "name project level starts ends amount currency spent held left",
+    "MeOut": "name tenant roles",
+    "RoleOut": "project role",
+    "PublishedEventOut": "id type timestamp data",
+    "EventDetails": "booking message",
+    "EventBooking": "id state",
+    "Problem": "status detail code rule alternatives decision_id",
+}
+SENT = {
+    "BookingInRequest": {"project", "tier", "request", "quote", "name"},
+    "ExtendInRequest": {"by"},
+}
+QUERIES = {
+    "list_bookings": {"project", "state", "cursor"},
+    "get_availability": {"gpu_class", "from", "until"},
+    "list_budgets": {"project"},
+}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.load(
+        (ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+    )
+    return found
+
+
+def test_every_operation_has_its_method_path_and_parameters(document: dict[str, Any]) -> None:
+    there = {
+        operation["operationId"]: (method.upper(), path.removeprefix("/api/v1"), operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert {name: there[name][:2] for name in OPERATIONS} == OPERATIONS
+    for name, wanted in QUERIES.items():
+        assert wanted <= {each["name"] for each in there[name][2]["parameters"]}
+    waits = {each["name"] for each in there["create_booking"][2]["parameters"]}
+    assert {"Prefer", "Idempotency-Key"} <= waits
+
+
+def test_every_field_is_in_its_schema(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for name, fields in READ.items():
+        assert set(fields.split()) - schemas[name]["properties"].keys() == set(), name
+    for name, sent in SENT.items():
+        assert sent - schemas[name]["properties"].keys() == set(), name
+    states = {state.value for state in State}
+    assert states >= commands.HAS_PLACE | commands.OVER | commands.NOT_STARTED
+
+
+def test_no_command_reads_a_field_that_is_not_checked() -> None:
+    source = inspect.getsource(commands) + inspect.getsource(words)
+    read = set(re.findall(r"""\[["']([a-z_]+)["']\]""", source))
+    checked = {field for fields in READ.values() for field in fields.split()}
+    checked |= {field for fields in SENT.values() for field in fields}
+    # `at` numbers the options of a quote, `sentence` belongs to the free form of a reason.
+    assert read - checked == {"at", "sentence"}
