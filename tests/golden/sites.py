@@ -244,6 +244,7 @@ OTHER_POLICY = Policy(
     node_sets=2,
     exact_pieces=12,
     alternatives=1,
+    victim_rules=("taken_back", "higher_tier"),
 )
 POLICIES = {"other_policy": OTHER_POLICY}
 

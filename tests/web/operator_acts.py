@@ -13,10 +13,9 @@ from allocation.rules.states import State
 from allocation.services.decide.compaction import compaction_proposals
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.policy.policies import policy_values
-from allocation.web.site.policy import COUNTS
+from allocation.web.site.policy import policy_text
 from billing.services import hold_place, hold_settle
 from tenants.models import GpuClass, SecondFactor, Tier, User
-from tenants.services import seconds_text
 from tests.api.builders import Site
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
 
@@ -188,8 +187,7 @@ _ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correc
 _CORRECTION = {"tenant": "helix", "amount": "1.5", "reason": "The node lied."}
 _OUTAGE = {"for": "20m", "reason": "x"}
 _POLICY = {
-    name: str(value) if name in COUNTS else seconds_text(value)
-    for name, value in (policy_values({}) | {"grid": 600}).items()
+    name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()
 }
 
 ACTS: dict[str, Act] = {

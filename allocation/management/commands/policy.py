@@ -9,7 +9,13 @@ from django.utils import timezone
 from allocation.management.operator import operator_argument, operator_by_name
 from allocation.models import PolicyVersion
 from allocation.rules.nodes.node_policy import node_policy_of
-from allocation.services.policy.policies import policy_of, policy_publish, policy_tunables
+from allocation.services.policy.policies import (
+    LISTS,
+    policy_names,
+    policy_of,
+    policy_publish,
+    policy_tunables,
+)
 from tenants.platform.errors import Refused
 
 
@@ -42,7 +48,8 @@ class Command(BaseCommand):
         nodes = asdict(node_policy_of(live.document))
         for name, value in {**policy_tunables(policy_of(live)), **nodes}.items():
             mark = "" if name in live.document else "  (default)"
-            self.stdout.write(f"  {name} = {value}{mark}")
+            shown = ",".join(value) if isinstance(value, tuple) else value
+            self.stdout.write(f"  {name} = {shown}{mark}")
 
 
 def changed(document: dict[str, object], entries: list[str]) -> dict[str, object]:
@@ -51,5 +58,12 @@ def changed(document: dict[str, object], entries: list[str]) -> dict[str, object
         name, _, text = entry.partition("=")
         document.pop(name, None)
         if text:
-            document[name] = int(text) if text.isascii() and text.isdigit() else text
+            document[name] = _value(name, text)
     return document
+
+
+def _value(name: str, text: str) -> object:
+    """A number, a list of names as `a,b` (`none` for an empty one), or the text as it is."""
+    if name in LISTS:
+        return policy_names(text)
+    return int(text) if text.isascii() and text.isdigit() else text

@@ -13,6 +13,7 @@ from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.unbooked_use import escalations_from_policy
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
+from allocation.solver.model.inputs import VICTIM_RULES
 from tenants.audit import platform_record
 from tenants.platform.errors import Refused, invalid
 
@@ -41,6 +42,9 @@ MOST = {
     "exact_pieces": 200,
     "alternatives": 10,
 }
+# Lists of names: all that are known.
+LISTS = {"victim_rules": VICTIM_RULES}
+PolicyValue = int | tuple[str, ...]
 # Smallest value; 1 for the others.
 LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_POLICY_MAX, 0)}
 # Exceptions that a defect in pure code raises.
@@ -66,40 +70,65 @@ def policy_of(version: PolicyVersion) -> Policy:
 
 def policy_read(document: object, number: int) -> Policy:
     """The policy of a document. Raises ValueError, which names the entry."""
-    if not isinstance(document, dict):
-        document = {"": document}
-    known = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
-    for name, value in document.items():
-        if name not in known:
-            raise ValueError(
-                f"There is no parameter {str(name)[:40]!r}. Known: {', '.join(known)}."
-            )
-        least = LEAST.get(name, 1)
-        if type(value) is not int or not least <= value <= known[name]:
-            raise ValueError(f"{name} must be a whole number from {least} to {known[name]}.")
-    solvers: dict[str, Any] = {name: each for name, each in document.items() if name in MOST}
+    entries: dict[Any, Any] = document if isinstance(document, dict) else {"": document}
+    for name, value in entries.items():
+        _entry_check(name, value)
+    solvers = {name: each for name, each in entries.items() if name in MOST}
+    solvers |= {name: tuple(entries[name]) for name in LISTS if name in entries}
     policy = Policy(version=number, **solvers)
     if policy.grid > policy.horizon:
         raise ValueError("grid must not be longer than horizon.")
-    if not node_policy_of(document).is_escalation_valid:
+    if not node_policy_of(entries).is_escalation_valid:
         raise ValueError(
             "unbooked_end_after needs unbooked_warn_after, at least a minute before it."
         )
     return policy
 
 
-def policy_tunables(policy: Policy) -> dict[str, int]:
+def _entry_check(name: object, value: object) -> None:
+    known = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
+    if isinstance(name, str) and name in LISTS:
+        _names_check(name, value)
+        return
+    if not isinstance(name, str) or name not in known:
+        names = ", ".join([*known, *LISTS])
+        raise ValueError(f"There is no parameter {str(name)[:40]!r}. Known: {names}.")
+    least = LEAST.get(name, 1)
+    if type(value) is not int or not least <= value <= known[name]:
+        raise ValueError(f"{name} must be a whole number from {least} to {known[name]}.")
+
+
+def _names_check(name: str, value: object) -> None:
+    known = ", ".join(LISTS[name])
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list of names. Known: {known}.")  # noqa: TRY004 (input)
+    for place, each in enumerate(value):
+        if each not in LISTS[name]:
+            raise ValueError(f"{name} has no {str(each)[:40]!r}. Known: {known}.")
+        if each in value[:place]:
+            raise ValueError(f"{name} has {each!r} twice.")
+
+
+def policy_names(text: str) -> list[str]:
+    """The names in a text such as `a, b`; `none` is an empty list."""
+    names = [each.strip() for each in text.split(",")]
+    return [] if names == ["none"] else [each for each in names if each]
+
+
+def policy_tunables(policy: Policy) -> dict[str, PolicyValue]:
     """Every solver parameter with its value, including defaults."""
     return {each.name: getattr(policy, each.name) for each in fields(policy)[1:]}
 
 
-def policy_values(document: dict[str, Any]) -> dict[str, int]:
+def policy_values(document: dict[str, Any]) -> dict[str, PolicyValue]:
     """Every parameter of a valid document with its value, including defaults."""
     own = asdict(node_policy_of(document)) | asdict(presence_policy_of(document))
     return policy_tunables(policy_read(document, 0)) | own
 
 
-def policy_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, int]]:
+def policy_changes(
+    before: dict[str, Any], after: dict[str, Any]
+) -> dict[str, dict[str, PolicyValue]]:
     """The parameters that differ, with their values `before` and `after`."""
     old, new = policy_values(before), policy_values(after)
     changed = [name for name in new if old[name] != new[name]]

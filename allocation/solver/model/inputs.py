@@ -336,6 +336,10 @@ class Order:
     moves: tuple[Relocation, ...]
 
 
+VICTIM_RULES = ("taken_back", "own_part", "higher_tier", "fairer_share")
+"""Codes of the rules by which a booking may be paused for another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """Constants of the score that chooses a place: least cost for later demand.
@@ -365,6 +369,7 @@ class Policy:
     planned only if a booking starts more than `mode_patience` seconds earlier by it. For one
     newcomer at most `moved_bookings` reservations on `node_sets` sets of nodes are moved, and a
     proof search has at most `exact_pieces` pieces. A refusal names at most `alternatives` others.
+    Bookings are paused by the `victim_rules` only, each of `VICTIM_RULES`.
     The other constants are those of `Scoring`.
     """
 
@@ -390,6 +395,7 @@ class Policy:
     node_sets: int = 3
     exact_pieces: int = 24
     alternatives: int = 3
+    victim_rules: tuple[str, ...] = VICTIM_RULES
 
     @property
     def scoring(self) -> Scoring:

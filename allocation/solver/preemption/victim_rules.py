@@ -111,7 +111,8 @@ class VictimRules:
         for tenant in self._state.running.tenants(claim.gpu_class):
             if tenant != claim.tenant:
                 rows += self._of_others(claim, tenant)
-        return tuple(each for _, each in sorted(rows, key=_rank))
+        rules = self._state.policy.victim_rules
+        return tuple(each for _, each in sorted(rows, key=_rank) if each.rule in rules)
 
     def within_shares(self, claim: Claim, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The first candidates that may leave all together: of those paused for a fairer share only

@@ -21,6 +21,7 @@ KEYS = (
 )
 RULES = (
     ("taken_back", "guarantee"),
+    ("own_part", "own project's part"),
     ("higher_tier", "higher tier"),
     ("fairer_share", "fairer share"),
     ("moved_together", "operator's move"),

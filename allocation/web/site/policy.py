@@ -16,12 +16,17 @@ from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.policy.policies import (
     LEAST,
+    LISTS,
     MOST,
+    PolicyValue,
     policy_changes,
     policy_check,
+    policy_names,
     policy_publish,
+    policy_read,
     policy_values,
 )
+from allocation.solver.model.inputs import VICTIM_RULES
 from tenants.models import User
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
@@ -29,6 +34,7 @@ from tenants.services import seconds_read, seconds_text, whole_read
 from tenants.web.frame import operator_page
 
 VERSIONS_SHOWN = 20
+NO_NAMES = "none"
 LIMITS = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
 # Units of counts and shares; all other values are durations.
 COUNTS = {
@@ -66,6 +72,11 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
                 "cool_down",
                 "Cool-down after a pause",
                 "A booking is not paused again for this long.",
+            ),
+            (
+                "victim_rules",
+                "Rules that pause",
+                f"Of {', '.join(VICTIM_RULES)}; {NO_NAMES}: nobody is paused.",
             ),
             (
                 "notice_margin",
@@ -208,26 +219,28 @@ def _field(
     typed: QueryDict | None,
     refusal: Refused | None,
 ) -> PolicyField:
-    live = _text(name, policy_values(dict(document))[name])
+    live = policy_text(name, policy_values(dict(document))[name])
     return PolicyField(
         name=name,
         label=label,
         hint=hint,
         value=live if typed is None else typed.get(name, ""),
         live=live,
-        default=_text(name, policy_values({})[name]),
+        default=policy_text(name, policy_values({})[name]),
         error=refusal.sentence if refusal and refusal.param == name else "",
     )
 
 
-def _document(form: QueryDict) -> dict[str, int]:
+def _document(form: QueryDict) -> dict[str, PolicyValue]:
     """Returns the typed values that differ from the default. Raises Refused with the field."""
     defaults = policy_values({})
     found = {name: _read(name, form.get(name, "")) for name in LABELS}
     return {name: value for name, value in found.items() if value != defaults[name]}
 
 
-def _changes(live: PolicyVersion, document: dict[str, int]) -> Mapping[str, Mapping[str, int]]:
+def _changes(
+    live: PolicyVersion, document: dict[str, PolicyValue]
+) -> Mapping[str, Mapping[str, PolicyValue]]:
     """Returns the changed values. Raises Refused for inconsistent values."""
     try:
         return policy_changes(live.document, document)
@@ -235,16 +248,29 @@ def _changes(live: PolicyVersion, document: dict[str, int]) -> Mapping[str, Mapp
         raise invalid("bad_policy", str(error), "document") from error
 
 
-def _read(name: str, text: str) -> int:
+def _read(name: str, text: str) -> PolicyValue:
+    if name in LISTS:
+        return _names_read(name, text)
     value = (whole_read if name in COUNTS else seconds_read)(text, param=name)
     least = 0 if name.startswith("unbooked_") else LEAST.get(name, 1)
     if not least <= value <= LIMITS[name]:
-        low, high = _text(name, least), _text(name, LIMITS[name])
+        low, high = policy_text(name, least), policy_text(name, LIMITS[name])
         raise invalid("bad_policy", f"Enter a value from {low} to {high}.", name)
     return value
 
 
-def _question(number: int, changes: Mapping[str, Mapping[str, int]], moved: int) -> Confirmation:
+def _names_read(name: str, text: str) -> tuple[str, ...]:
+    try:
+        names = policy_names(text)
+        policy_read({name: names}, 0)
+    except ValueError as error:
+        raise invalid("bad_policy", str(error), name) from error
+    return tuple(names)
+
+
+def _question(
+    number: int, changes: Mapping[str, Mapping[str, PolicyValue]], moved: int
+) -> Confirmation:
     count = len(changes["after"])
     values = f"{count} value{'' if count == 1 else 's'}"
     starts = f"{moved} start{'' if moved == 1 else 's'}"
@@ -267,10 +293,10 @@ def _question(number: int, changes: Mapping[str, Mapping[str, int]], moved: int)
     )
 
 
-def _lines(changes: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def _lines(changes: Mapping[str, Mapping[str, PolicyValue]]) -> Iterator[str]:
     for name, after in changes["after"].items():
-        before = _text(name, changes["before"][name])
-        yield f"{LABELS.get(name, name)}: {before} → {_text(name, after)}"
+        before = policy_text(name, changes["before"][name])
+        yield f"{LABELS.get(name, name)}: {before} → {policy_text(name, after)}"
 
 
 def _earlier(versions: list[PolicyVersion], place: int) -> dict[str, Any]:
@@ -285,7 +311,10 @@ def _words(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         return
 
 
-def _text(name: str, value: int) -> str:
+def policy_text(name: str, value: PolicyValue) -> str:
+    """Returns a value as it is shown and typed."""
+    if isinstance(value, tuple):
+        return ", ".join(value) or NO_NAMES
     return f"{value}" if name in COUNTS else seconds_text(value)
 
 

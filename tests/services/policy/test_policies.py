@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from allocation.models import PolicyVersion
 from allocation.services.policy.policies import (
     LEAST,
+    LISTS,
     MOST,
     policy_of,
     policy_publish,
@@ -20,6 +21,7 @@ from allocation.services.policy.policies import (
     policy_tunables,
 )
 from allocation.solver import Policy
+from allocation.solver.model.inputs import VICTIM_RULES
 from tenants.platform.errors import Refused
 from tests.builders_allocation import NOW, Lab, a_lab
 from tests.roles import as_system
@@ -31,8 +33,11 @@ JSON = st.recursive(
     max_leaves=6,
 )
 NEAR = st.dictionaries(
-    st.sampled_from([*MOST, "grid ", "version", "Grid"]),
-    st.integers(-2, 10**6) | st.integers(10**17, 10**20) | JSON,
+    st.sampled_from([*MOST, *LISTS, "grid ", "version", "Grid"]),
+    st.integers(-2, 10**6)
+    | st.integers(10**17, 10**20)
+    | JSON
+    | st.lists(st.sampled_from(VICTIM_RULES), max_size=3),
 )
 
 
@@ -47,7 +52,7 @@ def live() -> PolicyVersion:
 
 
 def test_every_tunable_has_its_range() -> None:
-    assert MOST.keys() == policy_tunables(Policy(1)).keys()
+    assert MOST.keys() | LISTS.keys() == policy_tunables(Policy(1)).keys()
     assert policy_read(policy_tunables(Policy(1)), 1) == Policy(1)
 
 
@@ -59,9 +64,11 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
         policy = policy_read(document, 7)
     if policy is not None:
         assert policy.version == 7
-        least = {name: LEAST.get(name, 1) for name in MOST}
-        found = policy_tunables(policy)
-        assert all(least[name] <= value <= MOST[name] for name, value in found.items())
+        for name, value in policy_tunables(policy).items():
+            if isinstance(value, tuple):
+                assert set(value) <= set(LISTS[name])
+            else:
+                assert LEAST.get(name, 1) <= value <= MOST[name]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +80,9 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
         {"gird": 300},
         {"grid": 7200, "horizon": 3600},
         {"horizon": 10**15},
+        {"victim_rules": "taken_back"},
+        {"victim_rules": ["taken_back", "whim"]},
+        {"victim_rules": ["taken_back", "taken_back"]},
         ["grid", 300],
         None,
     ],
@@ -93,7 +103,13 @@ def test_a_new_policy_is_live_at_once_and_the_old_one_is_kept(lab: Lab) -> None:
     assert live() == made
 
 
-@pytest.mark.parametrize("document", ['{"grid": "x"}', '{"grid": 0}', '{"grid": 1.5}', "[]"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"grid": "x"}', '{"grid": 0}', '{"grid": 1.5}', "[]", '{"grid": ["x"]}',
+        '{"victim_rules": [1]}', '{"victim_rules": "taken_back"}', '{"victim_rules": null}',
+    ],
+)  # fmt: skip
 def test_the_database_itself_takes_nothing_else(lab: Lab, document: str) -> None:
     with as_system(), pytest.raises(IntegrityError, match="policy_of_whole_numbers"):
         PolicyVersion.objects.create(

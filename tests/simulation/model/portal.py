@@ -8,6 +8,7 @@ the real services and compares every row and every document.
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from allocation import wire
 from allocation.rules.nodes.fencing import STARTED
@@ -40,7 +41,7 @@ from tests.simulation.tables.rows import (
     Tables,
 )
 
-TUNABLES = {"notice_margin": 5, "cool_down": 60}
+TUNABLES: dict[str, Any] = {"notice_margin": 5, "cool_down": 60}
 # Of a turn; the next one holds all.
 MOST_LOOKS = 2
 POLICY = Policy(version=1, **TUNABLES)

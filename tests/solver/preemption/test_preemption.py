@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from allocation.solver import Extension, Place, PlannedStart, Policy, Request, Snapshot, solve
+from allocation.solver.model.inputs import VICTIM_RULES
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, an_ask, gpus, whole
 from tests.solver.pausing import (
     GRACE,
@@ -42,6 +43,13 @@ class TestAcrossTenants:
             {"pauses": 1},
             NOON + GRACE,
         )
+
+    def test_nobody_is_paused_by_a_rule_that_the_policy_leaves_out(self) -> None:
+        without = tuple(rule for rule in VICTIM_RULES if rule != "taken_back")
+        plan = solve(lent(a_claim(count=2)), replace(POLICY, victim_rules=without))
+        assert (notices(plan), given(plan)) == ({}, {"claim": ("wait", 6 * HOUR)})
+        only = replace(POLICY, victim_rules=("taken_back",))
+        assert rules(solve(lent(a_claim(count=2)), only)) == {"young": "taken_back"}
 
     def test_no_name_of_another_tenant_is_in_a_reason(self) -> None:
         (pause,) = solve(lent(a_claim(count=2)), POLICY).pauses

@@ -21,8 +21,7 @@ from allocation.models import (
 from allocation.rules.states import State
 from allocation.services.policy.policies import policy_values
 from allocation.services.runs.interrupt import hardware_vacate
-from allocation.web.site.policy import COUNTS, LABELS
-from tenants.services import seconds_text
+from allocation.web.site.policy import LABELS, policy_text
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import HOUR, a_booking, an_allocation
 from tests.roles import as_system
@@ -171,10 +170,7 @@ def test_a_pin_says_how_many_planned_bookings_move(operator: Client) -> None:
 
 
 def _policy_form(**values: str) -> dict[str, str]:
-    known = {
-        name: str(value) if name in COUNTS else seconds_text(value)
-        for name, value in policy_values({}).items()
-    }
+    known = {name: policy_text(name, value) for name, value in policy_values({}).items()}
     assert known.keys() == LABELS.keys()
     return known | values
 
