@@ -116,6 +116,10 @@ TEMPLATES: list[dict[str, Any]] = [
 _database = env_database()
 # Requests that a web process serves at once; each of its threads keeps a database connection.
 WEB_THREADS = env_int("WEB_THREADS", 16, low=1, high=200)
+
+# Processes among which the solver's leader divides a large site whose GPU classes are independent;
+# with 1 it decides all of it itself.
+SOLVER_WORKERS = env_int("SOLVER_WORKERS", 1, low=1, high=64)
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",

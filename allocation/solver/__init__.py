@@ -4,7 +4,6 @@ from allocation.reasons.reason import Reason as Reason
 from allocation.solver.cycle.quote import Availability as Availability
 from allocation.solver.cycle.quote import best_options as best_options
 from allocation.solver.cycle.quote import quote as quote
-from allocation.solver.cycle.solve import solve as solve
 from allocation.solver.fleet.mig_geometry import units_of as units_of
 from allocation.solver.model.codec import decode as decode
 from allocation.solver.model.codec import digest as digest
@@ -61,3 +60,4 @@ from allocation.solver.model.quote import QuoteRequest as QuoteRequest
 from allocation.solver.quota.quota import Block as Block
 from allocation.solver.quota.quota import Quota as Quota
 from allocation.solver.quota.quota import Use as Use
+from allocation.solver.sharding.shards import solve as solve

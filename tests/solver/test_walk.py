@@ -17,6 +17,6 @@ def test_the_walk_of_a_cycle_has_no_more_returns() -> None:
     golden = golden_read(SNAPSHOT)
     site, policy = golden.site, golden.policy
     steps = walk(lambda: solve(site, policy))
-    assert (steps[0], steps[-1][1]) == (("cycle/solve.py", "solve"), "CycleState.reserve")
+    assert (steps[0], steps[-1][1]) == (("sharding/shards.py", "solve"), "CycleState.reserve")
     assert len(steps) > 200
     assert len(returns(steps)) <= MOST_RETURNS

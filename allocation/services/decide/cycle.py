@@ -19,6 +19,7 @@ from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.plan_diff import changes_of
 from allocation.services.decide.plans import plan_apply
 from allocation.services.decide.self_check import cycle_failure_note
+from allocation.services.decide.shard_workers import decide_of
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
@@ -254,7 +255,7 @@ def _decide(
     began = time.perf_counter()
     try:
         with gc_paused():
-            plan = solve(snapshot, policy_of(live))
+            plan = solve(snapshot, policy_of(live), decide_of(snapshot))
     except SOLVER_FAULTS as error:
         # Starts and ends need no decision.
         cycle_failure_note(error, digest(snapshot))

@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import replace
 
+from allocation.services.decide.shard_workers import ShardWorkers
 from allocation.services.gc_paused import gc_paused
 from allocation.solver import (
     Ask,
@@ -30,6 +31,7 @@ from allocation.solver import (
     Tier,
     solve,
 )
+from allocation.solver.sharding.shards import Decide
 from tests.bench.machine import machine
 from tests.solver.builders import MODELS, NOON, gpus
 
@@ -65,7 +67,9 @@ def tier_of(chance: random.Random, pausable: float) -> Tier:
     return TIERS["spot" if chance.random() < 0.3 else "flex"]
 
 
-def held_of(fleet: tuple[Gpu, ...], pausable: float, chance: random.Random) -> tuple[Held, ...]:
+def held_of(
+    fleet: tuple[Gpu, ...], pausable: float, chance: random.Random, *, split: bool
+) -> tuple[Held, ...]:
     """Gangs on all GPUs, each somewhere in the middle of its time."""
     by_class: dict[str, list[Gpu]] = {}
     for gpu in fleet:
@@ -75,62 +79,80 @@ def held_of(fleet: tuple[Gpu, ...], pausable: float, chance: random.Random) -> t
         at = 0
         while at < len(members):
             gang = members[at : at + chance.choice(COUNTS)]
-            rows += _gang(f"held-{name}-{at:05}", gang, tier_of(chance, pausable), chance)
+            tenant = tenant_of(chance, name, split=split)
+            booking = f"held-{name}-{at:05}"
+            rows += _gang(booking, tenant, gang, tier_of(chance, pausable), chance)
             at += len(gang)
     return tuple(rows)
 
 
-def _gang(name: str, gang: list[Gpu], tier: Tier, chance: random.Random) -> list[Held]:
-    tenant, seconds = chance.randrange(TENANTS), seconds_of(chance)
+def tenant_of(chance: random.Random, gpu_class: str, *, split: bool) -> str:
+    """One of the tenants, with `split` one of those that have only this class."""
+    number = chance.randrange(TENANTS)
+    return f"{gpu_class}-t{number}" if split else f"t{number}"
+
+
+def _gang(name: str, tenant: str, gang: list[Gpu], tier: Tier, chance: random.Random) -> list[Held]:
+    seconds = seconds_of(chance)
     since = NOON - chance.randrange(seconds)
     return [
         Held(
             id=f"{name}/{gpu.id}",
             booking=name,
-            tenant=f"t{tenant}",
-            project=f"t{tenant}-p{tenant % 3}",
+            tenant=tenant,
+            project=f"{tenant}-p",
             place=Place(gpu.id, None, 0, 8),
             starts=since,
             ends=since + seconds,
             started=True,
             tier=tier.slug,
             since=since,
-            owner=f"person-{tenant}",
+            owner=f"{tenant}-ann",
         )
         for gpu in gang
     ]
 
 
 def request_of(
-    number: int, classes: int, pausable: float, chance: random.Random, now: int = NOON
+    number: int, classes: int, pausable: float, chance: random.Random, *, split: bool
 ) -> Request:
     """One booking that waits."""
-    tenant, tier = chance.randrange(TENANTS), tier_of(chance, pausable)
+    name = f"h{chance.randrange(classes):02}"
+    tenant, tier = tenant_of(chance, name, split=split), tier_of(chance, pausable)
     count = chance.choice(COUNTS)
     return Request(
         booking=f"b{number:06}",
-        tenant=f"t{tenant}",
-        project=f"t{tenant}-p{number % 3}",
+        tenant=tenant,
+        project=f"{tenant}-p",
         tier=tier.slug,
         priority=tier.priority,
-        submitted=now - chance.randint(1, 6 * HOUR),
-        ask=Ask(count, (f"h{chance.randrange(classes):02}",), None, "node", required=count > 4),
+        submitted=NOON - chance.randint(1, 6 * HOUR),
+        ask=Ask(count, (name,), None, "node", required=count > 4),
         duration=seconds_of(chance),
-        earliest=now if chance.random() < 0.8 else now + chance.randint(1, 12 * HOUR),
+        earliest=NOON if chance.random() < 0.8 else NOON + chance.randint(1, 12 * HOUR),
         latest=None,
         fixed=False,
         promise=None,
-        owner=f"person-{chance.randrange(40)}",
+        owner=f"{tenant}-{chance.choice(('ann', 'bob', 'eve'))}",
     )
 
 
-def site_of(count: int, bookings: int, classes: int, pausable: float) -> Snapshot:
-    """The same site for the same numbers."""
+def site_of(
+    count: int, bookings: int, classes: int, pausable: float, *, split: bool = False
+) -> Snapshot:
+    """The same site for the same numbers. With `split` each class has tenants of its own."""
     chance = random.Random(7)  # noqa: S311  a made-up site, the same each time
     fleet = fleet_of(count, classes)
     units = len(fleet) // classes * 56_000
     limits = tuple(
-        Limit(f"t{tenant}", None, f"h{name:02}", units // TENANTS, units // 20, None)
+        Limit(
+            f"h{name:02}-t{tenant}" if split else f"t{tenant}",
+            None,
+            f"h{name:02}",
+            units // TENANTS,
+            units // 20,
+            None,
+        )
         for tenant in range(TENANTS)
         for name in range(classes)
     )
@@ -138,8 +160,10 @@ def site_of(count: int, bookings: int, classes: int, pausable: float) -> Snapsho
         NOON,
         MODELS,
         fleet,
-        held_of(fleet, pausable, chance),
-        tuple(request_of(number, classes, pausable, chance) for number in range(bookings)),
+        held_of(fleet, pausable, chance, split=split),
+        tuple(
+            request_of(number, classes, pausable, chance, split=split) for number in range(bookings)
+        ),
         (),
         limits,
         tiers=tuple(TIERS.values()),
@@ -184,10 +208,10 @@ def the_next(site: Snapshot, plan: Plan) -> Snapshot:
     return replace(site, now=site.now + 5, held=tuple(held), requests=tuple(waiting))
 
 
-def one_more(site: Snapshot, classes: int, *, is_first: bool) -> Snapshot:
+def one_more(site: Snapshot, classes: int, *, is_first: bool, split: bool = False) -> Snapshot:
     """The site with one booking more: the last of its class's queue, or the first."""
     chance = random.Random(13)  # noqa: S311  a made-up booking
-    request = request_of(999_999, classes, 0.0, chance, site.now)
+    request = request_of(999_999, classes, 0.0, chance, split=split)
     submitted = site.now - 7 * HOUR if is_first else site.now
     request = replace(
         request, earliest=site.now, submitted=submitted, priority=90 if is_first else 1
@@ -201,32 +225,33 @@ def early_end(site: Snapshot) -> Snapshot:
     return replace(site, held=tuple(row for row in site.held if row.booking != gone))
 
 
-def timed(site: Snapshot, policy: Policy) -> tuple[Plan, float, float]:
-    """The plan, processor and wall seconds."""
+def timed(site: Snapshot, decide: Decide | None) -> tuple[Plan, float, float]:
+    """The plan, processor and wall seconds; those of workers are in the wall seconds alone."""
     wall, cpu = time.perf_counter(), time.process_time()
     with gc_paused():
-        plan = solve(site, policy)
+        plan = solve(site, Policy(1), decide)
     return plan, round(time.process_time() - cpu, 2), round(time.perf_counter() - wall, 2)
 
 
-def measured(count: int, bookings: int, classes: int, pausable: float) -> dict[str, object]:
+def measured(asked: argparse.Namespace) -> dict[str, object]:
     """The figures of one size."""
-    policy = Policy(1)
-    site = site_of(count, bookings, classes, pausable)
-    plan, first, first_wall = timed(site, policy)
+    classes, split = asked.classes, asked.split
+    site = site_of(asked.gpus, asked.bookings, classes, asked.pausable, split=split)
+    decide = ShardWorkers(asked.workers).decide if asked.workers > 1 else None
+    plan, first, first_wall = timed(site, decide)
     settled = the_next(site, plan)
-    again, keep, _ = timed(settled, policy)
+    again, keep, _ = timed(settled, decide)
     kept = {wait.booking: wait.starts for wait in plan.waits}
-    _, at_end, _ = timed(one_more(settled, classes, is_first=False), policy)
-    _, at_head, _ = timed(one_more(settled, classes, is_first=True), policy)
-    _, ended, _ = timed(early_end(settled), policy)
+    more = one_more(settled, classes, is_first=False, split=split)
+    _, at_end, at_end_wall = timed(more, decide)
+    more = one_more(settled, classes, is_first=True, split=split)
+    _, at_head, _ = timed(more, decide)
+    _, ended, _ = timed(early_end(settled), decide)
     return {
-        "gpus": count,
-        "bookings": bookings,
-        "classes": classes,
-        "pausable": pausable,
+        **vars(asked),
         "first_s": first,
         "first_wall_s": first_wall,
+        "one_more_wall_s": at_end_wall,
         "keep_s": keep,
         "one_more_s": at_end,
         "one_more_at_the_head_s": at_head,
@@ -248,13 +273,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--bookings", type=int, default=10_000)
     parser.add_argument("--classes", type=int, default=4)
     parser.add_argument("--pausable", type=float, default=0.5)
+    parser.add_argument("--split", action="store_true", help="tenants of its own for each class")
+    parser.add_argument("--workers", type=int, default=1, help="processes that decide shards")
     return parser
 
 
 def main() -> None:
     """Measures and prints."""
-    asked = arguments().parse_args()
-    result = measured(asked.gpus, asked.bookings, asked.classes, asked.pausable)
+    result = measured(arguments().parse_args())
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
 
 

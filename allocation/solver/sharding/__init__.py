@@ -1,0 +1,1 @@
+"""Parts of a site that do not influence each other, decided apart."""

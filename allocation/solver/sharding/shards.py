@@ -1,0 +1,182 @@
+"""Split a site into shards that decide nothing for each other, and merge their plans.
+
+GPU classes belong to one shard if a request may use either, if they share hosts, if one booking
+holds GPUs of both, or if one tenant or project has or asks for something in both: its recent use
+of one class then decides its place in the queue of the other. `solve` always decides shard by
+shard, so the plan is the same wherever each of them is decided.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any
+
+from allocation.solver.cycle.solve import solve as solve_whole
+from allocation.solver.model.inputs import Gpu, Place, Policy, Request, Snapshot
+from allocation.solver.model.ordering import in_order
+from allocation.solver.model.plan import Plan
+
+Node = tuple[str, str]
+"""A class, host, booking, tenant or project, with its kind."""
+
+Decide = Callable[[list[Snapshot], Policy], Iterable[Plan]]
+"""Returns the plan of each shard, in their order."""
+
+
+def solve(snapshot: Snapshot, policy: Policy, decide: Decide | None = None) -> Plan:
+    """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself.
+
+    `decide` may decide the shards elsewhere; None: here, one after the other.
+    """
+    if len({gpu.gpu_class for gpu in snapshot.gpus}) < 2:
+        return solve_whole(snapshot, policy)
+    shards = shards_of(in_order(snapshot))
+    if len(shards) == 1:
+        return solve_whole(shards[0], policy)
+    if decide is None:
+        return merged([solve_whole(shard, policy) for shard in shards])
+    return merged(list(decide(shards, policy)))
+
+
+def shards_of(snapshot: Snapshot) -> list[Snapshot]:
+    """The shards of a snapshot in the order of their first classes; itself if it has only one."""
+    links = _Links(snapshot.gpus)
+    for node, others in _couplings(snapshot, links.class_of):
+        links.join(node, others)
+        if links.classes == 1:
+            return [snapshot]
+    return _split(snapshot, links)
+
+
+def merged(plans: list[Plan]) -> Plan:
+    """One plan of the plans of all shards; assignments are numbered through."""
+    number = 0
+    numbered = []
+    for plan in plans:
+        assigns = tuple(replace(row, position=row.position + number) for row in plan.assigns)
+        numbered.append(replace(plan, assigns=assigns))
+        number += len(plan.assigns)
+    rows: dict[str, Any] = {
+        part.name: tuple(
+            sorted(chain.from_iterable(getattr(plan, part.name) for plan in numbered), key=_order)
+        )
+        for part in fields(Plan)
+        if part.name != "format"
+    }
+    return Plan(**rows)
+
+
+class _Links:
+    """Classes and what connects them, as disjoint sets."""
+
+    def __init__(self, gpus: Iterable[Gpu]) -> None:
+        self.class_of = {gpu.id: gpu.gpu_class for gpu in gpus}
+        self._parent: dict[Node, Node] = {}
+        names = set(self.class_of.values())
+        self.classes = len(names)
+        """How many sets have a class of the fleet."""
+        self._has_class = {("class", name) for name in names}
+
+    def root(self, node: Node) -> Node:
+        """The representative of the node's set."""
+        parent = self._parent
+        while parent.setdefault(node, node) != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    def join(self, node: Node, others: Iterable[Node]) -> None:
+        """Make one set of the sets of all of these."""
+        one = self.root(node)
+        for each in others:
+            other = self.root(each)
+            if other == one:
+                continue
+            self._parent[other] = one
+            if other in self._has_class:
+                self.classes -= one in self._has_class
+                self._has_class.add(one)
+
+
+def _couplings(
+    snapshot: Snapshot, class_of: dict[str, str]
+) -> Iterator[tuple[Node, Iterable[Node]]]:
+    def on(places: Iterable[Place]) -> list[Node]:
+        return [("class", class_of[each.gpu]) for each in places if each.gpu in class_of]
+
+    for request in (*snapshot.requests, *snapshot.running):
+        places = () if request.promise is None else request.promise.places
+        yield (
+            _whose(request),
+            [
+                ("project", request.project),
+                ("booking", request.booking),
+                *(("class", name) for name in request.ask.classes),
+                *on((*places, *request.home)),
+            ],
+        )
+    for row in snapshot.held:
+        others = [("project", row.project), ("booking", row.booking), *on((row.place,))]
+        yield ("tenant", row.tenant), others
+    for used in snapshot.used:
+        yield ("tenant", used.tenant), [("project", used.project), ("class", used.gpu_class)]
+    for order in snapshot.orders:
+        moves = chain.from_iterable((move.source, move.target) for move in order.moves)
+        bookings = [("booking", move.booking) for move in order.moves]
+        yield ("booking", order.beneficiary), [*bookings, *on((*order.places, *moves))]
+    for gpu in snapshot.gpus:
+        yield ("node", gpu.node), [("class", gpu.gpu_class)]
+
+
+def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
+    """One snapshot for each set. What has no class in the fleet goes with the first."""
+    roots = [links.root(("class", name)) for name in sorted(set(links.class_of.values()))]
+    number = {root: at for at, root in enumerate(dict.fromkeys(roots))}
+
+    def shard(node: Node) -> int:
+        return number.get(links.root(node), 0)
+
+    def apart(rows: Iterable[Any], node_of: Callable[[Any], Node]) -> list[tuple[Any, ...]]:
+        found: list[list[Any]] = [[] for _ in number]
+        for row in rows:
+            found[shard(node_of(row))].append(row)
+        return [tuple(each) for each in found]
+
+    def class_of(row: Any) -> Node:  # noqa: ANN401  any row of a class
+        return ("class", row.gpu_class)
+
+    def booking_of(row: Any) -> Node:  # noqa: ANN401  any row of a booking
+        return ("booking", row.booking)
+
+    parts: dict[str, list[Any]] = {
+        "gpus": apart(snapshot.gpus, class_of),
+        "held": apart(snapshot.held, booking_of),
+        "requests": apart(snapshot.requests, _whose),
+        "running": apart(snapshot.running, _whose),
+        "extensions": apart(snapshot.extensions, booking_of),
+        "unneeded": apart(snapshot.unneeded, booking_of),
+        "limits": apart(snapshot.limits, class_of),
+        "caps": apart(snapshot.caps, class_of),
+        "used": apart(snapshot.used, class_of),
+        "hosts": apart(snapshot.hosts, lambda host: ("node", host.id)),
+        "blackouts": apart(
+            snapshot.blackouts, lambda row: ("class", links.class_of.get(row.gpu, ""))
+        ),
+        "orders": apart(snapshot.orders, lambda row: ("booking", row.beneficiary)),
+    }
+    each: list[dict[str, Any]] = [
+        {name: rows[at] for name, rows in parts.items()} for at in range(len(number))
+    ]
+    return [replace(snapshot, **rows) for rows in each]
+
+
+def _whose(request: Request) -> Node:
+    return ("tenant", request.tenant)
+
+
+def _order(row: object) -> str:
+    """The key by which a plan's rows are ordered."""
+    if isinstance(row, str):
+        return row
+    names = ("booking", "order", "beneficiary")
+    return next(str(getattr(row, name)) for name in names if hasattr(row, name))
