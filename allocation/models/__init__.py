@@ -3,7 +3,13 @@
 from allocation.models.allocations import Allocation, Occupancy
 from allocation.models.bookings import Booking, BookingEvent, MovedStart, PlannedStrength
 from allocation.models.compaction import CompactionOrder
-from allocation.models.decisions import Decision, MachineClock, PolicyVersion, SolverState
+from allocation.models.decisions import (
+    Decision,
+    DecisionPiece,
+    MachineClock,
+    PolicyVersion,
+    SolverState,
+)
 from allocation.models.feeds import CalendarFeed
 from allocation.models.hardware import (
     EnrolmentToken,
@@ -29,6 +35,7 @@ __all__ = [
     "CalendarFeed",
     "CompactionOrder",
     "Decision",
+    "DecisionPiece",
     "EnrolmentToken",
     "EventCounter",
     "Gpu",

@@ -63,6 +63,9 @@ class Decision(models.Model):
     counts = models.JSONField(
         default=dict, db_default={}, help_text="Rows of each part of the plan."
     )
+    pieces = models.PositiveSmallIntegerField(
+        default=1, db_default=1, help_text="Transactions that its changes are written in."
+    )
     withheld = models.JSONField(
         default=list,
         db_default=[],
@@ -86,6 +89,23 @@ class Decision(models.Model):
                 | models.Q(keyframe__isnull=False, base__isnull=False, format=3),
                 name="decision_keyframe_or_delta",
             ),
+        ]
+
+
+class DecisionPiece(models.Model):
+    """A piece of a large plan that was written, in the transaction of its changes.
+
+    A decision of one piece has none: it is written with its changes.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="written")
+    number = models.PositiveSmallIntegerField(help_text="From 1 to the decision's `pieces`.")
+    withheld = models.JSONField(default=list, help_text="As the decision's.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["decision", "number"], name="decision_piece_once"),
         ]
 
 

@@ -51,6 +51,7 @@ from allocation.solver.model.plan_parts import Group as Group
 from allocation.solver.model.plan_parts import Part as Part
 from allocation.solver.model.plan_parts import Parts as Parts
 from allocation.solver.model.plan_parts import in_halves as in_halves
+from allocation.solver.model.plan_parts import in_pieces as in_pieces
 from allocation.solver.model.plan_parts import narrowed as narrowed
 from allocation.solver.model.plan_parts import refused_too_early as refused_too_early
 from allocation.solver.model.quote import QUARTER as QUARTER

@@ -31,6 +31,11 @@ OF_MOVES = {
 }
 # Where it dies if it ends something.
 OF_ENDS = {"in the middle of an end": ("allocation.services.runs.end", "nodes_bump", 1)}
+# Where it dies if a plan is written in several transactions, of ten bookings each.
+OF_PIECES = {
+    "between two pieces": ("allocation.services.decide.plans", "_piece_write", 3),
+}
+BOOKINGS_OF_A_PIECE = 10
 
 
 def dying(
@@ -53,7 +58,10 @@ def main(point: str, now: str, number: str = "SIGKILL") -> None:
     django.setup()
     from allocation.services.decide.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
 
-    name, function, times = (POINTS | OF_MOVES | OF_ENDS)[point]
+    name, function, times = (POINTS | OF_MOVES | OF_ENDS | OF_PIECES)[point]
+    if point in OF_PIECES:
+        plans = importlib.import_module("allocation.services.decide.plans")
+        plans.PIECE_BOOKINGS = BOOKINGS_OF_A_PIECE  # type: ignore[attr-defined]
     module = importlib.import_module(name)
     setattr(module, function, dying(getattr(module, function), times, signal.Signals[number]))
     cycle_run(datetime.fromisoformat(now))

@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Booking, Decision, SolverState
+from allocation.models import Allocation, Booking, Decision, DecisionPiece, SolverState
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import OPEN, TERMINAL, State
 from allocation.services.decide.announced_starts import (
@@ -28,7 +28,7 @@ from allocation.services.decide.apply_assignments import (
     preemptors_of,
 )
 from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
-from allocation.services.decide.borrowing import borrowing_marks_write
+from allocation.services.decide.borrowing import BorrowingMark, borrowing_marks_write
 from allocation.services.decide.plan_diff import Changes
 from allocation.services.decide.rebind import move_record, moved_rows_supersede
 from allocation.services.decide.stale_parts import parts_stale
@@ -57,6 +57,7 @@ from allocation.solver import (
     Snapshot,
     Waiting,
     in_halves,
+    in_pieces,
     narrowed,
     refused_too_early,
 )
@@ -70,6 +71,8 @@ logger = logging.getLogger(__name__)
 
 # Attempts to find the parts that the database refuses; the bookings are locked meanwhile.
 MAX_ATTEMPTS = 64
+# Bookings that are written, and locked, in one transaction. A larger group stays together.
+PIECE_BOOKINGS = 200
 Failure = PlanStale | IntegrityError
 
 
@@ -88,21 +91,84 @@ def plan_apply(
     that the database refuses. The decision records what was withheld. Unless `is_last`, refusals
     that may be outdated are withheld too, and decided again.
 
+    A large plan is written in several transactions, in the order of the queue; parts that need each
+    other stay together. What a process that is killed has not written is decided again.
+
     Raises:
         PlanOvertaken: another process leads.
         PlanStale, IntegrityError: no part can be written, and none is.
     """
+    parts = Parts(changes.plan, snapshot)
+    pieces = _pieces(changes, parts)
+    decision.pieces = len(pieces)
+    writing = _Writing(changes.plan, snapshot, decision, now, is_last=is_last)
+    withheld: dict[Part, str] = {}
+    failure: Failure | None = None
+    for number, piece in enumerate(pieces, start=1):
+        before = decision.pk
+        try:
+            withheld |= _piece_write(replace(writing, number=number), piece, parts, term)
+        except PlanOvertaken:
+            if not before:
+                raise
+            logger.info("Another cycle leads; written: %s of %s pieces", number - 1, len(pieces))
+            break
+        except (PlanStale, IntegrityError) as error:
+            failure, decision.pk = error, before
+            own = error.withheld if isinstance(error, PlanStale) else {}
+            withheld |= own or dict.fromkeys(piece.parts, CONFLICT)
+    if failure is not None and not decision.pk:
+        raise _nothing_written(failure, withheld)
+    return withheld
+
+
+def _nothing_written(failure: Failure, withheld: Mapping[Part, str]) -> Failure:
+    """Returns the last failure, with what all pieces withheld."""
+    if isinstance(failure, PlanStale) and failure.withheld:
+        return PlanStale(str(failure), withheld)
+    return failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What is written in one transaction."""
+
+    groups: tuple[Group, ...]
+    marks: tuple[BorrowingMark, ...] = ()
+
+    @property
+    def parts(self) -> frozenset[Part]:
+        return frozenset(part for group in self.groups for part in group)
+
+
+def _pieces(changes: Changes, parts: Parts) -> list[_Piece]:
+    """Returns the groups of parts, and the marks, in pieces in the order of the queue."""
+    positions = {each.booking: each.position for each in changes.plan.assigns}
+    marks = {str(mark.booking): mark for mark in changes.marks}
+    found = in_pieces(parts.groups(), positions, marks, PIECE_BOOKINGS)
+    pieces = [
+        _Piece(groups, tuple(marks[name] for name in sorted(names & marks.keys())))
+        for groups, names in found
+    ]
+    return pieces or [_Piece(())]
+
+
+def _piece_write(writing: "_Writing", piece: _Piece, parts: Parts, term: int) -> dict[Part, str]:
+    """Writes a piece in its own transaction. Raises as `plan_apply`; then nothing is written."""
+    snapshot, now = writing.snapshot, writing.now
+    plan = narrowed(writing.plan, piece.parts)
+    changes = Changes(plan, piece.marks)
     with transaction.atomic():
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
             raise PlanOvertaken("another cycle leads now")
         bookings = _bookings_locked(changes)
         gone = parts_stale(changes, bookings, now)
-        parts = Parts(changes.plan, snapshot)
-        withheld = parts.withheld(gone if is_last else gone | _too_early(changes.plan, snapshot))
-        if parts.all and len(withheld) == len(parts.all):
+        if not writing.is_last:
+            gone |= _too_early(plan, snapshot)
+        withheld = parts.withheld(gone)
+        if piece.parts and piece.parts <= withheld.keys():
             raise PlanStale("nothing of it can be written", withheld)
-        groups = [kept for group in parts.groups() if (kept := _without(group, withheld))]
-        writing = _Writing(changes.plan, snapshot, decision, now)
+        groups = [kept for group in piece.groups if (kept := _without(group, withheld))]
         withheld |= writing.write(groups, withheld, bookings)
         _marks(changes, withheld, now)
         decided_hint()
@@ -135,12 +201,14 @@ def _marks(changes: Changes, withheld: Mapping[Part, str], now: datetime) -> Non
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """A plan that is being written, in a transaction that holds its bookings."""
+    """A plan that is being written, in transactions that hold the bookings of a piece."""
 
     plan: Plan
     snapshot: Snapshot
     decision: Decision
     now: datetime
+    is_last: bool = True
+    number: int = 1
 
     def write(
         self,
@@ -167,10 +235,12 @@ class _Writing:
         return refused
 
     def _refused_groups(self, groups: Sequence[Group]) -> tuple[list[Group], Failure | None]:
+        before = self.decision.pk
         with transaction.atomic():
             found: tuple[list[Group], Failure | None]
             found = in_halves(groups, self._trial, MAX_ATTEMPTS)
             transaction.set_rollback(True)
+        self.decision.pk = before
         return found
 
     def _trial(self, groups: Sequence[Group]) -> Failure | None:
@@ -186,17 +256,28 @@ class _Writing:
         plan = narrowed(self.plan, {part for group in groups for part in group})
         found = _bookings(plan, ()) if bookings is None else bookings
         fleet = Fleet.read(self.snapshot, plan)
+        before = self.decision.pk
         try:
             with transaction.atomic():
-                self.decision.withheld = [[*part, why] for part, why in sorted(withheld.items())]
-                self.decision.id = None
-                self.decision.save(force_insert=True)
-                log_id(decision=self.decision.id)
+                self._record([[*part, why] for part, why in sorted(withheld.items())])
                 plan_write(plan, found, fleet, self.decision, self.now)
         except (PlanStale, IntegrityError) as failure:
             logger.info("Part of the plan can't be written: %s", failure)
+            self.decision.pk = before
             return failure
         return None
+
+    def _record(self, withheld: list[list[str]]) -> None:
+        """Writes the decision with its first piece, and the number of a piece of several."""
+        decision = self.decision
+        if not decision.pk:
+            decision.withheld = withheld
+            decision.save(force_insert=True)
+            log_id(decision=decision.id)
+        if decision.pieces > 1:
+            piece = DecisionPiece(decision=decision, number=self.number, withheld=withheld)
+            # It is there if halves of the piece are tried.
+            DecisionPiece.objects.bulk_create([piece], ignore_conflicts=True)
 
 
 def plan_write(

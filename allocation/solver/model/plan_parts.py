@@ -6,6 +6,7 @@ written also withholds those that need it, and no others.
 """
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -196,6 +197,31 @@ def in_halves(
         else:
             failed += some
     return failed, None if is_done else last
+
+
+def in_pieces(
+    groups: Sequence[Group], positions: Mapping[str, int], others: Collection[str], most: int
+) -> list[tuple[tuple[Group, ...], frozenset[str]]]:
+    """Groups in pieces of at most `most` bookings, with the bookings of each piece.
+
+    Groups are in the order of `positions` in the queue, those without one last; a larger group is a
+    piece by itself. Bookings of `others` that are in no group come last.
+    """
+
+    def order(group: Group) -> float:
+        return min(positions.get(name) or math.inf for _, name in group)
+
+    queue: list[tuple[tuple[Group, ...], set[str]]]
+    queue = [((group,), {name for _, name in group}) for group in sorted(groups, key=order)]
+    named = {name for _, names in queue for name in names}
+    queue += [((), {name}) for name in sorted(others) if name not in named]
+    pieces: list[tuple[tuple[Group, ...], frozenset[str]]] = []
+    for some, names in queue:
+        if pieces and len(pieces[-1][1] | names) <= most:
+            pieces[-1] = (pieces[-1][0] + some, pieces[-1][1] | names)
+        else:
+            pieces.append((some, frozenset(names)))
+    return pieces
 
 
 def refused_too_early(plan: Plan, snapshot: Snapshot, left: Collection[str]) -> list[Part]:

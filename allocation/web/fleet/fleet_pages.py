@@ -347,7 +347,13 @@ def _outcome(decision: Decision) -> str:
         return "recorded by another version"
     counts = ((found.get(name, 0), word) for name, word in PLAN_WORDS)
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
-    return f"{said}; {len(decision.withheld)} withheld" if decision.withheld else said
+    if decision.pieces > 1:
+        pieces = list(decision.written.all())
+        withheld = [part for piece in pieces for part in piece.withheld]
+        said += f"; {len(pieces)} of {decision.pieces} transactions written"
+    else:
+        withheld = decision.withheld
+    return f"{said}; {len(withheld)} withheld" if withheld else said
 
 
 def _row(block: Block, lines: dict[Any, UtilisationTrace]) -> BlockRow:
