@@ -6,7 +6,8 @@ written, in an earlier cycle or so far in this one, is in place even if its seco
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import groupby
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from allocation.solver.model.demand import Fit, demand_on
@@ -34,9 +35,12 @@ class Block(NamedTuple):
     use: Use
     level: Level
     counts: bool
-    granted: Grant
+    order: tuple[int, bool, Grant]
     starts: int
     ends: int
+
+
+_ORDER = attrgetter("order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class InPlace:
             for block in [*_held(state, snapshot), *_awaited(state, snapshot)]:
                 key = (block.use.owners[0], block.use.gpu_class)
                 self._blocks.setdefault(key, []).append(block)
+            for blocks in self._blocks.values():
+                blocks.sort(key=_ORDER)
 
     def grant(self, booking: str, found: Fit) -> None:
         """Count an allocation that is written in this cycle; one with victims counts by itself."""
@@ -118,7 +124,7 @@ class InPlace:
     def standing(self, gpu_class: str, blocks: Iterable[Block]) -> Standing:
         """Who of one tenant is inside: level by level, first what fits the own project's part, then
         what fits the tenant's guarantee; in the order of their grants, whole blocks only."""
-        order = tuple(sorted(blocks, key=_inside_order))
+        order = tuple(sorted(blocks, key=_ORDER))
         inside = self._inside(order, gpu_class)
         borrowed: dict[Level, int] = {}
         spot = 0
@@ -137,15 +143,18 @@ class InPlace:
             for project in {block.use.owners[-1] for block in order if room}
         }
         counted = ((at, block) for at, block in enumerate(order) if block.counts)
-        for _, level in groupby(counted, key=lambda each: each[1].level):
+        for _, level in groupby(counted, key=_level_of):
             rows = list(level) if room else []
-            for part, (at, block) in product(PARTS, rows):
+            for at, block in rows if any(parts.values()) else ():
                 project, units = block.use.owners[-1], block.use.units
-                most = min(room, parts[project]) if part == "project" else room
-                if units <= most and at not in inside:
-                    inside[at] = part
+                if units <= min(room, parts[project]):
+                    inside[at] = "project"
                     room -= units
-                    parts[project] -= units if part == "project" else 0
+                    parts[project] -= units
+            for at, block in rows if room else ():
+                if block.use.units <= room and at not in inside:
+                    inside[at] = "tenant"
+                    room -= block.use.units
         return inside
 
     def changed(
@@ -162,7 +171,7 @@ class InPlace:
     def _block(self, booking: str, use: Use, granted: Grant, window: tuple[int, int]) -> Block:
         tier = self._state.quota.tier(use.tier)
         level = (tier.priority, not tier.pausable)
-        return Block(booking, use, level, tier.counts, granted, *window)
+        return Block(booking, use, level, tier.counts, _order(level, granted), *window)
 
     def _there(
         self, tenant: str, gpu_class: str, instant: int, *, planned: bool
@@ -223,7 +232,7 @@ def _held(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
         tier = state.quota.tier(use.tier)
         level = (tier.priority, not tier.pausable)
         whole = use._replace(units=amount)
-        yield Block(granted[-1], whole, level, tier.counts, granted, starts, ends)
+        yield Block(granted[-1], whole, level, tier.counts, _order(level, granted), starts, ends)
 
 
 def _awaited(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
@@ -238,8 +247,8 @@ def _awaited(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
             use = state.use(demand_on(request, name))
             tier = state.quota.tier(use.tier)
             level = (tier.priority, not tier.pausable)
-            granted = (_AWAITED, start.starts, request.submitted, request.booking)
-            yield Block(request.booking, use, level, tier.counts, granted, start.starts, start.ends)
+            order = _order(level, (_AWAITED, start.starts, request.submitted, request.booking))
+            yield Block(request.booking, use, level, tier.counts, order, start.starts, start.ends)
 
 
 def granted_of(row: Held) -> Grant:
@@ -249,6 +258,11 @@ def granted_of(row: Held) -> Grant:
     return (_NUMBERED, *row.granted, row.booking)
 
 
-def _inside_order(block: Block) -> tuple[int, bool, Grant]:
-    priority, never_paused = block.level
-    return (-priority, not never_paused, block.granted)
+def _level_of(row: tuple[int, Block]) -> Level:
+    return row[1].level
+
+
+def _order(level: Level, granted: Grant) -> tuple[int, bool, Grant]:
+    """Higher levels first, then older grants."""
+    priority, never_paused = level
+    return (-priority, not never_paused, granted)

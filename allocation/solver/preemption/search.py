@@ -32,6 +32,8 @@ from allocation.solver.state.running import RunningBooking
 from allocation.solver.state.start_times import earliest_free, last_start, length_from
 
 _INSTANTS_TRIED = 12
+_FEW = 8
+"""From so many on, all are added to the quota at once."""
 
 
 class Preemption:
@@ -305,11 +307,17 @@ class Preemption:
         running, quota = self._state.running, self._state.quota
         windows = [(each.use, (starts, running.leaves(each))) for each in gone]
         windows = [each for each in windows if each[1][0] < each[1][1]]
-        for use, window in windows:
-            quota.add(use, window, -1)
+        if len(windows) < _FEW:
+            for use, window in windows:
+                quota.add(use, window, -1)
+        else:
+            quota.add_all((use._replace(units=-use.units), window) for use, window in windows)
         yield
-        for use, window in windows:
-            quota.add(use, window)
+        if len(windows) < _FEW:
+            for use, window in windows:
+                quota.add(use, window)
+        else:
+            quota.add_all(windows)
 
 
 def _why(rule: Rule, tier: str, lost: int) -> Reason:
