@@ -10,6 +10,7 @@ from allocation.web.fleet import (
     unbooked_processes,
 )
 from allocation.web.home import calendars, projects, search, start_page
+from allocation.web.money import statements
 from allocation.web.site import catalogue, corrections, policy, portal_modes, site_setup, speeds
 from allocation.web.timeline import timeline_page
 
@@ -26,6 +27,7 @@ urlpatterns = [
     *corrections.urlpatterns,
     *unbooked_processes.urlpatterns,
     *projects.urlpatterns,
+    *statements.urlpatterns,
     *install.urlpatterns,
     *fleet_pages.urlpatterns,
     *catalogue.urlpatterns,

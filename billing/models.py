@@ -149,7 +149,10 @@ class Transfer(models.Model):
     note = models.CharField(max_length=200, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["tenant", "reference"], name="transfer_reference")]
+        indexes = [
+            models.Index(fields=["tenant", "reference"], name="transfer_reference"),
+            models.Index(fields=["tenant", "at"], name="transfer_at"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="transfer_id_in_tenant"),
             models.CheckConstraint(
@@ -297,4 +300,22 @@ class Guardrail(models.Model):
                 & Q(audience__in=["leads", "admins", "both"]),
                 name="guardrail_choices",
             ),
+        ]
+
+
+class ClosedMonth(models.Model):
+    """A month of a tenant into which the ledger takes no more transfers."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    starts = models.DateField()
+    ends = models.DateField()
+    closed_at = models.DateTimeField()
+    closed_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering = ["-starts"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "starts"], name="month_closed_once"),
+            models.CheckConstraint(condition=Q(ends__gt=F("starts")), name="month_period"),
         ]

@@ -19,6 +19,7 @@ from allocation.api.bookings.corrections import Corrections
 from allocation.api.bookings.earlier import BookingChange, BookingEarlierOptions
 from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
+from allocation.api.bookings.statements import FocusCsv, StatementCsv, StatementPdf, Statements
 from allocation.api.bookings.use import BookingUse, GpuUseOne
 from allocation.api.fleet.catalogue import (
     GpuClassOne,
@@ -76,6 +77,10 @@ register_converter(ReferenceConverter, "booking")
 register_converter(SeriesConverter, "series")
 
 urlpatterns = [
+    path("statements", Statements.as_view(), name="api-statements"),
+    path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
+    path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
+    path("exports/focus", FocusCsv.as_view(), name="api-focus"),
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
     path("gpu-classes/<slug:slug>", GpuClassOne.as_view(), name="api-gpu-class"),
     path("gpu-models", GpuModels.as_view(), name="api-gpu-models"),

@@ -12,6 +12,7 @@ from billing.services.holds import (
     holds_move,
     holds_place,
 )
+from billing.services.months import month_close
 from billing.services.prices import price_book_check, price_book_publish, price_param
 from billing.services.shares import HoldRequest
 
@@ -32,6 +33,7 @@ __all__ = [
     "holds_move",
     "holds_place",
     "ladder_set",
+    "month_close",
     "price_book_check",
     "price_book_publish",
     "price_param",

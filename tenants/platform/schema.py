@@ -50,7 +50,7 @@ def described(  # noqa: PLR0913 (named parts of one description)
     summary: str,
     *,
     answer: Any = None,  # noqa: ANN401 (whatever the schema library accepts)
-    status: int = 200,
+    status: int | tuple[int, str] = 200,
     request: Any = None,  # noqa: ANN401 (whatever the schema library accepts)
     query: type[serializers.Serializer[Any]] | None = None,
     headers: tuple[OpenApiParameter, ...] = (),

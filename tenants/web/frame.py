@@ -281,6 +281,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "Tenant",
         (
             ("Budgets", "budgets", "coin"),
+            ("Statements", "statements", "list"),
             ("Quotas", "quotas", "gauge"),
             ("People", "people", "people"),
             ("Log", "log", "log"),

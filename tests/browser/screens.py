@@ -60,6 +60,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tenant_admin": (
         ("budgets", "/t/helix/budgets"),
+        ("statements", "/t/helix/statements"),
         ("quotas", "/t/helix/quotas"),
         ("people", "/t/helix/people"),
         ("people-search", "/t/helix/people?q=mara"),

@@ -92,7 +92,11 @@ def tenant_setup_of(tenant_id: UUID, user_id: int, now: datetime) -> TenantSetup
         has_project=Project.objects.filter(tenant_id=tenant_id, is_open=True).exists(),
         is_given_quota=_has_quota(Quota.objects.filter(tenant_id=tenant_id)),
         has_budget=Budget.objects.filter(
-            tenant_id=tenant_id, project__is_open=True, starts__lte=today, ends__gt=today
+            tenant_id=tenant_id,
+            level="project",
+            project__is_open=True,
+            starts__lte=today,
+            ends__gt=today,
         ).exists(),
         has_people=members.exists() or invited.filter(expires__gt=now).exists(),
     )

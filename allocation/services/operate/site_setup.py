@@ -343,7 +343,9 @@ class _Run:
     def _budget(self, key: Key, project: Project, row: Mapping[str, Any], what: str) -> None:
         today = self.now.astimezone(UTC).date()
         amount = Decimal(row["budget"])
-        found = Budget.objects.filter(project=project, starts__lte=today, ends__gt=today).first()
+        found = Budget.objects.filter(
+            level="project", project=project, starts__lte=today, ends__gt=today
+        ).first()
         if found is None:
             until = row.get("budget_until")
             ends = date.fromisoformat(until) + timedelta(days=1) if until else today + _FOREVER

@@ -1,0 +1,157 @@
+"""Statements: what was charged in a month, with its sums and files."""
+
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.queries.bookings.statement_files import (
+    month_read,
+    project_read,
+    statement_file_make,
+)
+from allocation.queries.bookings.statements import GROUPS, Statement, statement_of
+from tenants.api.base import ApiView
+from tenants.models import Tenant
+from tenants.platform.fields import Money, Strict, Text
+from tenants.platform.schema import described
+
+
+class SumOut(serializers.Serializer[Any]):
+    """The sum of a group's lines."""
+
+    name = serializers.CharField(help_text="Empty for lines without a campaign.")
+    lines = serializers.IntegerField()
+    amount = Money(max_digits=20, decimal_places=2, min_value=None)
+
+
+class StatementOut(serializers.Serializer[Any]):
+    """A statement: `amount` is the sum of its lines, each rounded half-even to cents."""
+
+    month = serializers.CharField(help_text="`2026-11`, in UTC.")
+    project = serializers.CharField(allow_null=True, help_text="Null: all projects.")
+    closed_at = serializers.DateTimeField(allow_null=True)
+    currency = serializers.CharField()
+    lines = serializers.IntegerField()
+    amount = Money(max_digits=20, decimal_places=2, min_value=None)
+    exact = Money(max_digits=20, min_value=None, help_text="Without rounding of the lines.")
+    by = serializers.ChoiceField(choices=GROUPS)
+    sums = SumOut(many=True)
+
+
+class FileQuery(Strict):
+    """A month, of one project or of the whole organisation (tenant admins)."""
+
+    month = Text(max_length=7, help_text="`2026-11`.")
+    project = Text(max_length=40, required=False, default="")
+
+
+class StatementQuery(FileQuery):
+    """A month and a grouping."""
+
+    by = serializers.ChoiceField(choices=GROUPS, required=False, default="person")
+
+
+class Statements(ApiView):
+    """The statement of a month."""
+
+    queries = {"GET": StatementQuery}
+
+    @described(
+        "get_statement", "The statement of a month", answer=StatementOut, query=StatementQuery
+    )
+    def get(self, request: Request) -> Response:
+        """Describes the statement and its sums by person, project, tier, class or campaign."""
+        with self.tx():
+            statement = _statement(self)
+            sums = [
+                {"name": name, "lines": each.lines, "amount": each.amount}
+                for name, each in statement.groups(self.query["by"])
+            ]
+            shown = StatementOut(
+                {
+                    "month": f"{statement.month.starts:%Y-%m}",
+                    "project": statement.project.slug if statement.project else None,
+                    "closed_at": statement.closed.closed_at if statement.closed else None,
+                    "currency": statement.currency,
+                    "lines": statement.totals.lines,
+                    "amount": statement.totals.amount,
+                    "exact": statement.totals.exact,
+                    "by": self.query["by"],
+                    "sums": sums,
+                }
+            )
+            return Response(dict(shown.data))
+
+
+class StatementFile(ApiView):
+    """A file of a statement."""
+
+    queries = {"GET": FileQuery}
+    kind = ""
+
+    def answer(self) -> HttpResponseBase:
+        """Returns the file."""
+        with self.tx():
+            tenant = Tenant.objects.get(id=self.actor.tenant_id)
+            return statement_file_make(_statement(self), tenant, self.kind).response()
+
+
+class StatementCsv(StatementFile):
+    """The lines as CSV."""
+
+    kind = "csv"
+
+    @described(
+        "get_statement_csv",
+        "The lines of a statement as CSV",
+        answer=OpenApiTypes.STR,
+        status=(200, "text/csv"),
+        query=FileQuery,
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Returns the file."""
+        return self.answer()
+
+
+class StatementPdf(StatementFile):
+    """The statement as PDF."""
+
+    kind = "pdf"
+
+    @described(
+        "get_statement_pdf",
+        "A statement as PDF",
+        answer=OpenApiTypes.BINARY,
+        status=(200, "application/pdf"),
+        query=FileQuery,
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Returns the file."""
+        return self.answer()
+
+
+class FocusCsv(StatementFile):
+    """The lines in the columns of FOCUS 1.2."""
+
+    kind = "focus.csv"
+
+    @described(
+        "get_focus_export",
+        "The lines of a statement in the columns of FOCUS 1.2",
+        answer=OpenApiTypes.STR,
+        status=(200, "text/csv"),
+        query=FileQuery,
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Returns the file."""
+        return self.answer()
+
+
+def _statement(view: ApiView) -> Statement:
+    month = month_read(view.query["month"])
+    project = project_read(view.actor, view.query["project"])
+    return statement_of(tenant_id=view.actor.tenant_id, month=month, project=project)

@@ -1,0 +1,174 @@
+"""Statements: the charges of a month, their sums, and their files."""
+
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from decimal import Decimal
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from allocation.queries.bookings.statement_files import (
+    FILES,
+    month_read,
+    project_read,
+    statement_file_make,
+)
+from allocation.queries.bookings.statements import GROUPS, Statement, statement_of
+from billing.rules import Period, money_text, month_of, period_text
+from billing.services import month_close
+from tenants.access import Actor
+from tenants.models import Project, Tenant
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.errors import Refused, missing
+from tenants.web.frame import tenant_page
+
+SHOWN = 100
+GROUP_NAMES = {
+    "project": "Project",
+    "person": "Person",
+    "tier": "Tier",
+    "gpu_class": "Class",
+    "campaign": "Campaign",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A row of the sums; `percent` of the largest one."""
+
+    name: str
+    amount: str
+    lines: int
+    percent: Decimal
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows a month (`?month=2026-11&project=&by=person`); POST closes it."""
+    form = request.POST if request.method == "POST" else request.GET
+    today = timezone.now().astimezone(UTC).date()
+    month = month_read(form.get("month", "") or f"{today:%Y-%m}")
+    if request.method == "POST":
+        return _close(request, actor, month)
+    project = project_read(actor, form.get("project", ""))
+    statement = statement_of(tenant_id=actor.tenant_id, month=month, project=project)
+    by = form.get("by", "")
+    if by not in GROUPS:
+        by = "project" if project is None else "person"
+    return render(request, "allocation/statements.html", _context(actor, statement, by))
+
+
+def _close(request: HttpRequest, actor: Actor, month: Period) -> HttpResponse:
+    here = f"{reverse('statements', args=[actor.tenant_slug])}?month={month.starts:%Y-%m}"
+    name = period_text(month)
+    if CONFIRMED_FIELD not in request.POST:
+        question = Confirmation(
+            title=f"Close {name}?",
+            lost=(
+                "The ledger takes no more charges into it, and its statement stays as it is.",
+                "Later corrections appear in the month in which they are made.",
+                "This can't be undone.",
+            ),
+            button=f"Close {name}",
+            back=here,
+            keep="Keep it open",
+        )
+        return confirm_page(request, question)
+    try:
+        month_close(actor=actor, month=month.starts, now=timezone.now())
+    except Refused as refusal:
+        if refusal.kind in ("missing", "denied"):
+            raise
+        messages.error(request, refusal.sentence)
+    else:
+        messages.success(request, f"Closed {name}.")
+    return redirect(here)
+
+
+@require_safe
+@tenant_page
+def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) -> HttpResponse:
+    """Returns a month's statement as `csv`, `pdf` or `focus.csv`."""
+    if kind not in FILES:
+        raise missing("file")
+    project = project_read(actor, request.GET.get("project", ""))
+    statement = statement_of(tenant_id=actor.tenant_id, month=month_read(month), project=project)
+    tenant = Tenant.objects.get(id=actor.tenant_id)
+    return statement_file_make(statement, tenant, kind).response()
+
+
+def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
+    slug = statement.project.slug if statement.project else ""
+    projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
+    if not actor.is_tenant_admin:
+        projects = projects.filter(id__in=list(actor.roles))
+    month, currency = statement.month, statement.currency
+    before = month_of(month.starts - timedelta(days=1))
+    return {
+        "statement": statement,
+        "month_text": period_text(month),
+        "before": before,
+        "before_text": period_text(before),
+        "after": month_of(month.ends),
+        "after_text": period_text(month_of(month.ends)),
+        "total": money_text(statement.totals.amount, currency),
+        "exact": f"{statement.totals.exact:f} {currency}",
+        "corrections": sum(line.is_correction for line in statement.lines),
+        "groups": _group_rows(statement, by),
+        "tabs": [
+            (name, label, "?" + urlencode(_query(month, slug) | {"by": name}))
+            for name, label in GROUP_NAMES.items()
+        ],
+        "by": by,
+        "by_name": GROUP_NAMES[by],
+        "lines": [
+            (line, money_text(line.amount, line.currency))
+            for line in statement.lines[-SHOWN:][::-1]
+        ],
+        "shown": min(SHOWN, len(statement.lines)),
+        "files": [
+            (
+                label,
+                reverse("statement-file", args=[actor.tenant_slug, f"{month.starts:%Y-%m}", kind])
+                + (f"?project={slug}" if slug else ""),
+            )
+            for kind, label in (("csv", "CSV"), ("pdf", "PDF"), ("focus.csv", "FOCUS 1.2"))
+        ],
+        "project_slug": slug,
+        "all_projects": projects,
+        "is_admin": actor.is_tenant_admin,
+        "may_close": actor.is_tenant_admin and statement.closed is None and not slug,
+    }
+
+
+def _query(month: Period, slug: str) -> dict[str, str]:
+    query = {"month": f"{month.starts:%Y-%m}"}
+    return query | {"project": slug} if slug else query
+
+
+def _group_rows(statement: Statement, by: str) -> list[GroupRow]:
+    groups = statement.groups(by)
+    top = max((abs(each.amount) for _, each in groups), default=Decimal(0)) or Decimal(1)
+    return [
+        GroupRow(
+            name=name or "none",
+            amount=money_text(each.amount, statement.currency),
+            lines=each.lines,
+            percent=(abs(each.amount) * 100 / top).quantize(Decimal("0.01")),
+        )
+        for name, each in groups
+    ]
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/statements", statements, name="statements"),
+    path(
+        "t/<slug:tenant>/statements/<slug:month>.<str:kind>", statement_file, name="statement-file"
+    ),
+]

@@ -1,0 +1,195 @@
+"""Lines of a statement, and their export in the columns of FOCUS 1.2. Writes no rows."""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from io import StringIO
+from uuid import UUID
+
+from billing.rules import CENT, LEDGER_STEP, midnight, month_after
+
+ZERO = Decimal(0)
+# A spreadsheet would run a cell that begins with one of these as a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class StatementLine:
+    """A charge or a correction of a booking. `exact` is the ledger's amount."""
+
+    transfer: UUID
+    at: datetime
+    kind: str
+    booking: str
+    name: str
+    project: str
+    person: str
+    campaign: str
+    tier: str
+    gpu_class: str
+    per_hour: Decimal
+    exact: Decimal
+    currency: str
+    note: str
+    day: date
+
+    @property
+    def amount(self) -> Decimal:
+        """The amount of the line: the exact one, rounded half-even to cents."""
+        return self.exact.quantize(CENT, rounding=ROUND_HALF_EVEN)
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether an operator has corrected an earlier charge."""
+        return self.kind != "settle"
+
+    @property
+    def hours(self) -> Decimal | None:
+        """The paid hours of the booking; None for corrections and free bookings."""
+        if self.is_correction or not self.per_hour:
+            return None
+        return (self.exact / self.per_hour).quantize(LEDGER_STEP)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Running sums of lines: `amount` is the sum of the rounded lines, to the last digit."""
+
+    amount: Decimal = ZERO
+    exact: Decimal = ZERO
+    lines: int = 0
+
+    def add(self, line: StatementLine) -> None:
+        """Counts a line."""
+        self.amount += line.amount
+        self.exact += line.exact
+        self.lines += 1
+
+    @property
+    def rounding(self) -> Decimal:
+        """What rounding each line to cents has added to the exact sum."""
+        return self.amount - self.exact
+
+
+STATEMENT_COLUMNS = (
+    "at", "booking", "name", "project", "person", "campaign", "tier", "gpu_class", "kind", "hours",
+    "amount", "exact", "currency", "note",
+)  # fmt: skip
+
+
+def statement_csv(lines: Iterable[StatementLine]) -> Iterator[str]:
+    """The lines as CSV, with a last row that has their sums."""
+    yield csv_row(STATEMENT_COLUMNS)
+    total, currency = Totals(), ""
+    for line in lines:
+        total.add(line)
+        currency = line.currency
+        yield csv_row(_statement_row(line))
+    sums = {"at": "total", "amount": total.amount, "exact": total.exact, "currency": currency}
+    yield csv_row([sums.get(name, "") for name in STATEMENT_COLUMNS])
+
+
+def focus_csv(
+    lines: Iterable[StatementLine], tenant: tuple[str, str], month: date
+) -> Iterator[str]:
+    """The lines in the columns of FOCUS 1.2. `tenant` is its slug and name."""
+    yield csv_row(FOCUS_COLUMNS)
+    for line in lines:
+        row = _focus_row(line, tenant, month)
+        yield csv_row([row.get(name, "") for name in FOCUS_COLUMNS])
+
+
+def csv_row(cells: Iterable[object]) -> str:
+    """One row of CSV, with cells that no spreadsheet takes for a formula."""
+    file = StringIO()
+    csv.writer(file, lineterminator="\r\n").writerow([_cell(each) for each in cells])
+    return file.getvalue()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _statement_row(line: StatementLine) -> list[object]:
+    return [
+        instant_text(line.at), line.booking, line.name, line.project, line.person, line.campaign,
+        line.tier, line.gpu_class, line.kind, line.hours, line.amount, line.exact, line.currency,
+        line.note,
+    ]  # fmt: skip
+
+
+def instant_text(moment: datetime) -> str:
+    """The moment as FOCUS writes it: `2026-11-21T14:00:00Z`."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+FOCUS_COLUMNS = (
+    "BilledCost", "BillingAccountId", "BillingAccountName", "BillingAccountType",
+    "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass",
+    "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart",
+    "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice", "EffectiveCost",
+    "InvoiceId", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
+    "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "ResourceId",
+    "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory",
+    "SkuId", "SkuPriceId", "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
+)  # fmt: skip
+PROVIDER = "GPU Portal"
+
+
+def _focus_row(line: StatementLine, tenant: tuple[str, str], month: date) -> dict[str, object]:
+    after = month_after(month)
+    tags = {"campaign": line.campaign, "person": line.person, "tier": line.tier}
+    return {
+        **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), line.exact),
+        "BillingAccountId": tenant[0],
+        "BillingAccountName": tenant[1],
+        "BillingAccountType": "Tenant",
+        "BillingCurrency": line.currency,
+        "BillingPeriodStart": instant_text(midnight(month)),
+        "BillingPeriodEnd": instant_text(midnight(after)),
+        "ChargeCategory": "Usage",
+        "ChargeClass": "Correction" if line.is_correction else "",
+        "ChargeDescription": line.note or f"GPU time of {line.booking}",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodStart": instant_text(midnight(min(line.day, line.at.astimezone(UTC).date()))),
+        "ChargePeriodEnd": instant_text(_midnight_after(line.at)),
+        "InvoiceId": f"{tenant[0]}-{month:%Y-%m}",
+        "InvoiceIssuerName": PROVIDER,
+        "ProviderName": PROVIDER,
+        "PublisherName": PROVIDER,
+        "ResourceId": line.booking,
+        "ResourceName": line.name or line.booking,
+        "ResourceType": "Booking",
+        "ServiceCategory": "Compute",
+        "ServiceName": "GPU booking",
+        "ServiceSubcategory": "Other (Compute)",
+        "SkuId": f"{line.gpu_class}/{line.tier}",
+        "SubAccountId": line.project,
+        "SubAccountName": line.project,
+        "SubAccountType": "Project",
+        "Tags": json.dumps({key: value for key, value in tags.items() if value}),
+        **_prices(line),
+    }
+
+
+def _prices(line: StatementLine) -> dict[str, object]:
+    """Quantities and unit prices, which FOCUS leaves empty for corrections."""
+    if line.hours is None:
+        return {}
+    return {
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), line.hours),
+        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "Hours"),
+        **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), line.per_hour),
+        "PricingCategory": "Standard",
+        "SkuPriceId": f"{line.gpu_class}/{line.tier}/{line.per_hour:f}",
+    }
+
+
+def _midnight_after(moment: datetime) -> datetime:
+    return midnight(moment.astimezone(UTC).date() + timedelta(days=1))

@@ -1,0 +1,57 @@
+"""Closes months: after that the ledger takes no transfer into them."""
+
+from datetime import date, datetime, timedelta
+
+from django.db import connection, transaction
+
+from billing.models import ClosedMonth
+from billing.rules import midnight, month_after
+from tenants.access import Actor, require_tenant_admin
+from tenants.audit import audit_record
+from tenants.platform.errors import Refused
+
+# Late reports of nodes are settled before a month can be closed.
+SETTLING = timedelta(days=1)
+
+
+def month_close(*, actor: Actor, month: date, now: datetime) -> ClosedMonth:
+    """Closes the tenant's month. Later corrections appear in the month in which they are made.
+
+    `month` is its first day.
+
+    Raises:
+        Refused: `not_allowed`, `month_not_over` or `month_closed`.
+    """
+    require_tenant_admin(actor)
+    ends = month_after(month)
+    earliest = midnight(ends) + SETTLING
+    if now < earliest:
+        raise Refused(
+            "month_not_over",
+            f"{month:%B %Y} can be closed from {earliest.day} {earliest:%b %Y} on, when the last"
+            " reports of nodes are in.",
+            owner="operator",
+            frees_at=earliest,
+        )
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            # Waits for transfers that are being written.
+            cursor.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 5))", [str(actor.tenant_id)]
+            )
+        closed, is_new = ClosedMonth.objects.get_or_create(
+            tenant_id=actor.tenant_id,
+            starts=month,
+            defaults={"ends": ends, "closed_at": now, "closed_by_id": actor.user_id},
+        )
+        if not is_new:
+            raise Refused("month_closed", f"{month:%B %Y} is closed already.")
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action="month.close",
+            target=("month", f"{month:%Y-%m}"),
+            now=now,
+            detail={"month": f"{month:%Y-%m}"},
+        )
+    return closed

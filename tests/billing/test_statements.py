@@ -1,0 +1,223 @@
+"""Statements: lines that add up, files that other programs take, months that stay closed."""
+
+import csv
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from io import StringIO
+from random import Random
+from uuid import uuid4
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.test import Client
+
+from allocation.queries.bookings.statements import statement_of
+from billing.focus import FOCUS_COLUMNS, StatementLine, Totals, focus_csv, statement_csv
+from billing.models import Transfer
+from billing.services import (
+    budget_set,
+    charge_add,
+    charge_refund,
+    hold_place,
+    hold_settle,
+    month_close,
+)
+from billing.web.statement_pdf import statement_pdf
+from tenants.models import Project, Role, Tenant
+from tenants.platform.errors import Refused
+from tests.billing.builders import NOVEMBER, NOW
+from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, actor_now
+from tests.roles import as_system
+from tests.web.fleet_builders import a_booking
+
+DECEMBER_2 = datetime(2026, 12, 2, 1, tzinfo=UTC)
+
+
+def a_line(exact: str = "4.8", **more: object) -> StatementLine:
+    facts: dict[str, object] = {
+        "transfer": uuid4(), "at": NOW, "kind": "settle", "booking": "BK-7", "name": "run",
+        "project": "folding", "person": "mara", "campaign": "", "tier": "standard",
+        "gpu_class": "h100", "per_hour": Decimal("2.4"), "exact": Decimal(exact), "currency": "EUR",
+        "note": "", "day": NOW.date(),
+    }  # fmt: skip
+    return StatementLine(**(facts | more))  # type: ignore[arg-type]
+
+
+def rows_of(text: Iterator[str]) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO("".join(text))))
+
+
+def test_the_lines_of_ten_thousand_random_months_add_up_to_the_last_digit() -> None:
+    random = Random(6)  # noqa: S311 (not a secret)
+    for _ in range(10_000):
+        total = Totals()
+        exact = [Decimal(random.randrange(-(10**9), 10**9)) / 10**6 for _ in range(4)]
+        lines = [a_line(str(each)) for each in exact]
+        for line in lines:
+            total.add(line)
+        assert total.amount == sum(line.amount for line in lines)
+        assert total.amount == total.amount.quantize(Decimal("0.01"))
+        assert total.exact + total.rounding == total.amount
+        assert abs(total.rounding) <= Decimal("0.005") * len(lines)
+
+
+def test_a_csv_ends_with_its_sums_and_holds_no_formula() -> None:
+    rows = rows_of(statement_csv([a_line("1.005"), a_line("-2", kind="reverse", name="=1+1")]))
+    assert [row["amount"] for row in rows] == ["1.00", "-2.00", "-1.00"]
+    assert (rows[1]["name"], rows[1]["hours"], rows[0]["hours"]) == ("'=1+1", "", "0.418750")
+    assert (rows[2]["at"], rows[2]["exact"]) == ("total", "-0.995")
+
+
+# Published rules of FOCUS 1.2 that these rows can break: columns that must not be empty, and the
+# values that are allowed.
+NEVER_EMPTY = (
+    "BilledCost", "BillingAccountId", "BillingAccountType", "BillingCurrency", "BillingPeriodStart",
+    "BillingPeriodEnd", "ChargeCategory", "ChargePeriodStart", "ChargePeriodEnd", "ContractedCost",
+    "EffectiveCost", "InvoiceIssuerName", "ListCost", "ProviderName", "PublisherName",
+    "ServiceCategory", "ServiceName", "ServiceSubcategory",
+)  # fmt: skip
+NULLABLE = (
+    "BillingAccountName",
+    "ChargeClass",
+    "ChargeDescription",
+    "PricingQuantity",
+    "PricingUnit",
+)
+
+
+def test_the_focus_export_keeps_the_published_rules_of_its_columns() -> None:
+    lines = [
+        a_line(day=date(2026, 10, 30), campaign="ablation"),
+        a_line("-1.5", kind="reverse", note="Node was slow"),
+        a_line("3", name="=HYPERLINK(1)"),
+    ]
+    rows = rows_of(focus_csv(lines, ("helix", "Helix Institute"), NOVEMBER.starts))
+    assert set(NEVER_EMPTY) | set(NULLABLE) <= set(FOCUS_COLUMNS)
+    assert len(set(FOCUS_COLUMNS)) == len(FOCUS_COLUMNS)
+    for row in rows:
+        assert [name for name in NEVER_EMPTY if not row[name]] == []
+        assert row["ChargeCategory"] in ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+        assert row["ChargeClass"] in ("", "Correction")
+        assert row["ChargeFrequency"] in ("One-Time", "Recurring", "Usage-Based")
+        assert row["ServiceCategory"] == "Compute"
+        assert len(row["BillingCurrency"]) == 3
+        for name in ("BillingPeriod", "ChargePeriod"):
+            first, last = (datetime.fromisoformat(row[f"{name}{end}"]) for end in ("Start", "End"))
+            assert first < last
+        # A quantity has a unit, a price has a category, and they multiply to the cost.
+        assert (
+            bool(row["PricingQuantity"]) == bool(row["PricingUnit"]) == bool(row["PricingCategory"])
+        )
+        assert bool(row["ConsumedQuantity"]) == bool(row["ConsumedUnit"])
+        if row["PricingQuantity"]:
+            cost = Decimal(row["PricingQuantity"]) * Decimal(row["ListUnitPrice"])
+            assert abs(cost - Decimal(row["ListCost"])) < Decimal("0.00001")
+        assert isinstance(json.loads(row["Tags"]), dict)
+    assert (rows[1]["ChargeClass"], rows[1]["PricingQuantity"]) == ("Correction", "")
+    assert rows[2]["ResourceName"].startswith("'=")
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("6.3")
+
+
+def test_a_pdf_of_the_same_lines_is_the_same_file() -> None:
+    lines = [a_line(name="<b>&</b>" * 9), a_line("-3", kind="reverse")]
+    first, second = (statement_pdf("Statement", ["Helix"], lines) for _ in range(2))
+    assert first == second
+    assert first.startswith(b"%PDF-")
+    assert statement_pdf("Statement", ["Helix"], lines[:1]) != first
+
+
+class Site:
+    """A project with one charged and corrected run."""
+
+    def __init__(self) -> None:
+        self.tenant: Tenant = a_tenant("helix", name="Helix Institute")
+        self.project: Project = a_project(self.tenant, "folding", name="Protein folding")
+        self.member = a_member(self.project, Role.RESEARCHER)
+        self.admin = a_tenant_admin(self.tenant)
+        with as_system():
+            budget_set(
+                actor_id=None, project=self.project, period=NOVEMBER, amount=Decimal(100), now=NOW
+            )
+            self.booking = a_booking(self.member, now=NOW)
+            self.charge("12.345678")
+
+    def charge(self, amount: str, now: datetime = NOW) -> None:
+        """Holds and charges an amount."""
+        hold_place(
+            tenant_id=self.tenant.id, project_id=self.project.id, reference=self.booking.id,
+            amount=Decimal(amount), starts=NOW, ends=NOW + timedelta(hours=1), now=now,
+        )  # fmt: skip
+        hold_settle(
+            tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount), now=now
+        )
+
+    def client(self, *, admin: bool = False) -> Client:
+        """A browser of the admin or of the researcher."""
+        client = Client()
+        client.force_login((self.admin if admin else self.member).user)
+        return client
+
+
+@pytest.fixture
+def site(db: None) -> Site:
+    return Site()
+
+
+def test_a_statement_has_charges_and_corrections_of_its_month(site: Site) -> None:
+    with as_system():
+        at = {"tenant_id": site.tenant.id, "reference": site.booking.id}
+        charge_refund(**at, amount=Decimal("2.1"), note="slow", now=NOW + timedelta(seconds=1))
+        charge_add(**at, amount=Decimal(1), note="late", now=DECEMBER_2)
+        statement = statement_of(tenant_id=site.tenant.id, month=NOVEMBER)
+    assert [(line.kind, line.amount) for line in statement.lines] == [
+        ("settle", Decimal("12.35")),
+        ("reverse", Decimal("-2.10")),
+    ]
+    assert statement.totals.exact == Decimal("10.245678")
+    ((who, sums),) = statement.groups("person")
+    assert (who, sums.amount) == (site.member.user.username, Decimal("10.25"))
+
+
+def test_a_closed_month_takes_no_transfer_and_is_closed_by_admins_only(site: Site) -> None:
+    admin = actor_now(site.admin.user_id, "helix")
+    with as_system():
+        for actor, now, code in [
+            (actor_now(site.member.user_id, "helix"), DECEMBER_2, "not_allowed"),
+            (admin, NOW, "month_not_over"),
+        ]:
+            with pytest.raises(Refused) as refusal:
+                month_close(actor=actor, month=NOVEMBER.starts, now=now)
+            assert refusal.value.code == code
+        month_close(actor=admin, month=NOVEMBER.starts, now=DECEMBER_2)
+        before = Transfer.objects.count()
+        with pytest.raises(IntegrityError, match="closed"), transaction.atomic():
+            site.charge("1")
+        assert Transfer.objects.count() == before
+        site.charge("1", now=DECEMBER_2)
+        with pytest.raises(Refused, match="month_closed"):
+            month_close(actor=admin, month=NOVEMBER.starts, now=DECEMBER_2)
+
+
+def test_people_read_statements_of_their_projects_and_admins_of_all(site: Site) -> None:
+    hidden = a_project(site.tenant, "hidden")
+    member, admin = site.client(), site.client(admin=True)
+    page = "/t/helix/statements"
+    assert "€12.35" in admin.get(page, {"month": "2026-11", "by": "gpu_class"}).content.decode()
+    mine = member.get(page, {"month": "2026-11"}).content.decode()
+    assert "€12.35" in mine
+    assert "all projects" not in mine
+    for kind, start in [("csv", b"at,"), ("pdf", b"%PDF-"), ("focus.csv", b"BilledCost,")]:
+        answer = member.get(f"{page}/2026-11.{kind}")
+        assert answer.content.startswith(start)
+        assert "attachment" in answer["Content-Disposition"]
+        assert member.get(f"{page}/2026-11.{kind}", {"project": hidden.slug}).status_code == 404
+    assert member.get(f"{page}/2026-11.exe").status_code == 404
+    assert member.get(f"{page}/nonsense.csv").status_code == 422
+    assert member.post(page, {"month": "2020-01", "sure": "1"}).status_code == 403
+    assert "can't be undone" in admin.post(page, {"month": "2020-01"}).content.decode().replace(
+        "&#x27;", "'"
+    )
+    assert admin.post(page, {"month": "2020-01", "sure": "1"}).status_code == 302
+    assert "closed on" in admin.get(page, {"month": "2020-01"}).content.decode()
