@@ -171,13 +171,14 @@ def why(reference: Reference, is_json: Json = False) -> None:
 @app.command()
 def watch(
     reference: Reference,
-    timeout: Annotated[int, typer.Option(min=0, help="Seconds; 0: until it is over.")] = 0,
+    timeout: Annotated[int, typer.Option(min=0, help="Seconds; 0: no limit.")] = 0,
+    until: Annotated[str, typer.Option(help="Also stop in this state, such as active.")] = "",
     is_json: Json = False,
 ) -> None:
     """Print what happens to a booking until it is over. With `--json`, one event a line."""
     with portal(is_json) as client:
         booking = client.booking(reference)
-        for event in _followed(client, booking, timeout):
+        for event in _followed(client, booking, timeout, OVER | {until}):
             if is_json:
                 sys.stdout.write(f"{_compact(event)}\n")
             else:
@@ -310,7 +311,7 @@ def on_notice(
     """Run a program whenever a pause of the booking is announced, until the booking is over."""
     with portal(is_json=False) as client:
         booking = client.booking(reference)
-        for event in _followed(client, booking, 0):
+        for event in _followed(client, booking):
             if event["type"] == "booking.pause_notified":
                 line_print(event["data"]["message"])
                 _hook_run(command, booking)
@@ -398,21 +399,25 @@ def _decided_status(booking: Document) -> int:
     return REFUSED if booking["state"] in OVER else WAITING
 
 
-def _followed(client: Client, booking: Document, timeout: int) -> Iterator[Document]:
-    """Yields the events of a booking until it is over; connects again when the stream ends."""
+def _followed(
+    client: Client, booking: Document, timeout: int = 0, last_states: frozenset[str] = OVER
+) -> Iterator[Document]:
+    """Yields the events of a booking up to a last state; connects again when the stream ends."""
     began, last = time.monotonic(), ""
     while True:
         with client.events(last) as events:
             # Read after the stream has begun, so that no event is missed in between.
-            if not last and client.booking(booking["id"])["state"] in OVER:
+            if not last and client.booking(booking["id"])["state"] in last_states:
                 return
             for event in events:
                 if timeout and time.monotonic() - began > timeout:
                     raise SystemExit(WAITING)
                 last = event.get("id", last)
-                if event and event["data"]["booking"]["id"] == booking["id"]:
+                # Events of budgets have no booking.
+                about = event["data"].get("booking") if event else None
+                if about and about["id"] == booking["id"]:
                     yield event
-                    if event["data"]["booking"]["state"] in OVER:
+                    if about["state"] in last_states:
                         return
 
 

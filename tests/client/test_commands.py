@@ -159,7 +159,8 @@ def test_watch_and_hooks_follow_the_booking_over_broken_streams(
         return f"id: x\ndata: {json.dumps({**body, 'timestamp': '2026-11-23T09:00:00+00:00'})}\n\n"
 
     streams = [
-        "retry: 2000\n\n:\n\n" + event(1, "bk_other", "started", "active")
+        'data: {"id": "evt_0", "type": "budget.threshold_reached", "data": {"budget": {}}}\n\n'
+        ":\n\n" + event(1, "bk_other", "started", "active")
         + event(2, "bk_1", "pause_notified", "pausing"),
         event(3, "bk_1", "paused", "paused") + event(4, "bk_1", "ended", "ended")
         + event(5, "bk_1", "corrected", "ended"),
