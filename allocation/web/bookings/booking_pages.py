@@ -47,6 +47,7 @@ from allocation.web.bookings.summary import (
     state_words,
     what_words,
 )
+from allocation.web.parts.planned_start import moved_lines
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
 from billing.rules import money_text
@@ -133,7 +134,7 @@ def _booking_answer(
         "is_own": booking.owner_id == actor.user_id,
         "use": _use(request, booking, ctx),
         **pause_context(booking, ctx, may_change=may),
-        "moved_starts": moved_starts_of(booking),
+        "moved_starts": moved_lines(moved_starts_of(booking), ctx.zone, ctx.now),
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
     }

@@ -12,10 +12,10 @@ SPAN = timedelta(days=7)
 # A notice goes out with the next cycle, and the GPUs are cleared after it.
 CYCLE = timedelta(seconds=60)
 KEYS = (
-    ("firm", "fixed windows"),
-    ("guarantee", "guarantees"),
-    ("tier", "tiers"),
-    ("part", "parts of the idle GPUs"),
+    ("firm", "fixed window"),
+    ("guarantee", "guarantee"),
+    ("tier", "tier"),
+    ("part", "part of the idle GPUs"),
     ("share", "past use"),
     ("age", "waiting time"),
 )
@@ -78,12 +78,12 @@ def _row(each: TenantClaims) -> ClaimsRow:
 
 
 def _counts(found: dict[str, int], words: tuple[tuple[str, str], ...]) -> str:
-    """Returns `12 tiers, 3 past use`, or `none`."""
-    return ", ".join(f"{found[key]} {word}" for key, word in words if found.get(key)) or "none"
+    """Returns `tier 12, past use 3`, or `none`."""
+    return ", ".join(f"{word} {found[key]}" for key, word in words if found.get(key)) or "none"
 
 
 def _dropped(found: ClaimsReport) -> str:
     if not found.dropped:
         return ""
     words = dict(RULES)
-    return ", ".join(f"{count} {words.get(rule, rule)}" for rule, count in found.dropped.items())
+    return ", ".join(f"{words.get(rule, rule)} {count}" for rule, count in found.dropped.items())

@@ -1,12 +1,46 @@
 """What a planned start is worth, as pages word it."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
-from allocation.models import Booking, PlannedStrength
+from allocation.models import Booking, MovedStart, PlannedStrength
 from allocation.queries.bookings.outcomes import start_shown
 from allocation.rules.start_range import MIN_STARTS, StartRange
 from allocation.web.parts.times import moment_words, window_words
 from allocation.words.planned_starts import mover_text
+
+
+@dataclass(frozen=True, slots=True)
+class MovedLine:
+    """A message about a later start, as the booking's page lists it."""
+
+    at: datetime
+    text: str
+    sentence: str
+    claimant: str
+    decision: int
+
+
+def moved_lines(rows: Iterable[MovedStart], zone: tzinfo, now: datetime) -> list[MovedLine]:
+    """Returns the lines of these receipts."""
+    return [
+        MovedLine(
+            row.at,
+            f"{_range_words(row.was_from, row.was_until, zone, now)} → "
+            f"{_range_words(row.now_from, row.now_until, zone, now)}",
+            row.sentence,
+            row.claimant.label if row.claimant else "",
+            row.decision_id,
+        )
+        for row in rows
+    ]
+
+
+def _range_words(earliest: datetime, latest: datetime, zone: tzinfo, now: datetime) -> str:
+    if earliest == latest:
+        return moment_words(earliest, zone, now)
+    return window_words(earliest, latest, zone, now)
 
 
 def start_words(strength: str | None, found: StartRange, zone: tzinfo, now: datetime) -> str:
@@ -15,9 +49,7 @@ def start_words(strength: str | None, found: StartRange, zone: tzinfo, now: date
         return f"Starts {moment_words(found.earliest, zone, now)}"
     if strength == PlannedStrength.GUARANTEED:
         return f"Starts by {moment_words(found.latest, zone, now)}"
-    if found.latest == found.earliest:
-        return f"Expected {moment_words(found.earliest, zone, now)}"
-    return f"Expected {window_words(found.earliest, found.latest, zone, now)}"
+    return f"Expected {_range_words(found.earliest, found.latest, zone, now)}"
 
 
 def waiting_words(booking: Booking, zone: tzinfo, now: datetime) -> str:

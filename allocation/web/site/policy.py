@@ -26,7 +26,6 @@ from allocation.services.policy.policies import (
     policy_read,
     policy_values,
 )
-from allocation.solver.model.inputs import VICTIM_RULES
 from tenants.models import User
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
@@ -76,7 +75,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             (
                 "victim_rules",
                 "Rules that pause",
-                f"Of {', '.join(VICTIM_RULES)}; {NO_NAMES}: nobody is paused.",
+                f"Names, separated by commas. {NO_NAMES}: nobody is paused.",
             ),
             (
                 "notice_margin",
@@ -158,6 +157,11 @@ class PolicyField:
     live: str
     default: str
     error: str
+
+    @property
+    def is_list(self) -> bool:
+        """Returns whether it is a list of names."""
+        return self.name in LISTS
 
     @property
     def is_own(self) -> bool:

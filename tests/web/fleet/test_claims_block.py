@@ -74,7 +74,7 @@ def test_each_organisation_has_what_it_asked_for_and_what_it_lost(client: Client
     is_bad = True
     assert block.rows == (
         ClaimsRow("Helix", "1 of 4, 1 waiting", is_bad, "none", 0, "none"),
-        ClaimsRow("North", "none", not is_bad, "2 guarantees, 1 waiting time", 1, "1 guarantee"),
+        ClaimsRow("North", "none", not is_bad, "guarantee 2, waiting time 1", 1, "guarantee 1"),
     )
     assert (block.span, block.dropped) == ("7 d", "")
 
@@ -83,7 +83,7 @@ def test_each_organisation_has_what_it_asked_for_and_what_it_lost(client: Client
     client.force_login(an_operator())
     page = flat(client.get("/ops/decisions").content.decode())
     assert "1 of 4, 1 waiting, late" in page
-    assert "would not come to rest: 2 fairer share." in page
+    assert "would not come to rest: fairer share 2." in page
 
 
 def test_a_week_without_claims_says_so(client: Client) -> None:
