@@ -185,10 +185,16 @@ def money_card(money: BudgetHistory) -> MoneyCard:
         chart=burndown(money),
         forecast=text(forecast.spend),
         forecast_range=_range_words(forecast, effect),
-        basis=f"at the recent average of {text(forecast.per_day)} per day",
+        basis=_basis_words(forecast, text(forecast.per_day)),
         over=text(over) if over > 0 else "",
         runs_out=f"{forecast.runs_out.day} {forecast.runs_out:%B}" if forecast.runs_out else "",
     )
+
+
+def _basis_words(forecast: Forecast, per_day: str) -> str:
+    if not forecast.tests:
+        return f"at the recent average of {per_day} per day"
+    return f"by weekday, {per_day} per day; range from {forecast.tests} back-tests"
 
 
 def _range_words(forecast: Forecast, effect: BudgetFigures) -> str:
