@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator
+from ipaddress import ip_network
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.urls import URLPattern, URLResolver
 from django.utils import timezone
+from pytest_django import Settings
 
 from portal.api.urls import api_urlpatterns
 from tenants.models import Membership
@@ -37,7 +39,13 @@ OPEN = {
     "fleet/gpus/<uuid:gpu_id>/use",
     "maintenance/<uuid:maintenance_id>/end",
 }
+HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
 BODIES: dict[str, Any] = {
+    "/secret": {},
+    "/test": {},
+    "/resend": {},
+    "/enabled": {"is_enabled": True},
+    "webhook_id": HOOK,
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
     "guardrails": {"rungs": []},
@@ -46,6 +54,11 @@ BODIES: dict[str, Any] = {
     "projects": {"is_open": False},
     "members": {"role": "viewer"},
 }
+
+
+@pytest.fixture(autouse=True)
+def _loopback_is_allowed(settings: Settings) -> None:
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
 
 
 def routes() -> list[str]:
@@ -73,7 +86,10 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
             now=timezone.now(),
         )
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
+    webhook = said(site.lead.post("webhooks", HOOK))
     return {
+        "webhook_id": lambda: webhook["id"],
+        "delivery_id": lambda: "1",
         "campaign_id": lambda: campaign["id"],
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
@@ -87,6 +103,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
 
 
 NOBODYS = {
+    "webhook_id": str(uuid4()),
+    "delivery_id": "999999",
     "campaign_id": str(uuid4()),
     "reference": "BK-999999",
     "slug": "nothing",
