@@ -59,6 +59,9 @@ def _room_before(state: CycleState, found: Fit, first: int) -> int | None:
     demand = found.demand
     if found.starts <= first or state.quota.has_plenty(state.use(demand)):
         return None
+    first = max(first, state.no_room.first_possible(demand))
+    if first >= found.starts:
+        return None
     starts = state.first_of(demand, state.starts_between(demand, first, found.starts - 1))
     # Earlier room that quota allows was left out to spare a GPU a change of mode.
     return starts if starts is not None and state.over(demand, starts) is not None else None

@@ -203,8 +203,13 @@ class CycleState(Space):
             tried = np.union1d(tried, days[(days > sooner) & (days <= last)])
         allowed = self.quota.allows(use, tried, demand.duration)
         hopeful = tried if allowed is None else tried[allowed]
+        if len(hopeful) < len(tried) and first <= self.now and self.no_room.records(demand):
+            # What room alone forbids is forbidden to all owners, so it is searched for once.
+            room = self.first_of(demand, tried)
+            self.no_room.record_search(demand, last + 1 if room is None else room)
+            hopeful = hopeful[:0] if room is None else hopeful[hopeful >= room]
         starts = self.first_of(demand, hopeful)
-        if first <= self.now and starts is not None and (allowed is None or allowed.all()):
+        if first <= self.now and starts is not None and len(hopeful) == len(tried):
             self.no_room.record_search(demand, starts)
         return None if starts is None else self._with_patience(demand, starts, hopeful)
 

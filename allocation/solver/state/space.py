@@ -212,15 +212,19 @@ class NoRoomCache:
         return max((at for seconds, at in known.items() if seconds <= demand.duration), default=0)
 
     def record_search(self, demand: Demand, starts: int) -> None:
-        """Record that every window from now on that begins before `starts` failed.
+        """Record that every window from now on that begins before `starts` lacks room."""
+        if self.records(demand):
+            kinds = self._first_possible.setdefault(demand.gpu_class, {})
+            known = kinds.setdefault(_what(demand), {})
+            known[demand.duration] = max(starts, known.get(demand.duration, 0))
+
+    def records(self, demand: Demand) -> bool:
+        """True when searches for the demand are recorded.
 
         Host cores and memory may become free with another class, and others have no pin, so demands
         with either record nothing.
         """
-        if demand.share is None and not demand.pin and not any(demand.host_resources):
-            kinds = self._first_possible.setdefault(demand.gpu_class, {})
-            known = kinds.setdefault(_what(demand), {})
-            known[demand.duration] = max(starts, known.get(demand.duration, 0))
+        return demand.share is None and not demand.pin and not any(demand.host_resources)
 
     @contextmanager
     def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
