@@ -42,7 +42,8 @@ def run(out: Path) -> dict[str, Result]:
     results["burst"] = _alone(admissions, ["--nodes", "130", "--burst", "1000"])
     results["noise"] = _alone(noise, [])
     results["agents"] = _alone(agents, [])
-    results["cycle"] = _cycle()
+    results["cycle"] = _solver("cycle", "--gpus", "256", "--bookings", "1000")
+    results["crowded"] = _solver("crowded", "--gpus", "1000", "--bookings", "1000")
     for name, result in results.items():
         report(name, result, out)
     return results
@@ -56,16 +57,9 @@ def _alone(bench: ModuleType, options: list[str]) -> Result:
     return found
 
 
-def _cycle() -> Result:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.bench.solver.cycle",
-        "--gpus",
-        "256",
-        "--bookings",
-        "1000",
-    ]
+def _solver(bench: str, *options: str) -> Result:
+    """Runs a bench of the solver alone."""
+    command = [sys.executable, "-m", f"tests.bench.solver.{bench}", *options]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     found: Result = json.loads(done.stdout)
     return found
@@ -92,6 +86,10 @@ def table(results: Mapping[str, Result]) -> str:
         ("noise: turns behind twice", max(0, behind - 1), 0, "in a row"),
         ("cycle, 256 GPUs, 1,000 new", cycle["solve_ms"], 5000, "ms"),
         ("cycle, 1,000 promises kept", cycle["solve_promises_ms"], 5000, "ms"),
+        *(
+            (f"crowded: {name[:-2].replace('_', ' ')}", results["crowded"][name] * 1000, goal, "ms")
+            for name, goal in results["crowded"]["goals_ms"].items()
+        ),
     ]
     lines = [
         f"{name:<28} {value:>9,.0f} {unit:<7} goal {goal:>6,}  {_word(value, goal)}"

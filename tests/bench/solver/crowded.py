@@ -42,6 +42,8 @@ TIERS = {
     "flex": Tier("flex", pausable=True, counts=True, priority=40, grace=120, protected=600),
     "spot": Tier("spot", pausable=True, counts=False, priority=10, grace=60),
 }
+GOALS_MS = {"first_s": 5_000, "keep_s": 5_000, "one_more_s": 5_000}
+"""Of a site with 1,000 GPUs and as many bookings: a turn may take no longer."""
 COUNTS = (1, 1, 1, 2, 2, 4, 8, 8)
 """GPUs of a booking: three on average, so as many bookings as GPUs ask for three fleets."""
 
@@ -249,6 +251,7 @@ def measured(asked: argparse.Namespace) -> dict[str, object]:
     _, ended, _ = timed(early_end(settled), decide)
     return {
         **vars(asked),
+        "goals_ms": GOALS_MS,
         "first_s": first,
         "first_wall_s": first_wall,
         "one_more_wall_s": at_end_wall,
