@@ -21,6 +21,7 @@ from allocation.queries.bookings.bookings import (
     moved_starts_of,
     node_places_of,
 )
+from allocation.queries.bookings.holders import holders_of
 from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
@@ -47,7 +48,7 @@ from allocation.web.bookings.summary import (
     state_words,
     what_words,
 )
-from allocation.web.parts.planned_start import moved_lines
+from allocation.web.parts.planned_start import holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
 from billing.rules import money_text
@@ -135,6 +136,7 @@ def _booking_answer(
         "use": _use(request, booking, ctx),
         **pause_context(booking, ctx, may_change=may),
         "moved_starts": moved_lines(moved_starts_of(booking), ctx.zone, ctx.now),
+        "holders": _holders(booking, ctx),
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
     }
@@ -142,6 +144,12 @@ def _booking_answer(
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
+
+
+def _holders(booking: Booking, ctx: PageContext) -> list[str]:
+    if booking.state not in PLANNED:
+        return []
+    return holder_lines(holders_of(booking, ctx.now), ctx.zone, ctx.now)
 
 
 def _use(request: HttpRequest, booking: Booking, ctx: PageContext) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from allocation.models import Booking, MovedStart, PlannedStrength
+from allocation.queries.bookings.holders import Holder
 from allocation.queries.bookings.outcomes import start_shown
 from allocation.rules.start_range import MIN_STARTS, StartRange
 from allocation.web.parts.times import moment_words, window_words
@@ -35,6 +36,18 @@ def moved_lines(rows: Iterable[MovedStart], zone: tzinfo, now: datetime) -> list
         )
         for row in rows
     ]
+
+
+def holder_lines(holders: Iterable[Holder], zone: tzinfo, now: datetime) -> list[str]:
+    """Returns who has the planned GPUs until when; another organisation's booking has no name."""
+    lines = []
+    for each in holders:
+        who = "A booking of another organisation"
+        if each.is_own:
+            who = each.label or "A waiting booking of your organisation"
+        gpus = f"{each.gpus} of its GPUs" if each.gpus > 1 else "one of its GPUs"
+        lines.append(f"{who} has {gpus} until {moment_words(each.until, zone, now)}.")
+    return lines
 
 
 def _range_words(earliest: datetime, latest: datetime, zone: tzinfo, now: datetime) -> str:

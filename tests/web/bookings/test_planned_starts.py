@@ -19,7 +19,7 @@ from tests.builders import a_member, a_project
 from tests.builders_pauses import a_decision
 from tests.roles import as_system
 from tests.web.flat import flat
-from tests.web.fleet_builders import a_booking
+from tests.web.fleet_builders import a_booking, a_node, a_place
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -135,3 +135,32 @@ def test_a_moved_start_names_who_goes_first_only_inside_the_organisation() -> No
         Booking.objects.filter(id=booking.id).update(state=State.SCHEDULED)
         Booking.objects.filter(id=booking.id).update(state=State.STARTING)
     assert planned_start(booking) is None, "it has begun"
+
+
+@pytest.mark.django_db
+def test_the_page_names_who_has_its_gpus_only_inside_the_organisation() -> None:
+    now = timezone.now().replace(microsecond=0)
+    gpus = list(a_node(now=now, gpus=3).gpus.order_by("index"))
+    places = [
+        {"gpu": str(gpu.id), "profile": None, "start": 0, "size": 8, "share": None} for gpu in gpus
+    ]
+    why: dict[str, Any] = {
+        "rule": "R21",
+        "code": "not_before",
+        "check": "policy",
+        "numbers": {},
+        "frees_at": None,
+    }
+    booking = waiting(planned_strength="expected", planned_places=places, reasons=[why])
+    mate = a_booking(a_member(booking.project), now=now, hours=3)
+    other = a_booking(a_member(a_project()), now=now, hours=4, name="secret")
+    later = a_booking(a_member(booking.project), now=now, hours=3, starts_in=6 * HOUR)
+    a_place(mate, gpus[0])
+    a_place(mate, gpus[1])
+    a_place(other, gpus[2])
+    a_place(later, gpus[0])
+    page = page_of(booking)
+    assert f"{mate.label}</a>has 2 of its GPUs until" in page
+    assert "A booking of another organisation has one of its GPUs until" in page
+    assert other.label not in page
+    assert later.label not in page
