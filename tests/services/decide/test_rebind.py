@@ -12,6 +12,7 @@ from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.decide.replay import decision_replay
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.snapshot import snapshot
+from allocation.services.snapshot.kept import snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.solver import Plan
 from tenants.platform.wall import operator_tx
@@ -88,6 +89,7 @@ def test_the_control_without_levels_the_window_is_refused(
 ) -> None:
     apart(plant, lab)
     monkeypatch.setattr(snapshot, "_level", lambda _: None)
+    snapshot_keeper.forget()
     new = asked(plant, lab, WHOLE)
     plant.round()
     assert fresh(new).state == "refused"
