@@ -159,7 +159,8 @@ def test_the_database_keeps_the_bounds_and_who_may(site: Site, ended: Booking) -
         (settled,) = Transfer.objects.filter(reference=ended.id, kind="settle")
     back = Transfer(
         tenant_id=settled.tenant_id, kind="reverse", debit_id=settled.credit_id,
-        credit_id=settled.debit_id, amount=CHARGED, reference=ended.id, at=timezone.now(),
+        credit_id=settled.debit_id, amount=CHARGED, reference=ended.id, day=settled.day,
+        at=timezone.now(),
     )  # fmt: skip
     with pytest.raises(DatabaseError, match="by operators"), tenant_tx(site.tenant.id):
         back.save(force_insert=True)
@@ -172,7 +173,7 @@ def test_the_database_keeps_the_bounds_and_who_may(site: Site, ended: Booking) -
 
 
 def _values(row: Transfer) -> dict[str, object]:
-    names = ("tenant_id", "kind", "debit_id", "credit_id", "reference", "at")
+    names = ("tenant_id", "kind", "debit_id", "credit_id", "reference", "day", "at")
     return {name: getattr(row, name) for name in names}
 
 
