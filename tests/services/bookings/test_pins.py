@@ -163,7 +163,7 @@ def test_who_is_pinned_to_a_device_that_dies_is_told_waits_for_it_and_may_be_unp
     assert waiting.state == State.QUEUED
     assert [each["code"] for each in waiting.reasons].count("pin_out") == 1
     with as_system():
-        sentences = BookingEvent.objects.filter(booking=booking, kind="moved").values_list(
+        sentences = BookingEvent.objects.filter(booking=booking, kind="delayed").values_list(
             "sentence", flat=True
         )
         assert any("out of service" in sentence for sentence in sentences)
