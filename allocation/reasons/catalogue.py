@@ -200,13 +200,15 @@ RULES: tuple[Rule, ...] = (
     Rule("R96", "mode_change", "hardware", "hardware", "delays",
          ("gpu_class", "gpus", "mode", "seconds")),
     Rule("R100", "overtaken", "line", "others", "delays", ("own_tenant", "rule")),
+    Rule("R101", "deadline_at_risk", "line", "others", "delays"),
+    Rule("R102", "missed", "line", "others", "refuses"),
     Rule("R110", "node_conflict", "hardware", "operator", "delays", optional=("node",)),
     Rule("R111", "no_show", "policy", "operator", "refuses", optional=("absent", "fee", "limit")),
     Rule("R112", "own_pause", "policy", "operator", "explains"),
     Rule("R120", "decisions_frozen", "policy", "operator", "delays"),
 )  # fmt: skip
 
-UNPROVEN = frozenset({"none_in_service", "no_room_in_horizon"})
+UNPROVEN = frozenset({"deadline_at_risk", "none_in_service", "no_room_in_horizon"})
 """Codes of a first reason under which no start can be planned: the stored start is an estimate."""
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

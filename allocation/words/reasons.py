@@ -350,6 +350,11 @@ _SENTENCES: dict[str, Text] = {
     "advance_window": gettext_lazy("The start is further ahead than bookings can be planned."),
     "window_past": _window_past,
     "deadline_passed": gettext_lazy("The deadline has passed."),
+    "deadline_at_risk": gettext_lazy(
+        "No start before its deadline is free now. It keeps its place in the queue until its last "
+        "possible start, because other bookings may end early."
+    ),
+    "missed": gettext_lazy("Its last possible start has passed; other bookings went first."),
     "deadline_unreachable": _deadline_unreachable,
     "window_busy": gettext_lazy("The GPUs are booked by others for some of that time."),
     "hardware_out": _hardware_out,

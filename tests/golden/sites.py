@@ -38,6 +38,7 @@ from tests.solver.builders import (
     whole,
 )
 from tests.solver.dense import a_dense_site
+from tests.solver.pausing import a_claim, a_site, running
 from tests.solver.strategies import the_next
 
 LABS = ("bio", "chem", "phys", "stat")
@@ -221,6 +222,40 @@ def cheapest_quote() -> None:
     Availability(site, POLICY).quote(question)
 
 
+def overtaken() -> Snapshot:
+    """Expected, guaranteed and late bookings behind one that asks later; a lender waits."""
+    fleet = (*gpus(2), *gpus(1, "a100", "a100-40gb", node="n2"))
+    held = (
+        *(replace(row, granted=(3, n), preemptor=n > 1)
+          for n, row in enumerate(running("run", whole("n1-0"), whole("n1-1"), tier="standard",
+                                          ends=HOUR), 1)),
+        *running("borrower", whole("n2-0"), since=-60, ends=9 * HOUR),
+    )  # fmt: skip
+    first, second = whole("n1-0"), whole("n1-1")
+    requests = (
+        a_claim("late", tier="flex", tenant="firm", latest=int(2.5 * HOUR), promise=a_promise(
+            HOUR, 1, first, strength="expected")),
+        a_claim("open", tier="flex", tenant="firm", promise=a_promise(
+            HOUR, 1, second, strength="expected")),
+        a_claim("own", tier="flex", promise=a_promise(6 * HOUR, 1, first, strength="guaranteed")),
+        a_claim("over", tier="flex", tenant="firm", latest=1_800, promise=a_promise(
+            2 * HOUR, 1, second, strength="expected")),
+        a_claim("new", 2, tier="assured", hours=4),
+        a_claim("lender", ask=an_ask(1, "a100")),
+    )  # fmt: skip
+    used = (
+        Used("lab", "lab-p", "h100", NOON - DAY, 9 * HOUR * 56_000, "ann"),
+        Used("firm", "firm-p", "h100", NOON - DAY, 2 * HOUR * 56_000, "bob"),
+    )
+    limits = (
+        a_limit("lab", 2, borrow=None),
+        a_limit("lab", 1, "a100"),
+        a_limit("firm", 0, borrow=None),
+        a_limit("firm", 0, "a100", borrow=None),
+    )
+    return a_site(*requests, held=held, fleet=fleet, limits=limits, used=used)
+
+
 OTHER_POLICY = Policy(
     version=2,
     grid=600,
@@ -236,6 +271,8 @@ OTHER_POLICY = Policy(
     exact_neighbourhoods=1,
     mode_changes=0,
     mode_patience=900,
+    patience=2 * DAY,
+    epoch=60,
     long_run_weight=2,
     future_requests=9,
     host_core_cost=7_000,

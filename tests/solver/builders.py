@@ -21,7 +21,7 @@ from allocation.solver import (
     Tier,
     Used,
 )
-from allocation.solver.model.inputs import Mode, Together
+from allocation.solver.model.inputs import Mode, Strength, Together
 
 NOON = 1_800_014_400
 HOUR = 3_600
@@ -184,9 +184,11 @@ def a_held(
     )
 
 
-def a_promise(starts: int, hours: float, *places: Place) -> PlannedStart:
-    """A promised start, from NOON."""
-    return PlannedStart(NOON + starts, NOON + starts + int(hours * HOUR), places)
+def a_promise(
+    starts: int, hours: float, *places: Place, strength: Strength | None = None
+) -> PlannedStart:
+    """A planned start, from NOON; expected unless said."""
+    return PlannedStart(NOON + starts, NOON + starts + int(hours * HOUR), places, strength)
 
 
 def whole(gpu: str) -> Place:

@@ -103,7 +103,10 @@ def later(site: Snapshot, plan: Plan, now: int) -> Snapshot:
     """The same site with the promises of the plan, then."""
     by_booking = {request.booking: request for request in site.requests}
     kept = tuple(
-        replace(by_booking[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
+        replace(
+            by_booking[row.booking],
+            promise=PlannedStart(row.starts, row.ends, row.places, row.strength),
+        )
         for row in plan.waits
     )
     return replace(site, now=NOON + now, requests=kept)

@@ -214,7 +214,10 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
         for place in row.places
     )
     promised = tuple(
-        replace(by_booking[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
+        replace(
+            by_booking[row.booking],
+            promise=PlannedStart(row.starts, row.ends, row.places, row.strength),
+        )
         for row in plan.waits
     )
     now = site.now + seconds

@@ -27,6 +27,7 @@ from allocation.solver.state.running import RunningBooking
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.host_calendar import HostCalendar
 from allocation.solver.timeline.share_calendar import ShareCalendar
+from tests.solver.builders import POLICY
 from tests.solver.cycle.test_properties import DENSE, DRAWS, two_cycles
 from tests.solver.preemption.test_preemption_properties import WORLDS, lived
 
@@ -48,7 +49,7 @@ def found(holds: Callable[..., None], *drawn: st.SearchStrategy[Any], draws: int
 
 def _short(really: Callable[..., None]) -> Callable[..., None]:
     def add(self: GpuCalendar, places: object, starts: int, ends: int) -> None:
-        really(self, places, starts, max(starts + 1, ends - 1))
+        really(self, places, starts, max(starts + 1, ends - POLICY.grid))
 
     return add
 
@@ -99,7 +100,7 @@ def _one_too_many(search: VictimSearch, gone: Bools, enough: Callable[[Bools], b
 # What is broken: where, and what takes its place, given what is there.
 Fault = tuple[object, str, Callable[[Any], object]]
 IN_PLANS: dict[str, Fault] = {
-    "the last second of a booking is free": (GpuCalendar, "add", _short),
+    "the last minutes of a booking are free": (GpuCalendar, "add", _short),
     "nothing takes its slots": (GpuCalendar, "add", lambda _: lambda *_: None),
     "the memory of a node is not counted": (HostCalendar, "take", _without_memory),
     "the cores of a node are not counted": (HostCalendar, "take", _without_cores),

@@ -162,7 +162,7 @@ def moved(held: Iterable[Held], plan: Plan) -> list[Held]:
 
 def promise_of(row: Waiting) -> PlannedStart | None:
     """As the services store it: without places there is none."""
-    return PlannedStart(row.starts, row.ends, row.places) if row.places else None
+    return PlannedStart(row.starts, row.ends, row.places, row.strength) if row.places else None
 
 
 def standing(plan: Plan) -> list[Waiting]:

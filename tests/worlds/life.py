@@ -138,7 +138,10 @@ class World:
         times += [event.at for event in self._events[:1]]
         times += [time for row in self.rows for time in (row.starts, row.ends)]
         times += [self._real_end(row) for row in self.rows if row.since is not None]
-        times += [r.promise.starts for r in self.waiting.values() if r.promise is not None]
+        starts = [r.promise.starts for r in self.waiting.values() if r.promise is not None]
+        notice = max(tier.grace for tier in self.drawn.tiers) + self.drawn.policy.notice_margin
+        # Notice is given in time only if there is a cycle in time.
+        times += [*starts, *(at - notice for at in starts)]
         return min(time for time in times if time > self.now)
 
     def _real_end(self, row: Held) -> int:
@@ -274,7 +277,7 @@ class World:
         for each in plan.extensions:
             if each.granted:
                 self._extend(each.booking, each.until)
-        for assign in plan.assigns:
+        for assign in sorted(plan.assigns, key=lambda each: each.position):
             self._give(asked[assign.booking], assign.places, assign.starts, assign.ends)
         for refused in plan.refusals:
             del self.waiting[refused.booking]

@@ -33,6 +33,8 @@ MOST = {
     "exact_neighbourhoods": 1_000,
     "mode_changes": 1,
     "mode_patience": _DAY,
+    "patience": 366 * _DAY,
+    "epoch": _DAY,
     "long_run_weight": 1_000,
     "future_requests": 1_000,
     "host_core_cost": 56_000,

@@ -1,14 +1,15 @@
 """The decisions of a cycle so far, and the plan made of them."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from allocation.reasons.reason import Reason, reason, with_facts
 from allocation.solver.cycle.relocation_orders import OrderResult
 from allocation.solver.cycle.resume_in_place import planned_resume
+from allocation.solver.cycle.strengths import Strengths
 from allocation.solver.model.demand import Demand, Fit, demands_of
-from allocation.solver.model.inputs import Request, Snapshot
+from allocation.solver.model.inputs import Request, Snapshot, Strength
 from allocation.solver.model.plan import Assign, Extend, OrderAnswer, Pause, Plan, Refuse, Waiting
 from allocation.solver.preemption.borrowing import borrows_of, with_borrowed_reason
 from allocation.solver.preemption.search import Preemption
@@ -28,11 +29,13 @@ Given = TypeVar("Given", Assign, Waiting)
 
 @dataclass(slots=True)
 class Outcome:
-    """The decisions of a cycle so far."""
+    """The decisions of a cycle so far. `positions`: each booking's in the queue, from 1 on."""
 
     state: CycleState
     preemption: Preemption
     rebinding: Rebinding
+    strengths: Strengths
+    positions: Mapping[str, int] = field(default_factory=dict)
     assigns: list[Assign] = field(default_factory=list)
     waits: list[Waiting] = field(default_factory=list)
     resumes: list[Waiting] = field(default_factory=list)
@@ -46,7 +49,8 @@ class Outcome:
         places."""
         for each in results:
             self.orders.append(each.answer)
-            self.assigns += each.assigns
+            for row in each.assigns:
+                self.assigns.append(replace(row, position=len(self.assigns) + 1))
             self.resumes += each.resumes
             self.preemption.pauses += each.pauses
         return [given.booking for given in self.assigns]
@@ -102,7 +106,9 @@ class Outcome:
         state.reserve(found)
         if not request.home:
             self.rebinding.add(request.booking, found)
-        self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by)
+        firm = is_due and bool(found.victims)
+        strength = self.strengths.count(request, found, firm=firm or self._was_firm(request, found))
+        self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by, strength)
 
     def keep_start(self, request: Request, kept: Fit, slow: tuple[Reason, ...]) -> None:
         """Keep a planned start where it is reserved; its room is free."""
@@ -112,43 +118,67 @@ class Outcome:
             return
         reasons = why_still_waiting(state, request, kept, self.ahead(kept.demand.gpu_class))
         self.rebinding.add(request.booking, kept)
-        self.wait(request, kept, (*reasons, *slow), None)
+        strength = self.strengths.count(request, kept, firm=self._was_firm(request, kept))
+        self.wait(request, kept, (*reasons, *slow), None, strength)
+
+    def is_weaker(self, request: Request, kept: Fit, found: Fit) -> bool:
+        """True when an earlier start would lose the guarantee, and is not assigned at once."""
+        if found.starts <= self.state.frozen_until(found.demand.gpu_class) or found.victims:
+            return False
+        if self.strengths.of_before(request) != "guaranteed":
+            return False
+        return not self.strengths.is_inside(request, found)
+
+    def _was_firm(self, request: Request, found: Fit) -> bool:
+        """True for a firm start of an earlier cycle that is not later."""
+        promise = request.promise
+        if promise is None or found.starts > max(promise.starts, self.state.now):
+            return False
+        return self.strengths.of_before(request) == "firm"
 
     def assign(self, request: Request, found: Fit, late: tuple[Reason, ...] = ()) -> None:
         """Assign reserved places. `late`: why a pinned booking does not start sooner."""
         why = (placed(self.state, found), *_room_made(found), *late)
+        name, position = found.demand.gpu_class, len(self.assigns) + 1
         self.preemption.grant(request.booking, found)
+        self.strengths.count(request, found)
         self.assigns.append(
-            Assign(request.booking, found.demand.gpu_class, found.places, *found.window, why)
+            Assign(request.booking, name, found.places, *found.window, why, position)
         )
 
     def wait(
-        self, request: Request, found: Fit, reasons: tuple[Reason, ...], delayed_by: Reason | None
+        self,
+        request: Request,
+        found: Fit,
+        reasons: tuple[Reason, ...],
+        delayed_by: Reason | None,
+        strength: Strength = "expected",
     ) -> None:
         """Keep the request waiting. Its room is reserved, unless the start is unproven."""
         demand = found.demand
         units = demand.count * self.state.pools[demand.gpu_class].units(demand.shape)
         self.queues[demand.gpu_class] = self.ahead(demand.gpu_class).plus(units)
-        self.waits.append(_waiting(request, found, reasons, delayed_by))
+        self.waits.append(_waiting(request, found, reasons, delayed_by, strength))
 
-    def resume(self, running: Iterable[Request]) -> None:
-        """Plan when paused bookings resume. Those without a start are tried again in the next
-        cycle."""
-        notified = self.state.running.notified
-        known = {each.booking for each in self.resumes}
-        for request in running:
-            if request.booking in notified and request.booking not in known:
-                found, reasons = planned_resume(self.state, request, notified[request.booking])
-                if found is not None:
-                    self.state.reserve(found)
-                    self.resumes.append(_waiting(request, found, reasons, None))
+    def resume(self, request: Request) -> Fit | None:
+        """Plan when a paused booking resumes; without a start it is tried again in the next
+        cycle. Returns what is reserved."""
+        found, reasons = planned_resume(
+            self.state, request, self.state.running.notified[request.booking]
+        )
+        if found is not None:
+            self.state.reserve(found)
+            strength = self.strengths.count(request, found)
+            self.resumes.append(_waiting(request, found, reasons, None, strength))
+        return found
 
     def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
         given: list[Assign | Waiting] = [*self.assigns, *self.waits]
         borrows, claims = borrows_of(self.state, snapshot, given, self.awaiting_pauses)
         by_booking = {borrow.booking: borrow for borrow in borrows}
+        outgrown = self.strengths.use.outgrown()
         waits = (
-            self._with_total(self._with_current_places(wait))
+            _with_strength(self._with_total(self._with_current_places(wait)), outgrown)
             for wait in (*self.waits, *self.resumes)
         )
         assigns = map(self._with_current_places, self.assigns)
@@ -191,10 +221,22 @@ def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:
 
 
 def _waiting(
-    request: Request, found: Fit, reasons: tuple[Reason, ...], delayed_by: Reason | None
+    request: Request,
+    found: Fit,
+    reasons: tuple[Reason, ...],
+    delayed_by: Reason | None,
+    strength: Strength,
 ) -> Waiting:
-    gpu_class = found.demand.gpu_class
-    return Waiting(request.booking, gpu_class, found.places, *found.window, reasons, delayed_by)
+    name = found.demand.gpu_class
+    return Waiting(
+        request.booking, name, found.places, *found.window, reasons, delayed_by, strength
+    )
+
+
+def _with_strength(wait: Waiting, outgrown: Container[str]) -> Waiting:
+    """The answer without the guarantee that own work of a higher level has taken."""
+    is_outgrown = wait.strength == "guaranteed" and wait.booking in outgrown
+    return replace(wait, strength="expected") if is_outgrown else wait
 
 
 def _modes_changed(state: CycleState, found: Fit) -> tuple[Reason, ...]:

@@ -1,12 +1,13 @@
-"""Planned starts: kept while their places still fit, made earlier when possible, never later."""
+"""Planned starts of earlier cycles: reserved on their places while these are free, and improved."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.resume_in_place import original_gpus_or_earlier
+from allocation.solver.cycle.strengths import Strengths
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
-from allocation.solver.model.inputs import Place, PlannedStart, Request
+from allocation.solver.model.inputs import Place, PlannedStart, Request, Strength
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.explain import maintenance, mode_change, possible_demands, why_quota
 from allocation.solver.state.cycle_state import CycleState
@@ -21,7 +22,7 @@ def planned_starts_reserve(
     """Reserve each planned start that still fits; say why the others do not.
 
     A planned start may have victims: running bookings that can still be paused for it. `requests`
-    are in the order of their planned starts. Both answers are keyed by booking.
+    are in the order in which they are tried. Both answers are keyed by booking.
     """
     kept: dict[str, Fit] = {}
     broken: dict[str, Reason] = {}
@@ -35,7 +36,7 @@ def planned_starts_reserve(
         if window is None:
             broken[request.booking] = lost or reason("overrun")
             continue
-        add = _reserve_room_only if window.demand.gpu_class in plenty else _reserve
+        add = _reserve_room_only if window.demand.gpu_class in plenty else planned_start_reserve
         answer = add(state, preemption, request, window)
         if isinstance(answer, Reason):
             broken[request.booking] = answer
@@ -80,7 +81,7 @@ def is_at_its_earliest(
     )
 
 
-def _reserve(
+def planned_start_reserve(
     state: CycleState, preemption: Preemption, request: Request, found: Fit
 ) -> Fit | Reason:
     """Reserve the fit, perhaps with victims, or return the reason why it no longer fits."""
@@ -162,6 +163,9 @@ def _quota_cut(state: CycleState, found: Fit) -> Reason | None:
     quota = why_quota(state, found.demand, found.starts)
     if quota is None:
         return reason("quota_cut")
+    if quota.code == "lent_out":
+        # Who lends uses its guarantee itself; nothing says that a limit was cut.
+        return reason("overtaken", rule="guarantee", own_tenant=0)
     return reason("quota_cut", quota.frees_at, because=quota.code, **quota.facts)
 
 
@@ -223,6 +227,18 @@ def has_planned_start(request: Request) -> bool:
     """True for a request with a planned start; a fixed window has one while its victims have
     notice."""
     return request.promise is not None
+
+
+def reserve_order(strengths: Strengths, requests: Iterable[Request]) -> list[Request]:
+    """Requests with a planned start, in the order in which these are reserved: firm ones and
+    guaranteed ones by start, then expected ones as they stand in the queue."""
+    planned = list(filter(has_planned_start, requests))
+    order: dict[Strength, list[Request]] = {"firm": [], "guaranteed": [], "expected": []}
+    for request in planned:
+        order[strengths.of_before(request)].append(request)
+    for strength in ("firm", "guaranteed"):
+        order[strength].sort(key=planned_start_order)
+    return [request for requests in order.values() for request in requests]
 
 
 def planned_start_order(request: Request) -> tuple[int, int, int, str]:

@@ -1,194 +1,335 @@
-"""The order of all requests without a planned start, recomputed after each placement."""
+"""The queue: one total order over all who wait, whether they have a planned start or not.
+
+It is computed once, before anything of it is placed. Each booking counts as use of its owners as
+soon as it is passed, so that a flood of one owner does not stand in one block.
+"""
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from allocation.solver.model.demand import Demand, Fit, demands_of
-from allocation.solver.model.inputs import MILLION, Limit, Policy, Request, Snapshot
+from allocation.solver.cycle.strengths import GuaranteedUse
+from allocation.solver.model.demand import demand_on
+from allocation.solver.model.inputs import Limit, Policy, Request, Shape, Snapshot
+from allocation.solver.quota.fair_share import DominantShares, Owner, owners_of, split_to_projects
 from allocation.solver.state.cycle_state import CycleState
 
-Queue = deque[Request]
-Owners = tuple[str, str]
+INSIDE, AGED, BORROWED, SPOT = range(4)
+"""Bands of the queue: inside the guarantee or never paused, waiting too long, borrowed, spot."""
 
+Key = tuple[int, int, bool, int, int, int, int, int, str]
+"""Order of the queue:
 
-Key = tuple[int, bool, bool, int, int, int, int, str]
+1. the band;
+2. higher priority of the tier;
+3. of borrowers, under the weighted share before over it;
+4. lower recent dominant share of the tenant, then of the project, then of the person;
+5. more whole steps of waiting;
+6. submitted earlier;
+7. id.
+
+Of the aged only the last two count.
+"""
+
+Criterion = Literal["guarantee", "tier", "part", "share", "age", "firm"]
+_CRITERIA: tuple[Criterion, ...] = (
+    "guarantee", "tier", "part", "share", "share", "share", "age", "age", "age",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePosition:
-    """The sort key's facts for one request. Shares are in steps of the policy's `share_step`.
-
-    `borrowing`: it would exceed its guarantee. `over_share`: its tenant or project would exceed its
-    weighted part of the idle capacity.
-    """
+class Turn:
+    """A request with its place in the queue. `inside`: it is inside its tenant's guarantee if it
+    starts as requested."""
 
     request: Request
-    borrowing: bool
-    over_share: bool
-    tenant_share: int
-    project_share: int
-    policy: Policy
+    key: Key
+    inside: bool = False
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request and what the order needs of it. `gpu_class` is the first that can serve it; None:
+    no class can. With `counted` its use counts already."""
+
+    request: Request
+    gpu_class: str | None
+    units: int
+    seconds: int
+    owners: tuple[Owner, ...]
+    age: tuple[int, int, str]
+    counted: bool
+
+
+Queue = deque[_Waiting]
+Queues = dict[tuple[int, str, str, str], Queue]
 
 
 class BookingQueue:
-    """All waiting requests, one queue for each priority, tenant and project."""
+    """The order of all who wait. Held work and firm starts count as use from the beginning."""
 
-    def __init__(self, state: CycleState, snapshot: Snapshot, kept: Iterable[Fit]) -> None:
-        """Count held and planned work as use."""
-        self._state = state
-        self._policy = state.policy
-        self._shares = DominantShares(snapshot, state.capacity, state.policy.half_life)
+    def __init__(self, state: CycleState, snapshot: Snapshot, guarantees: GuaranteedUse) -> None:
+        """`guarantees` have held work alone."""
+        self._state, self._policy, self._guarantees = state, state.policy, guarantees
+        self._shares = DominantShares(snapshot, state.capacity, state.policy)
         self._in_use: dict[tuple[str, str], int] = {}
+        self._uses: dict[str, int] = {}
         self._limits: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             self._limits.setdefault(row.gpu_class, []).append(row)
-        for use, (starts, ends) in state.held_uses:
-            seconds = ends - max(starts, state.now)
-            self._shares.add(use.owners, use.gpu_class, use.units, seconds)
-            self._use_more(use.owners, use.gpu_class, use.units)
-        for found in kept:
-            self._count(found.demand, self._state.use(found.demand).units)
+        for use, (starts, ends), account in state.held_uses:
+            owners = owners_of(use.owners[0], use.owners[1], account)
+            self._count(owners, use.gpu_class, use.units, ends - max(starts, state.now))
+        self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}
         self._fair: dict[str, dict[str, int]] = {}
+        self._first_shares, self._first_in_use = self._shares, self._in_use
+        self._left: dict[tuple[str, str, str, int], int] = {}
+        self._passed: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        self._taken_now: dict[tuple[str, str], int] = {}
 
-    def order(self, requests: Iterable[Request]) -> Iterator[Request]:
-        """Yield each request once, in order; the caller places or refuses it before taking the
-        next."""
-        waiting = list(requests)
-        self._fair = self._fair_shares(waiting)
-        for priority in sorted({request.priority for request in waiting}, reverse=True):
-            queues: dict[Owners, Queue] = {}
-            same = (request for request in waiting if request.priority == priority)
-            for request in sorted(same, key=lambda each: age_order(each, self._policy)):
-                queues.setdefault((request.tenant, request.project), deque()).append(request)
-            borrowing: dict[Owners, Queue] = {}
-            yield from self._within_guarantee(queues, borrowing)
-            yield from self._merged(borrowing, is_borrowing=True)
-
-    def placed(self, found: Fit) -> None:
-        """Count a placed fit as use."""
-        self._count(found.demand, self._state.use(found.demand).units)
-
-    def _within_guarantee(
-        self, queues: dict[Owners, Queue], borrowing: dict[Owners, Queue]
-    ) -> Iterator[Request]:
-        for request in self._merged(queues, is_borrowing=False):
-            if self._is_within_guarantee(request):
-                yield request
+    def turns(self, requests: Iterable[Request], granted: Container[str] = ()) -> list[Turn]:
+        """All requests in order. Bookings in `granted` have their use already."""
+        rows = [self._waiting(each, counted=each.booking in granted) for each in requests]
+        for row in rows:
+            if row.counted and row.gpu_class is not None:
+                self._count(row.owners, row.gpu_class, row.units, row.seconds)
+        self._fair = self._fair_shares(rows)
+        self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
+        inside, others = list[Turn](), list[_Waiting]()
+        tiers = {row.request.tier for row in rows}
+        counts = {tier for tier in tiers if self._guarantees.counts(tier)}
+        never_paused = {tier for tier in tiers if not self._state.quota.tier(tier).pausable}
+        counted = [row for row in rows if row.request.tier in counts]
+        for row, key in self._merged(counted, INSIDE):
+            fits = self._is_inside(row)
+            if fits or row.request.tier in never_paused:
+                self._pass(row, inside=fits)
+                inside.append(Turn(row.request, key, fits))
             else:
-                whose = (request.tenant, request.project)
-                borrowing.setdefault(whose, deque()).append(request)
+                others.append(row)
+        return [*inside, *self._outside(rows, others)]
 
-    def _merged(self, queues: dict[Owners, Queue], *, is_borrowing: bool) -> Iterator[Request]:
-        """Merge the queues by the position of their heads. Positions only get worse, so a head
-        whose position has changed goes back into the heap."""
+    def turn(self, request: Request) -> Turn:
+        """The place of one more request after `turns`, as if its owners had nobody waiting."""
+        later = self._shares, self._in_use
+        self._shares, self._in_use = self._first_shares, self._first_in_use
+        row, counts = self._waiting(request), self._guarantees.counts(request.tier)
+        fits = counts and self._is_inside(row)
+        if fits or (counts and not self._state.quota.tier(request.tier).pausable):
+            key = self._key(row, INSIDE)
+        elif counts and self._is_aged(row):
+            key = _aged(row)
+        else:
+            key = self._key(row, BORROWED if counts else SPOT)
+        self._shares, self._in_use = later
+        return Turn(request, key, fits)
+
+    def place_of(self, request: Request, turns: Sequence[Turn]) -> int:
+        """The index at which one more request stands among the turns, computed after them."""
+        later = self._shares, self._in_use
+        self._shares, self._in_use = self._first_shares.copy(), dict(self._first_in_use)
+        row, taken = self._waiting(request), 0
+        counts = self._guarantees.counts(request.tier)
+        fits = self._fits_ahead(row) if counts else 0
+        is_never_paused = not self._state.quota.tier(request.tier).pausable
+        band = INSIDE if counts else SPOT
+        found, key = len(turns), self._key(row, band)
+        for at, turn in enumerate(turns):
+            if band == INSIDE and (turn.key[0] > band or key < turn.key):
+                if is_never_paused or row.units <= fits - taken:
+                    found = at
+                    break
+                band, key = BORROWED, self._key(row, BORROWED)
+            if key < turn.key:
+                found = at
+                break
+            other = turn.request
+            if other.tenant == request.tenant:
+                passed = self._waiting(other)
+                if passed.gpu_class is not None:
+                    self._count(passed.owners, passed.gpu_class, passed.units, passed.seconds)
+                    taken += passed.units * (turn.inside and passed.gpu_class == row.gpu_class)
+                key = self._key(row, band)
+        self._shares, self._in_use = later
+        return found
+
+    def _fits_ahead(self, row: _Waiting) -> int:
+        """Units of the guarantee that are left at its requested start next to what is held."""
+        request, name = row.request, row.gpu_class
+        if name is None or not self._guarantees.guaranteed(request.tenant, name):
+            return 0
+        starts = max(request.earliest, self._state.now)
+        return self._guarantees.left(request.tenant, name, request.tier, (starts, starts + 1))
+
+    def _outside(self, rows: Iterable[_Waiting], others: Iterable[_Waiting]) -> Iterator[Turn]:
+        """All who are not in the first band."""
+        borrowers = list[_Waiting]()
+        aged = list[_Waiting]()
+        for row in others:
+            (aged if self._is_aged(row) else borrowers).append(row)
+        for row in sorted(aged, key=lambda each: each.age[1:]):
+            self._pass(row)
+            yield Turn(row.request, _aged(row))
+        spot = [row for row in rows if not self._guarantees.counts(row.request.tier)]
+        for band, waiting in ((BORROWED, borrowers), (SPOT, spot)):
+            for row, key in self._merged(waiting, band):
+                self._pass(row)
+                yield Turn(row.request, key)
+
+    def _merged(self, rows: Iterable[_Waiting], band: int) -> Iterator[tuple[_Waiting, Key]]:
+        """Merge the queues by the keys of their heads. Keys only get worse, so a head whose key has
+        changed goes back into the heap. The caller passes each row, or not, before the next."""
+        queues: Queues = {}
+        for row in sorted(rows, key=lambda each: each.age):
+            request = row.request
+            whose = (-request.priority, request.tenant, request.project, request.owner)
+            queues.setdefault(whose, deque()).append(row)
+        uses = self._uses
         heads = [
-            (queue_order(self._position(queue[0], is_borrowing=is_borrowing)), whose)
+            (self._key(queue[0], band), whose, uses.get(whose[1], 0))
             for whose, queue in queues.items()
         ]
         heapq.heapify(heads)
         while heads:
-            key, whose = heapq.heappop(heads)
+            key, whose, known = heapq.heappop(heads)
             queue = queues[whose]
-            now = queue_order(self._position(queue[0], is_borrowing=is_borrowing))
-            if now > key and heads and now > heads[0][0]:
-                heapq.heappush(heads, (now, whose))
-                continue
-            yield queue.popleft()
+            if known != uses.get(whose[1], 0):
+                now = self._key(queue[0], band)
+                if now > key and heads and now > heads[0][0]:
+                    heapq.heappush(heads, (now, whose, uses.get(whose[1], 0)))
+                    continue
+                key = now
+            yield queue.popleft(), key
             if queue:
-                position = self._position(queue[0], is_borrowing=is_borrowing)
-                heapq.heappush(heads, (queue_order(position), whose))
+                head = (self._key(queue[0], band), whose, uses.get(whose[1], 0))
+                heapq.heappush(heads, head)
 
-    def _position(self, request: Request, *, is_borrowing: bool) -> QueuePosition:
-        step = self._policy.share_step
-        return QueuePosition(
-            request,
-            borrowing=is_borrowing,
-            over_share=is_borrowing and self._is_over_share(request),
-            tenant_share=self._shares.dominant(request.tenant) // step,
-            project_share=self._shares.dominant(request.project) // step,
-            policy=self._policy,
+    def _key(self, row: _Waiting, band: int) -> Key:
+        step, dominant, owners = self._policy.share_step, self._shares.dominant, row.owners
+        return (
+            band,
+            -row.request.priority,
+            band >= BORROWED and self._is_over_share(row),
+            dominant(owners[0]) // step,
+            dominant(owners[1]) // step,
+            dominant(owners[2]) // step if len(owners) > 2 else 0,
+            *row.age,
         )
 
-    def _is_within_guarantee(self, request: Request) -> bool:
-        """True when the request fits its guarantee at its requested start, on its first class."""
-        demand = self._first(request)
-        if demand is None:
-            return True
-        starts = max(request.earliest, self._state.now)
-        window = (starts, starts + max(1, demand.duration))
-        return self._state.quota.is_within_guarantee(self._state.use(demand), window)
+    def _waiting(self, request: Request, *, counted: bool = False) -> _Waiting:
+        what = (request.ask.classes, request.ask.shape, request.ask.count)
+        if what not in self._served:
+            self._served[what] = self._serving(*what)
+        name, units = self._served[what]
+        owners = owners_of(request.tenant, request.project, request.owner)
+        seconds = request.duration if name is None else request.length_on(name)
+        age = age_order(request, self._policy)
+        return _Waiting(request, name, units, seconds, owners, age, counted)
 
-    def _is_over_share(self, request: Request) -> bool:
-        demand = self._first(request)
-        if demand is None:
+    def _serving(
+        self, classes: tuple[str, ...], shape: Shape, count: int
+    ) -> tuple[str | None, int]:
+        """The first class that can ever serve a demand, and its units."""
+        for name in classes:
+            pool = self._state.pools.get(name)
+            if pool is not None and pool.serves(shape) and pool.most(shape, "any") >= count:
+                return name, pool.units(shape) * count
+        return None, 0
+
+    def _is_inside(self, row: _Waiting) -> bool:
+        """True when it fits its tenant's guarantee at its requested start, next to what is held and
+        what the tenant has ahead of it inside."""
+        request, name = row.request, row.gpu_class
+        if name is None or not self._guarantees.guaranteed(request.tenant, name):
             return False
-        units = self._state.use(demand).units
-        shares = self._fair.get(demand.gpu_class, {})
+        now = self._state.now
+        starts = max(request.earliest, now)
+        key = (request.tenant, name, request.tier, starts)
+        if key not in self._left:
+            window = (starts, starts + 1)
+            self._left[key] = self._guarantees.left(request.tenant, name, request.tier, window)
+        if row.units > self._left[key]:
+            return False
+        whose = (request.tenant, name)
+        taken = self._taken_now.get(whose, 0)
+        if starts > now:
+            ahead = self._passed.get(whose, ())
+            taken = sum(units for since, until, units in ahead if since <= starts < until)
+        return row.units <= self._left[key] - taken
+
+    def _is_aged(self, row: _Waiting) -> bool:
+        """True when it has waited too long, and not for a limit of its own."""
+        request, now = row.request, self._state.now
+        since = max(request.submitted, request.earliest)
+        if row.gpu_class is None or now - since < self._policy.patience:
+            return False
+        block = self._state.over(demand_on(request, row.gpu_class), now)
+        return block is None or block.kind == "lent"
+
+    def _is_over_share(self, row: _Waiting) -> bool:
+        shares = self._fair.get(row.gpu_class or "")
+        if not shares:
+            return False
+        request = row.request
         return any(
             owner in shares
-            and self._in_use.get((owner, demand.gpu_class), 0) + units > shares[owner]
-            for owner in demand.owners
+            and self._in_use.get((owner, row.gpu_class or ""), 0) + row.units > shares[owner]
+            for owner in (request.tenant, request.project)
         )
 
-    def _first(self, request: Request) -> Demand | None:
-        """The demand on the first of its classes that can serve it."""
-        pools = self._state.pools
-        return next(
-            (
-                demand
-                for demand in demands_of(request)
-                if demand.gpu_class in pools and pools[demand.gpu_class].serves(demand.shape)
-            ),
-            None,
-        )
-
-    def _fair_shares(self, waiting: Iterable[Request]) -> dict[str, dict[str, int]]:
+    def _fair_shares(self, rows: Iterable[_Waiting]) -> dict[str, dict[str, int]]:
         demanded_units: dict[str, dict[str, int]] = {name: {} for name in self._limits}
         for (owner, gpu_class), units in self._in_use.items():
             if gpu_class in demanded_units:
                 demanded_units[gpu_class][owner] = units
-        for request in waiting:
-            demand = self._first(request)
-            if demand is not None and demand.gpu_class in demanded_units:
-                for owner in demand.owners:
-                    wanted = demanded_units[demand.gpu_class]
-                    wanted[owner] = wanted.get(owner, 0) + self._state.use(demand).units
+        for row in rows:
+            wanted = demanded_units.get(row.gpu_class or "")
+            if wanted is not None and not row.counted:
+                for owner in (row.request.tenant, row.request.project):
+                    wanted[owner] = wanted.get(owner, 0) + row.units
         return {
             name: split_to_projects(rows, demanded_units[name], self._state.capacity.get(name, 0))
             for name, rows in self._limits.items()
         }
 
-    def _count(self, demand: Demand, units: int) -> None:
-        self._shares.add(demand.owners, demand.gpu_class, units, demand.duration)
-        self._use_more(demand.owners, demand.gpu_class, units)
+    def _pass(self, row: _Waiting, *, inside: bool = False) -> None:
+        """Count a request that the order has passed as use."""
+        name, request = row.gpu_class, row.request
+        if name is None:
+            return
+        if not row.counted:
+            self._count(row.owners, name, row.units, row.seconds)
+        if inside:
+            starts, whose = max(request.earliest, self._state.now), (request.tenant, name)
+            ahead = self._passed.setdefault(whose, [])
+            ahead.append((starts, starts + max(1, row.seconds), row.units))
+            if starts == self._state.now:
+                self._taken_now[whose] = self._taken_now.get(whose, 0) + row.units
 
-    def _use_more(self, owners: tuple[str, ...], gpu_class: str, units: int) -> None:
-        for owner in owners:
-            key = (owner, gpu_class)
+    def _count(self, owners: tuple[Owner, ...], gpu_class: str, units: int, seconds: int) -> None:
+        self._shares.add(owners, gpu_class, units, seconds)
+        self._uses[str(owners[0])] = self._uses.get(str(owners[0]), 0) + 1
+        for owner in owners[:2]:
+            key = (str(owner), gpu_class)
             self._in_use[key] = self._in_use.get(key, 0) + units
 
 
-def queue_order(position: QueuePosition) -> Key:
-    """Order of requests without a planned start:
-
-    1. higher priority of the tier;
-    2. within guarantee before borrowing;
-    3. of borrowers, under the weighted share before over it;
-    4. lower recent dominant share of the tenant, then of the project;
-    5. more whole steps of waiting;
-    6. submitted earlier;
-    7. id.
-    """
-    request = position.request
-    shares = (position.tenant_share, position.project_share)
-    rest = age_order(request, position.policy)
-    return (-request.priority, position.borrowing, position.over_share, *shares, *rest)
+def criterion(ahead: Turn, behind: Turn) -> Criterion:
+    """The criterion of the order by which one goes before the other."""
+    if ahead.request.fixed:
+        return "firm"
+    if ahead.key[0] != behind.key[0]:
+        if ahead.inside:
+            return "guarantee"
+        return "age" if ahead.key[0] == AGED else "tier"
+    pairs = zip(_CRITERIA, ahead.key, behind.key, strict=True)
+    return next((name for name, one, other in pairs if one != other), "age")
 
 
 def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
-    """Order within one project and priority: the last three criteria of `queue_order`.
+    """Order within one project, person and priority: the last three criteria of `Key`.
 
     Waiting counts from submission or from the requested start, whichever is later. All have the
     same present, so the earlier step is the older.
@@ -197,114 +338,6 @@ def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
     return (since // policy.age_step, request.submitted, request.booking)
 
 
-# round(2**16 * 2**(-i / 32)): the rest of 65,536 after i thirty-seconds of a half-life.
-_LEFT = (
-    65536, 64132, 62757, 61413, 60097, 58809, 57549, 56316,
-    55109, 53928, 52773, 51642, 50535, 49452, 48393, 47356,
-    46341, 45348, 44376, 43425, 42495, 41584, 40693, 39821,
-    38968, 38133, 37316, 36516, 35734, 34968, 34219, 33486,
-)  # fmt: skip
-
-
-def decayed(amount: int, age: int, half_life: int) -> int:
-    """The rest of an amount after `age` seconds, rounded down."""
-    halves, rest = divmod(max(0, age) * len(_LEFT) // half_life, len(_LEFT))
-    return (amount * _LEFT[rest]) >> (16 + halves)
-
-
-@dataclass(frozen=True, slots=True)
-class Claimant:
-    """An owner who requests units of a total, with a guarantee and a weight."""
-
-    owner: str
-    guaranteed: int
-    requested: int
-    weight: int = 1
-
-
-def split(total: int, claimants: Iterable[Claimant]) -> dict[str, int]:
-    """Each owner's share: first min(guaranteed, requested), then the rest by weight, repeated until
-    no owner with weight wants more or nothing is left. Weight 0 gets no rest.
-
-    An indivisible rest goes unit by unit to the largest remainder, then by weight and owner.
-    """
-    order = sorted(claimants, key=lambda each: (-each.weight, each.owner))
-    shares = {each.owner: min(each.guaranteed, each.requested) for each in order}
-    rest = total - sum(shares.values())
-    while rest > 0:
-        open_ones = [each for each in order if each.weight and shares[each.owner] < each.requested]
-        if not open_ones:
-            break
-        weights = sum(each.weight for each in open_ones)
-        parts = {each.owner: rest * each.weight // weights for each in open_ones}
-        nearest = sorted(open_ones, key=lambda each: -(rest * each.weight % weights))
-        for each in nearest[: rest - sum(parts.values())]:
-            parts[each.owner] += 1
-        for each in open_ones:
-            part = min(parts[each.owner], each.requested - shares[each.owner])
-            shares[each.owner] += part
-            rest -= part
-    return shares
-
-
-def split_to_projects(
-    limits: Iterable[Limit], demand: Mapping[str, int], capacity: int
-) -> dict[str, int]:
-    """Shares of one class for tenants, and of each tenant's share for its projects.
-
-    `demand` is units by owner, a tenant's including its projects'.
-    """
-    rows = list(limits)
-    shares = split(capacity, [_claimant(row, demand) for row in rows if row.parent is None])
-    for tenant in sorted(shares):
-        inner = [_claimant(row, demand) for row in rows if row.parent == tenant]
-        shares |= split(shares[tenant], inner)
-    return shares
-
-
-class DominantShares:
-    """Each owner's dominant share: its largest share of any class, recent and booked.
-
-    Booked use counts at once, at most one half-life of it, so that a burst of bookings does not
-    pass for little use.
-    """
-
-    def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int], half_life: int) -> None:
-        self._capacity = capacity
-        self._half_life = half_life
-        self._weights = {(row.owner, row.gpu_class): row.weight for row in snapshot.limits}
-        self._amounts: dict[str, dict[str, int]] = {}
-        self._dominant: dict[str, int] = {}
-        for row in snapshot.used:
-            amount = decayed(row.unit_seconds, snapshot.now - row.day, half_life)
-            self._more((row.tenant, row.project), row.gpu_class, amount)
-
-    def add(self, owners: tuple[str, ...], gpu_class: str, units: int, seconds: int) -> None:
-        """Count units that are in use or booked for `seconds` more."""
-        self._more(owners, gpu_class, units * max(0, min(seconds, self._half_life)))
-
-    def dominant(self, owner: str) -> int:
-        """Millionths of a class over a half-life, divided by weight."""
-        if owner not in self._dominant:
-            amounts = self._amounts.get(owner, {}).items()
-            parts = (amount * MILLION // self._whole(owner, name) for name, amount in amounts)
-            self._dominant[owner] = max(parts, default=0)
-        return self._dominant[owner]
-
-    def _whole(self, owner: str, gpu_class: str) -> int:
-        """The divisor of an amount; larger for more weight."""
-        weight = max(1, self._weights.get((owner, gpu_class), 1))
-        return max(1, self._capacity.get(gpu_class, 0)) * self._half_life * weight
-
-    def _more(self, owners: Iterable[str], gpu_class: str, amount: int) -> None:
-        for owner in owners:
-            self._dominant.pop(owner, None)
-            amounts = self._amounts.setdefault(owner, {})
-            amounts[gpu_class] = amounts.get(gpu_class, 0) + amount
-
-
-def _claimant(row: Limit, demand: Mapping[str, int]) -> Claimant:
-    most = demand.get(row.owner, 0)
-    if row.borrow is not None:
-        most = min(most, row.guaranteed + row.borrow)
-    return Claimant(row.owner, row.guaranteed, most, row.weight)
+def _aged(row: _Waiting) -> Key:
+    _, submitted, booking = row.age
+    return (AGED, 0, False, 0, 0, 0, 0, submitted, booking)

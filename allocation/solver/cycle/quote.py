@@ -8,14 +8,11 @@ import numpy as np
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.extensions import why_not_longer
 from allocation.solver.cycle.outcome import Outcome
-from allocation.solver.cycle.planned_starts import (
-    has_planned_start,
-    planned_start_order,
-    planned_starts_reserve,
-)
-from allocation.solver.cycle.queue import BookingQueue
-from allocation.solver.cycle.solve import newcomer, place_in_turn, series_of
-from allocation.solver.model.demand import Demand, Fit, demand_of
+from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
+from allocation.solver.cycle.queue import BookingQueue, Turn
+from allocation.solver.cycle.strengths import Strengths
+from allocation.solver.cycle.walk import Walk
+from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
 from allocation.solver.model.inputs import Policy, Request, Snapshot
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.quote import QUARTER, Kind, Option, Quote, QuoteRequest
@@ -49,13 +46,21 @@ class Availability:
     def _build(self) -> None:
         snapshot = self._snapshot
         self._state = CycleState(snapshot, self._policy)
-        planned = sorted(filter(has_planned_start, snapshot.requests), key=planned_start_order)
         self._preemption = Preemption(self._state, snapshot)
+        self._strengths = strengths = Strengths(self._state, snapshot)
+        self._queue = queue = BookingQueue(self._state, snapshot, strengths.use.without_planned())
+        self._turns = turns = queue.turns(snapshot.requests, strengths.firm(snapshot.requests))
+        planned = reserve_order(strengths, [turn.request for turn in turns])
         kept, self._broken = planned_starts_reserve(self._state, self._preemption, planned)
+        strengths.count_all(planned, kept)
         self._rebinding = Rebinding(self._state, snapshot)
         self._rebinding.keep(planned, kept)
         self._rebinding.open_to_newcomers()
         self._kept = kept
+        # Ahead of the first without a start everybody keeps what is reserved.
+        undecided = (at for at, turn in enumerate(turns) if turn.request.booking not in kept)
+        self._first_undecided = next(undecided, len(turns))
+        self._walk = self._walk_of(turns)
 
     def _rebuild_if_stale(self) -> None:
         """Build the site again after placing the queue gave notice, which can't be undone."""
@@ -96,34 +101,52 @@ class Availability:
 
     @contextmanager
     def _queue_ahead(self, mine: Request) -> Iterator[None]:
-        """Place all requests that precede `mine` for as long as the context lasts."""
-        if not self._broken and all(map(has_planned_start, self._snapshot.requests)):
-            yield
+        """Give all requests that precede `mine` their starts, and make way for it, for as long as
+        the context lasts."""
+        at = self._queue.place_of(mine, self._turns)
+        if at <= self._first_undecided:
+            with self._room_behind(mine, at):
+                yield
             return
+        turns = [*self._turns[:at], self._queue.turn(mine), *self._turns[at:]]
+        walk = self._walk_of(turns)
         with self._rebinding.rehearsed():
-            given = list(self._place_queue(mine))
+            walk.run_until(mine, _MOST_AHEAD)
             yield
-            for booking, found in reversed(given):
-                moved = self._rebinding.movable.take(booking, found.demand.gpu_class)
-                self._state.free(moved or found)
+            walk.undo()
             self._preemption.forget_grants()
+        walk.redo()
 
-    def _place_queue(self, mine: Request) -> Iterator[tuple[str, Fit]]:
-        """Place requests in the order of the cycle; see `solve`."""
-        outcome = Outcome(self._state, self._preemption, self._rebinding)
-        requests = self._snapshot.requests
-        lost = [each for each in requests if each.booking in self._broken]
-        for request in lost[:_MOST_AHEAD]:
-            found = newcomer(outcome, request, self._broken[request.booking])
-            if found is not None:
-                yield request.booking, found
-        queue = BookingQueue(self._state, self._snapshot, self._kept.values())
-        waiting = [each for each in requests if not has_planned_start(each)]
-        series = series_of(waiting)
-        for request in _before(queue.order((*waiting, mine)), mine):
-            for each, found in place_in_turn(outcome, request, series):
-                queue.placed(found)
-                yield each.booking, found
+    @contextmanager
+    def _room_behind(self, mine: Request, at: int) -> Iterator[None]:
+        """Free what `mine` may take of the planned starts behind it."""
+        state, movable = self._state, self._rebinding.movable
+        freed = []
+        for booking in self._walk.way_for(mine, at, self._last_end(mine)):
+            kept = self._kept[booking]
+            freed.append((booking, kept, movable.take(booking, kept.demand.gpu_class)))
+            state.free(kept)
+        yield
+        for booking, kept, was_movable in reversed(freed):
+            state.reserve(kept)
+            if was_movable is not None:
+                movable.add(booking, kept)
+
+    def _last_end(self, mine: Request) -> int:
+        """The end of `mine` with all planned starts where they are: what begins later is not in its
+        way."""
+        demands, _ = possible_demands(self._state, demands_of(mine))
+        first = max(mine.earliest, self._state.now)
+        if mine.fixed or not demands:
+            return first + mine.duration
+        last = last_start(self._state, mine)
+        first = self._state.first_start(mine.earliest)
+        found = self._preemption.earliest(mine, demands, first, last) if first <= last else None
+        return self._horizon() + mine.duration if found is None else found.ends
+
+    def _walk_of(self, turns: list[Turn]) -> Walk:
+        outcome = Outcome(self._state, self._preemption, self._rebinding, self._strengths)
+        return Walk(outcome, self._queue, turns, self._kept, self._broken)
 
     def _answer(
         self, question: QuoteRequest, asked: tuple[Demand, ...], *, only_as_asked: bool
@@ -332,10 +355,3 @@ def _dominates(options: list[Option], one: int, other: int) -> bool:
 
 def _rank(option: Option) -> tuple[int, int, int, int | None]:
     return option.starts, option.weight, option.risk, option.speed
-
-
-def _before(queue: Iterable[Request], mine: Request) -> Iterator[Request]:
-    for number, request in enumerate(queue):
-        if request is mine or number == _MOST_AHEAD:
-            return
-        yield request

@@ -4,33 +4,21 @@ Conservative backfill: every planned start is a reservation, so no booking is de
 stands behind it in the queue.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.outcome import Outcome
-from allocation.solver.cycle.planned_starts import (
-    has_planned_start,
-    is_at_its_earliest,
-    planned_start_improve,
-    planned_start_order,
-    planned_starts_reserve,
-    unproven_start,
-)
+from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
 from allocation.solver.cycle.queue import BookingQueue
 from allocation.solver.cycle.relocation_orders import relocation_orders_apply
-from allocation.solver.cycle.resume_in_place import original_gpus_or_found, why_original_gpus
-from allocation.solver.model.demand import Demand, Fit, demands_of
-from allocation.solver.model.inputs import Policy, Request, Snapshot
+from allocation.solver.cycle.strengths import Strengths
+from allocation.solver.cycle.walk import Walk
+from allocation.solver.model.inputs import Policy, Snapshot
 from allocation.solver.model.ordering import in_order
-from allocation.solver.model.plan import Plan, Refuse
+from allocation.solver.model.plan import Plan
 from allocation.solver.preemption.search import Preemption
-from allocation.solver.reasons.blockers import out_of_service, why_not_at
-from allocation.solver.reasons.explain import possible_demands, why_window_impossible
-from allocation.solver.rebinding.rebinding import Rebinding, may_move_others
+from allocation.solver.rebinding.rebinding import Rebinding
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.start_times import in_time, last_start
 
 
 def solve(snapshot: Snapshot, policy: Policy) -> Plan:
@@ -39,227 +27,30 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 1. Load running and held work, which does not move.
     state = CycleState(snapshot, policy)
     preemption = Preemption(state, snapshot)
-    # 2. Reserve every planned start that still fits at its second.
-    planned = sorted(filter(has_planned_start, snapshot.requests), key=planned_start_order)
+    strengths = Strengths(state, snapshot)
+    # 2. Compute the queue: all who wait, whether they have a planned start or not.
+    queue = BookingQueue(state, snapshot, strengths.use.without_planned())
+    turns = queue.turns(snapshot.requests, strengths.firm(snapshot.requests))
+    # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
+    # expected ones in queue order.
+    planned = reserve_order(strengths, [turn.request for turn in turns])
     kept, broken = planned_starts_reserve(state, preemption, planned)
-    # 3. Withdraw pauses that nobody needs any more; decide extensions; carry out operators' orders.
+    strengths.count_all(planned, kept)
+    # 4. Withdraw pauses that nobody needs any more; decide extensions; carry out operators' orders.
     # None of these delays a planned start.
     withdrawn = withdrawals(state, snapshot, kept)
     extensions = extensions_decide(state, snapshot, kept)
-    outcome = Outcome(state, preemption, Rebinding(state, snapshot))
+    positions = {turn.request.booking: at for at, turn in enumerate(turns, 1)}
+    outcome = Outcome(state, preemption, Rebinding(state, snapshot), strengths, positions)
     done = {*withdrawn, *outcome.record_orders(relocation_orders_apply(state, snapshot, kept))}
-    # 4. Planned bookings in the order of their starts: earlier if possible, never later.
-    planned = [each for each in planned if each.booking not in done]
-    outcome.rebinding.keep(planned, kept)
-    for request in planned:
-        before = outcome.rebinding.take(request.booking, kept)
-        _place_planned(outcome, request, before, broken.get(request.booking))
-    outcome.rebinding.open_to_newcomers()
-    # 5. All other requests in queue order: fixed windows at their second or not at all, others as
-    # early as possible. Free room comes first, then room after moves or pauses that the rules
-    # allow.
-    undecided = [each for each in snapshot.requests if each.booking not in done]
-    waiting = [each for each in undecided if not has_planned_start(each)]
-    series = series_of(waiting)
-    queue = BookingQueue(state, snapshot, kept.values())
-    for request in queue.order(waiting):
-        for _, found in place_in_turn(outcome, request, series):
-            queue.placed(found)
-    # 6. Plan when paused bookings resume.
-    outcome.resume(snapshot.running)
-    # 7. Add who borrows, and the totals of each queue.
+    outcome.rebinding.keep((each for each in planned if each.booking not in done), kept)
+    # 5. Walk along the queue. Whoever has no start takes free room, or room that those behind it
+    # free, or room after moves or pauses that the rules allow. Planned starts stay where they are
+    # if nobody ahead has taken their room, and get earlier if there is room. Paused bookings resume
+    # at their own place in the queue.
+    extended = {each.booking for each in extensions if each.granted}
+    changed = {state.class_of(r.place.gpu) or "" for r in snapshot.held if r.booking in extended}
+    turns = [turn for turn in turns if turn.request.booking not in done]
+    Walk(outcome, queue, turns, kept, broken, changed).run(snapshot.running)
+    # 6. Add who borrows, and the totals of each queue.
     return replace(outcome.plan(snapshot, extensions), withdrawn=withdrawn)
-
-
-def _place_planned(
-    outcome: Outcome, request: Request, kept: Fit | None, broken: Reason | None
-) -> None:
-    if kept is None:
-        newcomer(outcome, request, broken)
-        return
-    state = outcome.state
-    demands = demands_of(request)
-    _, slow = in_time(state, request, demands)
-    found: Fit | None
-    if is_at_its_earliest(state, request, kept, demands):
-        found = outcome.rebinding.earlier_than_planned(request, kept)
-        if found is None:
-            outcome.keep_start(request, kept, slow)
-            return
-    else:
-        found = planned_start_improve(state, outcome.preemption, request, kept)
-        if may_move_others(request):
-            first = state.first_start(request.earliest)
-            found = outcome.rebinding.earlier_with_moves((found.demand,), found, first) or found
-    outcome.place(request, found, None, (*slow, *why_original_gpus(request, found)))
-
-
-def place_in_turn(
-    outcome: Outcome, request: Request, series: dict[str, tuple[Request, ...]]
-) -> list[tuple[Request, Fit]]:
-    """Place the request; the first of a series places all its members. Returns what is reserved.
-
-    A series is assigned, and its victims get notice, only when all of its members fit.
-    """
-    if request.series is None or not request.fixed:
-        found = newcomer(outcome, request, None)
-        return [(request, found)] if found else []
-    members, before = series.pop(request.series, ()), len(outcome.refusals)
-    mark = outcome.rebinding.movable.mark()
-    got: list[tuple[Request, Fit]] = []
-    for each in members:
-        able = _able_demands(outcome, each)
-        found = _at_fixed_start(outcome, each, able[0]) if able else None
-        if found is not None:
-            outcome.state.reserve(found)
-            got.append((each, found))
-    for _, found in reversed(got):
-        outcome.state.free(found)
-    refused = outcome.refusals[before:]
-    if refused:
-        outcome.rebinding.movable.back(mark)
-        outcome.refusals[before:] = all_or_none(members, refused)
-        return []
-    for each, found in got:
-        outcome.place(each, found)
-    return got
-
-
-def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit | None:
-    """Place a request without a planned start that holds; `broken` is the reason why it lost one.
-
-    Returns the fit, reserved; None: it waits without a proof, or is refused.
-    """
-    able = _able_demands(outcome, request)
-    if able is None:
-        return None
-    demands, slow = able
-    if not request.fixed:
-        return _place_flexible(outcome, request, demands, broken, slow)
-    found = _at_fixed_start(outcome, request, demands)
-    if found is not None:
-        outcome.place(request, found)
-    return found
-
-
-def _able_demands(
-    outcome: Outcome, request: Request
-) -> tuple[tuple[Demand, ...], tuple[Reason, ...]] | None:
-    """The demands that can be met in time, and why slower classes can't; None: it is refused."""
-    demands, never = possible_demands(outcome.state, demands_of(request))
-    late = why_window_impossible(outcome.state, request)
-    demands, slow = in_time(outcome.state, request, demands)
-    if late is None and demands:
-        return demands, slow
-    # A window that is too late as asked would still fit later.
-    reasons = (*never, *slow) if late is None else (late, *never, *slow)
-    outcome.refuse(request, reasons, demands if request.duration > 0 else ())
-    return None
-
-
-def _at_fixed_start(outcome: Outcome, request: Request, demands: tuple[Demand, ...]) -> Fit | None:
-    """A fit at exactly that start, not reserved; else the request is refused.
-
-    Of a window that has begun, or that starts too soon for its victims' notice, what is left is
-    placed.
-    """
-    state = outcome.state
-    starts = max(request.earliest, state.now)
-    gone = starts - request.earliest
-    demands = tuple(replace(w, duration=w.duration - gone) for w in demands if w.duration > gone)
-    found = state.first_at(demands, starts) or outcome.rebinding.place_with_moves(demands, starts)
-    if found is None:
-        last = last_start(state, request)
-        found = outcome.preemption.earliest(request, demands, starts, last)
-    if found is None:
-        outcome.refuse(request, _window_reasons(outcome, demands[0], starts), demands)
-    return found
-
-
-def _window_reasons(outcome: Outcome, demand: Demand, starts: int) -> tuple[Reason, ...]:
-    """Reasons against a fixed window. It does not queue, so reservations make it busy."""
-    reasons = why_not_at(outcome.state, demand, starts, outcome.ahead(demand.gpu_class))
-    busy = reason("window_busy")
-    return tuple(busy if each.code == "line" else each for each in reasons)
-
-
-def _place_flexible(
-    outcome: Outcome,
-    request: Request,
-    demands: tuple[Demand, ...],
-    broken: Reason | None,
-    slow: tuple[Reason, ...],
-) -> Fit | None:
-    """The earliest start: assigned within the freeze horizon, else planned."""
-    state = outcome.state
-    first, last = state.first_start(request.earliest), last_start(state, request)
-    found = outcome.preemption.earliest(request, demands, first, last)
-    found = original_gpus_or_found(state, request, demands, found, (first, last))
-    if first <= last and (may_move_others(request) or (found is None and not request.paused)):
-        # Moves delay nobody and pause nobody, so they come first. A booking that lost its place
-        # tries to keep its planned second.
-        before = request.promise.starts if request.promise is not None else first
-        instants = sorted({first, min(max(first, before), last)})
-        found = outcome.rebinding.earlier_with_moves(demands, found, *instants)
-    if found is None:
-        _without_start(outcome, request, demands, broken, slow)
-        return None
-    late = request.promise is not None and found.starts > request.promise.starts
-    outcome.place(
-        request, found, broken if late else None, (*slow, *why_original_gpus(request, found))
-    )
-    return found
-
-
-def _without_start(
-    outcome: Outcome,
-    request: Request,
-    demands: tuple[Demand, ...],
-    broken: Reason | None,
-    slow: tuple[Reason, ...],
-) -> None:
-    """Handle a request without a provable start: planned bookings wait as long as their deadline
-    allows, and so does one that only lacks hardware out of service; others are refused."""
-    state = outcome.state
-    first, horizon = state.first_start(request.earliest), state.now + state.policy.horizon
-    last = last_start(state, request)
-    out = out_of_service(state, demands, first) if first <= last else None
-    if out is not None:
-        found = unproven_start(state, request, demands[0])
-        late = request.promise is not None and found.starts > request.promise.starts
-        outcome.wait(request, found, (out, *slow), broken if late else None)
-        return
-    blockers = why_not_at(state, demands[0], first, outcome.ahead(demands[0].gpu_class)) + slow
-    if last < horizon and not request.paused:
-        why = reason("deadline_unreachable", busy=1, duration=request.duration)
-    else:
-        why = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
-        if request.promise is not None or request.paused:
-            outcome.wait(
-                request, unproven_start(state, request, demands[0]), (why, *blockers), broken
-            )
-            return
-    outcome.refuse(request, (why, *blockers), demands)
-
-
-def series_of(requests: Iterable[Request]) -> dict[str, tuple[Request, ...]]:
-    """The fixed windows of each all-or-nothing series, by date."""
-    found: dict[str, list[Request]] = {}
-    for request in requests:
-        if request.series is not None and request.fixed:
-            found.setdefault(request.series, []).append(request)
-    return {
-        name: tuple(sorted(members, key=lambda each: (each.earliest, each.booking)))
-        for name, members in found.items()
-    }
-
-
-def all_or_none(members: Iterable[Request], refused: Iterable[Refuse]) -> list[Refuse]:
-    """Refusals of all members: failed ones keep their reasons, the others name the conflict."""
-    failed = {refusal.booking: refusal for refusal in refused}
-    members = tuple(members)
-    first = min(each.earliest for each in members if each.booking in failed)
-    because = reason(
-        "series_conflict", conflicts=len(failed), of=len(members), first_conflict=first
-    )
-    return [failed.get(each.booking) or Refuse(each.booking, (because,)) for each in members]

@@ -121,8 +121,8 @@ class Held:
     by `ends`. `cores` (thousandths) and `memory` (MiB) are of the GPU's node. `owner` is the
     account that runs it. A `pinned` row does not move. Any other row with a `level` may move before
     it starts, its whole gang in one group of that level. `granted` is the grant number: the cycle
-    that decided this row and the position in its queue (None: an older row, ordered by its start).
-    For a `preemptor` somebody was paused.
+    that decided this row and its position in that cycle's order (None: an older row, ordered by its
+    start). For a `preemptor` somebody was paused.
     """
 
     id: str
@@ -369,8 +369,10 @@ class Policy:
     planned only if a booking starts more than `mode_patience` seconds earlier by it. For one
     newcomer at most `moved_bookings` reservations on `node_sets` sets of nodes are moved, and a
     proof search has at most `exact_pieces` pieces. A refusal names at most `alternatives` others.
-    Bookings are paused by the `victim_rules` only, each of `VICTIM_RULES`.
-    The other constants are those of `Scoring`.
+    Bookings are paused by the `victim_rules` only, each of `VICTIM_RULES`. Who has waited longer
+    than `patience` goes before all who borrow. Past use is read at the last full `epoch`, so that
+    no share, and no order, changes in between with time alone. The other constants are those of
+    `Scoring`.
     """
 
     version: int
@@ -396,6 +398,8 @@ class Policy:
     exact_pieces: int = 24
     alternatives: int = 3
     victim_rules: tuple[str, ...] = VICTIM_RULES
+    patience: int = 3 * 86_400
+    epoch: int = 3_600
 
     @property
     def scoring(self) -> Scoring:

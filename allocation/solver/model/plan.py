@@ -13,8 +13,8 @@ PLAN_FORMAT = 2
 class Assign:
     """Assign these places to the booking for [starts, ends); its rows are written now.
 
-    `position` is its place in the queue of this cycle, from 1 on. With the decision it is the grant
-    number of the rows (`Held.granted`); 0 in plans that are older.
+    `position` is its place in the order in which this cycle assigned, from 1 on. With the decision
+    it is the grant number of the rows (`Held.granted`); 0 in plans that are older.
     """
 
     booking: str

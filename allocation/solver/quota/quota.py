@@ -165,6 +165,15 @@ class Quota:
         route = self._route(use)
         return None if route is None else self._over_trees(route, use, window)
 
+    def takes_back(self, use: Use, window: Window) -> bool:
+        """True when an allowed use may leave others less in [starts, ends) than they borrow, or
+        less than the owner's work has that does not count."""
+        route, trees = self._route(use), self._classes.get(use.gpu_class)
+        if route is None or trees is None:
+            return False
+        lending = {id(tree): tree for tree in (trees.lending, trees.total)}.values()
+        return any(tree.over(route.path, use.units, window) is not None for tree in lending)
+
     def is_within_guarantee(self, use: Use, window: Window) -> bool:
         """True when all use of its owners is then within guarantees in [starts, ends)."""
         if not self.tier(use.tier).counts:

@@ -53,6 +53,15 @@ class Rebinding:
         self._left = state.policy.neighbourhoods // 4
         self._exact_left = 0
 
+    @property
+    def attempts(self) -> tuple[int, int]:
+        """Attempts that are left, in all and with a proof search."""
+        return self._left, self._exact_left
+
+    @attempts.setter
+    def attempts(self, left: tuple[int, int]) -> None:
+        self._left, self._exact_left = left
+
     def open_to_newcomers(self) -> None:
         """Allow the attempts for newcomers: all planned starts are done."""
         policy = self._state.policy

@@ -226,7 +226,7 @@ def _rest(request: Request, now: int) -> Request | None:
 
 def _promise(wait: Waiting) -> PlannedStart | None:
     """The planned start; None without places, because nothing proves it."""
-    return PlannedStart(wait.starts, wait.ends, wait.places) if wait.places else None
+    return PlannedStart(wait.starts, wait.ends, wait.places, wait.strength) if wait.places else None
 
 
 def _row(ask: Request, given: Assign, number: int, now: int) -> Held:

@@ -19,11 +19,15 @@ from allocation.solver.model.inputs import (
     Request,
     Snapshot,
 )
+from allocation.solver.placement.gang import fits
 from allocation.solver.quota.quota import Block, Quota, Use
 from allocation.solver.state.running import RunningBookings, running_bookings_of
 from allocation.solver.state.space import NoRoomCache, Space
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.mig_modes import apply_mode_policy
+
+_CHUNK = 256
+"""Starts that are examined at once."""
 
 
 class CycleState(Space):
@@ -51,7 +55,7 @@ class CycleState(Space):
         self.firm = self.all.of_classes(self.running.classes)
         self.held_uses = _load_held_rows(self, gangs)
         self.quota.add_all(
-            (use, (since, self.free_from(until))) for use, (since, until) in self.held_uses
+            (use, (since, self.free_from(until))) for use, (since, until), _ in self.held_uses
         )
         self.held = self.all.copy()
         self.no_room = NoRoomCache(self.all.gpus)
@@ -148,6 +152,15 @@ class CycleState(Space):
         """
         allowed = ((n, each) for n, each in enumerate(demands) if self.over(each, starts) is None)
         return self._placed(allowed, starts)
+
+    def has_held_room(self, demand: Demand, first: int, before: int) -> bool:
+        """True when held work alone leaves room for a start in [first, before)."""
+        if first >= before:
+            return False
+        tried = self.starts_between(demand, first, before - 1)
+        pool = self.pools[demand.gpu_class]
+        chunks = (tried[at : at + _CHUNK] for at in range(0, len(tried), _CHUNK))
+        return any(bool(fits(pool, demand, *self.held.busy(demand, each)).any()) for each in chunks)
 
     def has_room_unpinned(self, demand: Demand, starts: int) -> bool:
         """True when a pinned demand would have room elsewhere, whatever its quota."""
@@ -301,19 +314,29 @@ def _preallocate(state: CycleState, instants: dict[str, set[int]]) -> None:
     state.all.hosts.preallocate(set().union(*rising.values()))
 
 
-def _load_held_rows(state: CycleState, gangs: Gangs) -> list[tuple[Use, Window]]:
+class HeldUse(NamedTuple):
+    """Quota use of held work in a window, and the account that runs it."""
+
+    use: Use
+    window: Window
+    account: str
+
+
+def _load_held_rows(state: CycleState, gangs: Gangs) -> list[HeldUse]:
     """Take room for held work without a check; return its quota use, one row per kind and period.
 
     Work that may be paused is left out of the layer `firm`.
     """
-    amounts: dict[tuple[str, str, str, str, int, int], int] = {}
+    amounts: dict[tuple[str, str, str, str, str, int, int], int] = {}
     for gang, places in gangs:
         _take(state, gang, places, (gang.starts, state.free_from(gang.ends)))
-        kind = (gang.tenant, gang.project, gang.tier, gang.gpu_class, gang.starts, gang.ends)
+        kind = (
+            gang.tenant, gang.project, gang.owner, gang.tier, gang.gpu_class, gang.starts, gang.ends
+        )  # fmt: skip
         amounts[kind] = amounts.get(kind, 0) + state.units(gang.gpu_class, places)
     return [
-        (Use((tenant, project), tier, gpu_class, units), (starts, ends))
-        for (tenant, project, tier, gpu_class, starts, ends), units in amounts.items()
+        HeldUse(Use((tenant, project), tier, gpu_class, units), (starts, ends), account)
+        for (tenant, project, account, tier, gpu_class, starts, ends), units in amounts.items()
     ]
 
 

@@ -62,6 +62,12 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("half_life", "Half-life of past use", "After this time, use counts half."),
             ("share_step", "Fair-share step", "Smaller differences are ignored."),
             ("age_step", "Waiting-time step", "Smaller differences are ignored."),
+            (
+                "patience",
+                "Longest wait behind others",
+                "After it, a booking goes before borrowers.",
+            ),
+            ("epoch", "Refresh of past use", "Shares, and so the queue, change at its multiples."),
         ),
     ),
     (

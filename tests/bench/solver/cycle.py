@@ -129,7 +129,10 @@ def the_next(site: Snapshot, plan: Plan) -> Snapshot:
         for place in row.places
     )
     promised = tuple(
-        replace(requests[row.booking], promise=PlannedStart(row.starts, row.ends, row.places))
+        replace(
+            requests[row.booking],
+            promise=PlannedStart(row.starts, row.ends, row.places, row.strength),
+        )
         for row in plan.waits
     )
     return replace(site, now=site.now + 5, held=site.held + held, requests=promised)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from allocation.solver import Extension, Place, Plan, Policy, Refuse, Request, Waiting, solve
-from allocation.solver.model.inputs import Held
+from allocation.solver.model.inputs import Held, Strength
 from tests.solver.builders import (
     DAY,
     HOUR,
@@ -160,7 +160,7 @@ class TestFixed:
 
     def test_room_that_is_only_promised_makes_it_busy_too(self) -> None:
         promised = a_request("p", an_ask(8), promise=a_promise(HOUR, 1, *map(whole_of, range(8))))
-        fixed = a_request("f", an_ask(1), fixed=True, earliest=HOUR)
+        fixed = a_request("f", an_ask(1), fixed=True, earliest=HOUR, submitted=1)
         plan = solve(a_snapshot(promised, fixed, held=all_busy()), POLICY)
         assert starts(plan) == {"p": HOUR}
         assert codes(plan, "f") == ["window_busy"]
@@ -247,12 +247,23 @@ class TestPromises:
         assert starts(alone(request, held=busy)) == {"b1": 3 * HOUR}
         assert starts(alone(request, held=(*busy[:7], a_held("n1-7", ends=HOUR)))) == {"b1": HOUR}
 
-    def test_a_newcomer_of_higher_priority_does_not_take_a_promised_start(self) -> None:
-        promised = a_request("p", promise=a_promise(HOUR, 1, whole_of(0)), fixed=False)
+    @pytest.mark.parametrize(
+        ("strength", "first", "then"),
+        [("firm", HOUR, 2 * HOUR), ("expected", 3 * HOUR, HOUR), (None, 3 * HOUR, HOUR)],
+    )
+    def test_a_newcomer_ahead_in_the_queue_takes_an_expected_start_only(
+        self, strength: Strength | None, first: int, then: int
+    ) -> None:
+        promise = a_promise(HOUR, 1, whole_of(0), strength=strength)
         newcomer = a_request("n", priority=90, hours=2)
-        fleet = gpus(1)
-        plan = solve(a_snapshot(promised, newcomer, fleet=fleet, held=(a_held("n1-0"),)), POLICY)
-        assert starts(plan) == {"p": HOUR, "n": 2 * HOUR}
+        fleet, held = gpus(1), (a_held("n1-0"),)
+        site = a_snapshot(a_request("p", promise=promise), newcomer, fleet=fleet, held=held)
+        plan = solve(site, POLICY)
+        assert starts(plan) == {"p": first, "n": then}
+        why = {wait.booking: wait.delayed_by for wait in plan.waits}["p"]
+        assert (why is None) == (strength == "firm")
+        if why is not None:
+            assert (why.code, dict(why.numbers)) == ("overtaken", {"rule": "tier", "own_tenant": 1})
 
     def test_a_planned_start_after_a_new_deadline_is_given_up(self) -> None:
         promise = a_promise(3 * HOUR, 1, whole_of(0))

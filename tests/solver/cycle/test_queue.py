@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import Plan, Used, solve
-from allocation.solver.cycle.queue import Claimant, decayed, split, split_to_projects
+from allocation.solver.quota.fair_share import Claimant, decayed, split, split_to_projects
 from tests.solver.builders import (
     DAY,
     HOUR,

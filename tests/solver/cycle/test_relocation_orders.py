@@ -59,7 +59,10 @@ def ordered(site: Snapshot, now: int = 10) -> tuple[Snapshot, Proposal]:
     (found,) = propose(site, plan, POLICY)
     moves = tuple(Relocation(each.booking, each.source, each.target) for each in found.moves)
     order = Order("order", found.beneficiary, found.gpu_class, found.places, moves)
-    promises = {row.booking: PlannedStart(row.starts, row.ends, row.places) for row in plan.waits}
+    promises = {
+        row.booking: PlannedStart(row.starts, row.ends, row.places, row.strength)
+        for row in plan.waits
+    }
     requests = tuple(replace(r, promise=promises.get(r.booking)) for r in site.requests)
     rest = tuple(replace(request, duration=request.duration - now) for request in site.running)
     return replace(

@@ -12,9 +12,10 @@ SITE = a_snapshot(a_request(promise=a_promise(60, 1, whole("n1-0"))))
 
 def test_the_bytes_are_plain_sorted_json_without_spaces() -> None:
     assert encode(POLICY) == (
-        b'{"age_step":21600,"cool_down":1800,"exact_neighbourhoods":2,"freeze_horizon":60,'
+        b'{"age_step":21600,"cool_down":1800,"epoch":3600,"exact_neighbourhoods":2,'
+        b'"freeze_horizon":60,'
         b'"grid":300,"half_life":604800,"horizon":2419200,"mode_changes":1,"mode_patience":300,'
-        b'"neighbourhoods":32,"notice_margin":30,'
+        b'"neighbourhoods":32,"notice_margin":30,"patience":259200,'
         b'"share_owners":1,"share_step":5000,"version":1}'
     )
 

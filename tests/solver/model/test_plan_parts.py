@@ -118,8 +118,8 @@ def _all_written_in_part() -> Counter[str]:
 
 def test_in_dense_worlds_what_is_kept_never_overlaps() -> None:
     seen = _all_written_in_part()
-    assert seen["needed"] > 5
-    assert seen["pauses"] > 3
+    assert seen["needed"] > 4
+    assert seen["pauses"] > 1
     assert seen["kept"] > seen["needed"]
 
 

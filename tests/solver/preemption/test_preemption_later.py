@@ -67,7 +67,7 @@ class TestLeadTime:
     def test_newcomers_do_not_take_the_room(self) -> None:
         site = lent(a_claim(count=2, earliest=self.request, hours=9))
         plan = solve(site, POLICY)
-        newcomer = a_claim("new", 4, tier="assured", hours=5)
+        newcomer = a_claim("new", 4, hours=5, submitted=5)
         limits = (a_limit("lab", 8, borrow=0), LENDER[1])
         site = later(replace(site, limits=limits), plan, 5)
         after = solve(replace(site, requests=(*site.requests, newcomer)), POLICY)
@@ -113,7 +113,7 @@ class TestGoingOn:
         site = self.full(self.paused(hours=3, latest=3 * HOUR), ends=HOUR)
         (wait,) = solve(site, POLICY).waits
         assert (wait.starts, wait.ends) == (NOON + HOUR, NOON + 3 * HOUR)
-        promise = PlannedStart(wait.starts, wait.ends, wait.places)
+        promise = PlannedStart(wait.starts, wait.ends, wait.places, wait.strength)
         shorter = replace(self.paused(hours=2.5, latest=3 * HOUR), promise=promise)
         again = solve(replace(site, now=NOON + HOUR // 2, requests=(shorter,)), POLICY)
         assert again.waits[0].delayed_by is None

@@ -104,7 +104,7 @@ def test_the_start_that_nothing_proves_is_not_told_anew_each_day() -> None:
 def test_who_waited_goes_before_who_comes_when_hardware_is_back() -> None:
     promise = PlannedStart(NOON + 28 * DAY, NOON + 28 * DAY + HOUR, ())
     waited = a_request("z", promise=promise)
-    plan = solve(a_snapshot(a_request("a"), waited, fleet=gpus(1)), POLICY)
+    plan = solve(a_snapshot(a_request("a", submitted=1), waited, fleet=gpus(1)), POLICY)
     assert [given.booking for given in plan.assigns] == ["z"]
     assert [(wait.booking, wait.starts) for wait in plan.waits] == [("a", NOON + HOUR)]
 

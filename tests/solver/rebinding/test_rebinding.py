@@ -29,9 +29,10 @@ def a_slice(gpu: str, start: int = 0) -> Place:
 
 
 def promised(booking: str, *places: Place, profile: str | None = "1g.10gb") -> Request:
-    """A booking with a promise in an hour."""
+    """A booking with a firm start in an hour, which nobody delays."""
     ask = an_ask(len(places), profile=profile)
-    return a_request(booking, ask, earliest=HOUR, promise=a_promise(HOUR, 1, *places))
+    promise = a_promise(HOUR, 1, *places, strength="firm")
+    return a_request(booking, ask, earliest=HOUR, promise=promise)
 
 
 def scattered(newcomer: Request) -> Snapshot:

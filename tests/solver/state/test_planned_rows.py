@@ -265,7 +265,9 @@ def test_a_promise_gets_earlier_when_what_is_in_its_way_can_lie_elsewhere() -> N
     held = tuple(a_row(f"n1-{n}", level=None) for n in range(2))
     (wait,) = solve(replace(site, requests=(late,), held=held), POLICY).waits
     assert wait.starts == NOON + 2 * HOUR
-    from_before = replace(late, promise=PlannedStart(wait.starts, wait.ends, wait.places))
+    from_before = replace(
+        late, promise=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength)
+    )
     plan = checked(replace(site, requests=(from_before,)))
     assert [row.starts for row in truth.given_by(plan)] == [NOON]
     assert len(plan.moves) == 1

@@ -1,0 +1,227 @@
+"""The start of one booking: of a newcomer, of a series, or a planned start made earlier."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.outcome import Outcome
+from allocation.solver.cycle.planned_starts import (
+    is_at_its_earliest,
+    planned_start_improve,
+    unproven_start,
+)
+from allocation.solver.cycle.resume_in_place import original_gpus_or_found, why_original_gpus
+from allocation.solver.model.demand import Demand, Fit, demands_of
+from allocation.solver.model.inputs import Request
+from allocation.solver.model.plan import Refuse
+from allocation.solver.reasons.blockers import out_of_service, why_not_at
+from allocation.solver.reasons.explain import possible_demands, why_window_impossible
+from allocation.solver.rebinding.rebinding import may_move_others
+from allocation.solver.state.start_times import in_time, last_start
+
+
+def place_planned(outcome: Outcome, request: Request, kept: Fit) -> Fit:
+    """Keep a planned start, which is reserved, or make it earlier. Returns what is reserved.
+
+    A guaranteed start is never exchanged for an earlier expected one, unless that is so soon that
+    it is assigned at once.
+    """
+    state, mark = outcome.state, outcome.rebinding.movable.mark()
+    demands = demands_of(request)
+    _, slow = in_time(state, request, demands)
+    found: Fit | None
+    if is_at_its_earliest(state, request, kept, demands):
+        found = outcome.rebinding.earlier_than_planned(request, kept)
+        if found is None:
+            outcome.keep_start(request, kept, slow)
+            return kept
+    else:
+        found = planned_start_improve(state, outcome.preemption, request, kept)
+        if may_move_others(request):
+            first = state.first_start(request.earliest)
+            found = outcome.rebinding.earlier_with_moves((found.demand,), found, first) or found
+    if found.starts < kept.starts and outcome.is_weaker(request, kept, found):
+        outcome.rebinding.movable.back(mark)
+        found = kept
+    outcome.place(request, found, None, (*slow, *why_original_gpus(request, found)))
+    return found
+
+
+def place_in_turn(
+    outcome: Outcome, request: Request, series: dict[str, tuple[Request, ...]]
+) -> list[tuple[Request, Fit]]:
+    """Place the request; the first of a series places all its members. Returns what is reserved.
+
+    A series is assigned, and its victims get notice, only when all of its members fit.
+    """
+    if request.series is None or not request.fixed:
+        found = newcomer(outcome, request, None)
+        return [(request, found)] if found else []
+    members, before = series.pop(request.series, ()), len(outcome.refusals)
+    mark = outcome.rebinding.movable.mark()
+    got: list[tuple[Request, Fit]] = []
+    for each in members:
+        able = _able_demands(outcome, each)
+        found = _at_fixed_start(outcome, each, able[0]) if able else None
+        if found is not None:
+            outcome.state.reserve(found)
+            got.append((each, found))
+    for _, found in reversed(got):
+        outcome.state.free(found)
+    refused = outcome.refusals[before:]
+    if refused:
+        outcome.rebinding.movable.back(mark)
+        outcome.refusals[before:] = all_or_none(members, refused)
+        return []
+    for each, found in got:
+        outcome.place(each, found)
+    return got
+
+
+def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit | None:
+    """Place a request without a planned start that holds; `broken` is the reason why it lost one.
+
+    Returns the fit, reserved; None: it waits without a proof, or is refused.
+    """
+    able = _able_demands(outcome, request)
+    if able is None:
+        return None
+    demands, slow = able
+    if not request.fixed:
+        return _place_flexible(outcome, request, demands, broken, slow)
+    found = _at_fixed_start(outcome, request, demands)
+    if found is not None:
+        outcome.place(request, found)
+    return found
+
+
+def _able_demands(
+    outcome: Outcome, request: Request
+) -> tuple[tuple[Demand, ...], tuple[Reason, ...]] | None:
+    """The demands that can be met in time, and why slower classes can't; None: it is refused."""
+    demands, never = possible_demands(outcome.state, demands_of(request))
+    late = why_window_impossible(outcome.state, request)
+    demands, slow = in_time(outcome.state, request, demands)
+    if late is None and demands:
+        return demands, slow
+    # A window that is too late as asked would still fit later.
+    reasons = (*never, *slow) if late is None else (late, *never, *slow)
+    if late is not None and request.promise is not None:
+        reasons = (reason("missed"), *reasons)
+    outcome.refuse(request, reasons, demands if request.duration > 0 else ())
+    return None
+
+
+def _at_fixed_start(outcome: Outcome, request: Request, demands: tuple[Demand, ...]) -> Fit | None:
+    """A fit at exactly that start, not reserved; else the request is refused.
+
+    Of a window that has begun, or that starts too soon for its victims' notice, what is left is
+    placed.
+    """
+    state = outcome.state
+    starts = max(request.earliest, state.now)
+    gone = starts - request.earliest
+    demands = tuple(replace(w, duration=w.duration - gone) for w in demands if w.duration > gone)
+    found = state.first_at(demands, starts) or outcome.rebinding.place_with_moves(demands, starts)
+    if found is None:
+        last = last_start(state, request)
+        found = outcome.preemption.earliest(request, demands, starts, last)
+    if found is None:
+        outcome.refuse(request, _window_reasons(outcome, demands[0], starts), demands)
+    return found
+
+
+def _window_reasons(outcome: Outcome, demand: Demand, starts: int) -> tuple[Reason, ...]:
+    """Reasons against a fixed window. It does not queue, so reservations make it busy."""
+    reasons = why_not_at(outcome.state, demand, starts, outcome.ahead(demand.gpu_class))
+    busy = reason("window_busy")
+    return tuple(busy if each.code == "line" else each for each in reasons)
+
+
+def _place_flexible(
+    outcome: Outcome,
+    request: Request,
+    demands: tuple[Demand, ...],
+    broken: Reason | None,
+    slow: tuple[Reason, ...],
+) -> Fit | None:
+    """The earliest start: assigned within the freeze horizon, else planned."""
+    state = outcome.state
+    first, last = state.first_start(request.earliest), last_start(state, request)
+    found = outcome.preemption.earliest(request, demands, first, last)
+    found = original_gpus_or_found(state, request, demands, found, (first, last))
+    if first <= last and (may_move_others(request) or (found is None and not request.paused)):
+        # Moves delay nobody and pause nobody, so they come first. A booking that lost its place
+        # tries to keep its planned second.
+        before = request.promise.starts if request.promise is not None else first
+        instants = sorted({first, min(max(first, before), last)})
+        found = outcome.rebinding.earlier_with_moves(demands, found, *instants)
+    if found is None:
+        _without_start(outcome, request, demands, broken, slow)
+        return None
+    late = request.promise is not None and found.starts > request.promise.starts
+    outcome.place(
+        request, found, broken if late else None, (*slow, *why_original_gpus(request, found))
+    )
+    return found
+
+
+def _without_start(
+    outcome: Outcome,
+    request: Request,
+    demands: tuple[Demand, ...],
+    broken: Reason | None,
+    slow: tuple[Reason, ...],
+) -> None:
+    """Handle a request without a provable start: planned bookings wait as long as their deadline
+    allows, and so does one that only lacks hardware out of service; others are refused."""
+    state = outcome.state
+    first, horizon = state.first_start(request.earliest), state.now + state.policy.horizon
+    last = last_start(state, request)
+    out = out_of_service(state, demands, first) if first <= last else None
+    if out is not None:
+        found = unproven_start(state, request, demands[0])
+        late = request.promise is not None and found.starts > request.promise.starts
+        outcome.wait(request, found, (out, *slow), broken if late else None)
+        return
+    blockers = why_not_at(state, demands[0], first, outcome.ahead(demands[0].gpu_class)) + slow
+    is_accepted = request.promise is not None and (broken is None or broken.code != "ask_changed")
+    if last < horizon and not request.paused:
+        if is_accepted:
+            # Others may end early, so it waits for as long as it can still be in time.
+            why = reason("deadline_at_risk", last)
+            found = unproven_start(state, request, demands[0])
+            outcome.wait(request, found, (why, *blockers), broken)
+            return
+        why = reason("deadline_unreachable", busy=1, duration=request.duration)
+    else:
+        why = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
+        if request.promise is not None or request.paused:
+            outcome.wait(
+                request, unproven_start(state, request, demands[0]), (why, *blockers), broken
+            )
+            return
+    outcome.refuse(request, (why, *blockers), demands)
+
+
+def series_of(requests: Iterable[Request]) -> dict[str, tuple[Request, ...]]:
+    """The fixed windows of each all-or-nothing series, by date."""
+    found: dict[str, list[Request]] = {}
+    for request in requests:
+        if request.series is not None and request.fixed:
+            found.setdefault(request.series, []).append(request)
+    return {
+        name: tuple(sorted(members, key=lambda each: (each.earliest, each.booking)))
+        for name, members in found.items()
+    }
+
+
+def all_or_none(members: Iterable[Request], refused: Iterable[Refuse]) -> list[Refuse]:
+    """Refusals of all members: failed ones keep their reasons, the others name the conflict."""
+    failed = {refusal.booking: refusal for refusal in refused}
+    members = tuple(members)
+    first = min(each.earliest for each in members if each.booking in failed)
+    because = reason(
+        "series_conflict", conflicts=len(failed), of=len(members), first_conflict=first
+    )
+    return [failed.get(each.booking) or Refuse(each.booking, (because,)) for each in members]

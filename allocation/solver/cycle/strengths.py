@@ -1,0 +1,350 @@
+"""The strength of each planned start, and what of a tenant is inside its guarantee over time.
+
+Only the tenant's own nominal quota counts, never a project's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocation.solver.model.demand import Demand, Fit
+from allocation.solver.model.inputs import Held, PlannedStart, Request, Shape, Snapshot, Strength
+from allocation.solver.preemption.in_place import Grant, granted_of
+from allocation.solver.quota.tree import profile_of
+from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.timeline.step_function import StepFunction
+
+Level = tuple[int, bool]
+"""The tier's priority; at equal priority what is never paused comes first."""
+Window = tuple[int, int]
+Whose = tuple[str, str]
+"""A tenant and a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Units and the windows in which they are inside a guarantee."""
+
+    level: Level
+    units: int
+    windows: tuple[Window, ...]
+
+
+class GuaranteedUse:
+    """Use of each tenant's guarantee over time, by held work and by planned starts.
+
+    At each instant the guarantee goes to higher levels first, then to older grants, then to planned
+    starts in the order in which they are counted. Whatever does not fit then is borrowed and takes
+    nothing.
+    """
+
+    def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
+        self._state = state
+        self._guaranteed = {
+            (row.owner, row.gpu_class): row.guaranteed
+            for row in snapshot.limits
+            if row.parent is None and row.guaranteed
+        }
+        self._rows = _held_rows(state, snapshot.held, self._guaranteed)
+        self._held: dict[Whose, list[Part]] = {}
+        self._levels: dict[str, Level] = {}
+        self._units_of: dict[tuple[str, Shape, int], int] = {}
+        self._counted: dict[Whose, dict[str, Part]] = {}
+        self._counted_as: dict[str, tuple[Whose, Fit, bool]] = {}
+        self._use: dict[Whose, dict[Level, StepFunction]] = {}
+
+    def without_planned(self) -> "GuaranteedUse":
+        """The same with held work alone."""
+        twin = copy(self)
+        twin._counted, twin._counted_as, twin._use = {}, {}, {}
+        return twin
+
+    def guaranteed(self, tenant: str, gpu_class: str) -> int:
+        """Units of the class that the tenant is guaranteed."""
+        return self._guaranteed.get((tenant, gpu_class), 0)
+
+    def left(self, tenant: str, gpu_class: str, tier: str, window: Window) -> int:
+        """Units of the guarantee that are left for work of a tier in all of a window."""
+        most = self.guaranteed(tenant, gpu_class)
+        if not most:
+            return 0
+        use = self._use_of((tenant, gpu_class), self.level(tier))
+        return most - int(use.values[use.rows(*window)].max(initial=0))
+
+    def is_inside(self, demand: Demand, window: Window) -> bool:
+        """True when a demand of a tier that counts is inside the guarantee in all of a window."""
+        tenant, name = demand.owners[0], demand.gpu_class
+        if (tenant, name) not in self._guaranteed or not self.counts(demand.tier):
+            return False
+        return self._units(demand) <= self.left(tenant, name, demand.tier, window)
+
+    def count(self, booking: str, found: Fit) -> bool:
+        """Count a planned start where it is inside; its earlier one no longer counts. Returns
+        whether it is inside in all of its window."""
+        counted = self._counted_as.get(booking)
+        if counted is not None and (counted[1] is found or counted[1] == found):
+            return counted[2]
+        self.lift(booking)
+        demand = found.demand
+        key, level, units = self._whose(demand), self.level(demand.tier), self._units(demand)
+        if key not in self._guaranteed or not self.counts(demand.tier):
+            return False
+        most, use = self._guaranteed[key], self._use_of(key, level)
+        windows = _windows_left(use, most - units, found.window)
+        part = Part(level, units, windows)
+        inside = windows == (found.window,)
+        self._counted_as[booking] = (key, found, inside)
+        self._counted.setdefault(key, {})[booking] = part
+        self._change(key, part, 1)
+        return inside
+
+    def is_counted(self, booking: str) -> bool:
+        """True for a counted start that is inside in all of its window."""
+        counted = self._counted_as.get(booking)
+        return counted is not None and counted[2]
+
+    def outgrown(self) -> set[str]:
+        """Counted bookings that a higher level has pushed out since."""
+        found = set()
+        for key, parts in self._counted.items():
+            most = self._guaranteed[key]
+            full = {level for level, use in self._use.get(key, {}).items()
+                    if int(use.values.max()) > most}  # fmt: skip
+            for booking, part in parts.items() if full else ():
+                use = self._use_of(key, part.level)
+                peaks = (int(use.values[use.rows(*w)].max()) for w in part.windows)
+                if part.level in full and any(peak > most for peak in peaks):
+                    found.add(booking)
+        return found
+
+    @contextmanager
+    def lifted(self, booking: str) -> Iterator[None]:
+        """Do not count a booking for as long as the context lasts."""
+        counted = self._counted_as.get(booking)
+        self.lift(booking)
+        yield
+        if counted is not None:
+            self.count(booking, counted[1])
+
+    def lift(self, booking: str) -> None:
+        """Undo `count`, if it counted the start."""
+        counted = self._counted_as.pop(booking, None)
+        if counted is not None:
+            self._change(counted[0], self._counted[counted[0]].pop(booking), -1)
+
+    def _whose(self, demand: Demand) -> Whose:
+        return (demand.owners[0], demand.gpu_class)
+
+    def _units(self, demand: Demand) -> int:
+        key = (demand.gpu_class, demand.shape, demand.count)
+        if key not in self._units_of:
+            self._units_of[key] = self._state.use(demand).units
+        return self._units_of[key]
+
+    def level(self, tier: str) -> Level:
+        """The level of a tier's work."""
+        if tier not in self._levels:
+            rules = self._state.quota.tier(tier)
+            self._levels[tier] = (rules.priority, not rules.pausable)
+        return self._levels[tier]
+
+    def counts(self, tier: str) -> bool:
+        """True when work of the tier counts against guarantees."""
+        return self._state.quota.tier(tier).counts
+
+    def _change(self, key: Whose, part: Part, sign: int) -> None:
+        for level, use in self._use.get(key, {}).items():
+            if level <= part.level:
+                for window in part.windows:
+                    _add(use, sign * part.units, window)
+
+    def _use_of(self, key: Whose, level: Level) -> StepFunction:
+        """Use of this level and above over time, made when it is first needed."""
+        levels = self._use.setdefault(key, {})
+        if level not in levels:
+            parts = [*self._held_of(key), *self._counted.get(key, {}).values()]
+            rows = [(p.units, window) for p in parts if p.level >= level for window in p.windows]
+            levels[level] = _sum(self._state, rows)
+        return levels[level]
+
+    def _held_of(self, key: Whose) -> list[Part]:
+        """What of the tenant's held work is inside, and when."""
+        if key not in self._held:
+            rows, most = self._rows.get(key, []), self._guaranteed[key]
+            use = _sum(self._state, [(row.units, row.window) for row in rows])
+            is_plenty = int(use.values.max()) <= most
+            use = _sum(self._state, [])
+            self._held[key] = parts = []
+            for row in rows:
+                windows: tuple[Window, ...] = (row.window,)
+                if not is_plenty:
+                    windows = _windows_left(use, most - row.units, row.window)
+                parts.append(Part(row.level, row.units, windows))
+                for window in () if is_plenty else windows:
+                    _add(use, row.units, window)
+        return self._held[key]
+
+    def count_all(self, planned: Iterable[tuple[str, Fit]]) -> None:
+        """`count` for many at once: one by one only where some are not inside."""
+        rows: dict[Whose, dict[str, Fit]] = {}
+        for booking, found in planned:
+            key = self._whose(found.demand)
+            if key in self._guaranteed and self.counts(found.demand.tier):
+                rows.setdefault(key, {})[booking] = found
+        for key, group in rows.items():
+            if not self._count_together(key, group):
+                for booking, found in group.items():
+                    self.count(booking, found)
+
+    def _count_together(self, key: Whose, group: Mapping[str, Fit]) -> bool:
+        """Count all of them if they are inside together; nothing of the tenant is counted yet."""
+        parts = {
+            booking: Part(self.level(f.demand.tier), self._units(f.demand), (f.window,))
+            for booking, f in group.items()
+        }
+        self._counted[key] = parts
+        self._use.pop(key, None)
+        levels = {part.level for part in parts.values()}
+        most = self._guaranteed[key]
+        if all(int(self._use_of(key, level).values.max()) <= most for level in levels):
+            self._counted_as.update((booking, (key, f, True)) for booking, f in group.items())
+            return True
+        del self._counted[key]
+        self._use.pop(key, None)
+        return False
+
+
+class Strengths:
+    """The strength of planned starts during a cycle."""
+
+    def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
+        self._state = state
+        self.use = GuaranteedUse(state, snapshot)
+        self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
+        self._before: dict[str, Strength] = {}
+
+    def of_before(self, request: Request) -> Strength:
+        """The strength of a planned start of an earlier cycle, as that cycle stated it.
+
+        It is firm once its victims have notice and within the freeze horizon.
+        """
+        if request.booking not in self._before:
+            self._before[request.booking] = self._of_before(request)
+        return self._before[request.booking]
+
+    def _of_before(self, request: Request) -> Strength:
+        promise = request.promise
+        if promise is None or not promise.places:
+            return "expected"
+        if request.fixed or promise.strength == "firm" or self.has_room_made(promise):
+            return "firm"
+        name = self._state.class_of(promise.places[0].gpu)
+        if name is not None and promise.starts <= self._state.frozen_until(name):
+            return "firm"
+        return promise.strength or "expected"
+
+    def has_room_made(self, promise: PlannedStart) -> bool:
+        """True when somebody has notice to leave for this start."""
+        leaving = self._leaving
+        return bool(leaving) and any((p.gpu, promise.starts) in leaving for p in promise.places)
+
+    def firm(self, requests: Iterable[Request]) -> set[str]:
+        """Bookings with a firm start of an earlier cycle."""
+        return {
+            request.booking
+            for request in requests
+            if request.promise is not None and self.of_before(request) == "firm"
+        }
+
+    def count_all(self, requests: Iterable[Request], kept: Mapping[str, Fit]) -> None:
+        """Count the reserved firm and guaranteed starts of earlier cycles, in this order."""
+        self.use.count_all(
+            (request.booking, kept[request.booking])
+            for request in requests
+            if request.booking in kept and self.of_before(request) != "expected"
+        )
+
+    def count(self, request: Request, found: Fit, *, firm: bool = False) -> Strength:
+        """Count a reserved start and state its strength; `firm`: no booking may delay it."""
+        inside = self.use.count(request.booking, found)
+        if firm or request.fixed:
+            return "firm"
+        return "guaranteed" if inside else "expected"
+
+    def lift(self, booking: str) -> None:
+        """Undo `count`."""
+        self.use.lift(booking)
+
+    def is_counted(self, booking: str) -> bool:
+        """True for a start that is counted as inside."""
+        return self.use.is_counted(booking)
+
+    def is_inside(self, request: Request, found: Fit) -> bool:
+        """True when a start would be guaranteed instead of the booking's present one."""
+        with self.use.lifted(request.booking):
+            return self.use.is_inside(found.demand, found.window)
+
+
+def _sum(state: CycleState, rows: Sequence[tuple[int, Window]]) -> StepFunction:
+    """Units in their windows over time."""
+    use = StepFunction(state.grid, None, np.int64)
+    if rows:
+        times, units = profile_of(rows, state.grid)
+        use.preallocate(times.tolist())
+        use.values[:] = units
+    return use
+
+
+def _add(use: StepFunction, units: int, window: Window) -> None:
+    rows = use.cut(*window)
+    use.values[rows] += units
+
+
+def _windows_left(use: StepFunction, most: int, window: Window) -> tuple[Window, ...]:
+    """The parts of a window in which at most so many units are in use."""
+    rows = use.rows(*window)
+    fits = use.values[rows] <= most
+    if fits.all():
+        return (window,)
+    if not fits.any():
+        return ()
+    times = np.append(np.maximum(use.times[rows], window[0]), window[1])
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], fits.astype(np.int8), [0]])))
+    return tuple(
+        (int(times[first]), int(times[last])) for first, last in edges.reshape(-1, 2).tolist()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldRow:
+    """Units that a tenant with a guarantee holds in a window."""
+
+    level: Level
+    granted: Grant
+    units: int
+    window: Window
+
+
+def _held_rows(
+    state: CycleState, rows: Iterable[Held], guaranteed: Mapping[Whose, int]
+) -> dict[Whose, list[_HeldRow]]:
+    """What tenants with a guarantee hold and what counts, higher levels and older grants first."""
+    units: dict[tuple[str, str, Grant, str, int, int], int] = {}
+    for row in rows if guaranteed else ():
+        name = state.class_of(row.place.gpu)
+        if name is not None and (row.tenant, name) in guaranteed:
+            key = (row.tenant, name, granted_of(row), row.tier, row.starts, row.ends)
+            units[key] = units.get(key, 0) + state.units(name, (row.place,))
+    found: dict[Whose, list[_HeldRow]] = {}
+    for (tenant, name, granted, tier, starts, ends), amount in units.items():
+        rules = state.quota.tier(tier)
+        if rules.counts:
+            level, window = (rules.priority, not rules.pausable), (starts, state.free_from(ends))
+            found.setdefault((tenant, name), []).append(_HeldRow(level, granted, amount, window))
+    for held in found.values():
+        held.sort(key=lambda row: row.granted)
+        held.sort(key=lambda row: row.level, reverse=True)
+    return found

@@ -1,0 +1,407 @@
+"""The walk along the queue: planned starts keep their places unless somebody ahead needs them.
+
+Who has no start makes way for itself: the expected starts behind it, in all classes that are
+connected with its own, and the guaranteed starts of its own tenant behind it are freed. Each of
+them is reserved again on its old places if these are still free, in queue order, else placed anew.
+Nobody ahead is touched.
+"""
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.outcome import Outcome
+from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
+from allocation.solver.cycle.planned_starts import planned_start_reserve
+from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn, criterion
+from allocation.solver.cycle.strengths import Whose
+from allocation.solver.model.demand import Fit, demands_of
+from allocation.solver.model.inputs import Place, Request
+from allocation.solver.reasons.blockers import out_of_service
+from allocation.solver.reasons.explain import possible_demands
+from allocation.solver.state.start_times import last_start
+
+
+class Walk:
+    """One pass over the queue. `kept` are the planned starts that are reserved, `broken` says why
+    others are not. In the classes `changed` more is held than when they were planned."""
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        queue: BookingQueue,
+        turns: list[Turn],
+        kept: Mapping[str, Fit],
+        broken: Mapping[str, Reason],
+        changed: Iterable[str] = (),
+    ) -> None:
+        self._outcome, self._queue, self._turns = outcome, queue, turns
+        self._kept, self._planned, self._broken = dict(kept), kept, broken
+        self._earliest: dict[str, list[int]] = {}
+        self._series = series_of(t.request for t in turns if t.request.promise is None)
+        self._parts = _connected_classes(turns)
+        self._expected: dict[str, list[int]] = {}
+        self._guaranteed: dict[Whose, list[int]] = {}
+        self._list_planned()
+        self._index = {turn.request.booking: at for at, turn in enumerate(turns)}
+        self._at = 0
+        self._done: set[str] = set()
+        self._opened: dict[str, Turn] = {}
+        self._freed: dict[str, Fit] = {}
+        self._lifted: deque[int] = deque()
+        self._later: list[Turn] = []
+        self._takers = _Takers()
+        self._resumes: list[tuple[Key, str, Turn]] = []
+        self._running: dict[str, Request] = {}
+        self._changed = set(changed)
+        self._told = len(outcome.preemption.pauses)
+        self._newcomers = 0
+        self.reserved: list[tuple[str, Fit]] = []
+        self.freed: list[tuple[Turn, Fit]] = []
+
+    def run(self, running: Iterable[Request]) -> None:
+        """Give each booking its start; then improve what kept its places behind others. `running`
+        are the requests of those that may be paused, for their resumes."""
+        self._running = {request.booking: request for request in running}
+        for at, turn in enumerate(self._turns):
+            self._at = at
+            self._resume_before(turn)
+            self._take(turn)
+        self._settle(len(self._turns))
+        self._resume_before(None)
+        for turn in self._later:
+            self._improve(turn)
+
+    def run_until(self, mine: Request, most: int) -> None:
+        """Give each booking ahead of `mine` its start, at most so many new ones, and make way for
+        `mine`. Nothing else is improved."""
+        for at, turn in enumerate(self._turns):
+            self._at = at
+            booking = turn.request.booking
+            if turn.request is mine:
+                self._settle(len(self._turns))
+                self._make_way(turn)
+                return
+            if booking in self._freed or (booking not in self._kept and self._newcomers < most):
+                self._take(turn)
+
+    def way_for(self, request: Request, at: int, until: int) -> list[str]:
+        """Bookings that would be freed for one more request at this index, whose starts are before
+        `until`."""
+        if not request.ask.classes or self._needs_no_way(request):
+            return []
+        part = self._parts.get(request.ask.classes[0], "")
+        places = (self._expected.get(part, ()), self._guaranteed.get((request.tenant, part), ()))
+        behind = (
+            self._turns[n].request.booking for each in places for n in each[bisect_left(each, at) :]
+        )
+        return [booking for booking in behind if self._kept[booking].starts < until]
+
+    def undo(self) -> None:
+        """Free what was reserved."""
+        movable, state = self._outcome.rebinding.movable, self._outcome.state
+        for booking, found in reversed(self.reserved):
+            state.free(movable.take(booking, found.demand.gpu_class) or found)
+            self._outcome.strengths.lift(booking)
+
+    def redo(self) -> None:
+        """Reserve again what was freed, once all moves are undone."""
+        for turn, found in self.freed:
+            self._outcome.state.reserve(found)
+            self._keep(turn.request, found)
+
+    def _take(self, turn: Turn) -> None:
+        """Give one booking its start."""
+        request = turn.request
+        booking = request.booking
+        if booking in self._done:
+            return
+        is_own = self._lifted and self._turns[self._lifted[0]].request.tenant == request.tenant
+        self._settle(self._at + 1 if is_own else len(self._turns))
+        if booking in self._freed:
+            self._again(turn)
+        if booking in self._kept:
+            if self._is_overdue(turn):
+                self._free_behind(turn)
+                self._improve(turn)
+            elif self._part_of(request) in self._opened:
+                self._later.append(turn)
+            else:
+                self._improve(turn)
+        elif booking not in self._done:
+            self._newcomer(turn)
+
+    def _improve(self, turn: Turn) -> None:
+        booking = turn.request.booking
+        kept = self._outcome.rebinding.take(booking, self._kept) or self._kept[booking]
+        self._kept[booking] = kept
+        if self._is_pushed_out(turn.request, kept):
+            self._free(turn)
+            self._again(turn)
+            if booking in self._done:
+                return
+        del self._kept[booking]
+        self._done.add(booking)
+        found = place_planned(self._outcome, turn.request, kept)
+        if found is not kept:
+            self._takers.add(found, turn)
+            self._changed.add(found.demand.gpu_class)
+
+    def _is_pushed_out(self, request: Request, kept: Fit) -> bool:
+        """True when work that counts has taken the quota of a start that does not count: the limits
+        of the former ignore the latter."""
+        state = self._outcome.state
+        name, use = kept.demand.gpu_class, state.use(kept.demand)
+        if name not in self._changed or state.quota.tier(request.tier).counts:
+            return False
+        state.quota.add(use, kept.window, -1)
+        block = state.quota.over(use, kept.window)
+        state.quota.add(use, kept.window)
+        return block is not None
+
+    def _is_overdue(self, turn: Turn) -> bool:
+        """True when it came ahead of others after it was planned, because it is inside its
+        guarantee now or has waited too long, and held work leaves room before its start.
+
+        Others that come ahead with a new share keep their starts until somebody needs a place.
+        """
+        request = turn.request
+        if not (turn.inside or turn.key[0] == AGED) or request.fixed or request.home:
+            return False
+        state, part = self._outcome.state, self._part_of(request)
+        kept, first = self._kept[request.booking], state.first_start(request.earliest)
+        behind = self._behind(self._expected.get(part, ()))
+        if kept.starts <= max(first, state.frozen_until(kept.demand.gpu_class)) or not behind:
+            return False
+        if self._earliest_behind(part)[-len(behind)] >= kept.starts:
+            return False
+        demands, _ = possible_demands(state, demands_of(request))
+        return any(state.has_held_room(each, first, kept.starts) for each in demands)
+
+    def _earliest_behind(self, part: str) -> list[int]:
+        """For each expected start of a part the earliest of it and all behind it."""
+        if part not in self._earliest:
+            names = (self._turns[at].request.booking for at in reversed(self._expected[part]))
+            starts = (self._planned[name].starts for name in names)
+            self._earliest[part] = list(accumulate(starts, min))[::-1]
+        return self._earliest[part]
+
+    def _newcomer(self, turn: Turn) -> None:
+        """Place a booking that has no start, and whoever is placed with it."""
+        request, outcome = turn.request, self._outcome
+        is_member = request.promise is None and request.fixed and request.series is not None
+        if is_member and request.series not in self._series:
+            return
+        if not self._newcomers:
+            outcome.rebinding.open_to_newcomers()
+        self._newcomers += 1
+        attempts, freed = outcome.rebinding.attempts, set(self._freed)
+        is_open = self._part_of(request) in self._opened
+        self._make_way(turn)
+        if request.promise is None:
+            given = place_in_turn(outcome, request, self._series)
+        else:
+            found = newcomer(outcome, request, self._broken.get(request.booking))
+            given = [(request, found)] if found is not None else []
+        for each, found in given:
+            self._placed(each, found, turn)
+        self._done.add(request.booking)
+        self._await_resumes()
+        if not given:
+            # Who got nothing changes nothing.
+            outcome.rebinding.attempts = attempts
+            self._put_back(self._freed.keys() - freed)
+            if not is_open:
+                self._opened.pop(self._part_of(request), None)
+
+    def _put_back(self, bookings: Container[str]) -> None:
+        """Reserve freed starts again where they were."""
+        for booking, found in list(self._freed.items()):
+            if booking in bookings:
+                self._outcome.state.reserve(found)
+                self.reserved.append((booking, found))
+                self._kept[booking] = self._freed.pop(booking)
+                self._keep(self._turns[self._index[booking]].request, found)
+        lifted = (at for at in self._lifted if self._turns[at].request.booking in self._freed)
+        self._lifted = deque(lifted)
+
+    def _placed(self, request: Request, found: Fit, cause: Turn) -> None:
+        self._done.add(request.booking)
+        self.reserved.append((request.booking, found))
+        self._takers.add(found, cause)
+        self._changed.add(found.demand.gpu_class)
+
+    def _make_way(self, turn: Turn) -> None:
+        """Free what a booking without a start may take: the expected starts behind it, and the
+        guaranteed ones of its own tenant."""
+        request, part = turn.request, self._part_of(turn.request)
+        expected = self._behind(self._expected.get(part, ())) if part not in self._opened else ()
+        own = self._behind(self._guaranteed.get((request.tenant, part), ()))
+        if not (expected or own) or self._needs_no_way(request):
+            return
+        self._free_behind(turn)
+        for at in own:
+            if self._turns[at].request.booking in self._kept:
+                self._free(self._turns[at])
+                self._lifted.append(at)
+
+    def _free_behind(self, turn: Turn) -> None:
+        """Free the expected starts behind, once for all classes that are connected."""
+        part = self._part_of(turn.request)
+        if part not in self._opened:
+            self._opened[part] = turn
+            for at in self._behind(self._expected.get(part, ())):
+                self._free(self._turns[at])
+
+    def _behind(self, places: Sequence[int]) -> Sequence[int]:
+        return places[bisect_right(places, self._at) :]
+
+    def _needs_no_way(self, request: Request) -> bool:
+        """True when it can start as requested with all planned starts where they are, or never."""
+        state, demands = self._outcome.state, demands_of(request)
+        demands, _ = possible_demands(state, demands)
+        if not demands:
+            return True
+        if request.series is not None or request.cheapest or request.durations or request.home:
+            return False
+        first = request.earliest if request.fixed else state.first_start(request.earliest)
+        if first < state.now or first > last_start(state, request):
+            return False
+        found = state.first_at(demands, first)
+        if found is not None:
+            return not state.quota.takes_back(state.use(found.demand), found.window)
+        return not request.fixed and out_of_service(state, demands, first) is not None
+
+    def _free(self, turn: Turn) -> None:
+        booking = turn.request.booking
+        found = self._outcome.rebinding.take(booking, self._kept)
+        if found is not None:
+            self.freed.append((turn, self._kept[booking]))
+            del self._kept[booking]
+            self._outcome.state.free(found)
+            self._outcome.strengths.lift(booking)
+            self._freed[booking] = found
+
+    def _settle(self, before: int) -> None:
+        """Give the guaranteed starts that their own tenant has freed their turn, up to a place in
+        the queue: nobody of another tenant may come between."""
+        while self._lifted and self._lifted[0] < before:
+            self._again(self._turns[self._lifted.popleft()])
+
+    def _again(self, turn: Turn) -> None:
+        """Reserve a freed start again on its old places, or place it anew."""
+        request, outcome = turn.request, self._outcome
+        old = self._freed.pop(request.booking)
+        answer = planned_start_reserve(
+            outcome.state, outcome.preemption, request, replace(old, victims=())
+        )
+        if isinstance(answer, Fit):
+            self.reserved.append((request.booking, answer))
+            self._kept[request.booking] = answer
+            self._keep(request, answer)
+            return
+        cause = self._takers.of(old, request) or self._opened.get(self._part_of(request))
+        # Without one, an extension has taken the quota of work that does not count.
+        is_own = cause is None or cause.request.tenant == request.tenant
+        rule = "tier" if cause is None else criterion(cause, turn)
+        why = reason("overtaken", rule=rule, own_tenant=int(is_own))
+        found = newcomer(outcome, request, why)
+        if found is not None:
+            self._placed(request, found, cause or turn)
+        self._done.add(request.booking)
+        self._await_resumes()
+
+    def _keep(self, request: Request, found: Fit) -> None:
+        """Note a planned start that is reserved again."""
+        outcome = self._outcome
+        if not request.home:
+            outcome.rebinding.add(request.booking, found)
+        if outcome.strengths.of_before(request) == "guaranteed":
+            outcome.strengths.count(request, found)
+
+    def _await_resumes(self) -> None:
+        """Give the bookings that have notice since then their places in the queue."""
+        pauses = self._outcome.preemption.pauses
+        for pause in pauses[self._told :]:
+            request = self._running.get(pause.booking)
+            if request is not None:
+                turn = self._queue.turn(replace(request, earliest=pause.at, paused=True))
+                turn = replace(turn, request=request)
+                heapq.heappush(self._resumes, (turn.key, request.booking, turn))
+        self._told = len(pauses)
+
+    def _resume_before(self, turn: Turn | None) -> None:
+        """Plan the resumes of bookings with notice that are ahead of this turn."""
+        while self._resumes and (turn is None or self._resumes[0][0] <= turn.key):
+            self._settle(len(self._turns))
+            _, booking, paused = heapq.heappop(self._resumes)
+            found = self._outcome.resume(paused.request)
+            if found is not None:
+                self.reserved.append((booking, found))
+                self._takers.add(found, paused)
+
+    def _list_planned(self) -> None:
+        """List by part the places in the queue of planned starts that may be freed."""
+        strengths = self._outcome.strengths
+        for at, turn in enumerate(self._turns):
+            request = turn.request
+            if request.booking not in self._kept:
+                continue
+            strength, part = strengths.of_before(request), self._part_of(request)
+            if strength == "guaranteed" and strengths.is_counted(request.booking):
+                self._guaranteed.setdefault((request.tenant, part), []).append(at)
+            elif strength != "firm":
+                self._expected.setdefault(part, []).append(at)
+
+    def _part_of(self, request: Request) -> str:
+        """The name of the connected classes of a request."""
+        return self._parts[request.ask.classes[0]] if request.ask.classes else ""
+
+
+class _Takers:
+    """Who took which places since the walk began."""
+
+    def __init__(self) -> None:
+        self._on: dict[str, list[tuple[Fit, Place, Turn]]] = {}
+        self._last: dict[tuple[str, str], Turn] = {}
+
+    def add(self, found: Fit, cause: Turn) -> None:
+        for place in found.places:
+            self._on.setdefault(place.gpu, []).append((found, place, cause))
+        name = found.demand.gpu_class
+        self._last[name, found.demand.owners[0]] = self._last[name, ""] = cause
+
+    def of(self, old: Fit, request: Request) -> Turn | None:
+        """The booking for which the places or the quota of an old start were taken."""
+        near = [
+            (not _meets(place, other), cause.key, cause)
+            for place in old.places
+            for found, other, cause in self._on.get(place.gpu, ())
+            if found.starts < old.ends and old.starts < found.ends
+        ]
+        if near:
+            return min(near, key=lambda each: each[:2])[2]
+        name = old.demand.gpu_class
+        return self._last.get((name, request.tenant)) or self._last.get((name, ""))
+
+
+def _meets(one: Place, other: Place) -> bool:
+    return one.start < other.start + other.size and other.start < one.start + one.size
+
+
+def _connected_classes(turns: Iterable[Turn]) -> dict[str, str]:
+    """For each class the name of all that requests connect with it: the smallest of them."""
+    parts: dict[str, str] = {}
+    for classes in sorted({turn.request.ask.classes for turn in turns}):
+        names = {parts.get(name, name) for name in classes}
+        least = min(names, default="")
+        for name in classes:
+            parts[name] = least
+        for name, part in parts.items():
+            if part in names:
+                parts[name] = least
+    return parts

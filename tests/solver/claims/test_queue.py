@@ -1,0 +1,124 @@
+"""Worked examples of the queue: who goes first, and what a planned start is worth."""
+
+from dataclasses import replace
+
+import pytest
+
+from allocation.solver import Policy, Snapshot, solve
+from allocation.solver.model.inputs import Strength
+from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_snapshot, gpus, whole
+from tests.solver.claims.story import MINUTE, TIERS, asks, many, told
+from tests.solver.pausing import a_claim, given, later, running
+from tests.worlds.draw import Job
+
+
+@pytest.mark.parametrize(("tier", "rule"), [("std", "share"), ("prem", "tier")])
+def test_2_without_limits_a_newcomer_starts_at_the_next_end_whatever_the_backlog(
+    tier: str, rule: str
+) -> None:
+    jobs = [*many(24, "a", "a", "std", 4), asks("b", "b", tier, 4, at=MINUTE)]
+    story = told(jobs, hours=4)
+    assert story.started["b"] == 4 * HOUR
+    assert not story.pauses
+    assert set().union(*story.delayed().values()) == {(rule, 0)}
+    assert all(len(rows) == 1 for rows in story.moved.values()), "each is moved once"
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "rule"),
+    [(asks("new", "a", "prem", 4, at=60), "tier"),
+     (asks("new", "a", "std", 1 / 6, at=60, owner="eve"), "share")],
+)  # fmt: skip
+def test_3_inside_one_guarantee_the_own_queue_decides(newcomer: Job, rule: str) -> None:
+    story = told([*many(24, "a", "a", "std", 4), newcomer], (a_limit("a", 8),), hours=4)
+    assert story.started["new"] == 4 * HOUR
+    assert not story.pauses
+    assert set().union(*story.delayed().values()) == {(rule, 1)}
+    strengths = {wait.strength for _, plan in story.plans for wait in plan.waits}
+    assert strengths == {"guaranteed"}, "and nobody else's work can delay them"
+
+
+def test_5_who_is_overtaken_within_its_own_limit_is_told_so() -> None:
+    limits = (a_limit("a", 0, borrow=2), a_limit("b", 1, borrow=1))
+    jobs = [
+        *many(2, "b", "b", "flex", 1),
+        asks("spot", "a", "spot", 1, at=MINUTE, count=2),
+        asks("flex", "a", "flex", 3, at=2 * MINUTE),
+    ]
+    story = told(jobs, limits, fleet=2, hours=5)
+    assert (story.started["flex"], story.started["spot"]) == (1 * HOUR, 4 * HOUR)
+    assert story.moved == {"spot": [(2 * MINUTE, 4 * HOUR, {"own_tenant": 1, "rule": "tier"})]}
+
+
+def test_10_a_fixed_window_goes_over_expected_work_and_moves_for_nobody() -> None:
+    limits = (a_limit("a", 0, borrow=None), a_limit("b", 4, borrow=0), a_limit("c", 4, borrow=0))
+    window = asks("window", "b", "std", 2, at=MINUTE, wish=HOUR, count=4, fixed=True)
+    jobs = [*many(24, "a", "a", "flex", 1), window, asks("c", "c", "prem", 1, at=90, count=4)]
+    story = told(jobs, limits, hours=3)
+    assert story.started["window"] == HOUR
+    rows = {name: rows for name, rows in story.delayed().items() if ("firm", 0) in rows}
+    assert len(rows) >= 4
+    assert "window" not in story.moved
+
+
+def aged(*, patience: int) -> dict[str, int]:
+    """Starts on one GPU of a tenant that had much, while another asks for an hour every hour."""
+    limits = (a_limit("a", 0, borrow=None), a_limit("b", 0, borrow=None), a_limit("c", 1))
+    light = [asks(f"b{n:02}", "b", "flex", 1, at=1 + n * HOUR // 2) for n in range(16)]
+    first = asks("first", "a", "flex", 1)
+    heavy = [asks(f"a{n}", "a", "flex", 1, at=n) for n in (1, 2)]
+    claims = [asks("c", "c", "std", 1, at=int(3.5 * HOUR))]
+    policy = Policy(1, patience=patience, cool_down=1, epoch=60)
+    jobs = [first, *heavy, *light, *claims]
+    return told(jobs, limits, fleet=1, hours=9, policy=policy, heavy="a").started
+
+
+def test_11_who_has_waited_too_long_starts_at_the_next_end() -> None:
+    patient = aged(patience=3 * DAY)
+    assert "a2" not in patient
+    impatient = aged(patience=3 * HOUR)
+    assert impatient["a2"] < 8 * HOUR
+    assert impatient["c"] < impatient["a2"], "claims inside their guarantee still go first"
+
+
+@pytest.mark.parametrize(("strength", "first"), [("guaranteed", HOUR), ("expected", 3 * HOUR)])
+def test_nobody_else_delays_a_guaranteed_start(strength: Strength, first: int) -> None:
+    limits = (a_limit("lab", 1, borrow=None),)
+    held = running("other", whole("n1-0"), tenant="firm", ends=HOUR, tier="std")
+    mine = a_claim("mine", tier="flex", hours=1)
+    site = replace(
+        a_snapshot(mine, held=held, limits=limits, fleet=gpus(1)), tiers=tuple(TIERS.values())
+    )
+    plan = solve(site, POLICY)
+    assert plan.waits[0].strength == "guaranteed"
+    plan = replace(plan, waits=(replace(plan.waits[0], strength=strength),))
+    site = later(site, plan, 5)
+    newcomer = replace(a_claim("new", tenant="firm", hours=2), tier="prem", priority=90)
+    after = solve(replace(site, requests=(*site.requests, newcomer)), POLICY)
+    assert given(after)["mine"] == ("wait", first)
+
+
+def at_one(now: int, hole: int) -> Snapshot:
+    """One tenant has its guarantee in use until 14:00, and then a guaranteed start; another GPU is
+    free from `hole` on. It is 13:00 or later."""
+    held = running("own", whole("n1-0"), tenant="lab", ends=2 * HOUR)
+    if hole > now:
+        held += running("other", whole("n1-1"), tenant="firm", ends=hole)
+    request = a_claim("next", tier="flex", hours=4)
+    limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1))
+    tiers = tuple(TIERS.values())
+    site = a_snapshot(request, held=held, limits=limits, fleet=gpus(2))
+    return replace(site, now=NOON + now, tiers=tiers)
+
+
+def test_12_a_guaranteed_start_is_not_exchanged_for_an_earlier_expected_one() -> None:
+    site = at_one(HOUR, hole=9 * HOUR)
+    plan = solve(site, POLICY)
+    assert (given(plan)["next"], plan.waits[0].strength) == (("wait", 2 * HOUR), "guaranteed")
+    hole = later(at_one(HOUR, hole=int(1.5 * HOUR)), plan, HOUR + 5)
+    assert given(solve(hole, POLICY))["next"] == ("wait", 2 * HOUR)
+    now = later(at_one(2 * HOUR - 30, hole=2 * HOUR - 40), plan, 2 * HOUR - 30)
+    assert given(solve(now, POLICY))["next"] == ("assign", 2 * HOUR - 30)
+    expected = replace(plan, waits=(replace(plan.waits[0], strength="expected"),))
+    control = later(at_one(HOUR, hole=int(1.5 * HOUR)), expected, HOUR + 5)
+    assert given(solve(control, POLICY))["next"] == ("wait", int(1.5 * HOUR))
