@@ -22,10 +22,12 @@ demo: $(RUNTIME)
 clean-demo: $(RUNTIME)
 	$(BIN)/python -m portal.local --var $(VAR) --clean
 
-# The quickest first: linters and types, tests in parallel on two cores, 2,000 seeded schedules of
-# faults, then the tests that kill processes or drive a browser, file by file.
+# The quickest first: linters and types, tests in parallel on two cores, 200 random worlds that live
+# for days, 2,000 seeded schedules of faults, then the tests that kill processes or drive a browser,
+# file by file.
 test: check browser
 	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers"
+	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "(faults or browser) and not long and not containers"
 
@@ -33,9 +35,10 @@ test: check browser
 test-pure: $(TESTING)
 	$(BIN)/python -m pytest -q --confcutdir=tests/solver tests/solver tests/rules
 
-# The same properties and more on many more examples, on one core.
+# The same properties and more on many more examples, on one core, and 2,000 random worlds on two.
 test-long: $(TESTING)
 	$(BIN)/python -m pytest -q -m long
+	$(BIN)/python -m tests.worlds --worlds 2000 --first-seed 1001
 
 # Plants small faults, one at a time, in a copy of the tree: the tests that the list names must find
 # at least 85 %. Takes half an hour on a free core. MUTANTS="--only lease" runs a part.

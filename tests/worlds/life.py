@@ -139,9 +139,9 @@ class World:
         times += [time for row in self.rows for time in (row.starts, row.ends)]
         times += [self._real_end(row) for row in self.rows if row.since is not None]
         starts = [r.promise.starts for r in self.waiting.values() if r.promise is not None]
-        notice = max(tier.grace for tier in self.drawn.tiers) + self.drawn.policy.notice_margin
         # Notice is given in time only if there is a cycle in time.
-        times += [*starts, *(at - notice for at in starts)]
+        margin, graces = self.drawn.policy.notice_margin, {t.grace for t in self.drawn.tiers}
+        times += [*starts, *(at - grace - margin for at in starts for grace in graces)]
         return min(time for time in times if time > self.now)
 
     def _real_end(self, row: Held) -> int:

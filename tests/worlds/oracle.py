@@ -256,6 +256,11 @@ class Oracle:
         """Planned starts made later although their strength forbids it, or for a false reason."""
         self._happened |= turn.outside
         before = {row.booking: row for row in turn.site.requests}
+        for row in turn.plan.assigns:
+            promise = before[row.booking].promise
+            is_kept = promise is None or row.starts <= max(promise.starts, turn.site.now)
+            if promise is not None and not is_kept and promise.strength != "expected":
+                yield f"{turn.site.now}: {row.booking} ({promise.strength}) starts later"
         for wait in turn.plan.waits:
             promise = before[wait.booking].promise if wait.booking in before else None
             if promise is None or wait.starts <= max(promise.starts, turn.site.now):

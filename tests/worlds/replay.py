@@ -17,7 +17,8 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
 
     Where nobody is new in the turn the order itself has changed, and nothing can be left out.
     """
-    others = {name for name in new if name != wait.booking}
+    pausing = {pause.beneficiary for pause in turn.plan.pauses}
+    others = {*new, *pausing} - {wait.booking}
     if not others:
         return True
     promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
@@ -36,7 +37,8 @@ def said_again(turn: Turn, policy: Policy) -> Iterator[str]:
     if starts_of(solve(_with(site, impossible), policy), but=LAST) != before:
         yield f"{site.now}: a booking that is refused changes others' starts"
     spot = {tier.slug for tier in site.tiers if not tier.counts}
-    if not any(row.tier in spot for row in site.requests):
+    # Who has notice waits from now on, too.
+    if not turn.plan.pauses and not any(row.tier in spot for row in site.requests):
         last = _one_more(site, count=1, tier="spot")
         with without_its_own_weight(LAST):
             plan = solve(_with(site, last), policy)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.claims import among_planned
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import (
     is_at_its_earliest,
@@ -156,6 +157,8 @@ def _place_flexible(
         before = request.promise.starts if request.promise is not None else first
         instants = sorted({first, min(max(first, before), last)})
         found = outcome.rebinding.earlier_with_moves(demands, found, *instants)
+    if first <= last:
+        found = among_planned(outcome, request, demands, first, found)
     if found is None:
         _without_start(outcome, request, demands, broken, slow)
         return None

@@ -90,6 +90,9 @@ def planned_start_reserve(
     if standing is not None:
         state.reserve(standing)
         return standing
+    if why is not None and why.code == "overrun" and preemption.can_be_out(found):
+        # The booking that was to be paused for it has a claim as good by now.
+        return reason("overtaken", rule="share", own_tenant=0)
     return why or reason("overrun")
 
 

@@ -150,10 +150,17 @@ class BookingQueue:
                 passed = self._waiting(other)
                 if passed.gpu_class is not None:
                     self._count(passed.owners, passed.gpu_class, passed.units, passed.seconds)
-                    taken += passed.units * (turn.inside and passed.gpu_class == row.gpu_class)
+                    is_there = turn.inside and passed.gpu_class == row.gpu_class
+                    taken += passed.units * (is_there and self._covers(passed, request))
                 key = self._key(row, band)
         self._shares, self._in_use = later
         return found
+
+    def _covers(self, passed: _Waiting, request: Request) -> bool:
+        """True when, each at its requested start, the first is still there as the other starts."""
+        now = self._state.now
+        since = max(passed.request.earliest, now)
+        return since <= max(request.earliest, now) < since + max(1, passed.seconds)
 
     def _fits_ahead(self, row: _Waiting) -> int:
         """Units of the guarantee that are left at its requested start next to what is held."""

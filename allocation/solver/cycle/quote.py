@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.claims import among_planned
 from allocation.solver.cycle.extensions import why_not_longer
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
@@ -145,7 +146,7 @@ class Availability:
         return self._horizon() + mine.duration if found is None else found.ends
 
     def _walk_of(self, turns: list[Turn]) -> Walk:
-        outcome = Outcome(self._state, self._preemption, self._rebinding, self._strengths)
+        outcome = self._outcome()
         return Walk(outcome, self._queue, turns, self._kept, self._broken)
 
     def _answer(
@@ -211,8 +212,14 @@ class Availability:
         is_late = found is None or found.starts > first or bool(found.victims)
         is_chosen = found is not None and (request.cheapest or bool(request.durations))
         if with_moves and is_late and first <= last and not is_chosen:
-            return self._beside(demands, first) or found
+            found = self._beside(demands, first) or found
+        if with_moves and first <= last:
+            with self._rebinding.kept():
+                found = among_planned(self._outcome(), request, demands, first, found)
         return found
+
+    def _outcome(self) -> Outcome:
+        return Outcome(self._state, self._preemption, self._rebinding, self._strengths)
 
     def _beside(self, demands: tuple[Demand, ...], starts: int) -> Fit | None:
         """A fit at exactly this start after moves, which are undone."""

@@ -124,6 +124,15 @@ class Preemption:
         over = tuple(sorted(each.runner.booking for each in chosen))
         return replace(found, victims=over) if has_host_resources(state, found, over) else None
 
+    def can_be_out(self, found: Fit) -> bool:
+        """True when only work that may be paused is on its places, and all of it can be out by its
+        start: then a rule forbids the pause."""
+        firm = self._state.firm.gpus.get(found.demand.gpu_class)
+        if firm is None or not firm.is_free(found.places, *found.window):
+            return False
+        there = (self._state.running[booking] for booking in occupants_of(self._state, found))
+        return all(self._victim_rules.out(each) <= found.starts for each in there)
+
     def _all_there(self, request: Request, found: Fit) -> list[Candidate] | None:
         """All bookings on these places and those that its quota needs; None: some of them stay."""
         claim = self._victim_rules.claim(found.demand, found.starts)
@@ -175,6 +184,15 @@ class Preemption:
         candidates = self._victim_rules.candidates(claim)
         chosen = [each for each in candidates if each.runner.booking in left]
         return len(chosen) == len(left) and self._is_allowed(request, claim, chosen)
+
+    def first_outs(self, gpu_class: str) -> list[int]:
+        """The first seconds at which running bookings of a class can be out."""
+        return self._victim_rules.first_outs(gpu_class)
+
+    def is_inside(self, demand: Demand, starts: int) -> bool:
+        """True when a start then would be inside the tenant's guarantee."""
+        claim = self._victim_rules.claim(demand, starts)
+        return claim is not None and claim.part is not None
 
     def is_due(self, found: Fit) -> bool:
         """True when its victims, if any, must get notice now."""

@@ -231,7 +231,7 @@ class VictimRules:
     def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[RunningBooking]:
         """Bookings of a tenant that can be out by then and would otherwise still run."""
         for runner in self._state.running.of(gpu_class, tenant):
-            if self._out(runner) <= starts < runner.ends:
+            if self.out(runner) <= starts < runner.ends:
                 yield runner
 
     def _is_due(self, gpu_class: str, starts: int) -> bool:
@@ -243,10 +243,10 @@ class VictimRules:
         """The first seconds at which running bookings of the class can be out."""
         if gpu_class not in self._outs:
             running = self._state.running.there(gpu_class)
-            self._outs[gpu_class] = sorted({self._out(runner) for runner in running})
+            self._outs[gpu_class] = sorted({self.out(runner) for runner in running})
         return self._outs[gpu_class]
 
-    def _out(self, runner: RunningBooking) -> int:
+    def out(self, runner: RunningBooking) -> int:
         """The first second at which its room can be free: no notice goes out while it is protected,
         whatever the grace of the others that leave."""
         state = self._state

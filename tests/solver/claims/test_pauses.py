@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Held, Limit, Request, Snapshot, Tier, solve
+from allocation.solver import Held, Limit, PlannedStart, Request, Snapshot, Tier, solve
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_snapshot, an_ask, gpus, whole
 from tests.solver.pausing import given, later, notices, rules
 from tests.solver.pausing import running as running_of
@@ -106,6 +106,40 @@ class TestInsideAGuarantee:
         assert len(due.pauses) == count
         assert set(rules(due).values()) == {"taken_back"}
         assert given(due)["b0"] == ("wait", FIRST)
+
+    @pytest.mark.parametrize(("count", "hours"), [(1, 1), (1, 8), (4, 4)])
+    def test_a_planned_backlog_of_borrowed_work_is_no_obstacle(
+        self, count: int, hours: float
+    ) -> None:
+        """Example 1 as a whole: 52 more have planned starts, up to a day ahead."""
+        more = [asks(f"a{n:02}", tenant="a", tier="flex") for n in range(8, 60)]
+        base = site(*more, held=backlog(8), limits=sure(a=4, b=4))
+        base = later(base, solve(base, POLICY), 60)
+        claim = asks("b0", count, hours=hours, at=60)
+        plan = solve(replace(base, requests=(*base.requests, claim)), POLICY)
+        assert given(plan)["b0"] == ("wait", FIRST)
+        starts = [at for name, (_, at) in given(plan).items() if name != "b0"]
+        assert len(starts) == 52
+        assert max(starts) <= 28 * HOUR
+
+    def test_a_planned_start_moves_for_a_claim_inside_and_keeps_its_second(self) -> None:
+        """A guaranteed start of another tenant is planned on the only GPU that can be cleared."""
+        held = [
+            *runs("a0", 0, tier="std", hours=1),
+            *runs("b1", 1, hours=9),
+            *runs("a1", 2, hours=1.5),
+        ]
+        own = replace(asks("a2", tenant="a", at=2 * HOUR), promise=None)
+        limits = sure(a=1, b=1, c=1)
+        base = site(own, held=held, limits=limits, fleet=3)
+        planned = PlannedStart(NOON + 2 * HOUR, NOON + 6 * HOUR, (whole("n1-2"),), "guaranteed")
+        own = replace(own, promise=planned)
+        claim = asks("c0", tenant="c", hours=8)
+        plan = solve(replace(base, requests=(own, claim)), POLICY)
+        assert given(plan) == {"a2": ("wait", 2 * HOUR), "c0": ("wait", 120)}
+        assert [place.gpu for row in plan.waits if row.booking == "a2" for place in row.places] != [
+            place.gpu for row in plan.waits if row.booking == "c0" for place in row.places
+        ]
 
     def test_nobody_is_paused_inside_for_who_is_guaranteed_nothing(self) -> None:
         """Example 4: the guarantee is the tenant's, whatever its projects have."""
