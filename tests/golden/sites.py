@@ -282,6 +282,7 @@ OTHER_POLICY = Policy(
     exact_pieces=12,
     alternatives=1,
     victim_rules=("taken_back", "higher_tier"),
+    order=("tier", "age", "part", "person", "project", "tenant"),
 )
 POLICIES = {"other_policy": OTHER_POLICY}
 

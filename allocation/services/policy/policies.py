@@ -13,7 +13,7 @@ from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.unbooked_use import escalations_from_policy
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
-from allocation.solver.model.inputs import VICTIM_RULES
+from allocation.solver.model.inputs import ORDER_KEYS, VICTIM_RULES
 from tenants.audit import platform_record
 from tenants.platform.errors import Refused, invalid
 
@@ -45,7 +45,7 @@ MOST = {
     "alternatives": 10,
 }
 # Lists of names: all that are known.
-LISTS = {"victim_rules": VICTIM_RULES}
+LISTS = {"victim_rules": VICTIM_RULES, "order": ORDER_KEYS}
 PolicyValue = int | tuple[str, ...]
 # Smallest value; 1 for the others.
 LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_POLICY_MAX, 0)}
@@ -109,6 +109,17 @@ def _names_check(name: str, value: object) -> None:
             raise ValueError(f"{name} has no {str(each)[:40]!r}. Known: {known}.")
         if each in value[:place]:
             raise ValueError(f"{name} has {each!r} twice.")
+    if name == "order":
+        _order_check(list(value))
+
+
+def _order_check(order: list[str]) -> None:
+    """Pauses compare tiers first, so the queue does too: else a paused booking would be first."""
+    missing = [each for each in ORDER_KEYS if each not in order]
+    if missing:
+        raise ValueError(f"order must have every key; missing: {', '.join(missing)}.")
+    if order[0] != ORDER_KEYS[0]:
+        raise ValueError(f"order must begin with {ORDER_KEYS[0]!r}, by which pauses go as well.")
 
 
 def policy_names(text: str) -> list[str]:

@@ -19,24 +19,19 @@ from allocation.solver.state.cycle_state import CycleState
 INSIDE, AGED, BORROWED, SPOT = range(4)
 """Bands of the queue: inside the guarantee or never paused, waiting too long, borrowed, spot."""
 
-Key = tuple[int, int, bool, int, int, int, int, int, str]
-"""Order of the queue:
+Key = tuple[int, int, int, int, int, int, int, int, str]
+"""Order of the queue: the band, the keys of the policy's `order`, submitted earlier, id.
 
-1. the band;
-2. higher priority of the tier;
-3. of borrowers, under the weighted share before over it;
-4. lower recent dominant share of the tenant, then of the project, then of the person;
-5. more whole steps of waiting;
-6. submitted earlier;
-7. id.
-
-Of the aged only the last two count.
+The keys are: higher priority of the tier; of borrowers, under the weighted share (`part`) before
+over it; lower recent dominant share of the `tenant`, the `project` and the `person`; more whole
+steps of waiting (`age`). Of the aged only time of submission and id count.
 """
 
 Criterion = Literal["guarantee", "tier", "part", "share", "age", "firm"]
-_CRITERIA: tuple[Criterion, ...] = (
-    "guarantee", "tier", "part", "share", "share", "share", "age", "age", "age",
-)  # fmt: skip
+_CRITERIA: dict[str, Criterion] = {
+    "tier": "tier", "part": "part", "tenant": "share", "project": "share", "person": "share",
+    "age": "age",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +210,17 @@ class BookingQueue:
 
     def _key(self, row: _Waiting, band: int) -> Key:
         step, dominant, owners = self._policy.share_step, self._shares.dominant, row.owners
-        return (
-            band,
-            -row.request.priority,
-            band >= BORROWED and self._is_over_share(row),
-            dominant(owners[0]) // step,
-            dominant(owners[1]) // step,
-            dominant(owners[2]) // step if len(owners) > 2 else 0,
-            *row.age,
-        )
+        waited, submitted, booking = row.age
+        keys = {
+            "tier": -row.request.priority,
+            "part": int(band >= BORROWED and self._is_over_share(row)),
+            "tenant": dominant(owners[0]) // step,
+            "project": dominant(owners[1]) // step,
+            "person": dominant(owners[2]) // step if len(owners) > 2 else 0,
+            "age": waited,
+        }
+        first, second, third, fourth, fifth, sixth = (keys[name] for name in self._policy.order)
+        return (band, first, second, third, fourth, fifth, sixth, submitted, booking)
 
     def _waiting(self, request: Request, *, counted: bool = False) -> _Waiting:
         what = (request.ask.classes, request.ask.shape, request.ask.count)
@@ -323,16 +320,16 @@ class BookingQueue:
             self._in_use[key] = self._in_use.get(key, 0) + units
 
 
-def criterion(ahead: Turn, behind: Turn) -> Criterion:
-    """The criterion of the order by which one goes before the other."""
+def criterion(order: Iterable[str], ahead: Turn, behind: Turn) -> Criterion:
+    """The criterion of the policy's order by which one goes before the other."""
     if ahead.request.fixed:
         return "firm"
     if ahead.key[0] != behind.key[0]:
         if ahead.inside:
             return "guarantee"
         return "age" if ahead.key[0] == AGED else "tier"
-    pairs = zip(_CRITERIA, ahead.key, behind.key, strict=True)
-    return next((name for name, one, other in pairs if one != other), "age")
+    pairs = zip(order, ahead.key[1:7], behind.key[1:7], strict=True)
+    return next((_CRITERIA[name] for name, one, other in pairs if one != other), "age")
 
 
 def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
@@ -347,4 +344,4 @@ def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
 
 def _aged(row: _Waiting) -> Key:
     _, submitted, booking = row.age
-    return (AGED, 0, False, 0, 0, 0, 0, submitted, booking)
+    return (AGED, 0, 0, 0, 0, 0, 0, submitted, booking)

@@ -307,7 +307,8 @@ class Walk:
         cause = self._takers.of(old, request) or self._opened.get(self._part_of(request))
         # Without one, an extension has taken the quota of work that does not count.
         is_own = cause is None or cause.request.tenant == request.tenant
-        rule = "tier" if cause is None else criterion(cause, turn)
+        order = outcome.state.policy.order
+        rule = "tier" if cause is None else criterion(order, cause, turn)
         why = reason("overtaken", rule=rule, own_tenant=int(is_own))
         found = newcomer(outcome, request, why)
         if found is not None:

@@ -336,6 +336,9 @@ class Order:
     moves: tuple[Relocation, ...]
 
 
+ORDER_KEYS = ("tier", "part", "tenant", "project", "person", "age")
+"""Keys of the queue's order between its bands and the time of submission."""
+
 VICTIM_RULES = ("taken_back", "own_part", "higher_tier", "fairer_share")
 """Codes of the rules by which a booking may be paused for another."""
 
@@ -372,7 +375,7 @@ class Policy:
     Bookings are paused by the `victim_rules` only, each of `VICTIM_RULES`. Who has waited longer
     than `patience` goes before all who borrow. Past use is read at the last full `epoch`, so that
     no share, and no order, changes in between with time alone. The other constants are those of
-    `Scoring`.
+    `Scoring`. `order` has all of `ORDER_KEYS`, the one that decides first at the beginning.
     """
 
     version: int
@@ -398,6 +401,7 @@ class Policy:
     exact_pieces: int = 24
     alternatives: int = 3
     victim_rules: tuple[str, ...] = VICTIM_RULES
+    order: tuple[str, ...] = ORDER_KEYS
     patience: int = 3 * 86_400
     epoch: int = 3_600
 

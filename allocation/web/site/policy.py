@@ -62,6 +62,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("half_life", "Half-life of past use", "After this time, use counts half."),
             ("share_step", "Fair-share step", "Smaller differences are ignored."),
             ("age_step", "Waiting-time step", "Smaller differences are ignored."),
+            ("order", "Order of the queue", "After the bands; the first key decides first."),
             (
                 "patience",
                 "Longest wait behind others",

@@ -83,6 +83,8 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
         {"victim_rules": "taken_back"},
         {"victim_rules": ["taken_back", "whim"]},
         {"victim_rules": ["taken_back", "taken_back"]},
+        {"order": ["tier", "part", "tenant", "project", "person"]},
+        {"order": ["age", "tier", "part", "tenant", "project", "person"]},
         ["grid", 300],
         None,
     ],

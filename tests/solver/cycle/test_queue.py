@@ -1,5 +1,7 @@
 """The order of the queue, and the fair share behind it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,6 +100,15 @@ class TestLine:
         assert line(self.solved(much, little, used=used)) == ["little", "much"]
         forgiven = (Used("a", "x", "h100", NOON - 365 * DAY, 20 * HOUR * GPU),)
         assert line(self.solved(much, little, used=forgiven)) == ["much", "little"]
+
+    def test_the_policy_says_which_key_decides_first(self) -> None:
+        used = (Used("a", "x", "h100", NOON - DAY, 20 * HOUR * GPU),)
+        much = a_request("much", tenant="a", project="x", earliest=-DAY)
+        little = a_request("little", tenant="b", project="y", earliest=-HOUR)
+        site = a_snapshot(much, little, fleet=gpus(1), held=(a_held("n1-0"),), used=used)
+        assert line(solve(site, POLICY)) == ["little", "much"]
+        patient = replace(POLICY, order=("tier", "age", "part", "tenant", "project", "person"))
+        assert line(solve(site, patient)) == ["much", "little"]
 
     def test_a_burst_does_not_go_before_everybody_else(self) -> None:
         burst = [a_request(f"burst{n}", tenant="a", project="x", hours=9) for n in range(3)]
