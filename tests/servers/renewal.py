@@ -20,6 +20,9 @@ CREATE FUNCTION renewal.record() RETURNS event_trigger
   AS $$ BEGIN INSERT INTO renewal.changed DEFAULT VALUES; END $$;
 CREATE EVENT TRIGGER renewal_changed ON ddl_command_end EXECUTE FUNCTION renewal.record();
 CREATE EVENT TRIGGER renewal_dropped ON sql_drop EXECUTE FUNCTION renewal.record();
+-- Also while a test has set session_replication_role, which turns the others off.
+ALTER EVENT TRIGGER renewal_changed ENABLE ALWAYS;
+ALTER EVENT TRIGGER renewal_dropped ENABLE ALWAYS;
 """
 _TABLES = """
 SELECT relname FROM pg_class

@@ -159,7 +159,8 @@ def run_interrupt(tables: Tables, booking: Booking, now: float) -> None:
     booking.used_seconds += run_saved_seconds(booking)
     booking.places = _places(booking, tables.of(booking, *STARTED))
     _break_off(tables, booking, now)
-    booking.state, booking.lost_at, booking.extension = "queued", now, None
+    booking.state, booking.lost_at = "queued", now
+    booking.strength = booking.extension = None
 
 
 def pausing_run_interrupt(

@@ -186,7 +186,7 @@ def _not_resumed(tables: Tables, booking: Booking, now: float) -> bool:
         return True
     if booking.ends is None or booking.ends > now or not tables.supersede(booking):
         return False
-    booking.starts = booking.ends = None
+    booking.starts = booking.ends = booking.strength = None
     return True
 
 

@@ -45,7 +45,7 @@ def pause_begin(
     tables.pauses[pause.id] = pause
     booking.state, booking.notified_at = "pausing", pause.notified_at
     booking.pause_count, booking.extension = booking.pause_count + 1, None
-    booking.starts = booking.ends = None
+    booking.starts = booking.ends = booking.strength = None
     booking.places, booking.reasons = (), ()
 
 

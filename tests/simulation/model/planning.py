@@ -1,10 +1,10 @@
 """How the model writes a plan: see services/changes.py and plans.py."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from allocation.reasons.catalogue import BY_ID
+from allocation.reasons.catalogue import BY_ID, UNPROVEN
 from allocation.solver import (
     CONFLICT,
     Assign,
@@ -70,7 +70,8 @@ def plan_apply(
     withheld = parts.withheld(gone)
     if parts.all and len(withheld) == len(parts.all):
         raise PlanStale("nothing of it can be written", withheld)
-    kept = [tables]
+    kept = [tables.copy()]
+    kept[0].decisions += 1
 
     def attempt(some: Sequence[Group]) -> PlanStale | None:
         trial = kept[-1].copy()
@@ -104,8 +105,9 @@ class Writer:
             if not pause_withdraw(tables, tables.bookings[name], now):
                 raise PlanStale(f"the pause of {name} is out, or all was saved")
         _move_all(tables, news.moves, self.row_id)
+        preemptors = _preemptors(tables, news)
         for assign in news.assigns:
-            _assign(tables, assign, self.row_id)
+            _assign(tables, assign, self.row_id, preemptors)
         for wait in news.waits:
             _wait(tables, wait)
         for refuse in news.refusals:
@@ -149,9 +151,28 @@ def _promised(assign: Assign) -> Waiting:
 
 def _is_known(tables: Tables, wait: Waiting) -> bool:
     booking = tables.bookings[wait.booking]
-    known = (booking.starts, booking.places, booking.reasons)
+    known = (booking.starts, booking.strength, booking.places, booking.reasons)
     waits = booking.state in ("queued", "pausing", "paused")
-    return waits and known == (wait.starts, wait.places, wait.reasons)
+    return waits and known == (wait.starts, _strength_kept(wait), wait.places, wait.reasons)
+
+
+def _strength_kept(wait: Waiting) -> str | None:
+    """See plan_diff."""
+    is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
+    return wait.strength if wait.places and is_proven else None
+
+
+def _preemptors(tables: Tables, news: Plan) -> set[str]:
+    """See preemptors_of."""
+    assigned = {assign.booking for assign in news.assigns}
+    found = {pause.beneficiary for pause in news.pauses} & assigned
+    for pause in tables.pauses.values():
+        if pause.beneficiary in assigned and not pause.withdrawn:
+            own = [p for p in tables.pauses.values() if p.booking == pause.beneficiary]
+            last = max(own, key=lambda each: each.number, default=None)
+            if last is None or last.notified_at < pause.notified_at:
+                found.add(pause.beneficiary)
+    return found
 
 
 def _waits_on(booking: Booking, now: float) -> bool:
@@ -160,14 +181,14 @@ def _waits_on(booking: Booking, now: float) -> bool:
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= WORTH
 
 
-def _assign(tables: Tables, assign: Assign, new_id: NewId) -> None:
+def _assign(tables: Tables, assign: Assign, new_id: NewId, preemptors: Container[str]) -> None:
     booking = tables.bookings[assign.booking]
     if booking.state == "paused" and tables.here(booking):
         raise PlanStale(f"{booking.id} has a place to resume")
-    _rows_write(tables, booking, assign, new_id)
+    _rows_write(tables, booking, assign, new_id, is_preemptor=booking.id in preemptors)
     if booking.state != "paused":
         booking.state = "scheduled"
-    booking.starts, booking.ends = assign.starts, assign.ends
+    booking.starts, booking.ends, booking.strength = assign.starts, assign.ends, "firm"
     late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
     booking.places, booking.reasons = (), tuple(late)
 
@@ -185,9 +206,25 @@ def _move_all(tables: Tables, moves: Iterable[Move], new_id: NewId) -> None:
         tables.bookings[move.booking].reasons = move.reasons
 
 
-def _rows_write(tables: Tables, booking: Booking, assign: Assign | Move, new_id: NewId) -> None:
+def _rows_write(
+    tables: Tables,
+    booking: Booking,
+    assign: Assign | Move,
+    new_id: NewId,
+    *,
+    is_preemptor: bool = False,
+) -> None:
+    position = assign.position if isinstance(assign, Assign) else 0
     rows = [
-        Row(id=new_id(), booking=booking.id, place=p, starts=assign.starts, ends=assign.ends)
+        Row(
+            id=new_id(),
+            booking=booking.id,
+            place=p,
+            starts=assign.starts,
+            ends=assign.ends,
+            granted=(tables.decisions, position),
+            preemptor=is_preemptor,
+        )
         for p in sorted(assign.places, key=lambda place: (place.gpu, place.start))
     ]
     live = [row for row in tables.rows.values() if row.state in LIVE]
@@ -202,6 +239,7 @@ def _wait(tables: Tables, wait: Waiting) -> None:
     if booking.state == "requested":
         booking.state = "queued"
     booking.starts, booking.ends = wait.starts, wait.ends
+    booking.strength = _strength_kept(wait)
     booking.places, booking.reasons = wait.places, wait.reasons
 
 
@@ -228,6 +266,7 @@ def _extend(tables: Tables, extend: Extend) -> None:
     if extend.granted:
         rows = tables.here(booking)
         for row in rows:
+            row.extended = (row.ends, tables.decisions)
             row.ends = extend.until
         tables.bump(rows)
         booking.bought += extend.until - (booking.ends or extend.until)

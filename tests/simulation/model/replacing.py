@@ -95,6 +95,6 @@ def _replace(tables: Tables, booking: Booking, until: float, now: float, reason:
         return False
     lifecycle.run_abandon(tables, booking, now)
     booking.state, booking.replaced = "queued", booking.replaced + 1
-    booking.starts = booking.ends = booking.extension = None
+    booking.starts = booking.ends = booking.strength = booking.extension = None
     booking.places, booking.reasons = (), (reason,)
     return True

@@ -2,9 +2,10 @@
 
 import dataclasses
 import uuid
+from typing import cast
 
 from allocation.solver import Extension, Gpu, Held, PlannedStart, Request, Snapshot
-from allocation.solver.model.inputs import Together
+from allocation.solver.model.inputs import Strength, Together
 from tests.simulation.model import maintenance
 from tests.simulation.model.pausing import is_unneeded
 from tests.simulation.model.planning import EXTENDABLE
@@ -84,7 +85,17 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         owner=party.owner_id,
         level=_level(booking) if row.state == "planned" else None,
         pinned=bool(booking.asked.pin),
+        granted=_grant(row, now),
+        preemptor=row.preemptor and not row.left,
     )
+
+
+def _grant(row: Row, now: int) -> tuple[int, int] | None:
+    if row.left:
+        return None
+    if row.extended is not None and row.extended[0] <= now:
+        return (row.extended[1], 0)
+    return row.granted
 
 
 def _level(booking: Booking) -> Together | None:
@@ -179,7 +190,8 @@ def _promise(booking: Booking) -> PlannedStart | None:
     is_one = bool(booking.places) or booking.asked.starts is None
     if not is_one or booking.starts is None or booking.ends is None:
         return None
-    return PlannedStart(booking.starts, booking.ends, booking.places)
+    strength = cast("Strength | None", booking.strength)
+    return PlannedStart(booking.starts, booking.ends, booking.places, strength)
 
 
 def _whole(at: float | None) -> int | None:

@@ -75,6 +75,7 @@ class Booking:
     outcome: str = ""
     starts: int | None = None
     ends: int | None = None
+    strength: str | None = None
     places: tuple[Place, ...] = ()
     reasons: tuple[Reason, ...] = ()
     extension: int | None = None
@@ -96,13 +97,18 @@ class Booking:
 @dataclass(slots=True, kw_only=True)
 class Row:
     """An allocation with its occupancy: None before it was opened, then True until proof. `left`:
-    the booking has gone on without it; `broken`: because its hardware failed."""
+    the booking has gone on without it; `broken`: because its hardware failed. `granted`: the
+    decision and the position in its queue; `extended`: the end before an extension, and its
+    decision."""
 
     id: str
     booking: str
     place: Place
     starts: int
     ends: int
+    granted: tuple[int, int]
+    preemptor: bool = False
+    extended: tuple[int, int] | None = None
     state: str = "planned"
     devices: tuple[str, ...] = ()
     occupied: bool | None = None
@@ -240,6 +246,7 @@ class Tables:
     # Orders of operators to move running work that wait for an answer, and how many were obeyed.
     orders: dict[str, Order] = field(default_factory=dict)
     moved: int = 0
+    decisions: int = 0
     # Until when a planned outage lasts; since and until when decisions are frozen (None: no end).
     outage_until: float | None = None
     frozen_since: float | None = None
@@ -266,6 +273,7 @@ class Tables:
             conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},
             orders=dict(self.orders),
             moved=self.moved,
+            decisions=self.decisions,
             outage_until=self.outage_until,
             frozen_since=self.frozen_since,
             frozen_until=self.frozen_until,
