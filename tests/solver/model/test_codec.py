@@ -12,11 +12,14 @@ SITE = a_snapshot(a_request(promise=a_promise(60, 1, whole("n1-0"))))
 
 def test_the_bytes_are_plain_sorted_json_without_spaces() -> None:
     assert encode(POLICY) == (
-        b'{"age_step":21600,"cool_down":1800,"epoch":3600,"exact_neighbourhoods":2,'
-        b'"freeze_horizon":60,'
-        b'"grid":300,"half_life":604800,"horizon":2419200,"mode_changes":1,"mode_patience":300,'
-        b'"neighbourhoods":32,"notice_margin":30,"patience":259200,'
-        b'"share_owners":1,"share_step":5000,"version":1}'
+        b'{"age_step":21600,"alternatives":3,"cool_down":1800,"epoch":3600,"exact_neighbou'
+        b'rhoods":2,"exact_pieces":24,"freeze_horizon":60,"future_requests":50,"grid":300,'
+        b'"half_life":604800,"horizon":2419200,"host_core_cost":1400,"host_cores_off":2000'
+        b'0,"long_run_weight":5,"mode_changes":1,"mode_patience":300,"moved_bookings":16,"'
+        b'neighbourhoods":32,"node_sets":3,"notice_margin":30,"order":["tier","part","tena'
+        b'nt","project","person","age"],"patience":259200,"share_owners":1,"share_step":50'
+        b'00,"version":1,"victim_rules":["taken_back","own_part","higher_tier","fairer_sha'
+        b're"]}'
     )
 
 
