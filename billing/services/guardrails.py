@@ -88,19 +88,28 @@ def guardrails_evaluate(now: datetime) -> int:
     return _evaluate(sorted(set(budgets)), now)
 
 
-def bookings_stopped(parts: Iterable[BudgetShare]) -> Refused | None:
-    """The refusal of a new booking by a rung of any budget that counts it; None without one.
+def stopping_rungs(parts: Iterable[BudgetShare]) -> list[Guardrail]:
+    """Returns the rungs that refuse new bookings, of all budgets that count these shares.
 
-    Call it after the booking's holds are written: their accounts are locked then, so no other
-    booking can pass the rung at the same moment. Its own holds don't count.
+    Call it after the holds of new bookings are written: their accounts are locked then, so no other
+    booking can pass a rung at the same moment.
+    """
+    budgets = {name for part in parts for name in _ids(part)}
+    return list(Guardrail.objects.filter(budget__in=budgets, action="no_bookings"))
+
+
+def bookings_stopped(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail]) -> Refused | None:
+    """Returns the refusal of a new booking by one of the rungs; None without one.
+
+    Its own holds, which are written, don't count.
     """
     shares = list(parts)
     budgets = {each.id: each for part in shares for each in (part.budget, *part.limits)}
-    rungs = list(Guardrail.objects.filter(budget__in=budgets, action="no_bookings"))
-    if not rungs:
+    mine = [rung for rung in rungs if rung.budget_id in budgets]
+    if not mine:
         return None
-    figures = budget_figures_of({rung.budget_id for rung in rungs})
-    for rung in rungs:
+    figures = budget_figures_of({rung.budget_id for rung in mine})
+    for rung in mine:
         own = sum((p.amount for p in shares if rung.budget_id in _ids(p)), Decimal(0))
         effect = figures[rung.budget_id]
         if reached(rung, effect, without=own):

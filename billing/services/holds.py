@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 
 from billing.models import Budget, Transfer
 from billing.rules import ledger_amount
-from billing.services.guardrails import bookings_stopped
+from billing.services.guardrails import bookings_stopped, stopping_rungs
 from billing.services.ledger import OVERSPENT, account_of, constraint_of
 from billing.services.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
 from billing.services.shortages import budget_exceeded
@@ -89,8 +89,9 @@ class _Stopped(Exception):
 
 def _stop(parts: dict[UUID, list[BudgetShare]]) -> None:
     """Raises _Stopped if a rung of a ladder refuses one of the new bookings."""
+    rungs = stopping_rungs(part for mine in parts.values() for part in mine)
     for mine in parts.values():
-        refusal = bookings_stopped(mine)
+        refusal = bookings_stopped(mine, rungs)
         if refusal is not None:
             raise _Stopped(refusal)
 

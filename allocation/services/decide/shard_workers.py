@@ -18,10 +18,7 @@ from django.conf import settings
 
 from allocation.solver import Plan, Policy, Snapshot
 from allocation.solver.cycle.solve import solve as solve_whole
-from allocation.solver.sharding.shards import Decide
-
-WORTH = 20_000
-"""Held and waiting rows from which workers are worth the transport of the snapshot."""
+from allocation.solver.sharding.shards import SPLIT_FROM, Decide, size_of
 
 logger = logging.getLogger(__name__)
 
@@ -54,14 +51,9 @@ class ShardWorkers:
             self._pool = None
 
 
-def size_of(snapshot: Snapshot) -> int:
-    """Held and waiting rows."""
-    return len(snapshot.held) + len(snapshot.requests)
-
-
 def decide_of(snapshot: Snapshot) -> Decide | None:
     """Where the shards of a snapshot are decided; None: here."""
-    if settings.SOLVER_WORKERS < 2 or size_of(snapshot) < WORTH:
+    if settings.SOLVER_WORKERS < 2 or size_of(snapshot) < SPLIT_FROM:
         return None
     return _workers(settings.SOLVER_WORKERS).decide
 

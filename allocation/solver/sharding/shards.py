@@ -2,8 +2,8 @@
 
 GPU classes belong to one shard if a request may use either, if they share hosts, if one booking
 holds GPUs of both, or if one tenant or project has or asks for something in both: its recent use
-of one class then decides its place in the queue of the other. `solve` always decides shard by
-shard, so the plan is the same wherever each of them is decided.
+of one class then decides its place in the queue of the other. `solve` decides large sites shard by
+shard wherever each shard is decided, so the plan is the same with workers and without.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,16 +19,27 @@ from allocation.solver.model.plan import Plan
 Node = tuple[str, str]
 """A class, host, booking, tenant or project, with its kind."""
 
+SPLIT_FROM = 20_000
+"""Held and waiting rows from which a site is split. A refusal names other classes that are free;
+in a shard it can only name the classes of the shard, so smaller sites stay whole."""
+
 Decide = Callable[[list[Snapshot], Policy], Iterable[Plan]]
 """Returns the plan of each shard, in their order."""
 
 
-def solve(snapshot: Snapshot, policy: Policy, decide: Decide | None = None) -> Plan:
+def solve(
+    snapshot: Snapshot,
+    policy: Policy,
+    decide: Decide | None = None,
+    split_from: int = SPLIT_FROM,
+) -> Plan:
     """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself.
 
-    `decide` may decide the shards elsewhere; None: here, one after the other.
+    `decide` may decide the shards elsewhere; None: here, one after the other. Sites of fewer than
+    `split_from` held and waiting rows have one shard.
     """
-    if len({gpu.gpu_class for gpu in snapshot.gpus}) < 2:
+    classes = {gpu.gpu_class for gpu in snapshot.gpus}
+    if len(classes) < 2 or size_of(snapshot) < split_from:
         return solve_whole(snapshot, policy)
     shards = shards_of(in_order(snapshot))
     if len(shards) == 1:
@@ -36,6 +47,11 @@ def solve(snapshot: Snapshot, policy: Policy, decide: Decide | None = None) -> P
     if decide is None:
         return merged([solve_whole(shard, policy) for shard in shards])
     return merged(list(decide(shards, policy)))
+
+
+def size_of(snapshot: Snapshot) -> int:
+    """Held and waiting rows."""
+    return len(snapshot.held) + len(snapshot.requests)
 
 
 def shards_of(snapshot: Snapshot) -> list[Snapshot]:

@@ -231,7 +231,7 @@ def timed(site: Snapshot, decide: Decide | None) -> tuple[Plan, float, float]:
     """The plan, processor and wall seconds; those of workers are in the wall seconds alone."""
     wall, cpu = time.perf_counter(), time.process_time()
     with gc_paused():
-        plan = solve(site, Policy(1), decide)
+        plan = solve(site, Policy(1), decide, split_from=0)
     return plan, round(time.process_time() - cpu, 2), round(time.perf_counter() - wall, 2)
 
 

@@ -27,7 +27,8 @@ DOOR = "allocation/services/runs/transition.py"
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
 EVENT = Event("moved", event_text("extended"))
 # Other things with a state, by the names that they have where it is assigned.
-NOT_BOOKINGS = {"node", "live", "invitation", "place", "pause"}
+NOT_BOOKINGS = {"node", "live", "invitation", "place", "pause", "delivery"}
+OTHER_STATES = ("Allocation.State.", "WebhookDelivery.State.")
 GUARDED = {"state", "version"} | {
     name for names in (*CLEARED_IN.values(), *CLEARED_BY.values()) for name in names
 }
@@ -65,10 +66,10 @@ def _other_doors(name: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _bulk_writes(name: str, call: ast.Call) -> Iterator[str]:
-    """Calls of `update` that give a state of bookings, not of allocations or the like."""
+    """Calls of `update` that give a state of bookings, not of something else."""
     is_write = isinstance(call.func, ast.Attribute) and call.func.attr == "update"
     for keyword in call.keywords if is_write else ():
-        is_other = ast.unparse(keyword.value).startswith("Allocation.State.")
+        is_other = ast.unparse(keyword.value).startswith(OTHER_STATES)
         if keyword.arg in ("state", "version") and not is_other:
             yield f"{name}:{call.lineno} update({keyword.arg}=…)"
 
