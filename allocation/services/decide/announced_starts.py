@@ -1,13 +1,13 @@
 """What is announced to owners about planned starts.
 
 A range is announced for each planned start. One message goes out when the planned start leaves it,
-and the range of the new start is then announced. A later start also gets a receipt with the rule
-that moved it.
+and the range of the new start is then announced. A start up to a minute later is still on time. A
+later start also gets a receipt with the rule that moved it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
 
@@ -26,6 +26,8 @@ UNPLANNED: Mapping[str, None] = dict.fromkeys(PLANNED_TIMES[2:])
 """The fields of a booking that a start which can't be planned any more leaves empty."""
 
 OVERTAKEN = "overtaken"
+# So much later is still on time: GPUs take seconds to clear after the booking before has ended.
+ON_TIME = timedelta(minutes=1)
 _RANK = {None: 0, "expected": 0, "guaranteed": 1, "firm": 2}
 
 
@@ -60,6 +62,8 @@ def start_announce(
         return Announcement(_facts(plan, _range(booking, plan, now)))
     if announced.includes(plan.starts):
         return Announcement(_facts(plan, _narrowed(booking, plan, announced, now)))
+    if announced.latest < plan.starts <= announced.latest + ON_TIME:
+        return Announcement(_facts(plan, announced))
     new = _range(booking, plan, now)
     is_later = plan.starts > announced.latest
     because = reason_data(plan.delayed_by) if is_later and plan.delayed_by else ""

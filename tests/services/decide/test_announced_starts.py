@@ -115,6 +115,19 @@ def test_a_start_that_is_worth_more_is_announced_without_slack(plant: Plant, lab
     assert announced(booking) == (0, 0, "firm")
 
 
+def test_a_start_that_waits_for_gpus_to_clear_is_on_time(plant: Plant, lab: Lab) -> None:
+    booking = requested(plant, lab)
+    planned(booking, NOW + 8 * HOUR, "guaranteed")
+    planned(booking, NOW + 8 * HOUR + MINUTE, "firm", late=True)
+    assert (announced(booking), receipts()) == ((8, 8, "firm"), [])
+    assert fresh(booking).planned_starts == NOW + 8 * HOUR + MINUTE
+    assert story(booking) == ["requested", "queued"]
+    # The minute counts from what was announced, so that small delays do not add up unseen.
+    planned(booking, NOW + 8 * HOUR + MINUTE + MINUTE / 60, "firm", late=True)
+    assert story(booking) == ["requested", "queued", "delayed"]
+    assert [each.was_until for each in receipts()] == [NOW + 8 * HOUR]
+
+
 def test_an_assignment_later_than_announced_is_a_message_too(plant: Plant, lab: Lab) -> None:
     first = running(plant, lab)
     booking = requested(plant, lab, an_ask(2))
