@@ -75,6 +75,7 @@ class Walk:
         self._resume_before(None)
         for turn in self._later:
             self._improve(turn)
+        self._resume_before(None)
 
     def run_until(self, mine: Request, most: int) -> None:
         """Give each booking ahead of `mine` its start, at most so many new ones, and make way for
@@ -150,6 +151,7 @@ class Walk:
         if found is not kept:
             self._takers.add(found, turn)
             self._changed.add(found.demand.gpu_class)
+        self._await_resumes()
 
     def _is_pushed_out(self, request: Request, kept: Fit) -> bool:
         """True when work that counts has taken the quota of a start that does not count: the limits

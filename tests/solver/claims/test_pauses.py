@@ -7,7 +7,7 @@ import pytest
 
 from allocation.solver import Held, Limit, PlannedStart, Request, Snapshot, Tier, solve
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_snapshot, an_ask, gpus, whole
-from tests.solver.pausing import given, later, notices, rules
+from tests.solver.pausing import given, later, notices, rest_of, rules
 from tests.solver.pausing import running as running_of
 
 TIERS = (
@@ -106,6 +106,26 @@ class TestInsideAGuarantee:
         assert len(due.pauses) == count
         assert set(rules(due).values()) == {"taken_back"}
         assert given(due)["b0"] == ("wait", FIRST)
+
+    @pytest.mark.parametrize("is_newcomer_ahead", [False, True])
+    def test_who_has_notice_for_an_earlier_plan_knows_when_it_resumes(
+        self, *, is_newcomer_ahead: bool
+    ) -> None:
+        mine = backlog(1)
+        held = (*mine, *runs("d0", 1, tenant="d", tier="std", hours=2))
+        behind = asks("e0", tenant="a", tier="flex")
+        base = site(
+            asks("b0", hours=1), behind, held=held, limits=sure(a=0, b=1, c=1, d=0), fleet=2
+        )
+        plan = solve(base, POLICY)
+        assert given(plan) == {"b0": ("wait", FIRST), "e0": ("wait", 2 * HOUR)}
+        due = replace(later(base, plan, 600), running=(rest_of(mine, NOON + 600),))
+        if is_newcomer_ahead:
+            newcomer = asks("c0", tenant="c", tier="prem", at=600)
+            due = replace(due, requests=(*due.requests, newcomer))
+        plan = solve(due, POLICY)
+        assert notices(plan) == {"a00": ("b0", FIRST)}
+        assert given(plan)["a00"][1] >= FIRST + HOUR
 
     @pytest.mark.parametrize(("count", "hours"), [(1, 1), (1, 8), (4, 4)])
     def test_a_planned_backlog_of_borrowed_work_is_no_obstacle(
