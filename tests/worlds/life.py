@@ -326,6 +326,11 @@ class World:
         ]
 
     def _give(self, asked: Request, places: tuple, starts: int, ends: int) -> None:  # type: ignore[type-arg]
+        if self.rows_of(asked.booking):
+            # As the services do: who has notice gets GPUs to resume on once it has left.
+            promise = PlannedStart(starts, ends, places)
+            self.waiting[asked.booking] = replace(asked, promise=promise)
+            return
         del self.waiting[asked.booking]
         run = self.runs[asked.booking]
         self._grants += 1

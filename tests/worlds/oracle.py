@@ -82,7 +82,7 @@ class Oracle:
     def end(self) -> Found:
         """What can be said only afterwards: everybody was served, and in time."""
         world = self.world
-        left = sorted({*world.waiting, *(row.booking for row in world.rows)})
+        left = sorted(world.runs.keys() - world.ended.keys() - world.refused.keys())
         self.found.violations += [f"{name} was never served" for name in left]
         self.found.bookings = len(world.runs)
         self.found.makespan = max(world.ended.values(), default=NOON) - NOON
@@ -164,13 +164,25 @@ class Oracle:
     def _potential(self, turn: Turn) -> Iterator[str]:
         """Cycles whose pauses did not raise it. A booking for which somebody was given notice
         counts as in place from then on."""
-        told = {pause.booking for pause in turn.plan.pauses}
-        before = self._blocks_of([row for row in turn.site.held if not row.pausing])
-        before += self._awaited(but=told)
-        after = self.blocks() + self._awaited()
-        for gpu_class in sorted({b.gpu_class for b in before if b.name in told}):
+        told = {pause.booking: pause.at for pause in turn.plan.pauses}
+        held = [row for row in turn.site.held if not row.pausing]
+        victims = [row for row in held if row.booking in told]
+        for gpu_class in sorted({self._classes[row.place.gpu] for row in victims}):
+            of_class = (row for row in victims if self._classes[row.place.gpu] == gpu_class)
+            last = max(told[row.booking] for row in of_class)
+            before = self._blocks_of(self._there(turn, held, last)) + self._awaited(but=told)
+            rows = (row for row in self.world.rows if not row.pausing)
+            after = self._blocks_of(self._there(turn, rows, last)) + self._awaited()
             if not self.potential(after, gpu_class) > self.potential(before, gpu_class):
                 yield f"{turn.site.now}: pauses of {sorted(told)} don't raise the potential"
+
+    def _there(self, turn: Turn, rows: Iterable[Held], at: int) -> list[Held]:
+        """Rows in place when somebody leaves: they have not ended by then, and start by then or
+        within a notice from now."""
+        policy = self.world.drawn.policy
+        notice = max(tier.grace for tier in self._tiers.values()) + policy.notice_margin
+        until = max(at, turn.site.now + policy.freeze_horizon + notice)
+        return [row for row in rows if row.starts <= until and row.ends > at]
 
     def _awaited(self, but: Iterable[str] = ()) -> list[Block]:
         """Those that wait for the room of somebody who has been given notice."""

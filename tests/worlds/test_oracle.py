@@ -16,6 +16,9 @@ PLAIN = 48
 """A large world of whole GPUs."""
 SHARING = (66, 29)
 """Worlds in which tenants borrow from each other."""
+IN_TIME = (1013, 1186)
+"""Worlds with a resume that is planned while its pause is under way, and with a pause that is right
+because of what starts later."""
 GPU = 56_000
 STD, FLEX, LOW = (50, True), (40, False), (20, False)
 
@@ -72,6 +75,20 @@ def test_what_is_inside_is_worth_more_than_any_fairness() -> None:
     others = [replace(a_block(f"b{n}", n), tenant="b") for n in range(3)]
     inside = oracle.potential([a_block("a1", 9)], "h100")
     assert inside > oracle.potential(others, "h100")
+
+
+@pytest.mark.parametrize("seed", IN_TIME)
+def test_only_what_is_in_place_in_time_decides(seed: int) -> None:
+    found = world_check(seed)[1]
+    assert (found.violations, found.rings, found.inside_guarantee, found.later) == ([], [], [], [])
+
+
+def test_a_booking_that_is_lost_is_found() -> None:
+    world = World.of(PLAIN)
+    a_turn_of(world)
+    oracle, lost = Oracle(world), world.rows[0].booking
+    world.rows = [row for row in world.rows if row.booking != lost]
+    assert f"{lost} was never served" in oracle.end().violations
 
 
 def a_turn_of(world: World) -> Turn:
