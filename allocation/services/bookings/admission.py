@@ -201,6 +201,9 @@ def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int
     """Returns the refusal of what can never be; None if only the lending of others decides."""
     project, tier = needs.project, needs.tier
     is_tenant = block.owner == str(project.tenant_id)
+    if block.kind == "limit" and use.units <= guaranteed:
+        # The organisation has as much: what other projects keep for themselves forbids it.
+        is_tenant = False
     name = _("Your organisation") if is_tenant else project.name
     owner = "operator" if is_tenant else "tenant_admin"
     numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}

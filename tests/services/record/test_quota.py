@@ -111,12 +111,16 @@ class TestAdmission:
         assert found.owner == "operator", "its organisation is guaranteed no more"
         assert requested_booking(lab, an_ask(2), "flex").state == "requested"
 
-    def test_a_project_is_sure_of_what_its_tenant_has_not_split(self, lab: Lab) -> None:
+    def test_a_project_is_sure_of_what_other_projects_do_not_keep(self, lab: Lab) -> None:
         other = a_project(lab.tenant)
-        a_quota(lab.tenant, project=other, guaranteed=5)
+        row = a_quota(lab.tenant, project=other, guaranteed=5)
+        assert requested_booking(lab, an_ask(4)).state == "requested", "lent by the other project"
+        with as_system():
+            Quota.objects.filter(pk=row.pk).update(lend_limit_units=0)
         assert requested_booking(lab, an_ask(3)).state == "requested"
         found = refused(lab, an_ask(4))
-        assert (found.code, found.owner) == ("guarantee_only", "tenant_admin")
+        assert (found.code, found.owner) == ("project_quota", "tenant_admin")
+        assert "may use 3 h100 at once; this needs 4" in found.sentence
 
     def test_more_hours_than_a_cap_are_refused_at_once(self, lab: Lab) -> None:
         with as_system():
