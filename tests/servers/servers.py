@@ -95,7 +95,7 @@ class Servers:
 
     def postgres_killed(self) -> None:
         """kill -9 of PostgreSQL with all its children, as when a machine's memory runs out."""
-        self.renewal = None
+        self._renewal_close()
         process, _ = self.running.pop("postgres")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for pid in (process.pid, *map(int, children)):
@@ -158,14 +158,15 @@ class Servers:
         """
         if self.renewal is not None and self.renewals < MOST_RENEWALS:
             self.renewals += 1
-            if self.renewal.restore():
-                return
+            # A test may have restarted PostgreSQL or replaced the database.
+            with suppress(psycopg.OperationalError):
+                if self.renewal.restore():
+                    return
         self._database_copy()
 
     def _database_copy(self) -> None:
         """Replace the test database by a fresh copy of the migrated one."""
-        if self.renewal is not None:
-            self.renewal.server.close()
+        self._renewal_close()
         name, template = sql.Identifier(DATABASE), sql.Identifier(TEMPLATE)
         with psycopg.connect(self.admin_dsn, autocommit=True) as admin:
             admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
@@ -178,10 +179,14 @@ class Servers:
         server = psycopg.connect(self.dsn("postgres"), autocommit=True)
         self.renewal, self.renewals = Renewal.prepare(server), 0
 
-    def close(self) -> None:
-        """Stop what runs and remove all files."""
+    def _renewal_close(self) -> None:
         if self.renewal is not None:
             self.renewal.server.close()
+            self.renewal = None
+
+    def close(self) -> None:
+        """Stop what runs and remove all files."""
+        self._renewal_close()
         for process, program in reversed(self.running.values()):
             stop(process, program)
         self.running.clear()
