@@ -60,6 +60,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tenant_admin": (
         ("budgets", "/t/helix/budgets"),
+        ("budget", "budget:"),
         ("statements", "/t/helix/statements"),
         ("quotas", "/t/helix/quotas"),
         ("people", "/t/helix/people"),
@@ -230,14 +231,17 @@ def _look(
 
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
-    """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:` and
-    `webhook:` are the seeded ones.
+    """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:`,
+    `budget:` and `webhook:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
         return found.url + address
     if kind == "series":
         return _series_address(page, found)
+    if kind == "budget":
+        page.goto(found.tenant("budgets"))
+        return _href(page, found, 'main a[href*="/budgets/"]')
     if kind == "webhook":
         page.goto(found.tenant("settings/webhooks"))
         return _href(page, found, "main tbody th a")
