@@ -115,7 +115,14 @@ class Streams:
             self._followers.discard(follower)
 
     async def _look(self) -> None:
-        """Looks once a second while there are streams."""
+        """Looks once a second while there are streams; an error ends them, and clients return."""
+        try:
+            await self._look_again()
+        finally:
+            for follower in self._followers:
+                _end(follower)
+
+    async def _look_again(self) -> None:
         while self._followers:
             await asyncio.sleep(LOOK_SECONDS)
             idle = [each for each in self._followers if not each.parts]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -20,8 +21,10 @@ from allocation.words.events import event_text
 from portal.integrations.relay import outbox_relay
 from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop
-from portal.web.streams import MOST_OF_TOKEN
+from portal.web import streams
+from portal.web.streams import MOST_OF_TOKEN, Follower, Streams
 from tenants.models import ApiToken
+from tenants.platform.deferred import Follow
 from tenants.services import token_create
 from tests.builders_allocation import Lab, a_booking, a_lab
 from tests.roles import as_system
@@ -93,9 +96,23 @@ async def event_of(response: httpx.Response, lines: AsyncIterator[str]) -> dict[
     raise AssertionError("the stream ended")
 
 
+async def test_an_error_ends_the_streams_instead_of_leaving_them_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(streams, "_look_in_thread", failing)
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0)
+    follow = Follow(uuid4(), b"", frozenset(), 0, lambda *_: ((), 0))
+    async with asyncio.timeout(5):
+        parts = [each async for each in Streams()._parts(Follower(follow, 0))]
+    assert parts == [b"retry: 2000\n\n"]
+
+
 async def test_streams_hold_no_thread_and_give_each_its_own_events(web: Web) -> None:
     first, second, other = web.tokens
-    async with web.rest as rest, web.stream(other) as foreign:
+    async with asyncio.timeout(60), web.rest as rest, web.stream(other) as foreign:
         foreign_lines = foreign.aiter_lines()
         assert await anext(foreign_lines) == "retry: 2000"
 
