@@ -158,7 +158,7 @@ class Servers:
         """
         if self.renewal is not None and self.renewals < MOST_RENEWALS:
             self.renewals += 1
-            # A test may have restarted PostgreSQL or replaced the database.
+            # A test may have restarted PostgreSQL or replaced the database, or holds a lock.
             with suppress(psycopg.OperationalError):
                 if self.renewal.restore():
                     return
@@ -176,7 +176,9 @@ class Servers:
             # A copy has not the rights of what it was copied from.
             database_rights(admin, DATABASE)
             admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_test").format(name))
-        server = psycopg.connect(self.dsn("postgres"), autocommit=True)
+        # Programs that run may connect again at once; who waits for them too long copies instead.
+        limits = "-c lock_timeout=20s -c statement_timeout=60s"
+        server = psycopg.connect(self.dsn("postgres"), autocommit=True, options=limits)
         self.renewal, self.renewals = Renewal.prepare(server), 0
 
     def _renewal_close(self) -> None:
