@@ -19,7 +19,8 @@ from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
 
 pytestmark = pytest.mark.faults
-MEGABYTES = 160
+# More than the guard lets through; on a slow machine it looks late.
+MEGABYTES = 480
 
 
 @pytest.fixture
@@ -33,6 +34,11 @@ def reader(real_db: Servers) -> Iterator[int]:
     process = start(program)
     yield process.pid
     stop(process, program)
+
+
+def is_locked_out(node: str) -> bool:
+    with as_system():
+        return not Node.objects.get(name=node).link_digest
 
 
 def test_a_flood_ends_with_its_node_and_the_others_do_not_notice(
@@ -52,8 +58,9 @@ def test_a_flood_ends_with_its_node_and_the_others_do_not_notice(
         taken = flood(url, bad, MEGABYTES)
         wait_until(lambda: len(voices.lags) >= 50, seconds=40)
         after = peak_mb(reader)
+        wait_until(lambda: is_locked_out(bad), seconds=40)
+    assert taken < MEGABYTES, "nobody ended the flood"
     with as_system():
-        assert not Node.objects.get(name=bad).link_digest, f"{taken} MB were taken"
         assert Node.objects.filter(link_digest__isnull=False).count() == 5
     assert spread(voices.lags)["p99_ms"] <= 2000
     assert after - before < 64

@@ -30,9 +30,16 @@ def var(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run(command, cwd=ROOT, check=True)
 
 
+@pytest.fixture(scope="module")
+def starts() -> list[float]:
+    """How long each start took, in their order."""
+    return []
+
+
 @pytest.fixture
-def demo(var: Path) -> Iterator["Demo"]:
+def demo(var: Path, starts: list[float]) -> Iterator["Demo"]:
     started = Demo(var)
+    starts.append(started.seconds_to_ready)
     yield started
     started.process.kill()
     started.process.communicate()
@@ -130,8 +137,11 @@ def test_a_second_demo_runs_beside_the_first(
         subprocess.run(command, cwd=ROOT, check=True)
 
 
-def test_a_second_start_is_quick_and_dies_whole_when_killed(demo: Demo) -> None:
-    assert demo.seconds_to_ready < 15
+def test_a_second_start_is_quick_and_dies_whole_when_killed(
+    demo: Demo, starts: list[float]
+) -> None:
+    # Seconds depend on the machine; the second start has no past to live through.
+    assert starts[1] < starts[0] / 2
     family = demo.family()
     assert len(family) >= PROGRAMS
     demo.process.kill()
