@@ -61,12 +61,21 @@ class Totals:
     amount: Decimal = ZERO
     exact: Decimal = ZERO
     lines: int = 0
+    corrections: int = 0
 
     def add(self, line: StatementLine) -> None:
         """Counts a line."""
         self.amount += line.amount
         self.exact += line.exact
         self.lines += 1
+        self.corrections += line.is_correction
+
+    def add_sums(self, other: "Totals") -> None:
+        """Counts the lines of other sums."""
+        self.amount += other.amount
+        self.exact += other.exact
+        self.lines += other.lines
+        self.corrections += other.corrections
 
     @property
     def rounding(self) -> Decimal:

@@ -152,6 +152,24 @@ class Transfer(models.Model):
         indexes = [
             models.Index(fields=["tenant", "reference"], name="transfer_reference"),
             models.Index(fields=["tenant", "at"], name="transfer_at"),
+            models.Index(
+                fields=["debit"],
+                include=["amount"],
+                condition=Q(kind="reverse"),
+                name="transfer_reversed_debit",
+            ),
+            models.Index(
+                fields=["credit"],
+                include=["amount"],
+                condition=Q(kind="reverse"),
+                name="transfer_reversed_credit",
+            ),
+            models.Index(
+                fields=["tenant", "at", "id"],
+                include=["kind", "debit", "credit"],
+                condition=Q(kind__in=["settle", "charge", "reverse"], reference__isnull=False),
+                name="transfer_lines",
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="transfer_id_in_tenant"),

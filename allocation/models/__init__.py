@@ -2,6 +2,7 @@
 
 from allocation.models.allocations import Allocation, Occupancy
 from allocation.models.bookings import Booking, BookingEvent, MovedStart, PlannedStrength
+from allocation.models.charges import ChargeSum
 from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import (
     Decision,
@@ -33,6 +34,7 @@ __all__ = [
     "Booking",
     "BookingEvent",
     "CalendarFeed",
+    "ChargeSum",
     "CompactionOrder",
     "Decision",
     "DecisionPiece",

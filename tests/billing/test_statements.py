@@ -10,12 +10,21 @@ from random import Random
 from uuid import uuid4
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
-from allocation.queries.bookings.statements import statement_of
+from allocation.queries.bookings.statements import (
+    GROUPS,
+    StatementOf,
+    statement_lines,
+    statement_of,
+    statement_page,
+)
 from billing.focus import FOCUS_COLUMNS, StatementLine, Totals, focus_csv, statement_csv
 from billing.models import Transfer
+from billing.queries import budget_figures
+from billing.rules import money_text
 from billing.services import (
     budget_set,
     charge_add,
@@ -170,14 +179,82 @@ def test_a_statement_has_charges_and_corrections_of_its_month(site: Site) -> Non
         at = {"tenant_id": site.tenant.id, "reference": site.booking.id}
         charge_refund(**at, amount=Decimal("2.1"), note="slow", now=NOW + timedelta(seconds=1))
         charge_add(**at, amount=Decimal(1), note="late", now=DECEMBER_2)
-        statement = statement_of(tenant_id=site.tenant.id, month=NOVEMBER)
-    assert [(line.kind, line.amount) for line in statement.lines] == [
+        statement = statement_of(of := StatementOf(site.tenant.id, NOVEMBER))
+        lines = list(statement_lines(of))
+    assert [(line.kind, line.amount) for line in lines] == [
         ("settle", Decimal("12.35")),
         ("reverse", Decimal("-2.10")),
     ]
     assert statement.totals.exact == Decimal("10.245678")
-    ((who, sums),) = statement.groups("person")
+    ((who, sums),) = statement.groups
     assert (who, sums.amount) == (site.member.user.username, Decimal("10.25"))
+
+
+def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> None:
+    """Half cents on both sides, corrections, two projects, two days and a duplicate of a charge."""
+    random = Random(15)  # noqa: S311 (not a secret)
+    folding, other = site.project, a_project(site.tenant, "cryo")
+    with as_system():
+        budget_set(actor_id=None, project=other, period=NOVEMBER, amount=Decimal(100), now=NOW)
+        for number in range(12):
+            project = other if number % 3 else folding
+            site.project, tier = project, ("standard", "spot")[number % 2]
+            site.booking = a_booking(a_member(project), now=NOW, tier=tier)
+            now = NOW + timedelta(hours=5 * number)
+            site.charge(f"0.{random.randrange(1, 999)}5", now=now)
+            hold_settle(
+                tenant_id=site.tenant.id, reference=site.booking.id, amount=Decimal(1), now=now
+            )
+            at = {"tenant_id": site.tenant.id, "reference": site.booking.id}
+            charge_add(**at, amount=Decimal("0.125"), note="late", now=now)
+            charge_refund(**at, amount=Decimal("0.115"), note="slow", now=now)
+        for of_project in (None, folding, other):
+            of = StatementOf(site.tenant.id, NOVEMBER, of_project)
+            lines = list(statement_lines(of))
+            for by in GROUPS:
+                expected: dict[str, Totals] = {}
+                for line in lines:
+                    expected.setdefault(getattr(line, by), Totals()).add(line)
+                assert dict(statement_of(of, by).groups) == expected
+            pages = [statement_page(of, offset=first, limit=5) for first in range(0, 50, 5)]
+            assert [line for page in pages for line in page] == lines[::-1]
+
+
+def test_a_page_of_a_statement_reads_as_many_rows_at_any_size(site: Site) -> None:
+    def page(number: str) -> tuple[str, list[str]]:
+        form = {"month": "2026-11", "page": number}
+        with CaptureQueriesContext(connection) as queries:
+            shown = site.client(admin=True).get("/t/helix/statements", form).content.decode()
+            return " ".join(shown.split()), [each["sql"] for each in queries.captured_queries]
+
+    page("1")
+    _, before = page("9" * 5000)
+    with as_system():
+        for _ in range(120):
+            site.charge("0.01")
+    shown, after = page("1")
+    assert "1 to 100 of 121, the latest first" in shown
+    assert "101 to 121 of 121" in page("2")[0]
+    assert len(after) == len(before) > 0
+    ledger = [sql for sql in after if "FROM billing_transfer" in sql]
+    assert len(ledger) == 2
+    assert all("LIMIT 100" in sql or "t.id = ANY" in sql for sql in ledger)
+
+
+def test_the_page_says_why_its_total_differs_from_the_budgets(site: Site) -> None:
+    with as_system():
+        for _ in range(3):
+            site.charge("1.004")
+    shown = site.client().get("/t/helix/statements", {"month": "2026-11"}).content.decode()
+    with as_system():
+        figures = budget_figures(project_id=site.project.id, at=NOW)
+    # 12.35 + 3 × 1.00 in the lines; 12.345678 + 3.012 in the ledger.
+    assert "€15.35" in shown
+    assert "rounding each to cents takes €0.01" in shown
+    assert "€15.36" in shown
+    assert "15.357678 EUR" in shown
+    assert figures is not None
+    assert money_text(figures.spent, "EUR") == "€15.36"
 
 
 def test_a_closed_month_takes_no_transfer_and_is_closed_by_admins_only(site: Site) -> None:

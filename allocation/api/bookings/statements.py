@@ -9,11 +9,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.queries.bookings.statement_files import (
+    FILES,
     month_read,
     project_read,
     statement_file_make,
 )
-from allocation.queries.bookings.statements import GROUPS, Statement, statement_of
+from allocation.queries.bookings.statements import GROUPS, StatementOf, statement_of
 from tenants.api.base import ApiView
 from tenants.models import Tenant
 from tenants.platform.fields import Money, Strict, Text
@@ -66,15 +67,16 @@ class Statements(ApiView):
     def get(self, request: Request) -> Response:
         """Describes the statement and its sums by person, project, tier, class or campaign."""
         with self.tx():
-            statement = _statement(self)
+            of = _which(self)
+            statement = statement_of(of, self.query["by"])
             sums = [
                 {"name": name, "lines": each.lines, "amount": each.amount}
-                for name, each in statement.groups(self.query["by"])
+                for name, each in statement.groups
             ]
             shown = StatementOut(
                 {
-                    "month": f"{statement.month.starts:%Y-%m}",
-                    "project": statement.project.slug if statement.project else None,
+                    "month": f"{of.month.starts:%Y-%m}",
+                    "project": of.project.slug if of.project else None,
                     "closed_at": statement.closed.closed_at if statement.closed else None,
                     "currency": statement.currency,
                     "lines": statement.totals.lines,
@@ -87,71 +89,39 @@ class Statements(ApiView):
             return Response(dict(shown.data))
 
 
-class StatementFile(ApiView):
-    """A file of a statement."""
+def _file_view(
+    kind: str, operation: str, summary: str, answer: OpenApiTypes = OpenApiTypes.STR
+) -> type[ApiView]:
+    """Returns the view of a kind of file."""
 
-    queries = {"GET": FileQuery}
-    kind = ""
+    class StatementFile(ApiView):
+        """A file of a statement."""
 
-    def answer(self) -> HttpResponseBase:
-        """Returns the file."""
-        with self.tx():
-            tenant = Tenant.objects.get(id=self.actor.tenant_id)
-            return statement_file_make(_statement(self), tenant, self.kind).response()
+        queries = {"GET": FileQuery}
 
+        @described(
+            operation,
+            summary,
+            answer=answer,
+            status=(200, FILES[kind][0].partition(";")[0]),
+            query=FileQuery,
+        )
+        def get(self, request: Request) -> HttpResponseBase:
+            """Returns the file."""
+            with self.tx():
+                tenant = Tenant.objects.get(id=self.actor.tenant_id)
+                return statement_file_make(_which(self), tenant, kind).response()
 
-class StatementCsv(StatementFile):
-    """The lines as CSV."""
-
-    kind = "csv"
-
-    @described(
-        "get_statement_csv",
-        "The lines of a statement as CSV",
-        answer=OpenApiTypes.STR,
-        status=(200, "text/csv"),
-        query=FileQuery,
-    )
-    def get(self, request: Request) -> HttpResponseBase:
-        """Returns the file."""
-        return self.answer()
+    return StatementFile
 
 
-class StatementPdf(StatementFile):
-    """The statement as PDF."""
-
-    kind = "pdf"
-
-    @described(
-        "get_statement_pdf",
-        "A statement as PDF",
-        answer=OpenApiTypes.BINARY,
-        status=(200, "application/pdf"),
-        query=FileQuery,
-    )
-    def get(self, request: Request) -> HttpResponseBase:
-        """Returns the file."""
-        return self.answer()
+StatementCsv = _file_view("csv", "get_statement_csv", "The lines of a statement as CSV")
+StatementPdf = _file_view("pdf", "get_statement_pdf", "A statement as PDF", OpenApiTypes.BINARY)
+FocusCsv = _file_view(
+    "focus.csv", "get_focus_export", "The lines of a statement in the columns of FOCUS 1.2"
+)
 
 
-class FocusCsv(StatementFile):
-    """The lines in the columns of FOCUS 1.2."""
-
-    kind = "focus.csv"
-
-    @described(
-        "get_focus_export",
-        "The lines of a statement in the columns of FOCUS 1.2",
-        answer=OpenApiTypes.STR,
-        status=(200, "text/csv"),
-        query=FileQuery,
-    )
-    def get(self, request: Request) -> HttpResponseBase:
-        """Returns the file."""
-        return self.answer()
-
-
-def _statement(view: ApiView) -> Statement:
+def _which(view: ApiView) -> StatementOf:
     month = month_read(view.query["month"])
-    project = project_read(view.actor, view.query["project"])
-    return statement_of(tenant_id=view.actor.tenant_id, month=month, project=project)
+    return StatementOf(view.actor.tenant_id, month, project_read(view.actor, view.query["project"]))

@@ -2,33 +2,34 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal
 from uuid import UUID
 
 from django.db import connection
 from django.db.models import Q, Sum
-from django.db.models.functions import TruncDate
 
 from allocation.models import Allocation, Booking
+from allocation.queries.bookings.spending import (
+    charged_by_day,
+    charged_by_day_of,
+    first_charge,
+    person_name,
+)
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.forecast import HISTORY, SpendRange, spend_range
 from allocation.rules.states import ON_HARDWARE, OPEN, State
-from billing.models import Budget, Transfer
 from billing.queries import BudgetFigures, budget_figures
-from tenants.models import GpuClass, Membership, Project, Quota, Role, Tier, User
+from tenants.models import GpuClass, Membership, Project, Quota, Role
 
 FORECAST_DAYS = 7
 RATE_WINDOW = 14
 # Two-sided 80 % of a normal distribution.
 Z_80 = 1.2816
 ZERO = Decimal(0)
-PAID = ("settle", "charge")
-"""The kinds of transfers by which a budget pays. `reverse` refunds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +105,6 @@ class QuotaUse:
 
 
 @dataclass(frozen=True, slots=True)
-class SpendShare:
-    """The charges of one person or tier in the period."""
-
-    name: str
-    amount: Decimal
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
     """A member of the project, or an admin of its tenant."""
 
@@ -125,8 +118,9 @@ def budget_history_of(*, project: Project, now: datetime) -> BudgetHistory | Non
     if effect is None:
         return None
     today = now.astimezone(UTC).date()
-    charged = _charged_by_day(project)
-    observed = (today - min(charged)).days if charged else 0
+    first = first_charge(project)
+    observed = (today - first).days if first else 0
+    charged = charged_by_day(project, today - timedelta(days=HISTORY))
     return BudgetHistory(
         effect=effect,
         today=today,
@@ -267,20 +261,6 @@ def open_bookings(*, project: Project, limit: int = 12) -> list[Booking]:
     return list(rows[:limit])
 
 
-def spend_by_person(*, project: Project, budget_id: UUID) -> list[SpendShare]:
-    """Charges from the budget by owner, highest first."""
-    sums = _shares(project, budget_id, "owner_id")
-    people = User.objects.in_bulk(list(sums))
-    return _ranked((person_name(people[key]), total) for key, total in sums.items())
-
-
-def spend_by_tier(*, project: Project, budget_id: UUID) -> list[SpendShare]:
-    """Charges from the budget by tier, highest first."""
-    sums = _shares(project, budget_id, "tier_id")
-    tiers = Tier.objects.in_bulk(list(sums))
-    return _ranked((tiers[key].name, total) for key, total in sums.items())
-
-
 def members_of(*, project: Project) -> list[Member]:
     """The project's members, leads first, then the admins of its tenant."""
     order = [Role.LEAD, Role.RESEARCHER, Role.VIEWER, Role.TENANT_ADMIN]
@@ -291,38 +271,12 @@ def members_of(*, project: Project) -> list[Member]:
     return [Member(name, role.label) for _, name, role in sorted(people)]
 
 
-def person_name(user: User) -> str:
-    """The full name, or else the user name."""
-    return user.get_full_name() or user.get_username()
-
-
-def _charged_by_day(project: Project) -> dict[date, Decimal]:
-    """Charges minus corrections per UTC day, over all budgets of the project."""
-    accounts = Budget.objects.filter(project=project).values("account_id")
-    return _by_day(Q(kind__in=PAID, debit__in=accounts) | Q(kind="reverse", credit__in=accounts))
-
-
 def _days_of(effect: BudgetFigures, today: date) -> tuple[Decimal, ...]:
-    budget = effect.budget_id
-    charged = _by_day(
-        Q(kind__in=PAID, debit__budget=budget) | Q(kind="reverse", credit__budget=budget)
-    )
+    charged = charged_by_day_of(effect)
     count = (today - effect.starts).days + 1
     return tuple(
         charged.get(effect.starts + timedelta(days=number), ZERO) for number in range(count)
     )
-
-
-def _by_day(which: Q) -> dict[date, Decimal]:
-    rows = (
-        Transfer.objects.filter(which)
-        .values("kind", charged_on=TruncDate("at", tzinfo=UTC))
-        .annotate(total=Sum("amount"))
-    )
-    sums: dict[date, Decimal] = defaultdict(lambda: ZERO)
-    for row in rows:
-        sums[row["charged_on"]] += row["total"] if row["kind"] in PAID else -row["total"]
-    return sums
 
 
 def _runs_out(effect: BudgetFigures, spend: Decimal, today: date, days: int) -> date | None:
@@ -383,33 +337,3 @@ def _flow(project: Project, now: datetime) -> BorrowedUnits:
         return BorrowedUnits(
             borrowed, {gpu_class: int(units) for gpu_class, units in cursor.fetchall()}
         )
-
-
-# Summed by the database: a month can have 100,000 charges.
-_SHARES = """
-SELECT b.{column}, sum(CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END)
-FROM billing_budget own
-JOIN billing_transfer t
-  ON (t.kind IN ('settle', 'charge') AND t.debit_id = own.account_id)
-  OR (t.kind = 'reverse' AND t.credit_id = own.account_id)
-JOIN allocation_booking b ON b.id = t.reference
-WHERE own.id = %s AND b.project_id = %s
-GROUP BY b.{column}
-"""
-
-
-def _shares(
-    project: Project, budget_id: UUID, column: Literal["owner_id", "tier_id"]
-) -> dict[Any, Decimal]:
-    """Charges minus corrections of the project's bookings by a column."""
-    with connection.cursor() as cursor:
-        cursor.execute(_SHARES.format(column=column), [str(budget_id), str(project.id)])
-        return dict(cursor.fetchall())
-
-
-def _ranked(sums: Iterable[tuple[str, Decimal]]) -> list[SpendShare]:
-    by_name: dict[str, Decimal] = defaultdict(lambda: ZERO)
-    for name, amount in sums:
-        by_name[name] += amount
-    ranked = sorted(by_name.items(), key=lambda each: (-each[1], each[0]))
-    return [SpendShare(name, amount) for name, amount in ranked]

@@ -6,7 +6,7 @@ from datetime import date
 
 from django.http import HttpResponse
 
-from allocation.queries.bookings.statements import Statement
+from allocation.queries.bookings.statements import StatementOf, statement_lines, statement_of
 from billing.focus import focus_csv, statement_csv
 from billing.rules import Period, month_of, period_text
 from billing.web.statement_pdf import LONGEST, statement_pdf
@@ -33,16 +33,16 @@ class StatementFile:
         return response
 
 
-def statement_file_make(statement: Statement, tenant: Tenant, kind: str) -> StatementFile:
+def statement_file_make(of: StatementOf, tenant: Tenant, kind: str) -> StatementFile:
     """The statement as a file of a kind in `FILES`.
 
     Raises:
         Refused: `statement_too_long` for a PDF of too many lines.
     """
     content_type, write = FILES[kind]
-    owner = statement.project.slug if statement.project else tenant.slug
-    name = f"statement-{owner}-{statement.month.starts:%Y-%m}.{kind}"
-    return StatementFile(name, content_type, write(statement, tenant))
+    owner = of.project.slug if of.project else tenant.slug
+    name = f"statement-{owner}-{of.month.starts:%Y-%m}.{kind}"
+    return StatementFile(name, content_type, write(of, tenant))
 
 
 def month_read(text: str) -> Period:
@@ -76,30 +76,31 @@ def project_read(actor: Actor, slug: str) -> Project | None:
     return own
 
 
-def _as_csv(statement: Statement, _: Tenant) -> bytes:
-    return "".join(statement_csv(statement.lines)).encode()
+def _as_csv(of: StatementOf, _: Tenant) -> bytes:
+    return "".join(statement_csv(statement_lines(of))).encode()
 
 
-def _as_focus(statement: Statement, tenant: Tenant) -> bytes:
-    rows = focus_csv(statement.lines, (tenant.slug, tenant.name), statement.month.starts)
+def _as_focus(of: StatementOf, tenant: Tenant) -> bytes:
+    rows = focus_csv(statement_lines(of), (tenant.slug, tenant.name), of.month.starts)
     return "".join(rows).encode()
 
 
-def _as_pdf(statement: Statement, tenant: Tenant) -> bytes:
-    if len(statement.lines) > LONGEST:
+def _as_pdf(of: StatementOf, tenant: Tenant) -> bytes:
+    statement = statement_of(of)
+    if statement.totals.lines > LONGEST:
         raise Refused(
             "statement_too_long",
-            f"This statement has {len(statement.lines):,} lines, and a PDF at most {LONGEST:,}."
+            f"This statement has {statement.totals.lines:,} lines, and a PDF at most {LONGEST:,}."
             " Choose a project, or the CSV file, which has all lines.",
         )
-    owner = statement.project.name if statement.project else "all projects"
+    owner = of.project.name if of.project else "all projects"
     closed = statement.closed
     state = f"closed on {closed.closed_at:%Y-%m-%d}" if closed else "open: lines can be added"
-    facts = (f"{tenant.name}, {owner}", f"{period_text(statement.month)}, months in UTC, {state}")
-    return statement_pdf(f"Statement {statement.month.starts:%Y-%m}", facts, statement.lines)
+    facts = (f"{tenant.name}, {owner}", f"{period_text(of.month)}, months in UTC, {state}")
+    return statement_pdf(f"Statement {of.month.starts:%Y-%m}", facts, statement_lines(of))
 
 
-FILES: dict[str, tuple[str, Callable[[Statement, Tenant], bytes]]] = {
+FILES: dict[str, tuple[str, Callable[[StatementOf, Tenant], bytes]]] = {
     "csv": ("text/csv; charset=utf-8", _as_csv),
     "focus.csv": ("text/csv; charset=utf-8", _as_focus),
     "pdf": ("application/pdf", _as_pdf),

@@ -1,18 +1,19 @@
-"""Lines of statements: the charges and corrections of a month, with the facts of their bookings."""
+"""Statements: the sums of a month, and its lines with the facts of their bookings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
 
 from billing.focus import StatementLine, Totals
-from billing.models import ClosedMonth
+from billing.models import Account, Budget, ClosedMonth
 from billing.rules import Period
 from tenants.models import Project
 
-# One statement, and no objects of the ORM: a month can have 100,000 lines.
+# Statements and no objects of the ORM: a month can have 100,000 lines.
 _LINES = """
 SELECT t.id, t.at, t.kind,
        coalesce('BK-' || b.number, ''), coalesce(b.name, ''), coalesce(p.slug, ''),
@@ -28,62 +29,103 @@ LEFT JOIN allocation_booking b ON b.id = t.reference
 LEFT JOIN tenants_project p ON p.id = own.project_id
 LEFT JOIN tenants_user u ON u.id = b.owner_id
 LEFT JOIN billing_campaign c ON c.id = b.campaign_id
-WHERE t.tenant_id = %(tenant)s AND t.at >= %(starts)s AND t.at < %(ends)s
-  AND t.kind IN ('settle', 'charge', 'reverse') AND t.reference IS NOT NULL
-  AND (%(project)s::uuid IS NULL OR own.project_id = %(project)s)
-ORDER BY t.at, t.id
+WHERE {which}
 """
+_OF_MONTH = """t.tenant_id = %(tenant)s AND t.at >= %(starts)s AND t.at < %(ends)s
+  AND t.kind IN ('settle', 'charge', 'reverse') AND t.reference IS NOT NULL
+  AND (%(accounts)s::uuid[] IS NULL
+       OR CASE t.kind WHEN 'reverse' THEN t.credit_id ELSE t.debit_id END = ANY(%(accounts)s))"""
+_ALL = _LINES.format(which=_OF_MONTH) + "ORDER BY t.at, t.id"
+# An index has all that decides which lines are on a page; then only these are read.
+_CHOSEN = (
+    f"SELECT t.id FROM billing_transfer t WHERE {_OF_MONTH}"  # noqa: S608 (our own text)
+    " ORDER BY t.at DESC, t.id DESC LIMIT %(limit)s OFFSET %(offset)s"
+)
+_PAGE = _LINES.format(which="t.id = ANY(%(chosen)s)") + "ORDER BY t.at DESC, t.id DESC"
+_SUMS = """
+SELECT {name}, sum(s.amount), sum(s.exact), sum(s.lines), sum(s.corrections)
+FROM allocation_chargesum s
+LEFT JOIN billing_budget own ON own.account_id = s.account_id
+LEFT JOIN tenants_project p ON p.id = own.project_id
+LEFT JOIN tenants_user u ON u.id = s.owner_id
+LEFT JOIN billing_campaign c ON c.id = s.campaign_id
+WHERE s.tenant_id = %(tenant)s AND s.day >= %(starts)s AND s.day < %(ends)s
+  AND (%(accounts)s::uuid[] IS NULL OR s.account_id = ANY(%(accounts)s))
+GROUP BY 1
+"""
+_NAMES = {
+    "project": "coalesce(p.slug, '')",
+    "person": "coalesce(u.username, '')",
+    "tier": "s.tier",
+    "gpu_class": "s.gpu_class",
+    "campaign": "coalesce(c.slug, '')",
+}
+GROUPS = tuple(_NAMES)
 
 
-def statement_lines(
-    *, tenant_id: UUID, month: Period, project: Project | None = None
-) -> Iterator[StatementLine]:
-    """The charges and corrections that were booked in the month, in order.
+@dataclass(frozen=True, slots=True)
+class StatementOf:
+    """Whose statement it is: a tenant's month, of all projects or of one."""
 
-    A charge is booked when a run ends, in whichever budget pays it.
-    """
-    named: dict[str, str | datetime | None] = {
-        "tenant": str(tenant_id),
-        "starts": month.first_second,
-        "ends": month.last_second,
-        "project": str(project.id) if project else None,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_LINES, named)
-        for row in cursor.fetchall():
-            yield StatementLine(*row)
-
-
-GROUPS = ("project", "person", "tier", "gpu_class", "campaign")
+    tenant_id: UUID
+    month: Period
+    project: Project | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A month's lines, and their sums by project, person, tier, class and campaign."""
+    """The sums of a month: in all, and by project, person, tier, class or campaign."""
 
-    month: Period
-    project: Project | None
-    lines: tuple[StatementLine, ...]
+    of: StatementOf
     totals: Totals
-    by: Mapping[str, Mapping[str, Totals]]
+    groups: tuple[tuple[str, Totals], ...]
+    """The largest amount first."""
     closed: ClosedMonth | None
     currency: str
 
-    def groups(self, name: str) -> list[tuple[str, Totals]]:
-        """The sums of one grouping, the largest first."""
-        found = self.by[name].items()
-        return sorted(found, key=lambda each: (-each[1].amount, each[0]))
+
+def statement_of(of: StatementOf, by: str = "person") -> Statement:
+    """Reads the statement from the sums that the ledger keeps. `by` is one of `GROUPS`."""
+    facts = _facts(of, of.month.starts, of.month.ends)
+    totals, groups = Totals(), []
+    for name, amount, exact, lines, corrections in _rows(_SUMS.format(name=_NAMES[by]), facts):
+        group = Totals(amount, exact, int(lines), int(corrections))
+        totals.add_sums(group)
+        groups.append((name, group))
+    closed = ClosedMonth.objects.filter(tenant_id=of.tenant_id, starts=of.month.starts).first()
+    accounts = Account.objects.filter(tenant_id=of.tenant_id, kind="spend")
+    currency = accounts.values_list("currency", flat=True).first() or "EUR"
+    ranked = sorted(groups, key=lambda each: (-each[1].amount, each[0]))
+    return Statement(of, totals, tuple(ranked), closed, currency)
 
 
-def statement_of(*, tenant_id: UUID, month: Period, project: Project | None = None) -> Statement:
-    """The statement of a month, of the tenant or of one project."""
-    totals, lines = Totals(), []
-    by: dict[str, dict[str, Totals]] = {name: {} for name in GROUPS}
-    for line in statement_lines(tenant_id=tenant_id, month=month, project=project):
-        totals.add(line)
-        lines.append(line)
-        for name in GROUPS:
-            by[name].setdefault(getattr(line, name), Totals()).add(line)
-    closed = ClosedMonth.objects.filter(tenant_id=tenant_id, starts=month.starts).first()
-    currency = lines[0].currency if lines else "EUR"
-    return Statement(month, project, tuple(lines), totals, by, closed, currency)
+def statement_lines(of: StatementOf) -> Iterator[StatementLine]:
+    """The charges and corrections that were booked in the month, in order.
+
+    A charge is booked when a run ends, in whichever budget pays it.
+    """
+    facts = _facts(of, of.month.first_second, of.month.last_second)
+    for row in _rows(_ALL, facts):
+        yield StatementLine(*row)
+
+
+def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[StatementLine]:
+    """A page of the lines, the latest first."""
+    facts = _facts(of, of.month.first_second, of.month.last_second)
+    chosen = [row[0] for row in _rows(_CHOSEN, facts | {"limit": limit, "offset": offset})]
+    return [StatementLine(*row) for row in _rows(_PAGE, {"chosen": chosen})]
+
+
+def _facts(of: StatementOf, starts: date, ends: date) -> dict[str, Any]:
+    accounts = None
+    if of.project is not None:
+        budgets = Budget.objects.filter(level="project", project=of.project)
+        accounts = list(budgets.values_list("account_id", flat=True))
+    return {"tenant": of.tenant_id, "starts": starts, "ends": ends, "accounts": accounts}
+
+
+def _rows(query: str, facts: dict[str, Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, facts)
+        rows: list[Any] = cursor.fetchall()
+        return rows

@@ -156,6 +156,27 @@ _CHECKS = (
            WHERE b.state NOT IN {over} AND b.hold_amount <> b.settled + coalesce(t.held, 0)""",
     ),
     _Check(
+        "P6",
+        "sums of charges that are not the ledger's",
+        """SELECT account_id || ' on ' || day || ': ' || coalesce(kept.exact, 0) || ', the ledger '
+             || coalesce(booked.exact, 0)
+           FROM (SELECT account_id, day, sum(lines) AS lines, sum(exact) AS exact,
+                        sum(amount) AS amount
+                 FROM allocation_chargesum GROUP BY 1, 2) kept
+           FULL JOIN (
+             SELECT own.account_id, (t.at AT TIME ZONE 'UTC')::date AS day, count(*) AS lines,
+                    sum(charge) AS exact, sum(billing_cents(charge)) AS amount
+             FROM billing_transfer t
+             JOIN billing_budget own ON own.account_id
+               = CASE t.kind WHEN 'reverse' THEN t.credit_id ELSE t.debit_id END
+             CROSS JOIN LATERAL (
+               SELECT CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END AS charge) c
+             WHERE t.kind IN ('settle', 'charge', 'reverse') AND t.reference IS NOT NULL
+             GROUP BY 1, 2) booked USING (account_id, day)
+           WHERE (kept.lines, kept.exact, kept.amount)
+             IS DISTINCT FROM (booked.lines, booked.exact, booked.amount)""",
+    ),
+    _Check(
         "P7",
         "a budget overspent",
         """SELECT id::text FROM billing_account

@@ -17,13 +17,15 @@ from allocation.queries.bookings.projects import (
     BudgetHistory,
     Forecast,
     QuotaUse,
-    SpendShare,
     budget_history_of,
     members_of,
     open_bookings,
     open_counts,
-    person_name,
     quota_of,
+)
+from allocation.queries.bookings.spending import (
+    SpendShare,
+    person_name,
     spend_by_person,
     spend_by_tier,
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -18,8 +18,15 @@ from allocation.queries.bookings.statement_files import (
     project_read,
     statement_file_make,
 )
-from allocation.queries.bookings.statements import GROUPS, Statement, statement_of
-from billing.rules import Period, money_text, month_of, period_text
+from allocation.queries.bookings.statements import (
+    GROUPS,
+    Statement,
+    StatementOf,
+    statement_of,
+    statement_page,
+)
+from billing.focus import Totals
+from billing.rules import CENT, Period, money_text, month_of, period_text
 from billing.services import month_close
 from tenants.access import Actor
 from tenants.models import Project, Tenant
@@ -57,11 +64,13 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         return _close(request, actor, month)
     project = project_read(actor, form.get("project", ""))
-    statement = statement_of(tenant_id=actor.tenant_id, month=month, project=project)
     by = form.get("by", "")
     if by not in GROUPS:
         by = "project" if project is None else "person"
-    return render(request, "allocation/statements.html", _context(actor, statement, by))
+    statement = statement_of(StatementOf(actor.tenant_id, month, project), by)
+    number = _page_read(form.get("page", ""), statement.totals.lines)
+    context = _context(actor, statement, by) | _lines_page(statement, by, number)
+    return render(request, "allocation/statements.html", context)
 
 
 def _close(request: HttpRequest, actor: Actor, month: Period) -> HttpResponse:
@@ -98,17 +107,18 @@ def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) ->
     if kind not in FILES:
         raise missing("file")
     project = project_read(actor, request.GET.get("project", ""))
-    statement = statement_of(tenant_id=actor.tenant_id, month=month_read(month), project=project)
     tenant = Tenant.objects.get(id=actor.tenant_id)
-    return statement_file_make(statement, tenant, kind).response()
+    of = StatementOf(actor.tenant_id, month_read(month), project)
+    return statement_file_make(of, tenant, kind).response()
 
 
 def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
-    slug = statement.project.slug if statement.project else ""
+    of = statement.of
+    slug = of.project.slug if of.project else ""
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=list(actor.roles))
-    month, currency = statement.month, statement.currency
+    month, currency = of.month, statement.currency
     before = month_of(month.starts - timedelta(days=1))
     return {
         "statement": statement,
@@ -119,19 +129,15 @@ def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
         "after_text": period_text(month_of(month.ends)),
         "total": money_text(statement.totals.amount, currency),
         "exact": f"{statement.totals.exact:f} {currency}",
-        "corrections": sum(line.is_correction for line in statement.lines),
-        "groups": _group_rows(statement, by),
+        "in_budgets": money_text(statement.totals.exact, currency),
+        "rounding": _rounding_words(statement.totals, currency),
+        "groups": _group_rows(statement),
         "tabs": [
             (name, label, "?" + urlencode(_query(month, slug) | {"by": name}))
             for name, label in GROUP_NAMES.items()
         ],
         "by": by,
         "by_name": GROUP_NAMES[by],
-        "lines": [
-            (line, money_text(line.amount, line.currency))
-            for line in statement.lines[-SHOWN:][::-1]
-        ],
-        "shown": min(SHOWN, len(statement.lines)),
         "files": [
             (
                 label,
@@ -147,14 +153,45 @@ def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
     }
 
 
+def _page_read(text: str, lines: int) -> int:
+    """The number of a page, from 1; the last one for a number beyond it."""
+    last = max(1, -(-lines // SHOWN))
+    return max(1, min(last, int(text[:9]))) if text.isascii() and text.isdigit() else 1
+
+
+def _lines_page(statement: Statement, by: str, number: int) -> dict[str, object]:
+    """A page of the lines, the latest first, with the addresses of its neighbours."""
+    of, first = statement.of, (number - 1) * SHOWN
+    lines = statement_page(of, offset=first, limit=SHOWN)
+    query = _query(of.month, of.project.slug if of.project else "") | {"by": by}
+    return {
+        "lines": [(line, money_text(line.amount, line.currency)) for line in lines],
+        "first": first + 1,
+        "last": first + len(lines),
+        "newer": f"?{urlencode(query | {'page': number - 1})}#lines" if number > 1 else "",
+        "older": f"?{urlencode(query | {'page': number + 1})}#lines"
+        if first + len(lines) < statement.totals.lines
+        else "",
+    }
+
+
+def _rounding_words(totals: Totals, currency: str) -> str:
+    """Why the sum of the lines differs from what budgets and project pages show."""
+    difference = totals.amount - totals.exact.quantize(CENT, rounding=ROUND_HALF_EVEN)
+    if not difference:
+        return "the sum of the lines, each rounded to cents"
+    change = "adds" if difference > 0 else "takes"
+    by = money_text(abs(difference), currency)
+    return f"the sum of the lines; rounding each to cents {change} {by}"
+
+
 def _query(month: Period, slug: str) -> dict[str, str]:
     query = {"month": f"{month.starts:%Y-%m}"}
     return query | {"project": slug} if slug else query
 
 
-def _group_rows(statement: Statement, by: str) -> list[GroupRow]:
-    groups = statement.groups(by)
-    top = max((abs(each.amount) for _, each in groups), default=Decimal(0)) or Decimal(1)
+def _group_rows(statement: Statement) -> list[GroupRow]:
+    top = max((abs(each.amount) for _, each in statement.groups), default=Decimal(0)) or Decimal(1)
     return [
         GroupRow(
             name=name or "none",
@@ -162,7 +199,7 @@ def _group_rows(statement: Statement, by: str) -> list[GroupRow]:
             lines=each.lines,
             percent=(abs(each.amount) * 100 / top).quantize(Decimal("0.01")),
         )
-        for name, each in groups
+        for name, each in statement.groups
     ]
 
 

@@ -113,6 +113,11 @@ BREAKS = {
           WHERE id = '{waiting}'""",
     "a state that is not the last of its history": """
         UPDATE allocation_booking SET state = 'queued' WHERE id = '{waiting}'""",
+    "sums of charges that are not the ledger's": """
+        INSERT INTO allocation_chargesum (tenant_id, account_id, day, tier, gpu_class, lines,
+                                          corrections, exact, amount)
+          SELECT tenant_id, id, '2026-11-17', '', '', 1, 0, 1, 1 FROM billing_account
+          WHERE kind = 'budget' LIMIT 1""",
     "a settled run that is not in the ledger": """
         UPDATE allocation_booking SET settled = 1 WHERE id = '{active}'""",
     "a pause without one open receipt": """

@@ -1,0 +1,87 @@
+"""What projects have spent, from the sums that the ledger keeps."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db.models import Min, Sum
+
+from allocation.models import ChargeSum
+from billing.models import Budget
+from billing.queries import BudgetFigures
+from tenants.models import Project, Tier, User
+
+ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class SpendShare:
+    """The charges of one person or tier in the period."""
+
+    name: str
+    amount: Decimal
+
+
+def charged_by_day(project: Project, since: date) -> dict[date, Decimal]:
+    """Charges minus corrections per UTC day from a day on, over all budgets of the project."""
+    accounts = Budget.objects.filter(level="project", project=project).values("account_id")
+    return _by_day(ChargeSum.objects.filter(account__in=accounts, day__gte=since))
+
+
+def charged_by_day_of(effect: BudgetFigures) -> dict[date, Decimal]:
+    """Charges minus corrections of a project's budget per UTC day."""
+    return _by_day(ChargeSum.objects.filter(account__budget=effect.budget_id))
+
+
+def first_charge(project: Project) -> date | None:
+    """The UTC day of the project's first charge."""
+    accounts = Budget.objects.filter(level="project", project=project).values("account_id")
+    first: date | None = ChargeSum.objects.filter(account__in=accounts).aggregate(day=Min("day"))[
+        "day"
+    ]
+    return first
+
+
+def spend_by_person(*, project: Project, budget_id: UUID) -> list[SpendShare]:
+    """Charges from the budget by owner, highest first."""
+    sums = _shares(project, budget_id, "owner_id")
+    people = User.objects.in_bulk(list(sums))
+    return _ranked((person_name(people[key]), total) for key, total in sums.items())
+
+
+def spend_by_tier(*, project: Project, budget_id: UUID) -> list[SpendShare]:
+    """Charges from the budget by tier, highest first."""
+    sums = _shares(project, budget_id, "tier")
+    tiers = Tier.objects.in_bulk(list(sums))
+    return _ranked((tiers[key].name, total) for key, total in sums.items())
+
+
+def person_name(user: User) -> str:
+    """The full name, or else the user name."""
+    return user.get_full_name() or user.get_username()
+
+
+def _by_day(rows: Any) -> dict[date, Decimal]:  # noqa: ANN401
+    return dict(rows.values("day").annotate(total=Sum("exact")).values_list("day", "total"))
+
+
+def _shares(
+    project: Project, budget_id: UUID, column: Literal["owner_id", "tier"]
+) -> dict[Any, Decimal]:
+    """Charges minus corrections of the project's bookings by a column."""
+    rows = ChargeSum.objects.filter(
+        account__budget=budget_id, account__budget__project=project, owner__isnull=False
+    )
+    return dict(rows.values(column).annotate(total=Sum("exact")).values_list(column, "total"))
+
+
+def _ranked(sums: Iterable[tuple[str, Decimal]]) -> list[SpendShare]:
+    by_name: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    for name, amount in sums:
+        by_name[name] += amount
+    ranked = sorted(by_name.items(), key=lambda each: (-each[1], each[0]))
+    return [SpendShare(name, amount) for name, amount in ranked]
