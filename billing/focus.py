@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -35,6 +35,7 @@ class StatementLine:
     currency: str
     note: str
     day: date
+    labels: Mapping[str, str]
 
     @property
     def amount(self) -> Decimal:
@@ -153,7 +154,7 @@ PROVIDER = "GPU Portal"
 
 def _focus_row(line: StatementLine, tenant: tuple[str, str], month: date) -> dict[str, object]:
     after = month_after(month)
-    tags = {"campaign": line.campaign, "person": line.person, "tier": line.tier}
+    tags = {**line.labels, "campaign": line.campaign, "person": line.person, "tier": line.tier}
     return {
         **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), line.exact),
         "BillingAccountId": tenant[0],

@@ -39,6 +39,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
 Reference = Annotated[str, typer.Argument(help="BK-2041 or bk_…", show_default=False)]
 ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
 TierName = Annotated[str, typer.Option("--tier", "-t")]
+LabelOptions = Annotated[
+    list[str] | None, typer.Option("--label", "-l", help="key=value; can be repeated.")
+]
 Words = Annotated[list[str], typer.Argument(help="As in: 2 h100 6h today", show_default=False)]
 
 
@@ -97,6 +100,8 @@ def book(
     project: ProjectName = "",
     tier: TierName = "",
     name: Annotated[str, typer.Option(help="A name for the booking.")] = "",
+    label: LabelOptions = None,
+    ref: Annotated[str, typer.Option(help="A ticket: its key or its address.")] = "",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask: for scripts.")] = False,
     wait: Annotated[int, typer.Option(min=1, max=50, help="Seconds to wait.")] = 10,
     is_json: Json = False,
@@ -111,6 +116,10 @@ def book(
             request = _chosen(client.quote(request), request)
         if name:
             request["name"] = name
+        if label:
+            request["labels"] = _labels(label)
+        if ref:
+            request["external_ref"] = ref
         booking = client.book(request, wait)
     _booking_print(booking, is_json=is_json)
     raise SystemExit(_decided_status(booking))
@@ -121,10 +130,13 @@ def list_bookings(
     project: ProjectName = "",
     state: Annotated[str, typer.Option(help="Only this state, such as active.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    label: LabelOptions = None,
+    ref: Annotated[str, typer.Option(help="Only those of this ticket.")] = "",
     is_json: Json = False,
 ) -> None:
     """List bookings of your projects."""
-    query = {"project": project, "state": state}
+    labels = ",".join(label or ())
+    query = {"project": project, "state": state, "label": labels, "external_ref": ref}
     with portal(is_json) as client:
         rows = client.bookings(**{key: value for key, value in query.items() if value})
     if not (everything or state):
@@ -340,6 +352,17 @@ def _request(client: Client, words: list[str], project: str, tier: str) -> dict[
         project = own[0]
     request = {"project": project, "request": " ".join(words)}
     return {**request, "tier": tier} if tier else request
+
+
+def _labels(pairs: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in pairs:
+        key, equals, value = each.partition("=")
+        if not equals:
+            error_print(f"Write a label as key=value, not {each}.")
+            raise SystemExit(USAGE)
+        found[key.strip()] = value.strip()
+    return found
 
 
 def _chosen(found: Document, request: dict[str, Any]) -> dict[str, Any]:

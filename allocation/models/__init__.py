@@ -22,6 +22,7 @@ from allocation.models.hardware import (
     NodeInventory,
     Rack,
 )
+from allocation.models.labels import BookingLabel
 from allocation.models.maintenance import GpuEvent, Maintenance
 from allocation.models.operations import Backup, PortalMode
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
@@ -33,6 +34,7 @@ __all__ = [
     "Backup",
     "Booking",
     "BookingEvent",
+    "BookingLabel",
     "CalendarFeed",
     "ChargeSum",
     "CompactionOrder",

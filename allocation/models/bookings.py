@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from allocation.models.series import Series
+from allocation.models.series import NO_LABELS, Series
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import State
 from allocation.words.events import event_sentence
@@ -40,6 +40,12 @@ class Booking(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(help_text="Unique in the tenant: 2041 is shown as BK-2041.")
     name = models.CharField(max_length=80, blank=True)
+    labels = models.JSONField(
+        default=dict, db_default=NO_LABELS, blank=True, help_text="Key-value pairs, at most 32."
+    )
+    external_ref = models.CharField(
+        max_length=500, blank=True, default="", db_default="", help_text="URL or key of a ticket."
+    )
 
     # Owner
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -199,6 +205,11 @@ class Booking(models.Model):
                 name="booking_search_in_project",
             ),
             models.Index(
+                fields=["tenant", "external_ref"],
+                name="booking_by_reference",
+                condition=~Q(external_ref=""),
+            ),
+            models.Index(
                 fields=["tier", "-first_planned_start"],
                 name="booking_first_planned",
                 condition=Q(first_planned_start__isnull=False),
@@ -212,6 +223,9 @@ class Booking(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["tenant", "number"], name="booking_number_in_tenant"),
             models.UniqueConstraint(fields=["tenant", "id"], name="booking_id_in_tenant"),
+            models.CheckConstraint(
+                condition=Q(external_ref__regex=r"^\S*$"), name="booking_reference_sane"
+            ),
             models.CheckConstraint(
                 condition=Q(duration_seconds__gte=60, duration_seconds__lte=90 * 86_400),
                 name="booking_duration_sane",

@@ -8,6 +8,8 @@ from django.db.models import Q
 
 from tenants.models import GpuClass, Project, Tenant
 
+NO_LABELS = models.Value({}, output_field=models.JSONField())
+
 
 class Series(models.Model):
     """A request for many dates. Each date is a booking."""
@@ -17,6 +19,12 @@ class Series(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     name = models.CharField(max_length=80, blank=True)
+    labels = models.JSONField(
+        default=dict, db_default=NO_LABELS, blank=True, help_text="Those of its bookings."
+    )
+    external_ref = models.CharField(
+        max_length=500, blank=True, default="", db_default="", help_text="URL or key of a ticket."
+    )
     rule = models.CharField(max_length=120, help_text="RRULE, in local time.")
     zone = models.CharField(max_length=64, help_text="Time zone of the rule.")
     first = models.DateTimeField(help_text="Start of the first date.")
@@ -34,6 +42,9 @@ class Series(models.Model):
         ordering = ["-created", "id"]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="series_id_in_tenant"),
+            models.CheckConstraint(
+                condition=Q(external_ref__regex=r"^\S*$"), name="series_reference_sane"
+            ),
             models.CheckConstraint(
                 condition=Q(is_partial=True) | Q(failed=[]), name="series_whole_has_no_failed"
             ),

@@ -3,6 +3,9 @@ const REST_MS = 350;
 // Status codes of a panel. Any other response is a different page.
 const ANSWERS = [200, 403, 409, 422, 429];
 
+// Fields that are no part of the request keep their text when the options change.
+const KEPT = ['f-name', 'f-labels', 'f-ref'];
+
 const panel = document.querySelector('[data-panel]');
 // Ignores Enter for this long after an option appeared.
 const UNSEEN_MS = 250;
@@ -59,14 +62,21 @@ function showError() {
 
 function show(html, takesText) {
   const active = part().contains(document.activeElement) ? document.activeElement.id : '';
-  const name = panel.querySelector('#f-name')?.value;
+  const kept = KEPT.map((id) => [id, document.getElementById(id)?.value]);
   part().innerHTML = html;
   const text = part().querySelector('[data-text]')?.dataset.text;
   if (takesText && text) field().value = text;
-  if (name && panel.querySelector('#f-name')) panel.querySelector('#f-name').value = name;
+  for (const [id, value] of kept) restore(document.getElementById(id), value);
   if (active) document.getElementById(active)?.focus();
   label();
   seen();
+}
+
+function restore(input, value) {
+  if (!input || !value) return;
+  input.value = value;
+  const details = input.closest('details');
+  if (details) details.open = true;
 }
 
 // `data-seen` marks options that have been visible for a moment.

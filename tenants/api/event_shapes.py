@@ -6,6 +6,7 @@ from drf_spectacular.plumbing import process_webhooks
 from drf_spectacular.utils import OpenApiResponse, OpenApiWebhook, extend_schema
 from rest_framework import serializers
 
+from tenants.platform.labels import Labels
 from tenants.rules.event_types import EVENT_TYPES, TEST
 
 Shape = type[serializers.Serializer[Any]]
@@ -17,6 +18,8 @@ class EventBooking(serializers.Serializer[Any]):
     id = serializers.CharField(help_text="`bk_…`. Unique everywhere.")
     number = serializers.CharField(help_text="`BK-2041`. Unique in the tenant.")
     name = serializers.CharField()
+    labels = Labels()
+    external_ref = serializers.CharField(help_text="A URL or a ticket's key. Empty without one.")
     project = serializers.CharField()
     owner = serializers.CharField()
     tier = serializers.CharField()

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from tenants.api.base import ApiView, list_response
 from tenants.models import Webhook, WebhookDelivery
 from tenants.platform.fields import Strict, Text
+from tenants.platform.labels import Labels
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
 from tenants.services.webhooks import (
@@ -39,6 +40,11 @@ class WebhookIn(Strict):
         max_length=40,
         help_text="Names such as `booking.started`, groups such as `booking.*`, or `*`.",
     )
+    labels = Labels(
+        required=False,
+        default=dict,
+        help_text="Only events of bookings that have all of these labels.",
+    )
     project = serializers.CharField(
         required=False,
         allow_null=True,
@@ -55,6 +61,7 @@ class WebhookOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     url = serializers.CharField()
     events = serializers.ListField(child=serializers.CharField())
+    labels = Labels()
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
     created = serializers.DateTimeField()
     is_enabled = serializers.SerializerMethodField()

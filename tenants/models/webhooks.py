@@ -44,6 +44,12 @@ class Webhook(models.Model):
     name = models.CharField(max_length=80)
     url = models.CharField(max_length=500)
     events = ArrayField(models.CharField(max_length=60), help_text="Names, or `booking.*`.")
+    labels = models.JSONField(
+        default=dict,
+        db_default=models.Value({}, output_field=models.JSONField()),
+        blank=True,
+        help_text="Events of bookings that have all of these labels; {}: all events.",
+    )
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
 

@@ -1,8 +1,8 @@
 """Writes webhooks: made by admins for a tenant and by leads for a project."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from tenants.access import Actor, access_project
 from tenants.audit import audit_record
 from tenants.models import Project, Webhook, WebhookDelivery
 from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.labels import labels_check
 from tenants.rules.event_types import TEST, patterns_unknown
 from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.input_values import name_read
@@ -34,6 +35,7 @@ class WebhookTerms:
     url: str
     events: Sequence[str]
     project: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def may_have_webhooks(actor: Actor) -> bool:
@@ -215,6 +217,7 @@ def _values(actor: Actor, terms: WebhookTerms) -> dict[str, object]:
         "project": _project(actor, terms.project),
         "url": _url(terms.url),
         "events": patterns,
+        "labels": labels_check(terms.labels),
     }
 
 
@@ -248,6 +251,7 @@ def _record(actor: Actor, action: str, webhook: Webhook, now: datetime) -> None:
             "name": webhook.name,
             "url": webhook.url.partition("?")[0],
             "events": list(webhook.events),
+            "labels": webhook.labels,
         },
     )
 

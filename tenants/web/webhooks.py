@@ -17,6 +17,7 @@ from tenants.models import Project, Webhook, WebhookDelivery
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import denied, missing
 from tenants.platform.form_actions import FormAction, form_action_run
+from tenants.platform.labels import labels_read, labels_text
 from tenants.rules.event_types import EVENT_TYPES
 from tenants.services.webhooks import (
     WebhookTerms,
@@ -116,6 +117,7 @@ def webhook(request: HttpRequest, actor: Actor, webhook_id: UUID) -> HttpRespons
             "name": shown.name,
             "url": shown.url,
             "events": ", ".join(shown.events),
+            "labels": labels_text(shown.labels),
             "project": shown.project.slug if shown.project else "",
         },
     }
@@ -148,6 +150,7 @@ def _terms(form: QueryDict) -> WebhookTerms:
         url=form.get("url", "").strip(),
         events=[each.strip() for each in events if each.strip()],
         project=form.get("project") or None,
+        labels=labels_read(form.get("labels", "")),
     )
 
 

@@ -14,6 +14,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from allocation.models import Booking
 from allocation.queries.bookings.statements import (
     GROUPS,
     StatementOf,
@@ -49,7 +50,7 @@ def a_line(exact: str = "4.8", **more: object) -> StatementLine:
         "transfer": uuid4(), "at": NOW, "kind": "settle", "booking": "BK-7", "name": "run",
         "project": "folding", "person": "mara", "campaign": "", "tier": "standard",
         "gpu_class": "h100", "per_hour": Decimal("2.4"), "exact": Decimal(exact), "currency": "EUR",
-        "note": "", "day": NOW.date(),
+        "note": "", "day": NOW.date(), "labels": {},
     }  # fmt: skip
     return StatementLine(**(facts | more))  # type: ignore[arg-type]
 
@@ -150,6 +151,7 @@ class Site:
                 actor_id=None, project=self.project, period=NOVEMBER, amount=Decimal(100), now=NOW
             )
             self.booking = a_booking(self.member, now=NOW)
+            Booking.objects.update(labels={"team": "vision"})
             self.charge("12.345678")
 
     def charge(self, amount: str, now: datetime = NOW) -> None:
@@ -185,6 +187,7 @@ def test_a_statement_has_charges_and_corrections_of_its_month(site: Site) -> Non
         ("settle", Decimal("12.35")),
         ("reverse", Decimal("-2.10")),
     ]
+    assert [line.labels for line in lines] == [{"team": "vision"}] * 2
     assert statement.totals.exact == Decimal("10.245678")
     ((who, sums),) = statement.groups
     assert (who, sums.amount) == (site.member.user.username, Decimal("10.25"))

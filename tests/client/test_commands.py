@@ -93,9 +93,20 @@ def test_a_booking_from_the_question_to_its_end(mara: Terminal) -> None:
     assert mara.json("show", "BK-2") == second
     assert mara.json("why", "BK-2")["number"] == "BK-2"
     assert "requested" in mara.run("why", "bk-2").stdout
+    labelled = mara.json(
+        "book", "1 h100 for 10m", "-l", "team=vision", "-l", "run=7", "--ref", "GPU-7", status=4
+    )
+    assert (labelled["labels"], labelled["external_ref"]) == (
+        {"team": "vision", "run": "7"},
+        "GPU-7",
+    )
+    found = mara.json("ls", "--label", "team=vision", "--ref", "GPU-7")["items"]
+    assert [row["number"] for row in found] == ["BK-3"]
+    assert "key=value" in mara.run("book", "-y", "1 h100 1h", "-l", "team", status=2).stderr
+    assert mara.json("release", "BK-3")["state"] == "cancelled"
     assert mara.json("release", "BK-2")["state"] == "cancelled"
     assert [row["number"] for row in mara.json("ls")["items"]] == ["BK-1"]
-    assert len(mara.json("ls", "--all")["items"]) == 2
+    assert len(mara.json("ls", "--all")["items"]) == 3
     assert "Free all the time: 8" in mara.run("free", "--gpu", "h100", "--for", "6h").stdout
     assert "folding" in mara.run("quota").stdout
     assert "EUR" in mara.run("budget").stdout

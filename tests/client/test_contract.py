@@ -38,11 +38,11 @@ READ = {
     "Problem": "status detail code rule alternatives decision_id",
 }
 SENT = {
-    "BookingInRequest": {"project", "tier", "request", "quote", "name"},
+    "BookingInRequest": {"project", "tier", "request", "quote", "name", "labels", "external_ref"},
     "ExtendInRequest": {"by"},
 }
 QUERIES = {
-    "list_bookings": {"project", "state", "cursor"},
+    "list_bookings": {"project", "state", "label", "external_ref", "cursor"},
     "get_availability": {"gpu_class", "from", "until"},
     "list_budgets": {"project"},
 }

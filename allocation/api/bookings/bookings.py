@@ -25,6 +25,7 @@ from allocation.api.bookings.shapes import (
     why,
 )
 from allocation.models import Booking
+from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import DecidedBooking, allocations_current
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
@@ -44,6 +45,7 @@ from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.fields import Duration, Instant, Strict, Text
+from tenants.platform.labels import MAX_TEXT, Reference, labels_read
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
 
@@ -54,6 +56,12 @@ class BookingQuery(PageQuery):
     state = serializers.ChoiceField(choices=[state.value for state in State], required=False)
     project = Text(required=False, max_length=40)
     owner = serializers.ChoiceField(choices=["me"], required=False)
+    label: Any = Text(  # Any: the base class has an attribute of this name
+        required=False,
+        max_length=MAX_TEXT,
+        help_text="`key=value`. Several, separated by commas, have all to be there.",
+    )
+    external_ref = Reference(required=False, allow_blank=False)
 
 
 class Bookings(ApiView):
@@ -132,6 +140,10 @@ class Bookings(ApiView):
             rows = rows.filter(state=self.query["state"])
         if "owner" in self.query:
             rows = rows.filter(owner_id=actor.user_id)
+        if "label" in self.query:
+            rows = with_labels(rows, labels_read(self.query["label"], "label"))
+        if "external_ref" in self.query:
+            rows = rows.filter(external_ref=self.query["external_ref"])
         return rows
 
 

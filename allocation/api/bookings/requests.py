@@ -18,6 +18,7 @@ from allocation.services.bookings.series import Repeat
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.fields import Strict, Text
+from tenants.platform.labels import Labels, Reference
 
 STANDARD = "standard"
 
@@ -51,6 +52,14 @@ class BookingIn(Strict):
         allow_blank=True,
         default="",
         help_text="Slug of a campaign of the project, whose budget counts the booking, too.",
+    )
+    labels = Labels(
+        required=False,
+        default=dict,
+        help_text="At most 32 key-value pairs. Keys have lower-case letters, digits and `. _ - /`.",
+    )
+    external_ref = Reference(
+        required=False, default="", help_text="A URL or a ticket's key, such as `GPU-123`."
     )
     zone = Text(
         max_length=64,
@@ -102,6 +111,8 @@ def booking_request_of(
         request_text=given.get("request", ""),
         priced_at=price_lock_read(given["quote"], now) if "quote" in given else None,
         campaign=given["campaign"],
+        labels=given["labels"],
+        external_ref=given["external_ref"],
     )
 
 

@@ -29,6 +29,7 @@ from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
 from tenants.platform.fields import Flag, Money, Strict, Text
+from tenants.platform.labels import Labels
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
 
@@ -70,6 +71,8 @@ class SeriesOut(serializers.Serializer[Any]):
     project = serializers.CharField()
     owner = serializers.CharField()
     name = serializers.CharField()
+    labels = Labels()
+    external_ref = serializers.CharField(help_text="A URL or a ticket's key. Empty without one.")
     rrule = serializers.CharField()
     words = serializers.CharField(help_text="The recurrence in words: `every Mon, Wed, 10 times`.")
     zone = serializers.CharField()
@@ -201,6 +204,8 @@ def series_data(shown: SeriesShown) -> dict[str, Any]:
             "project": series.project.slug,
             "owner": series.owner.username,
             "name": series.name,
+            "labels": series.labels,
+            "external_ref": series.external_ref,
             "rrule": series.rule,
             "words": shown.words,
             "zone": series.zone,

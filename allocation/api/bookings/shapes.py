@@ -15,10 +15,11 @@ from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
 from tenants.models import Tier
 from tenants.platform.fields import Money, iso_duration
+from tenants.platform.labels import Labels
 
 _FIELDS = (
-    "name state outcome version submitted ask alternatives extension_until ready_at saved_at "
-    "checked_in_at released_at ended_at decision_id"
+    "name labels external_ref state outcome version submitted ask alternatives extension_until "
+    "ready_at saved_at checked_in_at released_at ended_at decision_id"
 )
 _PLAIN = tuple(_FIELDS.split())
 _BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
@@ -188,6 +189,8 @@ class BookingOut(serializers.Serializer[Any]):
     project = serializers.CharField()
     owner = serializers.CharField()
     name = serializers.CharField()
+    labels = Labels()
+    external_ref = serializers.CharField(help_text="A URL or a ticket's key. Empty without one.")
     tier = serializers.CharField()
     state = serializers.ChoiceField(choices=[state.value for state in State])
     outcome = serializers.CharField()

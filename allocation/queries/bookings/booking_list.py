@@ -2,19 +2,21 @@
 search."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.core import signing
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce, Lower
 
-from allocation.models import Booking, Node
+from allocation.models import Booking, BookingLabel, Node
 from allocation.queries.bookings.timeline import bookings_visible
 from allocation.rules.states import OPEN, TERMINAL, State
 from tenants.access import Actor
 from tenants.models import Membership, Project
+from tenants.platform.labels import labels_read
 
 PAGE = 25
 GROUPS: dict[str, tuple[State, ...]] = {
@@ -46,11 +48,14 @@ RESULTS_SHOWN = 6
 @dataclass(frozen=True, slots=True)
 class BookingFilter:
     """A filter: a group of states ("" for all), a project's slug, only the reader's own bookings,
-    and search words. `sort` is the order; `after` or `before` is the cursor of the page."""
+    labels as text, a reference, and search words. `sort` is the order; `after` or `before` is the
+    cursor of the page."""
 
     group: str = ""
     project: str = ""
     mine: bool = False
+    labels: str = ""
+    reference: str = ""
     text: str = ""
     sort: str = NEWEST
     after: str = ""
@@ -116,7 +121,11 @@ def bookings_page(actor: Actor, wanted: BookingFilter) -> BookingsPage:
 
 
 def bookings_filtered(actor: Actor, wanted: BookingFilter) -> QuerySet[Booking]:
-    """The bookings that match the filter and that the reader may see."""
+    """The bookings that match the filter and that the reader may see.
+
+    Raises:
+        Refused: `bad_label`.
+    """
     found = bookings_visible(actor).select_related("project", "tier", "owner")
     if wanted.group in GROUPS:
         found = found.filter(state__in=GROUPS[wanted.group])
@@ -124,7 +133,19 @@ def bookings_filtered(actor: Actor, wanted: BookingFilter) -> QuerySet[Booking]:
         found = found.filter(project__slug=wanted.project)
     if wanted.mine:
         found = found.filter(owner_id=actor.user_id)
+    if wanted.reference:
+        found = found.filter(external_ref=wanted.reference)
+    found = with_labels(found, labels_read(wanted.labels, "label"))
     return found.filter(booking_search_condition(actor, wanted.text))
+
+
+def with_labels(rows: QuerySet[Booking], labels: Mapping[str, str]) -> QuerySet[Booking]:
+    """The bookings that have all of the labels."""
+    for key, value in labels.items():
+        found = BookingLabel.objects.filter(tenant_id=OuterRef("tenant_id"))
+        found = found.filter(key=key, value=value, booking_id=OuterRef("id"))
+        rows = rows.filter(Exists(found))
+    return rows
 
 
 def bookings_export(actor: Actor, wanted: BookingFilter, *, most: int) -> list[Booking]:

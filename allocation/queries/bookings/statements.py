@@ -1,6 +1,7 @@
 """Statements: the sums of a month, and its lines with the facts of their bookings."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -20,7 +21,8 @@ SELECT t.id, t.at, t.kind,
        coalesce(u.username, ''), coalesce(c.slug, ''), coalesce(b.tier_id, ''),
        coalesce(b.planned_class, ''), coalesce(b.price_per_hour, 0),
        CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END,
-       a.currency, t.note, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date)
+       a.currency, t.note, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
+       coalesce(b.labels, '{{}}')
 FROM billing_transfer t
 JOIN billing_account a ON a.id = t.debit_id
 JOIN billing_budget own
@@ -106,14 +108,19 @@ def statement_lines(of: StatementOf) -> Iterator[StatementLine]:
     """
     facts = _facts(of, of.month.first_second, of.month.last_second)
     for row in _rows(_ALL, facts):
-        yield StatementLine(*row)
+        yield _line(row)
+
+
+def _line(row: Sequence[Any]) -> StatementLine:
+    *facts, labels = row
+    return StatementLine(*[*facts, json.loads(labels)])
 
 
 def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[StatementLine]:
     """A page of the lines, the latest first."""
     facts = _facts(of, of.month.first_second, of.month.last_second)
     chosen = [row[0] for row in _rows(_CHOSEN, facts | {"limit": limit, "offset": offset})]
-    return [StatementLine(*row) for row in _rows(_PAGE, {"chosen": chosen})]
+    return [_line(row) for row in _rows(_PAGE, {"chosen": chosen})]
 
 
 def _facts(of: StatementOf, starts: date, ends: date) -> dict[str, Any]:

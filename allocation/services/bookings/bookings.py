@@ -1,7 +1,7 @@
 """Actions of people on bookings. Only a cycle places them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID, uuid4
@@ -51,6 +51,8 @@ class BookingRequest:
     request_text: str = ""
     priced_at: datetime | None = None
     campaign: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    external_ref: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,8 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         project=admitted.project,
         owner_id=actor.user_id,
         name=request.name,
+        labels=dict(request.labels),
+        external_ref=request.external_ref,
         tier=admission.tier,
         ask=ask.to_json(),
         request_text=request.request_text,

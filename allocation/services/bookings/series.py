@@ -71,6 +71,8 @@ def series_request(
             project=project,
             owner_id=actor.user_id,
             name=request.name,
+            labels=dict(request.labels),
+            external_ref=request.external_ref,
             rule=repeat.rule.text,
             zone=request.zone,
             first=dates.starts[0],

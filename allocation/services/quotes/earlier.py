@@ -129,4 +129,6 @@ def _request(
         request_text=option.request if option else booking.request_text,
         priced_at=priced_at,
         campaign=booking.campaign.slug if booking.campaign else "",
+        labels=booking.labels,
+        external_ref=booking.external_ref,
     )

@@ -48,6 +48,7 @@ from allocation.web.bookings.summary import (
     state_words,
     what_words,
 )
+from allocation.web.parts.labels import labels_context
 from allocation.web.parts.planned_start import holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
@@ -139,6 +140,7 @@ def _booking_answer(
         "holders": _holders(booking, ctx),
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
+        **labels_context(booking.labels, booking.external_ref),
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
     return render(

@@ -30,6 +30,8 @@ from allocation.web.bookings.pauses import notices_context
 from allocation.web.bookings.summary import what_words
 from tenants.access import Actor
 from tenants.platform.csv_text import plain
+from tenants.platform.errors import Refused
+from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, labels_read, labels_text
 from tenants.web.frame import tenant_page
 
 GROUP_LABELS = {
@@ -66,7 +68,7 @@ DESCENDING_FIRST = ("cost", "start")
 """Columns that sort in descending order first."""
 EXPORTED = (
     *("number", "name", "state", "starts", "ends", "what"),
-    *("tier", "project", "owner", "cost", "currency", "cost_is"),
+    *("tier", "project", "owner", "cost", "currency", "cost_is", "labels", "external_ref"),
 )
 MAX_TEXT_LENGTH = 200
 MOST_EXPORTED = 10_000
@@ -92,12 +94,15 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
         "columns": [_column(first, key, label) for key, label in COLUMNS],
         "orders": ORDERS,
         "order_words": dict(ORDERS).get(wanted.sort, ""),
+        "typed_labels": request.GET.get("label", ""),
+        "label_problem": label_problem(request.GET.get("label", "")),
+        "reference_off": _link(replace(first, reference="")),
         "mine_url": _link(replace(first, mine=not wanted.mine)),
         "csv_url": f"bookings.csv{_link(first)}",
         "most_exported": MOST_EXPORTED,
         "previous": _link(replace(first, before=page.before)) if page.before else "",
         "next": _link(replace(first, after=page.after)) if page.after else "",
-        "is_filtered": bool(wanted.group or wanted.project or wanted.mine or wanted.text),
+        "is_filtered": replace(first, sort=NEWEST) != BookingFilter(),
     }
     return render(request, "allocation/bookings.html", context)
 
@@ -110,22 +115,7 @@ def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = bookings_export(actor, filter_read(request), most=MOST_EXPORTED)
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(
-        [
-            "number",
-            "name",
-            "state",
-            "starts",
-            "ends",
-            "what",
-            "tier",
-            "project",
-            "owner",
-            "cost",
-            "currency",
-            "cost_is",
-        ]
-    )
+    writer.writerow(EXPORTED)
     writer.writerows([plain(value) for value in _cells(row, ctx)] for row in rows)
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="bookings-{actor.tenant_slug}.csv"'
@@ -140,16 +130,20 @@ def _cells(row: Booking, ctx: PageContext) -> Iterator[str]:
     yield what_words(AskDocument.from_json(row.ask), ctx.labels)
     yield from (row.tier.name, row.project.name, row.owner.get_full_name() or row.owner.username)
     yield from (str(cost), row.currency, "held" if row.charged is None else "charged")
+    yield from (labels_text(row.labels), row.external_ref)
 
 
 def filter_read(request: HttpRequest) -> BookingFilter:
     """Reads the filters from the address; ignores invalid values."""
     asked = request.GET
     group, sort = asked.get("state", ""), asked.get("sort", NEWEST)
+    labels = _clean(asked.get("label", ""), MAX_TEXT)
     return BookingFilter(
         group=group if group in GROUPS else "",
         project=_clean(asked.get("project", "")),
         mine=asked.get("mine") == "1",
+        labels="" if label_problem(labels) else labels,
+        reference=_clean(asked.get("external_ref", ""), MAX_REFERENCE),
         text=_clean(asked.get("q", "")),
         sort=sort if sort.removeprefix("-") in SORTS else NEWEST,
         after=asked.get("after", ""),
@@ -157,8 +151,17 @@ def filter_read(request: HttpRequest) -> BookingFilter:
     )
 
 
-def _clean(text: str) -> str:
-    return text[:MAX_TEXT_LENGTH].replace("\x00", "").strip()
+def label_problem(text: str) -> str:
+    """Returns why the text is no list of labels; "" if it is one."""
+    try:
+        labels_read(text, "label")
+    except Refused as refusal:
+        return refusal.sentence
+    return ""
+
+
+def _clean(text: str, most: int = MAX_TEXT_LENGTH) -> str:
+    return text[:most].replace("\x00", "").strip()
 
 
 def _column(wanted: BookingFilter, key: str, label: str) -> dict[str, Any]:
@@ -181,6 +184,8 @@ def _link(wanted: BookingFilter) -> str:
         "state": wanted.group,
         "project": wanted.project,
         "mine": "1" if wanted.mine else "",
+        "label": wanted.labels,
+        "external_ref": wanted.reference,
         "q": wanted.text,
         "sort": "" if wanted.sort == NEWEST else wanted.sort,
         "after": wanted.after,

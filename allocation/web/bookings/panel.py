@@ -52,6 +52,7 @@ from billing.models import Campaign
 from tenants.access import Actor, access_project
 from tenants.models import Project, Tier
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.labels import labels_read, reference_check
 from tenants.services.rate_limits import call_limit_check
 from tenants.web.frame import STATUS, tenant_page, zone_of
 
@@ -89,6 +90,8 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         "examples": EXAMPLES,
         "key": uuid4().hex,
         "name": fields.name,
+        "labels": fields.labels,
+        "external_ref": fields.external_ref,
         **_chosen(project, tier),
         **_campaigns(project, fields),
     }
@@ -321,6 +324,8 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
         request_text=text,
         priced_at=price_lock_read(shown, now) if shown else None,
         campaign=request.POST.get("campaign", ""),
+        labels=labels_read(request.POST.get("labels", "")),
+        external_ref=reference_check(request.POST.get("external_ref", "").strip()),
     )
     if parsed.repeat is None:
         return booking_request(actor=actor, request=terms, now=now, booking_id=identifier)

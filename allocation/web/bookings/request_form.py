@@ -17,6 +17,7 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
 from allocation.rules.ask.words.times import duration_words
 from allocation.web.bookings.summary import shape_words
+from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT
 
 SHARE = "share-"
 """The prefix of a size that is a share, such as `share-250` (in thousandths)."""
@@ -49,6 +50,8 @@ class RequestFields:
     days: str = ""
     pin: str = ""
     campaign: str = ""
+    labels: str = ""
+    external_ref: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         days=get("days"),
         pin=get("pin", 200),
         campaign=get("campaign"),
+        labels=get("labels", MAX_TEXT),
+        external_ref=get("external_ref", MAX_REFERENCE),
     )
 
 

@@ -15,6 +15,7 @@ from allocation.models import Series
 from allocation.queries.bookings.series import failed_dates_of, local_start, series_shown
 from allocation.services.bookings.series import BEFORE_START, series_cancel
 from allocation.web.bookings.booking_pages import booking_row, page_context
+from allocation.web.parts.labels import labels_context
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.confirm import Confirmation, confirm_page
@@ -44,6 +45,7 @@ def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespo
         ],
         "conflicts": ", ".join(_words(series, each.starts) for each in conflicts),
         "why": conflicts[0].sentence if conflicts else "",
+        **labels_context(series.labels, series.external_ref),
         "held": money_text(shown.held, shown.currency) if shown.currency else "",
         "may_cancel": shown.is_open and may_change_series(actor, series),
     }

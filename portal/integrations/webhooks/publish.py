@@ -83,6 +83,8 @@ def _event(row: BookingEvent, kind: str, version: int) -> PublishedEvent:
                 "id": f"bk_{booking.id.hex}",
                 "number": booking.label,
                 "name": booking.name,
+                "labels": booking.labels,
+                "external_ref": booking.external_ref,
                 "project": booking.project.slug,
                 "owner": booking.owner.username,
                 "tier": booking.tier_id,
@@ -138,5 +140,14 @@ def _queue(events: Sequence[PublishedEvent], now: datetime) -> None:
         )
         for event in events
         for webhook in webhooks[event.tenant_id]
-        if webhook.project_id in (None, event.project_id) and is_wanted(webhook.events, event.type)
+        if _is_for(webhook, event)
+    )
+
+
+def _is_for(webhook: Webhook, event: PublishedEvent) -> bool:
+    labels = event.data.get("booking", {}).get("labels", {})
+    return (
+        webhook.project_id in (None, event.project_id)
+        and is_wanted(webhook.events, event.type)
+        and webhook.labels.items() <= labels.items()
     )

@@ -113,7 +113,7 @@ def test_an_event_arrives_signed_once_and_says_what_happened(lab: Lab, receiver:
     assert message["data"]["booking"] | {"name": ""} == {
         "id": f"bk_{booking.id.hex}", "number": booking.label, "name": "", "state": booking.state,
         "project": lab.project.slug, "owner": username, "tier": booking.tier_id,
-        "version": booking.version,
+        "version": booking.version, "labels": {}, "external_ref": "",
     }  # fmt: skip
     assert message["data"]["message"] == "started"
     assert message["data"]["detail"] == {}
