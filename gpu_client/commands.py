@@ -175,6 +175,19 @@ def why(reference: Reference, is_json: Json = False) -> None:
         line_print(f"  {'✓' if check['passed'] else '✗'} {check['check']}")
         for reason in check["reasons"]:
             line_print(f"      {reason['sentence']}")
+    _queue_print(found)
+
+
+def _queue_print(found: Document) -> None:
+    """Prints who is ahead, who has the GPUs, and what would let the booking start earlier."""
+    for ahead in found["ahead"]:
+        line_print(f"  Ahead: {' '.join([ahead['sentence'], *ahead['bookings']])}")
+    for holder in found["holders"]:
+        who = holder["booking"] or "A booking of another organisation"
+        line_print(f"  {who} has {holder['gpus']} of its GPUs until {moment(holder['until'])}.")
+    for change in found["changes"]:
+        when = f"{moment(change['at'])}: " if change["at"] else ""
+        line_print(f"  {when}{change['sentence']}")
     for each in found["alternatives"]:
         if each.get("request"):
             line_print(f"  Would work: {each['request']}")

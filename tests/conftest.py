@@ -153,10 +153,12 @@ def _cheap_passwords(settings: Settings) -> None:
 @pytest.fixture(autouse=True)
 def _kept_snapshots_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test keeps a snapshot of the one before, and a wrong one fails the test."""
+    from allocation.services.decide.queue_places import queue_places  # noqa: PLC0415
     from allocation.services.snapshot.kept import snapshot_keeper  # noqa: PLC0415 (needs settings)
 
     def fail(sections: object) -> None:
         pytest.fail(f"the kept snapshot differs from a fresh one in {sections}", pytrace=False)
 
     snapshot_keeper.forget()
+    queue_places.forget()
     monkeypatch.setattr("allocation.services.snapshot.kept.drift_note", fail)

@@ -9,6 +9,7 @@ from allocation.models.decisions import (
     DecisionPiece,
     MachineClock,
     PolicyVersion,
+    QueuePlace,
     SolverState,
 )
 from allocation.models.feeds import CalendarFeed
@@ -61,6 +62,7 @@ __all__ = [
     "PlannedStrength",
     "PolicyVersion",
     "PortalMode",
+    "QueuePlace",
     "Rack",
     "Series",
     "SolverState",

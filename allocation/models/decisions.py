@@ -1,6 +1,7 @@
 """Decisions of the solver, stored so that each can be replayed byte for byte."""
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 
@@ -107,6 +108,21 @@ class DecisionPiece(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["decision", "number"], name="decision_piece_once"),
         ]
+
+
+class QueuePlace(models.Model):
+    """The place in the queue that the newest decision gave a waiting booking.
+
+    No web request reads it: the keys of others would show what their organisations have used.
+    """
+
+    booking = models.OneToOneField(
+        "allocation.Booking", on_delete=models.PROTECT, primary_key=True, related_name="+",
+        db_constraint=False,
+    )  # fmt: skip
+    key = ArrayField(
+        models.BigIntegerField(), help_text="As `Waiting.key` has it; of two, the lower goes first."
+    )
 
 
 class MachineClock(models.Model):

@@ -18,12 +18,11 @@ from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import (
     BookingOut,
     EventOut,
-    WhyOut,
     booking_data,
     booking_id_text,
     new_booking_data,
-    why,
 )
+from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
 from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import DecidedBooking, allocations_current

@@ -1,15 +1,12 @@
 """The REST representation of bookings, pauses and decisions."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from rest_framework import serializers
 
 from allocation.models import Allocation, Booking, MovedStart, Pause, PlannedStrength
-from allocation.queries.bookings.outcomes import booking_start_range
-from allocation.queries.fleet.portal_modes import freeze_reason
-from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import WAITING, State
 from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
@@ -23,7 +20,6 @@ _FIELDS = (
 )
 _PLAIN = tuple(_FIELDS.split())
 _BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
-CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
 
 
 class WindowOut(serializers.Serializer[Any]):
@@ -234,38 +230,6 @@ class EventOut(serializers.Serializer[Any]):
     detail = serializers.DictField()
 
 
-class CheckOut(serializers.Serializer[Any]):
-    """One of the six conditions for a start, and the reasons why it is not met."""
-
-    check = serializers.ChoiceField(choices=list(CHECKS))
-    passed = serializers.BooleanField()
-    reasons = serializers.ListField(child=serializers.DictField())
-
-
-class RangeOut(serializers.Serializer[Any]):
-    """The range of the planned start. It takes the last `of` starts in the tier into account; with
-    0 too few bookings have started, and the range is an assumption."""
-
-    earliest = serializers.DateTimeField()
-    latest = serializers.DateTimeField()
-    of = serializers.IntegerField()
-
-
-class WhyOut(serializers.Serializer[Any]):
-    """The explanation of a booking's state, from its latest decision."""
-
-    number = serializers.CharField()
-    state = serializers.CharField()
-    expected_start = serializers.DateTimeField(allow_null=True)
-    expected_range = RangeOut(
-        allow_null=True,
-        help_text="Null if the booking does not wait. Firm and guaranteed starts have no range.",
-    )
-    checks = CheckOut(many=True)
-    alternatives = serializers.ListField(child=serializers.DictField())
-    decision_id = serializers.IntegerField(allow_null=True)
-
-
 # Created once: a new serializer copies all its fields, which takes longer than the rendering.
 _BOOKING = BookingOut()
 
@@ -319,31 +283,6 @@ def _data(
         }
     )
     return dict(data)
-
-
-def why(booking: Booking, now: datetime) -> dict[str, Any]:
-    """The six checks with the evidence of the latest decision, and a freeze that blocks it."""
-    frozen = [reason] if (reason := freeze_reason(booking, now)) else []
-    data = WhyOut(
-        {
-            "number": booking.label,
-            "state": booking.state,
-            "expected_start": booking.expected_start,
-            "expected_range": booking_start_range(booking, now),
-            "checks": [_check([*frozen, *booking.reasons], check) for check in CHECKS],
-            "alternatives": booking.alternatives,
-            "decision_id": booking.decision_id,
-        }
-    )
-    return dict(data.data)
-
-
-def _check(stored: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
-    reasons = [reason_shown(reason) for reason in stored if reason.get("check") == check]
-    # A reason that only explains, such as other GPUs than planned, does not block the booking.
-    rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
-    passed = all(rule is not None and rule.effect == "explains" for rule in rules)
-    return {"check": check, "passed": passed, "reasons": reasons}
 
 
 def _window(booking: Booking) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Of other tenants only the time is read, which every tenant may know.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.models import Allocation, Booking
+from allocation.rules.states import WAITING, State
 
 MOST = 5
 _BUSY = """
@@ -27,7 +28,7 @@ WHERE gpu_id = ANY(%(gpus)s)
 class Holder:
     """A booking that has `gpus` of the planned GPUs until `until`.
 
-    `label` is empty for another tenant's, and for a waiting booking of the own one.
+    `label` is empty for another tenant's booking.
     """
 
     label: str
@@ -45,7 +46,6 @@ def holders_of(booking: Booking, now: datetime) -> list[Holder]:
     if starts is None or starts <= now or not booking.planned_places:
         return []
     rows = _busy(booking, starts, now)
-    labels = _own_labels(booking, now)
     last: dict[tuple[UUID, int], tuple[datetime, bool]] = {}
     for place in booking.planned_places:
         gpu, first, size = UUID(place["gpu"]), place["start"], place["size"]
@@ -56,6 +56,7 @@ def holders_of(booking: Booking, now: datetime) -> list[Holder]:
         ]
         if ends:
             last[gpu, first] = max(ends)
+    labels = _own_labels(booking, {until for until, mine in last.values() if mine}, now)
     counts = Counter(
         (labels.get((gpu, until), "") if mine else "", mine, until)
         for (gpu, _), (until, mine) in last.items()
@@ -73,11 +74,29 @@ def _busy(
         return list(cursor.fetchall())
 
 
-def _own_labels(booking: Booking, now: datetime) -> dict[tuple[UUID, datetime], str]:
+def _own_labels(
+    booking: Booking, ends: Collection[datetime], now: datetime
+) -> dict[tuple[UUID, datetime], str]:
+    """The own bookings that have, or are planned to have, one of these GPUs until one of these
+    ends."""
+    if not ends:
+        return {}
+    places = [place["gpu"] for place in booking.planned_places]
+    waiting = Booking.objects.filter(
+        tenant_id=booking.tenant_id,
+        state__in=(*WAITING, State.PAUSING, State.PAUSED),
+        planned_ends__in=ends,
+    )
+    found = {
+        (UUID(place["gpu"]), row.planned_ends): row.label
+        for row in waiting
+        for place in row.planned_places
+        if row.planned_ends is not None
+    }
     rows = Allocation.objects.filter(
         tenant_id=booking.tenant_id,
         state__in=Allocation.LIVE,
-        gpu_id__in=[place["gpu"] for place in booking.planned_places],
+        gpu_id__in=places,
         period__endswith__gt=now,
     ).select_related("booking")
-    return {(row.gpu_id, row.period.upper): row.booking.label for row in rows}
+    return found | {(row.gpu_id, row.period.upper): row.booking.label for row in rows}

@@ -146,5 +146,6 @@ def _receipt(
         rule=why.rule,
         overtaken_by=str(why.facts["rule"]) if is_overtaken else "",
         is_own=is_overtaken and bool(why.facts["own_tenant"]),
+        claimant_id=UUID(str(why.facts["booking"])) if "booking" in why.facts else None,
         reason=reason_data(why),
     )

@@ -18,6 +18,7 @@ from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.plan_diff import changes_of
 from allocation.services.decide.plans import plan_apply
+from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.shard_workers import decide_of
 from allocation.services.gc_paused import gc_paused
@@ -193,6 +194,7 @@ def _lock_take() -> bool:
 def _turn(now: datetime) -> CycleResult:
     term, withheld_cycles = _lead()
     snapshot_keeper.lead(term)
+    queue_places.lead(term)
     frozen = decisions_frozen(now)
     # 1. End what is over.
     ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
@@ -275,6 +277,7 @@ def _decide(
     except (PlanStale, IntegrityError) as error:
         return _drop_record(error)
     decision_log.written(decision)
+    queue_places.write(plan, term)
     withheld_count(withheld)
     return _Attempt("decided", decision.id, _has_unanswered(withheld))
 

@@ -1,6 +1,6 @@
 """The decisions of a cycle so far, and the plan made of them."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -29,13 +29,13 @@ Given = TypeVar("Given", Assign, Waiting)
 
 @dataclass(slots=True)
 class Outcome:
-    """The decisions of a cycle so far. `positions`: each booking's in the queue, from 1 on."""
+    """The decisions of a cycle so far. `keys`: the place of each booking in the queue."""
 
     state: CycleState
     preemption: Preemption
     rebinding: Rebinding
     strengths: Strengths
-    positions: Mapping[str, int] = field(default_factory=dict)
+    keys: dict[str, tuple[int, ...]] = field(default_factory=dict)
     assigns: list[Assign] = field(default_factory=list)
     waits: list[Waiting] = field(default_factory=list)
     resumes: list[Waiting] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Outcome:
         demand = found.demand
         units = demand.count * self.state.pools[demand.gpu_class].units(demand.shape)
         self.queues[demand.gpu_class] = self.ahead(demand.gpu_class).plus(units)
-        self.waits.append(_waiting(request, found, reasons, delayed_by, strength))
+        self.waits.append(self._waiting(request, found, reasons, delayed_by, strength))
 
     def resume(self, request: Request) -> Fit | None:
         """Plan when a paused booking resumes; without a start it is tried again in the next
@@ -169,8 +169,21 @@ class Outcome:
         if found is not None:
             self.state.reserve(found)
             strength = self.strengths.count(request, found)
-            self.resumes.append(_waiting(request, found, reasons, None, strength))
+            self.resumes.append(self._waiting(request, found, reasons, None, strength))
         return found
+
+    def _waiting(
+        self,
+        request: Request,
+        found: Fit,
+        reasons: tuple[Reason, ...],
+        delayed_by: Reason | None,
+        strength: Strength,
+    ) -> Waiting:
+        name, key = found.demand.gpu_class, self.keys.get(request.booking, ())
+        return Waiting(
+            request.booking, name, found.places, *found.window, reasons, delayed_by, strength, key
+        )
 
     def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
         given: list[Assign | Waiting] = [*self.assigns, *self.waits]
@@ -218,19 +231,6 @@ class Outcome:
 
 def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:
     return answer.booking
-
-
-def _waiting(
-    request: Request,
-    found: Fit,
-    reasons: tuple[Reason, ...],
-    delayed_by: Reason | None,
-    strength: Strength,
-) -> Waiting:
-    name = found.demand.gpu_class
-    return Waiting(
-        request.booking, name, found.places, *found.window, reasons, delayed_by, strength
-    )
 
 
 def _with_strength(wait: Waiting, outgrown: Container[str]) -> Waiting:

@@ -43,6 +43,11 @@ class Turn:
     key: Key
     inside: bool = False
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The key without the id."""
+        return self.key[:-1]
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -107,7 +112,8 @@ class BookingQueue:
         return [*inside, *self._outside(rows, others)]
 
     def turn(self, request: Request) -> Turn:
-        """The place of one more request after `turns`, as if its owners had nobody waiting."""
+        """The place of one more request, computed after `turns`. Only what its owners hold counts
+        as their use, not what they wait for."""
         later = self._shares, self._in_use
         self._shares, self._in_use = self._first_shares, self._first_in_use
         row, counts = self._waiting(request), self._guarantees.counts(request.tier)
@@ -320,16 +326,42 @@ class BookingQueue:
             self._in_use[key] = self._in_use.get(key, 0) + units
 
 
-def criterion(order: Iterable[str], ahead: Turn, behind: Turn) -> Criterion:
-    """The criterion of the policy's order by which one goes before the other."""
-    if ahead.request.fixed:
+def criterion(order: Sequence[str], ahead: Turn, behind: Turn) -> Criterion:
+    """The criterion of the policy's order by which one goes before the other.
+
+    Of one owner's bookings the later has the larger share, because the earlier counts in it: that
+    share is no criterion between them.
+    """
+    one, other = ahead.request, behind.request
+    same = {
+        "tenant": one.tenant == other.tenant,
+        "project": one.project == other.project,
+        "part": one.project == other.project,
+        "person": (one.tenant, one.owner) == (other.tenant, other.owner),
+    }
+    pairs = enumerate(zip(ahead.numbers, behind.numbers, strict=True))
+    differing = (
+        at
+        for at, (a, b) in pairs
+        if a != b and not (0 < at <= len(order) and same.get(order[at - 1]))
+    )
+    return criterion_at(
+        order, next(differing, None), ahead.key[0], is_fixed=one.fixed, is_inside=ahead.inside
+    )
+
+
+def criterion_at(
+    order: Sequence[str], at: int | None, band: int, *, is_fixed: bool, is_inside: bool
+) -> Criterion:
+    """The same if the keys first differ at this index. `band` is of the booking that is ahead;
+    `is_inside`: it is inside its guarantee."""
+    if is_fixed:
         return "firm"
-    if ahead.key[0] != behind.key[0]:
-        if ahead.inside:
+    if at == 0:
+        if is_inside:
             return "guarantee"
-        return "age" if ahead.key[0] == AGED else "tier"
-    pairs = zip(order, ahead.key[1:7], behind.key[1:7], strict=True)
-    return next((_CRITERIA[name] for name, one, other in pairs if one != other), "age")
+        return "age" if band == AGED else "tier"
+    return _CRITERIA[order[at - 1]] if at is not None and at <= len(order) else "age"
 
 
 def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:

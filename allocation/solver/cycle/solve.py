@@ -40,8 +40,8 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # None of these delays a planned start.
     withdrawn = withdrawals(state, snapshot, kept)
     extensions = extensions_decide(state, snapshot, kept)
-    positions = {turn.request.booking: at for at, turn in enumerate(turns, 1)}
-    outcome = Outcome(state, preemption, Rebinding(state, snapshot), strengths, positions)
+    keys = {turn.request.booking: turn.numbers for turn in turns}
+    outcome = Outcome(state, preemption, Rebinding(state, snapshot), strengths, keys)
     done = {*withdrawn, *outcome.record_orders(relocation_orders_apply(state, snapshot, kept))}
     outcome.rebinding.keep((each for each in planned if each.booking not in done), kept)
     # 5. Walk along the queue. Whoever has no start takes free room, or room that those behind it

@@ -311,7 +311,9 @@ class Walk:
         is_own = cause is None or cause.request.tenant == request.tenant
         order = outcome.state.policy.order
         rule = "tier" if cause is None else criterion(order, cause, turn)
-        why = reason("overtaken", rule=rule, own_tenant=int(is_own))
+        # Of another tenant's booking nobody may learn the name.
+        name = cause.request.booking if cause is not None and is_own else None
+        why = reason("overtaken", rule=rule, own_tenant=int(is_own), booking=name)
         found = newcomer(outcome, request, why)
         if found is not None:
             self._placed(request, found, cause or turn)
@@ -334,6 +336,7 @@ class Walk:
             if request is not None:
                 turn = self._queue.turn(replace(request, earliest=pause.at, paused=True))
                 turn = replace(turn, request=request)
+                self._outcome.keys[request.booking] = turn.numbers
                 heapq.heappush(self._resumes, (turn.key, request.booking, turn))
         self._told = len(pauses)
 

@@ -44,7 +44,8 @@ class Waiting:
     """Keep the booking waiting with this planned start.
 
     `starts` is never later than its last planned start, unless `delayed_by` gives the reason.
-    `strength` says who may still delay it.
+    `strength` says who may still delay it. `key` is its place in the queue: the band, the keys of
+    the policy's `order` and the time of submission; of two, the lower goes first.
     """
 
     booking: str
@@ -55,6 +56,7 @@ class Waiting:
     reasons: tuple[Reason, ...]
     delayed_by: Reason | None = None
     strength: Strength | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    key: tuple[int, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

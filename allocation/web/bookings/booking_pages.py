@@ -21,7 +21,6 @@ from allocation.queries.bookings.bookings import (
     moved_starts_of,
     node_places_of,
 )
-from allocation.queries.bookings.holders import holders_of
 from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
@@ -35,6 +34,7 @@ from allocation.services.bookings.bookings import (
     planned_end_of,
 )
 from allocation.services.quotes.extensions import later_ends
+from allocation.services.quotes.why_waiting import why_waiting
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.web.bookings.confirmations import cancel_question, release_question
 from allocation.web.bookings.costs import spent_so_far
@@ -49,7 +49,7 @@ from allocation.web.bookings.summary import (
     what_words,
 )
 from allocation.web.parts.labels import labels_context
-from allocation.web.parts.planned_start import holder_lines, moved_lines
+from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
 from billing.rules import money_text
@@ -116,6 +116,8 @@ def _booking_answer(
         pauses=tuple(pauses_of(booking)),
         frozen=freeze_reason(booking, ctx.now),
     )
+    waits = why_waiting(booking, ctx.now)
+    ctx = replace(ctx, ahead=sum(each.count for each in waits.ahead))
     places = node_places_of(booking)
     may = may_change(actor, booking)
     if may:
@@ -137,7 +139,9 @@ def _booking_answer(
         "use": _use(request, booking, ctx),
         **pause_context(booking, ctx, may_change=may),
         "moved_starts": moved_lines(moved_starts_of(booking), ctx.zone, ctx.now),
-        "holders": _holders(booking, ctx),
+        "ahead": ahead_lines(waits.ahead),
+        "holders": holder_lines(waits.holders, ctx.zone, ctx.now),
+        "changes": change_lines(waits.changes, ctx.zone, ctx.now),
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
         **labels_context(booking.labels, booking.external_ref),
@@ -146,12 +150,6 @@ def _booking_answer(
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
-
-
-def _holders(booking: Booking, ctx: PageContext) -> list[str]:
-    if booking.state not in PLANNED:
-        return []
-    return holder_lines(holders_of(booking, ctx.now), ctx.zone, ctx.now)
 
 
 def _use(request: HttpRequest, booking: Booking, ctx: PageContext) -> dict[str, Any] | None:

@@ -11,7 +11,8 @@ from allocation.models import Pause
 @dataclass(frozen=True, slots=True)
 class PageContext:
     """The reader's time and zone, class labels, and data of one booking: its units, its pauses,
-    possible later ends (`no_later` says why there are none) and the reason of a freeze."""
+    possible later ends (`no_later` says why there are none), the reason of a freeze, and how many
+    bookings are ahead in the queue."""
 
     now: datetime
     zone: tzinfo
@@ -22,3 +23,4 @@ class PageContext:
     ends: tuple[datetime, ...] = ()
     no_later: str = ""
     frozen: Mapping[str, Any] | None = None
+    ahead: int = 0

@@ -318,6 +318,8 @@ def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
         )
         if key == "budget" and booking.state not in OPEN:
             good = "The budget was sufficient; the money is no longer held."
+        if key == "line" and ctx.ahead:
+            good = "The bookings ahead of yours are listed below."
         if key == "together" and booking.is_unplanned:
             good = "No start can be planned, so this was not checked."
         checks.append(

@@ -7,9 +7,13 @@ from datetime import datetime, tzinfo
 from allocation.models import Booking, MovedStart, PlannedStrength
 from allocation.queries.bookings.holders import Holder
 from allocation.queries.bookings.outcomes import start_shown
+from allocation.queries.bookings.queue_ahead import Ahead
 from allocation.rules.start_range import MIN_STARTS, StartRange
+from allocation.services.quotes.why_waiting import Change
 from allocation.web.parts.times import moment_words, window_words
 from allocation.words.planned_starts import mover_text
+
+MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +42,32 @@ def moved_lines(rows: Iterable[MovedStart], zone: tzinfo, now: datetime) -> list
     ]
 
 
+def ahead_lines(ahead: Iterable[Ahead]) -> list[str]:
+    """Returns who goes first in the queue and why; only the own organisation's have numbers."""
+    lines = []
+    for each in ahead:
+        names = ", ".join(each.labels[:MOST_NAMED])
+        more = len(each.labels) - MOST_NAMED
+        lines.append(f"{each.sentence} {names}{f' and {more} more' if more > 0 else ''}".strip())
+    return lines
+
+
+def change_lines(changes: Iterable[Change], zone: tzinfo, now: datetime) -> list[str]:
+    """Returns what would let it start earlier, with the time if the clock does it."""
+    lines = []
+    for each in changes:
+        when = f"{moment_words(each.at, zone, now).capitalize()}: " if each.at else ""
+        lines.append(f"{when}{each.sentence}")
+    return lines
+
+
 def holder_lines(holders: Iterable[Holder], zone: tzinfo, now: datetime) -> list[str]:
     """Returns who has the planned GPUs until when; another organisation's booking has no name."""
     lines = []
     for each in holders:
         who = "A booking of another organisation"
         if each.is_own:
-            who = each.label or "A waiting booking of your organisation"
+            who = each.label or "A booking of your organisation"
         gpus = f"{each.gpus} of its GPUs" if each.gpus > 1 else "one of its GPUs"
         lines.append(f"{who} has {gpus} until {moment_words(each.until, zone, now)}.")
     return lines

@@ -47,7 +47,8 @@ def test_5_who_is_overtaken_within_its_own_limit_is_told_so() -> None:
     ]
     story = told(jobs, limits, fleet=2, hours=5)
     assert (story.started["flex"], story.started["spot"]) == (1 * HOUR, 4 * HOUR)
-    assert story.moved == {"spot": [(2 * MINUTE, 4 * HOUR, {"own_tenant": 1, "rule": "tier"})]}
+    why = {"booking": "flex", "own_tenant": 1, "rule": "tier"}
+    assert story.moved == {"spot": [(2 * MINUTE, 4 * HOUR, why)]}
 
 
 def test_10_a_fixed_window_goes_over_expected_work_and_moves_for_nobody() -> None:

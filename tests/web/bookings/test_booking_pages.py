@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.api.bookings.shapes import why
+from allocation.api.bookings.why import why
 from allocation.models import Booking, Node
 from allocation.rules.states import State
 from allocation.web.bookings.page_context import PageContext

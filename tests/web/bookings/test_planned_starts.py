@@ -8,7 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.api.bookings.shapes import booking_data
-from allocation.models import Booking, MovedStart
+from allocation.api.bookings.why import why
+from allocation.models import Booking, MovedStart, PolicyVersion, QueuePlace
 from allocation.reasons.reason import reason
 from allocation.rules.start_range import StartRange
 from allocation.rules.states import State
@@ -164,3 +165,46 @@ def test_the_page_names_who_has_its_gpus_only_inside_the_organisation() -> None:
     assert "A booking of another organisation has one of its GPUs until" in page
     assert other.label not in page
     assert later.label not in page
+
+
+@pytest.mark.django_db
+def test_the_page_and_rest_name_who_is_ahead_only_inside_the_organisation() -> None:
+    now = timezone.now().replace(microsecond=0)
+    why_not: dict[str, Any] = {
+        "rule": "R18", "code": "window_busy", "check": "together", "numbers": {}, "frees_at": None,
+    }  # fmt: skip
+    booking = waiting(planned_strength="expected", reasons=[why_not])
+    mate = a_booking(a_member(booking.project), now=now, state=State.QUEUED, starts_in=HOUR)
+    other = a_booking(a_member(a_project()), now=now, state=State.QUEUED, starts_in=HOUR)
+    with as_system():
+        Booking.objects.update(starts=None)
+        PolicyVersion.objects.get_or_create(
+            number=1, defaults={"document": {}, "state": "live", "created": now}
+        )
+        for row, key in ((booking, [2, -50, 0, 9, 9, 9, 0, 5]), (mate, [2, -90, 0, 9, 9, 9, 0, 7]),
+                         (other, [2, -50, 0, 4, 4, 4, 0, 6])):  # fmt: skip
+            QueuePlace.objects.create(booking=row, key=key)
+    page = page_of(booking)
+    assert "1 booking of your organisation: a higher tier." in page
+    assert f'bookings/{mate.label}">{mate.label}' in page
+    used_less = "1 booking of another organisation: their organisation has used less recently."
+    assert used_less in page
+    assert "The bookings ahead of yours are listed below." in page
+    assert other.label not in page
+    aged = "From then on it goes ahead of all who borrow, if it still waits."
+    assert aged not in page, "it starts before that"
+    with tenant_tx(booking.tenant_id):
+        found = why(Booking.objects.get(id=booking.id), now)
+        later = now + 8 * HOUR * 24
+        Booking.objects.filter(id=booking.id).update(
+            planned_starts=later, planned_ends=later + HOUR
+        )
+        after = why(Booking.objects.get(id=booking.id), now)["changes"]
+    assert [(each["rule"], each["own"], each["bookings"]) for each in found["ahead"]] == [
+        ("tier", True, [mate.label]), ("share", False, []),
+    ]  # fmt: skip
+    assert found["ahead"][1]["sentence"] == used_less
+    (at_last,) = (each for each in after if each["code"] == "aged")
+    assert at_last["at"] == (booking.not_before + timedelta(days=3)).isoformat().replace(
+        "+00:00", "Z"
+    )

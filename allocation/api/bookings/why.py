@@ -1,0 +1,125 @@
+"""The REST representation of why a booking waits."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from rest_framework import serializers
+
+from allocation.models import Booking
+from allocation.queries.bookings.outcomes import booking_start_range
+from allocation.queries.fleet.portal_modes import freeze_reason
+from allocation.reasons.catalogue import BY_ID
+from allocation.services.quotes.why_waiting import why_waiting
+from allocation.words.reasons import reason_shown
+
+CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
+
+
+class CheckOut(serializers.Serializer[Any]):
+    """One of the six conditions for a start, and the reasons why it is not met."""
+
+    check = serializers.ChoiceField(choices=list(CHECKS))
+    passed = serializers.BooleanField()
+    reasons = serializers.ListField(child=serializers.DictField())
+
+
+class RangeOut(serializers.Serializer[Any]):
+    """The range of the planned start. It takes the last `of` starts in the tier into account; with
+    0 too few bookings have started, and the range is an assumption."""
+
+    earliest = serializers.DateTimeField()
+    latest = serializers.DateTimeField()
+    of = serializers.IntegerField()
+
+
+class AheadOut(serializers.Serializer[Any]):
+    """Bookings that go first by one key of the queue's order."""
+
+    rule = serializers.CharField(
+        help_text="Key of the order: `firm`, `guarantee`, `tier`, `part`, `share` or `age`."
+    )
+    own = serializers.BooleanField(source="is_own", help_text="They are of your organisation.")
+    count = serializers.IntegerField()
+    bookings = serializers.ListField(
+        source="labels",
+        child=serializers.CharField(),
+        help_text="Their numbers, if they are of your organisation.",
+    )
+    sentence = serializers.CharField()
+
+
+class HolderOut(serializers.Serializer[Any]):
+    """A booking that has GPUs of the planned start until then."""
+
+    booking = serializers.CharField(
+        source="label", help_text="Its number. Empty if it is another organisation's."
+    )
+    own = serializers.BooleanField(source="is_own")
+    gpus = serializers.IntegerField()
+    until = serializers.DateTimeField()
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    """Something that would let the booking start earlier."""
+
+    code = serializers.CharField(
+        help_text="`own`, `higher_tier`, `guarantee`, `no_guarantee`, `share`, `aged` or "
+        "`early_end`."
+    )
+    sentence = serializers.CharField()
+    at = serializers.DateTimeField(allow_null=True, help_text="When, if time alone does it.")
+
+
+class WhyOut(serializers.Serializer[Any]):
+    """The explanation of a booking's state, from its latest decision."""
+
+    number = serializers.CharField()
+    state = serializers.CharField()
+    expected_start = serializers.DateTimeField(allow_null=True)
+    expected_range = RangeOut(
+        allow_null=True,
+        help_text="Null if the booking does not wait. Firm and guaranteed starts have no range.",
+    )
+    checks = CheckOut(many=True)
+    ahead = AheadOut(
+        many=True,
+        help_text="Bookings ahead in the queue that are planned to start before this one's end, on "
+        "a class that it requests. Empty if it does not wait.",
+    )
+    holders = HolderOut(
+        many=True, help_text="The last to have each of the planned GPUs, at most five."
+    )
+    changes = ChangeOut(many=True)
+    alternatives = serializers.ListField(child=serializers.DictField())
+    decision_id = serializers.IntegerField(allow_null=True)
+
+
+def why(booking: Booking, now: datetime) -> dict[str, Any]:
+    """The six checks with the evidence of the latest decision, a freeze that blocks it, and the
+    bookings ahead. Runs inside a transaction of its tenant."""
+    waits = why_waiting(booking, now)
+    frozen = [reason] if (reason := freeze_reason(booking, now)) else []
+    data = WhyOut(
+        {
+            "number": booking.label,
+            "state": booking.state,
+            "expected_start": booking.expected_start,
+            "expected_range": booking_start_range(booking, now),
+            "checks": [_check([*frozen, *booking.reasons], check) for check in CHECKS],
+            "ahead": waits.ahead,
+            "holders": waits.holders,
+            "changes": waits.changes,
+            "alternatives": booking.alternatives,
+            "decision_id": booking.decision_id,
+        }
+    )
+    return dict(data.data)
+
+
+def _check(stored: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
+    reasons = [reason_shown(reason) for reason in stored if reason.get("check") == check]
+    # A reason that only explains, such as other GPUs than planned, does not block the booking.
+    rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
+    passed = all(rule is not None and rule.effect == "explains" for rule in rules)
+    return {"check": check, "passed": passed, "reasons": reasons}

@@ -1,0 +1,62 @@
+"""Bookings ahead in the queue by each key of the order, and what would change that, in words."""
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+# By the key of the order, and whether the bookings ahead are the own organisation's.
+_KEYS: dict[tuple[str, bool], Promise] = {
+    ("guarantee", True): gettext_lazy("inside your organisation's guarantee"),
+    ("guarantee", False): gettext_lazy("inside their organisation's guarantee"),
+    ("tier", True): gettext_lazy("a higher tier"),
+    ("tier", False): gettext_lazy("a higher tier"),
+    ("part", True): gettext_lazy("their project has less than its part of the idle GPUs"),
+    ("part", False): gettext_lazy("their organisation has less than its part of the idle GPUs"),
+    ("share", True): gettext_lazy("their project or person has used less recently"),
+    ("share", False): gettext_lazy("their organisation has used less recently"),
+    ("age", True): gettext_lazy("they have waited longer"),
+    ("age", False): gettext_lazy("they have waited longer"),
+    ("firm", True): gettext_lazy("booked for a fixed time"),
+    ("firm", False): gettext_lazy("booked for a fixed time"),
+}
+_CHANGES: dict[str, Promise] = {
+    "own": gettext_lazy(
+        "Cancel or shorten a booking of your organisation that is ahead, if it is not needed."
+    ),
+    "higher_tier": gettext_lazy("A higher tier goes first: %(tiers)s."),
+    "guarantee": gettext_lazy(
+        "It goes first once it fits in your organisation's guarantee of %(gpu_class)s, which other "
+        "bookings use now."
+    ),
+    "no_guarantee": gettext_lazy(
+        "Your organisation has no guarantee of %(gpu_class)s; bookings inside one go first."
+    ),
+    "share": gettext_lazy(
+        "Past use counts half after %(days)s days, so its place gets better while your "
+        "organisation, project or account uses less."
+    ),
+    "aged": gettext_lazy("From then on it goes ahead of all who borrow, if it still waits."),
+    "early_end": gettext_lazy("It can start earlier if a booking that has its GPUs ends early."),
+}
+
+
+def ahead_text(rule: str, count: int, *, is_own: bool) -> str:
+    """Returns who goes first and why: `3 bookings of other organisations: a higher tier.`"""
+    if is_own:
+        who = ngettext(
+            "%(count)s booking of your organisation", "%(count)s bookings of your organisation",
+            count,
+        )  # fmt: skip
+    else:
+        who = ngettext(
+            "%(count)s booking of another organisation",
+            "%(count)s bookings of other organisations",
+            count,
+        )
+    text = {"who": who % {"count": count}, "why": str(_KEYS[rule, is_own])}
+    return _("%(who)s: %(why)s.") % text
+
+
+def change_text(code: str, /, **facts: str | int) -> str:
+    """Returns what would let a booking start earlier. KeyError: no such code, or fact."""
+    return str(_CHANGES[code] % facts)
