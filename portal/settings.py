@@ -290,6 +290,7 @@ CALL_LIMITS = {
     "address": env_int("CALLS_PER_ADDRESS", 3_000, low=1, high=10**9),
     "quotes": env_int("QUOTES_PER_PERSON", 100, low=1, high=10**9),
     "enrol": env_int("ENROLMENTS_PER_ADDRESS", 50, low=1, high=10**9),
+    "sign_on": env_int("SIGN_ONS_PER_ADDRESS", 50, low=1, high=10**9),
 }
 
 # --- Mail -----------------------------------------------------------------------------------------
@@ -312,6 +313,11 @@ DEFAULT_FROM_EMAIL = env_str("MAIL_FROM", f"GPU portal <gpu-portal@{PUBLIC_HOST}
 # Private networks that webhooks may reach; by default none, so that nobody can make the portal call
 # services of its own network.
 WEBHOOK_ALLOW = env_networks("WEBHOOK_ALLOW")
+
+# --- Single sign-on -------------------------------------------------------------------------------
+
+# Private networks in which providers of tenants may be; by default none.
+SIGN_ON_ALLOW = env_networks("SIGN_ON_ALLOW")
 
 # --- Metrics --------------------------------------------------------------------------------------
 

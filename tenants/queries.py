@@ -20,6 +20,8 @@ from tenants.models import (
     PublishedEvent,
     Quota,
     Role,
+    SignOnIdentity,
+    SignOnProvider,
     Tenant,
     Tier,
 )
@@ -153,6 +155,16 @@ def own_roles(user_id: int, tenant: Tenant) -> list[OwnRole]:
         for each in found.select_related("project")
     ]
     return sorted(rows, key=lambda each: (each.project != "", each.project))
+
+
+def sign_on_is_on(tenant_id: UUID) -> bool:
+    """Returns whether people of the tenant can sign in by its provider."""
+    return SignOnProvider.objects.filter(tenant_id=tenant_id, is_on=True).exists()
+
+
+def is_connected(tenant_id: UUID, user_id: int) -> bool:
+    """Returns whether the tenant's provider signs the person in."""
+    return SignOnIdentity.objects.filter(tenant_id=tenant_id, user_id=user_id).exists()
 
 
 def admins_of(tenant_id: UUID) -> list[Membership]:

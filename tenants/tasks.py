@@ -8,6 +8,7 @@ from django.utils import timezone
 from tenants.models import IdempotencyKey, Invitation
 from tenants.services.mail_links import links_sweep
 from tenants.services.sessions import sessions_sweep
+from tenants.services.sign_on.attempts import attempts_sweep
 
 KEYS_KEPT = timedelta(days=7)
 INVITATIONS_KEPT = timedelta(days=30)
@@ -15,11 +16,12 @@ INVITATIONS_KEPT = timedelta(days=30)
 
 @shared_task(name="tenants.sweep", ignore_result=True)
 def sweep() -> None:
-    """Deletes keys after a week, invitations a month after they expired, and expired sessions and
-    links."""
+    """Deletes keys after a week, invitations a month after they expired, and expired sessions,
+    links and attempts to sign in."""
     now = timezone.now()
     IdempotencyKey.objects.filter(created__lt=now - KEYS_KEPT).delete()
     # They contain addresses of people who may have no account.
     Invitation.objects.filter(expires__lt=now - INVITATIONS_KEPT).delete()
     sessions_sweep(now)
     links_sweep(now)
+    attempts_sweep(now)

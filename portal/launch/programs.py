@@ -149,6 +149,7 @@ def program_environment(demo: Demo, secrets: Secrets, stores: Stores, role: str)
         "MAIL_URL": f"file://{demo.var}/mail",
         # A demo's webhooks may reach programs on this machine.
         "WEBHOOK_ALLOW": os.environ.get("WEBHOOK_ALLOW", "127.0.0.0/8,::1/128"),
+        "SIGN_ON_ALLOW": os.environ.get("SIGN_ON_ALLOW", "127.0.0.0/8,::1/128"),
         "DEMO_FILE": str(demo.seeded),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
         **{name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ},

@@ -15,7 +15,13 @@ from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.form_actions import form_action_run, id_read
 from tenants.platform.wall import tenant_tx
-from tenants.queries import OwnRole, own_roles, received_invitations
+from tenants.queries import (
+    OwnRole,
+    is_connected,
+    own_roles,
+    received_invitations,
+    sign_on_is_on,
+)
 from tenants.services import (
     invitation_accept,
     invitation_decline,
@@ -60,6 +66,7 @@ def account(request: HttpRequest, user: User) -> HttpResponse:
         "invitations": received_invitations(user.credential, timezone.now()),
         "sessions": sessions_shown(request),
         "roles": roles,
+        "sign_ons": _sign_ons(user),
         "has_second_factor": has_second_factor(user.credential, timezone.now()),
         "refusal": refusal,
     }
@@ -73,6 +80,17 @@ def _roles(user: User) -> list[OwnRole]:
         with tenant_tx(choice.tenant_id):
             roles += own_roles(user.pk, Tenant.objects.get(id=choice.tenant_id))
     return roles
+
+
+def _sign_ons(user: User) -> list[tuple[Tenant, bool]]:
+    """The person's tenants with single sign-on, and whether the account is connected there."""
+    found: list[tuple[Tenant, bool]] = []
+    for choice in tenants_of(user, timezone.now()):
+        with tenant_tx(choice.tenant_id):
+            if sign_on_is_on(choice.tenant_id):
+                tenant = Tenant.objects.get(id=choice.tenant_id)
+                found.append((tenant, is_connected(choice.tenant_id, user.pk)))
+    return found
 
 
 def _role(roles: list[OwnRole], form: QueryDict) -> OwnRole:

@@ -5,6 +5,7 @@ process authenticates again and serves operators only.
 """
 
 import http.client
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from http.cookies import SimpleCookie
 from typing import Any
@@ -33,7 +34,11 @@ OF_CONNECTION = frozenset(
     }
 )  # fmt: skip
 # The paths that the operators' process serves.
-OPERATORS_PATHS = ("/ops/", "/second-factor", "/api/v1/", "/metrics", "/healthz", "/readyz")
+OPERATORS_PATHS = (
+    "/ops/", "/second-factor", "/sso", "/api/v1/", "/metrics", "/healthz", "/readyz",
+)  # fmt: skip
+# The page of a tenant that it serves: the secret of a provider is encrypted there.
+TENANTS_PATH = re.compile(r"/t/[-\w]+/settings/sign-on")
 ANSWER_SECONDS = 60
 
 Respond = Callable[[HttpRequest], HttpResponse]
@@ -50,7 +55,7 @@ class OperatorsMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Returns the view's response; in the operators' process 404 for other paths."""
-        if settings.SERVES_OPERATORS and not request.path_info.startswith(OPERATORS_PATHS):
+        if settings.SERVES_OPERATORS and not _is_served(request.path_info):
             return refused_page(request, missing("page"))
         return self.get_response(request)
 
@@ -80,6 +85,10 @@ class OperatorsHandler:
         if scheme is not None:
             scope["scheme"] = scheme.decode("latin-1")
         await self.inner(scope, receive, send)
+
+
+def _is_served(path: str) -> bool:
+    return path.startswith(OPERATORS_PATHS) or TENANTS_PATH.fullmatch(path) is not None
 
 
 def _passed_on(request: ASGIRequest) -> HttpResponse:

@@ -1,7 +1,8 @@
 """Signing in and out, and the start redirect."""
 
+import re
 from http import HTTPStatus
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from django.contrib.auth import authenticate, login, logout
 from django.http import HttpRequest, HttpResponse
@@ -26,6 +27,7 @@ from tenants.web.sessions import proof_give
 WRONG = "The sign-in name or password is wrong."
 LONGEST_NAME = 150
 LONGEST_PASSWORD = 128
+TENANTS_PAGE = re.compile(r"/t/([a-z0-9-]{1,40})/")
 
 
 @sensitive_post_parameters("password")
@@ -132,11 +134,19 @@ def _wait_text(seconds: int) -> str:
     return f"{minutes} minutes"
 
 
+def _sign_on_path(after: str) -> str:
+    """Returns the page of single sign-on, for the organisation of the page that was asked for."""
+    found = TENANTS_PAGE.match(after)
+    query = {"next": after, **({"organisation": found[1]} if found else {})}
+    return f"/sso?{urlencode(query)}"
+
+
 def _form(
     request: HttpRequest, after: str, *, error: str = "", status: HTTPStatus = HTTPStatus.OK
 ) -> HttpResponse:
     context = {
         "next": after,
+        "sign_on": _sign_on_path(after),
         "error": error,
         "username": request.POST.get("username", "")[:LONGEST_NAME],
     }

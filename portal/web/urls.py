@@ -6,6 +6,8 @@ from portal.web.account import account
 from portal.web.mail_links import invitation_link, password_forgotten, password_link
 from portal.web.second_factor import second_factor, second_factor_setup
 from portal.web.sign_in import sign_in, sign_out, start
+from portal.web.sign_on import sign_on, sign_on_callback, sign_on_start
+from portal.web.sign_on_settings import sign_on_settings
 
 urlpatterns = [
     path("", start, name="start"),
@@ -16,5 +18,9 @@ urlpatterns = [
     path("password", password_forgotten, name="password-forgotten"),
     path("password/<str:secret>", password_link, name="password-link"),
     path("invitation/<str:secret>", invitation_link, name="invitation-link"),
+    path("sso", sign_on, name="sign-on"),
+    path("sso/<slug:slug>", sign_on_start, name="sign-on-start"),
+    path("sso/<slug:slug>/callback", sign_on_callback, name="sign-on-callback"),
+    path("t/<slug:tenant>/settings/sign-on", sign_on_settings, name="sign-on-settings"),
     path("sign-out", sign_out, name="sign-out"),
 ]

@@ -19,6 +19,12 @@ from tenants.models.organisations import (
     Tier,
     User,
 )
+from tenants.models.sign_on import (
+    SignOnAttempt,
+    SignOnGroup,
+    SignOnIdentity,
+    SignOnProvider,
+)
 from tenants.models.tokens import ApiToken, Scope, TokenManager
 from tenants.models.webhooks import PublishedEvent, Webhook, WebhookDelivery
 
@@ -45,6 +51,10 @@ __all__ = [
     "Scope",
     "SecondFactor",
     "Session",
+    "SignOnAttempt",
+    "SignOnGroup",
+    "SignOnIdentity",
+    "SignOnProvider",
     "Tenant",
     "Tier",
     "TokenManager",

@@ -129,6 +129,14 @@ class Session(models.Model):
     verified = models.DateTimeField(
         null=True, blank=True, help_text="When the second factor was last given."
     )
+    only_tenant = models.ForeignKey(
+        "Tenant",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The tenant whose provider signed the person in; no other one is open to it.",
+    )
     data = models.TextField(help_text="Signed JSON, as Django's sessions encode it.")
     created = models.DateTimeField()
     expires = models.DateTimeField(db_index=True)
@@ -204,6 +212,11 @@ class Membership(models.Model):
     )
     user = models.ForeignKey(User, on_delete=models.PROTECT)
     role = models.CharField(max_length=16, choices=Role.choices)
+    is_from_groups = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="Follows the person's groups at the tenant's provider, at each sign-in.",
+    )
 
     class Meta:
         constraints = [

@@ -67,12 +67,13 @@ def protect(
     table: str, column: str = "tenant_id", grants: str = "SELECT, INSERT, UPDATE, DELETE"
 ) -> str:
     """SQL that enables tenant isolation on `table`; `grants` are the web's rights to its rows."""
+    web = f"GRANT {grants} ON {table} TO portal_web;" if grants else ""
     return f"""
 ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
 CREATE POLICY wall ON {table}
   USING ({column} = (SELECT portal_tenant())) WITH CHECK ({column} = (SELECT portal_tenant()));
-GRANT {grants} ON {table} TO portal_web;
+{web}
 GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO portal_system, portal_ops;
 """
 

@@ -97,7 +97,12 @@ def _host_read(parts: SplitResult) -> str:
     return host
 
 
-def address_check(target: Target, address: Address, allowed: Collection[Network]) -> None:
+def address_check(
+    target: Target,
+    address: Address,
+    allowed: Collection[Network],
+    setting: str = "WEBHOOK_ALLOW",
+) -> None:
     """Refuses an address that the name of `target` has, unless the operator allows its network.
 
     Public addresses need HTTPS and one of two ports, so that no other service is reached.
@@ -111,7 +116,7 @@ def address_check(target: Target, address: Address, allowed: Collection[Network]
     if not _is_public(plain):
         raise BadTarget(
             "The name resolves to a private or reserved address. The operator can allow networks "
-            "with WEBHOOK_ALLOW."
+            f"with {setting}."
         )
     if target.scheme != "https":
         raise BadTarget("A public address needs https://.")

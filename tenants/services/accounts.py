@@ -14,6 +14,7 @@ from tenants.models import (
     Password,
     SecondFactor,
     Session,
+    SignOnIdentity,
     User,
 )
 from tenants.platform.errors import Refused, missing
@@ -29,7 +30,7 @@ def account_open_set(*, operator: User, user_id: int, is_open: bool, now: dateti
     user = _locked(operator, user_id)
     if user.is_active == is_open:
         return user
-    if is_open and not Password.objects.filter(user=user).exists():
+    if is_open and user.username == f"erased-{user.pk}":
         raise Refused("erased", "This account was erased. Invite the person again.")
     user.is_active = is_open
     user.save(update_fields=["is_active"])
@@ -67,6 +68,7 @@ def account_erase(*, operator: User, user_id: int, now: datetime) -> User:
     Session.objects.filter(user=user).delete()
     Password.objects.filter(user=user).delete()
     SecondFactor.objects.filter(user=user).delete()
+    SignOnIdentity.objects.filter(user=user).delete()
     user.username, user.first_name, user.last_name = f"erased-{user.pk}", "", ""
     user.email, user.is_staff = "", False
     user.save(update_fields=["username", "first_name", "last_name", "email", "is_staff"])

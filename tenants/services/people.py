@@ -106,7 +106,7 @@ def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> No
     """
     membership = _membership(actor, membership_id, may_be_own=True)
     if membership.role == Role.TENANT_ADMIN:
-        _require_another_admin(membership)
+        require_another_admin(membership)
     if membership.role == Role.LEAD:
         _require_another_lead(actor, membership)
     membership.delete()
@@ -211,7 +211,8 @@ def _require_another_lead(actor: Actor, leaving: Membership) -> None:
         )
 
 
-def _require_another_admin(leaving: Membership) -> None:
+def require_another_admin(leaving: Membership) -> None:
+    """Raises Refused `last_admin` if the tenant has no other admin with an open account."""
     # Locks all admins' rows in one order: if two remove each other, the second waits and then finds
     # that it is the last.
     admins = list(

@@ -1,4 +1,4 @@
-"""Resolves the name of a webhook's address and checks every address that it has."""
+"""Resolves the name of an address that a tenant chose, and checks every address that it has."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +15,10 @@ RESOLVE_SECONDS = 3
 RESOLVERS = 64
 
 
-def target_address(target: Target) -> Address:
+def target_address(target: Target, setting: str = "WEBHOOK_ALLOW") -> Address:
     """Returns an address to connect to, within three seconds.
+
+    `setting` names the networks of the site that are allowed, in addition to public addresses.
 
     Connect to this address and not to the name, which may resolve to another one a moment later.
 
@@ -24,12 +26,12 @@ def target_address(target: Target) -> Address:
         BadTarget: The name does not resolve, or one of its addresses is not allowed.
     """
     try:
-        return resolvers().submit(target_resolve, target).result(timeout=RESOLVE_SECONDS)
+        return resolvers().submit(target_resolve, target, setting).result(timeout=RESOLVE_SECONDS)
     except TooLate:
         raise BadTarget("The name server does not answer.") from None
 
 
-def target_resolve(target: Target) -> Address:
+def target_resolve(target: Target, setting: str = "WEBHOOK_ALLOW") -> Address:
     """As `target_address`, without a limit of time: run it in one of the `resolvers`."""
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
@@ -39,7 +41,7 @@ def target_resolve(target: Target) -> Address:
         raise BadTarget("The name does not resolve.")
     addresses = [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
     for address in addresses:
-        address_check(target, address, settings.WEBHOOK_ALLOW)
+        address_check(target, address, getattr(settings, setting), setting)
     return addresses[0]
 
 

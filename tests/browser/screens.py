@@ -68,6 +68,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("log", "/t/helix/log"),
         ("webhooks", "/t/helix/settings/webhooks"),
         ("webhook", "webhook:"),
+        ("sign-on", "/t/helix/settings/sign-on"),
     ),
     "operator": (
         ("ops-fleet", "/ops/fleet"),

@@ -56,6 +56,8 @@ NO_PAGES = {
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *("ops-clock", "ops-gpu-mode", "ops-unbooked", "campaign-new", "statement-file"),
+    # Where a provider sends the browser back to.
+    "sign-on-callback",
     # A form of one field, which only a sign-in that waits for its code reaches.
     "second-factor",
 }
@@ -73,7 +75,14 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
     faults: list[str] = []
     seen: set[str] = set()
     page = browser.new_page()
-    for address in ("/sign-in", "/password", "/password/no-such", "/invitation/no-such"):
+    for address in (
+        "/sign-in",
+        "/password",
+        "/password/no-such",
+        "/invitation/no-such",
+        "/sso",
+        "/sso/no",
+    ):
         page.goto(running.url + address)
         faults += [f"{address} {fault}" for fault in _looked(page)]
         seen.add(resolve(address).view_name)

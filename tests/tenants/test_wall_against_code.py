@@ -108,6 +108,14 @@ REFUSED = [
     "DELETE FROM tenants_secondfactor",
     "UPDATE tenants_session SET verified = now()",
     "SELECT portal_has_second_factor(1)",
+    # Single sign-on.
+    "SELECT sealed_secret FROM tenants_signonprovider",
+    "UPDATE tenants_signonprovider SET is_on = true",
+    "INSERT INTO tenants_signongroup (role) VALUES ('tenant_admin')",
+    "SELECT subject FROM tenants_signonidentity",
+    "UPDATE tenants_signonidentity SET user_id = 1",
+    "SELECT * FROM tenants_signonattempt",
+    "UPDATE tenants_session SET only_tenant_id = NULL",
     # Mailed links, and the requests for them.
     "SELECT * FROM tenants_maillink",
     "INSERT INTO tenants_maillink (user_id) VALUES (1)",

@@ -5,10 +5,10 @@ import ssl
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
 
 import httpx
 
+from portal.integrations.tls import tls_context
 from portal.integrations.webhooks.message import Message
 from tenants.rules.webhooks import BadTarget, Target, retry_after, target_read
 from tenants.services.webhook_targets import resolvers, target_resolve
@@ -63,7 +63,7 @@ async def post(message: Message, now: datetime) -> Answer:
 
 async def _send(target: Target, url: str, message: Message, now: datetime) -> tuple[int, str]:
     """Returns the status and the header `Retry-After`."""
-    transport = httpx.AsyncHTTPTransport(verify=_tls(), trust_env=False, retries=0)
+    transport = httpx.AsyncHTTPTransport(verify=tls_context(), trust_env=False, retries=0)
     async with (
         httpx.AsyncClient(transport=transport, follow_redirects=False, timeout=SECONDS) as client,
         client.stream(
@@ -85,8 +85,3 @@ def _sentence(fault: Exception) -> str:
     if isinstance(fault, httpx.ProtocolError):
         return "The answer was not HTTP."
     return "The connection broke."
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)

@@ -1,0 +1,1 @@
+"""OpenID Connect: reads providers' discovery documents, exchanges codes and checks ID tokens."""

@@ -1,0 +1,138 @@
+"""Checks an ID token (OpenID Connect Core, 3.1.3.7) and reads the claims of a person."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from joserfc import jwt
+from joserfc.errors import (
+    ExpiredTokenError,
+    InvalidClaimError,
+    JoseError,
+    MissingClaimError,
+)
+from joserfc.jwk import KeySet
+
+from portal.integrations.openid.fetch import ProviderFault
+from tenants.services.sign_on.people import Claims
+
+# Signatures with public keys only: a client secret is no signing key, and "none" is no signature.
+ALGORITHMS = [
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
+    "EdDSA", "Ed25519",
+]  # fmt: skip
+LEEWAY_SECONDS = 60
+LONGEST_SUBJECT = 255
+MAX_GROUPS = 2_000
+_WRONG = {
+    "iss": "It was issued by another issuer.",
+    "aud": "It was issued for another application. Compare the client ID with the provider's.",
+    "azp": "It was issued to another application. Compare the client ID with the provider's.",
+    "nonce": "It answers another sign-in (nonce). Start again.",
+    "exp": "It has expired. Compare the clocks of the provider and the portal.",
+    "iat": "It was issued in the future. Compare the clocks of the provider and the portal.",
+    "nbf": "It is not valid yet. Compare the clocks of the provider and the portal.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the ID token of an attempt has to say."""
+
+    issuer: str
+    client_id: str
+    nonce: str
+
+
+def id_token_read(
+    token: str, keys: Mapping[str, Any], expected: Expected, claim: str, now: datetime
+) -> Claims:
+    """Returns the claims of a valid ID token; `claim` is the name of the groups.
+
+    Raises:
+        ProviderFault: It is not signed by one of the keys, or was issued by or for another party,
+            for another attempt, or for another time.
+    """
+    claims = _verified(token, keys)
+    wanted = jwt.JWTClaimsRegistry(
+        now=int(now.timestamp()),
+        leeway=LEEWAY_SECONDS,
+        iss={"essential": True, "value": expected.issuer},
+        aud={"essential": True, "value": expected.client_id},
+        nonce={"essential": True, "value": expected.nonce},
+        sub={"essential": True},
+        exp={"essential": True},
+        iat={"essential": True},
+    )
+    try:
+        wanted.validate(claims)
+    except MissingClaimError as fault:
+        raise _fault(f"It lacks {fault.claim}.") from None
+    except (InvalidClaimError, ExpiredTokenError) as fault:
+        raise _fault(_WRONG.get(fault.claim, f"Its {fault.claim} is not valid.")) from None
+    _parties_check(claims, expected)
+    return _claims_of(claims, expected.issuer, claim)
+
+
+def _verified(token: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        known = KeySet.import_key_set({"keys": _signing(keys)})
+        return jwt.decode(token, known, algorithms=ALGORITHMS).claims
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise _fault("It is not signed by a key of the provider.") from None
+
+
+def _signing(keys: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the keys of the set that sign, of the kinds that are known."""
+    found = keys.get("keys")
+    rows = found if isinstance(found, list) else []
+    return [
+        each
+        for each in rows
+        if isinstance(each, dict)
+        and each.get("kty") in ("RSA", "EC", "OKP")
+        and each.get("use", "sig") == "sig"
+    ]
+
+
+def _parties_check(claims: Mapping[str, Any], expected: Expected) -> None:
+    """Of several audiences one has to be the authorized party, and that is this application."""
+    audience, party = claims["aud"], claims.get("azp")
+    is_shared = isinstance(audience, list) and len(audience) > 1
+    if (is_shared or party is not None) and party != expected.client_id:
+        raise _fault(_WRONG["azp"])
+
+
+def _claims_of(claims: Mapping[str, Any], issuer: str, claim: str) -> Claims:
+    subject = claims["sub"]
+    if not 1 <= len(subject) <= LONGEST_SUBJECT or "\x00" in subject:
+        raise _fault("Its subject is empty or too long.")
+    return Claims(
+        issuer=issuer,
+        subject=subject,
+        username=_text(claims, "preferred_username") or _text(claims, "email"),
+        name=_text(claims, "name"),
+        groups=_groups(claims.get(claim)),
+    )
+
+
+def _groups(value: object) -> frozenset[str]:
+    """Returns the names of groups; a single text counts as one group."""
+    rows = value if isinstance(value, list) else [value]
+    names = {each for each in rows if isinstance(each, str) and "\x00" not in each}
+    if len(names) > MAX_GROUPS:
+        raise _fault(f"It has more than {MAX_GROUPS:,} groups. Let the provider send fewer.")
+    # Nobody is in a group named like the one that means everybody.
+    return frozenset(names - {"", "*"})
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    if not isinstance(value, str):
+        return ""
+    return value.encode("utf-8", "ignore").decode().replace("\x00", "")
+
+
+def _fault(sentence: str) -> ProviderFault:
+    return ProviderFault(f"The provider's ID token was refused. {sentence}")

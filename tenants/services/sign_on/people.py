@@ -1,0 +1,314 @@
+"""Accounts and roles of people who sign in by a provider. In `operator_tx`."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from tenants.audit import audit_record, platform_record
+from tenants.models import (
+    Membership,
+    Role,
+    Session,
+    SignOnGroup,
+    SignOnIdentity,
+    SignOnProvider,
+    User,
+)
+from tenants.platform.errors import Refused
+from tenants.platform.text import first_invisible
+from tenants.services.people import require_another_admin
+from tenants.services.second_factor import factor_of
+from tenants.services.sign_on.providers import EVERYBODY
+
+# A group of several roles in one project gives the strongest.
+STRENGTH = {Role.VIEWER: 0, Role.RESEARCHER: 1, Role.LEAD: 2, Role.TENANT_ADMIN: 3}
+LONGEST_LOCAL = 90
+_NO_NAME = re.compile(r"[^a-z0-9._+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a checked ID token says about a person."""
+
+    issuer: str
+    subject: str
+    username: str = ""
+    name: str = ""
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SignedOn:
+    """The outcome: the person, or why nobody is signed in. `note` is for the person's next page."""
+
+    user: User | None
+    refusal: Refused | None = None
+    note: str = ""
+
+
+@transaction.atomic
+def sign_on_person(provider: SignOnProvider, claims: Claims, now: datetime) -> SignedOn:
+    """Finds or creates the account of the claims, and sets its roles by its groups.
+
+    An account is found by issuer and subject alone, never by a name or an address. Roles that
+    groups gave before and no longer give end, also when nobody is signed in for lack of a role.
+    """
+    # People of one tenant sign in one after the other, so the same person gets one account.
+    SignOnProvider.objects.select_for_update().get(tenant_id=provider.tenant_id)
+    wanted = _roles_of(provider, claims.groups)
+    identity = _identity_of(provider, claims)
+    if identity is None:
+        if not wanted:
+            return SignedOn(None, _no_role(provider))
+        user = _account_create(provider, claims, now)
+        identity = _identity_create(provider, claims, user, now)
+    user = identity.user
+    if (closed := _may_not(user)) is not None:
+        return SignedOn(None, closed)
+    note = _roles_set(provider, user, wanted, now)
+    if not Membership.objects.filter(tenant_id=provider.tenant_id, user=user).exists():
+        Session.objects.filter(user=user, only_tenant_id=provider.tenant_id).delete()
+        return SignedOn(None, _no_role(provider))
+    identity.last_sign_in = now
+    identity.save(update_fields=["last_sign_in"])
+    return SignedOn(user, note=note)
+
+
+@transaction.atomic
+def sign_on_connect(
+    provider: SignOnProvider, user: User, claims: Claims, now: datetime
+) -> SignedOn:
+    """Connects the account of a signed-in member of the tenant with the person of the claims.
+
+    Raises:
+        Refused: `not_allowed`, `connected_already`.
+    """
+    SignOnProvider.objects.select_for_update().get(tenant_id=provider.tenant_id)
+    if user.is_staff or not _is_member(provider, user):
+        raise Refused(
+            "not_allowed",
+            f"Only members of {provider.tenant.name} connect their account with its provider.",
+            "denied",
+        )
+    found = _identity_of(provider, claims)
+    if found is not None and found.user_id != user.pk:
+        raise Refused(
+            "connected_already",
+            "This person of the provider has another account here. Sign in with it instead.",
+        )
+    if found is None:
+        SignOnIdentity.objects.filter(tenant_id=provider.tenant_id, user=user).delete()
+        _identity_create(provider, claims, user, now)
+    return sign_on_person(provider, claims, now)
+
+
+def session_bind(digest: bytes, user: User, tenant_id: UUID, now: datetime) -> bool:
+    """Signs the person in with the session, for this tenant only.
+
+    Returns False if the person has a second factor here; the session then waits for it.
+    """
+    held = Session.objects.filter(digest=digest)
+    factor = factor_of(user)
+    if factor is not None and factor.confirmed is not None:
+        held.update(pending=user, user=None, only_tenant_id=tenant_id)
+        return False
+    held.update(user=user, pending=None, only_tenant_id=tenant_id)
+    platform_record(operator_id=user.pk, action="sign_in.done", target=("user", user.pk), now=now)
+    return True
+
+
+def _identity_of(provider: SignOnProvider, claims: Claims) -> SignOnIdentity | None:
+    found = SignOnIdentity.objects.filter(
+        tenant_id=provider.tenant_id, issuer=claims.issuer, subject=claims.subject
+    )
+    return found.select_related("user").first()
+
+
+def _identity_create(
+    provider: SignOnProvider, claims: Claims, user: User, now: datetime
+) -> SignOnIdentity:
+    identity = SignOnIdentity.objects.create(
+        tenant_id=provider.tenant_id,
+        user=user,
+        issuer=claims.issuer,
+        subject=claims.subject,
+        created=now,
+        last_sign_in=now,
+    )
+    audit_record(
+        tenant_id=provider.tenant_id,
+        actor_id=user.pk,
+        action="sign_on.connected",
+        target=("user", user.pk),
+        now=now,
+        detail={"after": {"username": user.username, "issuer": claims.issuer}},
+    )
+    return identity
+
+
+def _account_create(provider: SignOnProvider, claims: Claims, now: datetime) -> User:
+    """Creates an account without password and address; nobody else can sign in to it."""
+    user = User(
+        username=_username_free(_local_part(claims), provider.tenant.slug),
+        first_name=_name_shown(claims.name),
+    )
+    user.save(force_insert=True)
+    platform_record(
+        operator_id=user.pk,
+        action="account.created",
+        target=("user", user.pk),
+        now=now,
+        after={"username": user.username, "tenant": provider.tenant.slug},
+    )
+    return user
+
+
+def _local_part(claims: Claims) -> str:
+    """Returns the provider's name of the person in small ASCII letters, without a domain."""
+    wanted = unicodedata.normalize("NFKD", claims.username or claims.subject).lower()
+    ascii_only = wanted.partition("@")[0].encode("ascii", "ignore").decode()
+    return _NO_NAME.sub("-", ascii_only).strip("._+-")[:LONGEST_LOCAL] or "person"
+
+
+def _username_free(local: str, slug: str) -> str:
+    """Returns `local@slug`, with a number if it is taken."""
+    number, name = 1, f"{local}@{slug}"
+    while User.objects.filter(username__iexact=name).exists():
+        number += 1
+        name = f"{local}-{number}@{slug}"
+    return name
+
+
+def _name_shown(text: str) -> str:
+    """Returns a name of the provider as ours are: one line, visible, not too long."""
+    name = " ".join(unicodedata.normalize("NFC", text).split())[:150]
+    return "" if first_invisible(name) else name
+
+
+def _roles_of(provider: SignOnProvider, groups: frozenset[str]) -> dict[UUID | None, str]:
+    """Returns the strongest role that the groups give, by project; None is the tenant."""
+    roles: dict[UUID | None, str] = {}
+    rows = SignOnGroup.objects.filter(tenant_id=provider.tenant_id, group__in=[*groups, EVERYBODY])
+    for row in rows:
+        present = roles.get(row.project_id)
+        if present is None or STRENGTH[Role(present)] < STRENGTH[Role(row.role)]:
+            roles[row.project_id] = row.role
+    return roles
+
+
+def _roles_set(
+    provider: SignOnProvider, user: User, wanted: Mapping[UUID | None, str], now: datetime
+) -> str:
+    """Gives the wanted roles and ends those that groups gave before; returns a note or "".
+
+    Where groups give a role, it replaces one that was given by hand; others by hand stay.
+    """
+    held = {
+        each.project_id: each
+        for each in Membership.objects.select_for_update()
+        .filter(tenant_id=provider.tenant_id, user=user)
+        .order_by("id")
+    }
+    note = ""
+    for project_id, membership in held.items():
+        if membership.is_from_groups and project_id not in wanted:
+            note = _role_end(membership, now) or note
+    for project_id, role in wanted.items():
+        _role_give(provider, user, held.get(project_id), (project_id, role), now)
+    return note
+
+
+def _role_end(membership: Membership, now: datetime) -> str:
+    """Ends a role, except the tenant's last admin's; returns a note about that or ""."""
+    if membership.role == Role.TENANT_ADMIN:
+        try:
+            require_another_admin(membership)
+        except Refused:
+            return (
+                "Your groups no longer make you a tenant admin. You stay one, because there is no"
+                " other. Make somebody else an admin first."
+            )
+    membership_id = membership.id
+    membership.delete()
+    _role_record(membership, membership_id, before=membership.role, role=None, now=now)
+    return ""
+
+
+def _role_give(
+    provider: SignOnProvider,
+    user: User,
+    present: Membership | None,
+    wanted: tuple[UUID | None, str],
+    now: datetime,
+) -> None:
+    project_id, role = wanted
+    if present is None:
+        made = Membership.objects.create(
+            tenant_id=provider.tenant_id,
+            project_id=project_id,
+            user=user,
+            role=role,
+            is_from_groups=True,
+        )
+        _role_record(made, made.id, before=None, role=role, now=now)
+        return
+    before = present.role
+    if before == role and present.is_from_groups:
+        return
+    present.role, present.is_from_groups = role, True
+    present.save(update_fields=["role", "is_from_groups"])
+    if before != role:
+        _role_record(present, present.id, before=before, role=role, now=now)
+
+
+def _role_record(
+    membership: Membership,
+    membership_id: UUID,
+    *,
+    before: str | None,
+    role: str | None,
+    now: datetime,
+) -> None:
+    audit_record(
+        tenant_id=membership.tenant_id,
+        actor_id=membership.user_id,
+        action="membership.set" if role else "membership.removed",
+        target=("membership", membership_id),
+        now=now,
+        detail={
+            "user": membership.user_id,
+            "project": str(membership.project_id) if membership.project_id else None,
+            "before": {"role": before},
+            "after": {"role": role},
+            "by": "groups of the provider",
+        },
+    )
+
+
+def _may_not(user: User) -> Refused | None:
+    """Returns why the account can't sign in by a provider, or None."""
+    if user.is_staff:
+        sentence = "Operators sign in with their password: no organisation's provider does it."
+        return Refused("not_allowed", sentence, "denied")
+    if not user.is_active:
+        return Refused("account_closed", "Your account is closed. Ask the platform's operator.")
+    return None
+
+
+def _is_member(provider: SignOnProvider, user: User) -> bool:
+    return Membership.objects.filter(tenant_id=provider.tenant_id, user=user).exists()
+
+
+def _no_role(provider: SignOnProvider) -> Refused:
+    return Refused(
+        "no_role",
+        f"{provider.tenant.name} knows you, but none of your groups has a role here. Ask an admin"
+        f" of {provider.tenant.name} to give one of your groups a role.",
+        "denied",
+        owner="tenant_admin",
+    )
