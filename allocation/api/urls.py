@@ -44,6 +44,13 @@ from allocation.api.fleet.nodes import (
     NodeRevoke,
     Nodes,
 )
+from allocation.api.fleet.policy import (
+    Policy,
+    PolicyActivate,
+    PolicyPreview,
+    PolicyVersionOne,
+    PolicyVersions,
+)
 from allocation.api.fleet.portal_modes import (
     PortalFreeze,
     PortalFreezeEnd,
@@ -149,6 +156,17 @@ urlpatterns = [
     ),
     path("compaction/proposals", CompactionProposals.as_view(), name="api-compaction-proposals"),
     path("compaction/orders", CompactionOrders.as_view(), name="api-compaction-orders"),
+    path("policy", Policy.as_view(), name="api-policy"),
+    path("policy/versions", PolicyVersions.as_view(), name="api-policy-versions"),
+    path("policy/versions/<int:number>", PolicyVersionOne.as_view(), name="api-policy-version"),
+    path(
+        "policy/versions/<int:number>/preview", PolicyPreview.as_view(), name="api-policy-preview"
+    ),
+    path(
+        "policy/versions/<int:number>/activate",
+        PolicyActivate.as_view(),
+        name="api-policy-activate",
+    ),
     path("portal/outage", PortalOutage.as_view(), name="api-portal-outage"),
     path("portal/outage/close", PortalOutageClose.as_view(), name="api-portal-outage-close"),
     path("portal/outage/end", PortalOutageEnd.as_view(), name="api-portal-outage-end"),

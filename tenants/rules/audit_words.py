@@ -54,6 +54,7 @@ ACTIONS = {
     "outage.begun": "announced an outage of the portal",
     "outage.closed": "closed the portal for its outage",
     "outage.ended": "ended the outage of the portal",
+    "policy.drafted": "drafted policy version {object}",
     "policy.published": "published policy version {object}",
     "prices.published": "published price book version {object}",
     "project.closed": "closed {object}",

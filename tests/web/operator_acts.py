@@ -12,7 +12,7 @@ from allocation.models import Allocation, Gpu, GpuModel, MachineClock, Node, Por
 from allocation.rules.states import State
 from allocation.services.decide.compaction import compaction_proposals
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
-from allocation.services.policy.policies import policy_values
+from allocation.services.policy.policies import policy_draft, policy_values
 from allocation.web.site.policy import policy_text
 from billing.services import hold_place, hold_settle
 from tenants.models import GpuClass, SecondFactor, Tier, User
@@ -35,6 +35,11 @@ class Act:
     made: Callable[[Site], Values] = lambda site: {}
     has_before: bool = True
     has_after: bool = True
+
+
+def _drafted(site: Site) -> Values:
+    draft = policy_draft(document={"grid": 600}, now=timezone.now())
+    return {"number": draft.number}
 
 
 def _drained(site: Site) -> Values:
@@ -274,6 +279,10 @@ ACTS: dict[str, Act] = {
     "post api/v1/portal/outage/end": Act("outage.ended", "portal_mode", made=_announced),
     "post api/v1/portal/freeze": Act(
         "freeze.begun", "portal_mode", {"reason": "x"}, has_before=False
+    ),
+    "post api/v1/policy/versions": Act("policy.drafted", "policy", {"document": {"grid": 600}}),
+    "post api/v1/policy/versions/<int:number>/activate": Act(
+        "policy.published", "policy", made=_drafted
     ),
     "post api/v1/portal/freeze/end": Act("freeze.ended", "portal_mode", made=_frozen),
     "put api/v1/fleet/nodes/<slug:name>": Act(

@@ -15,9 +15,10 @@ from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
 from allocation.solver.model.inputs import ORDER_KEYS, VICTIM_RULES
 from tenants.audit import platform_record
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid, missing
 
 _DAY = 86_400
+NO_CHANGE = "Nothing differs from the version in force."
 # Largest value of each parameter; all are whole numbers.
 MOST = {
     "grid": _DAY,
@@ -188,13 +189,7 @@ def policy_publish(
     Raises:
         Refused: `bad_policy`; the live version stays.
     """
-    try:
-        policy = policy_read(document, 0)
-        snapshot = snapshot_read(now)
-        with gc_paused():
-            solve(snapshot, policy)
-    except SOLVER_FAULTS as error:
-        raise _not_taken(error) from error
+    _dry_run(document, now)
     with transaction.atomic():
         live = PolicyVersion.objects.select_for_update().get(state=PolicyVersion.State.LIVE)
         newest = PolicyVersion.objects.latest("number").number
@@ -216,3 +211,79 @@ def policy_publish(
         )
         escalations_from_policy(node_policy_of(version.document), now)
     return version
+
+
+def policy_draft(
+    *, document: object, now: datetime, created_by_id: int | None = None
+) -> PolicyVersion:
+    """Stores a version that nothing uses, after a dry run.
+
+    Raises:
+        Refused: `bad_policy`.
+    """
+    _dry_run(document, now)
+    with transaction.atomic():
+        live = PolicyVersion.objects.select_for_update().get(state=PolicyVersion.State.LIVE)
+        version = PolicyVersion.objects.create(
+            number=PolicyVersion.objects.latest("number").number + 1,
+            document=document,
+            state=PolicyVersion.State.DRAFT,
+            created=now,
+            created_by_id=created_by_id,
+        )
+        platform_record(
+            operator_id=created_by_id,
+            action="policy.drafted",
+            target=("policy", version.number),
+            now=now,
+            **policy_changes(live.document, version.document),
+        )
+    return version
+
+
+def policy_activate(
+    *, number: int, now: datetime, created_by_id: int | None = None
+) -> PolicyVersion:
+    """Publishes the document of a draft, or again that of an earlier version, as a new version.
+
+    Raises:
+        Refused: `not_found`, `no_change` (it is what the live version says) or `bad_policy`.
+    """
+    version = policy_version(number)
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    if not policy_differences(live, version)["after"]:
+        raise invalid("no_change", NO_CHANGE, "number")
+    return policy_publish(document=version.document, now=now, created_by_id=created_by_id)
+
+
+def policy_version(number: int) -> PolicyVersion:
+    """Returns a version. Raises Refused `not_found`."""
+    version = PolicyVersion.objects.select_related("created_by").filter(number=number).first()
+    if version is None:
+        raise missing("policy version")
+    return version
+
+
+def policy_differences(
+    before: PolicyVersion, after: PolicyVersion
+) -> dict[str, dict[str, PolicyValue]]:
+    """Returns `policy_changes` of two versions.
+
+    Raises:
+        Refused: `bad_policy`, if this software can't read one of them any more.
+    """
+    try:
+        return policy_changes(before.document, after.document)
+    except ValueError as error:
+        raise _not_taken(error) from error
+
+
+def _dry_run(document: object, now: datetime) -> None:
+    """Decides the present site by a document. Raises Refused `bad_policy`."""
+    try:
+        policy = policy_read(document, 0)
+        snapshot = snapshot_read(now)
+        with gc_paused():
+            solve(snapshot, policy)
+    except SOLVER_FAULTS as error:
+        raise _not_taken(error) from error

@@ -18,6 +18,7 @@ from allocation.services.policy.policies import (
     LEAST,
     LISTS,
     MOST,
+    NO_CHANGE,
     PolicyValue,
     policy_changes,
     policy_check,
@@ -188,7 +189,7 @@ def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
         document = _document(request.POST)
         changes = _changes(live, document)
         if not changes["after"]:
-            raise invalid("no_change", "Nothing differs from the version in force.", "document")
+            raise invalid("no_change", NO_CHANGE, "document")
         if CONFIRMED_FIELD not in request.POST:
             moved = policy_check(document, now)
             return confirm_page(request, _question(live.number, changes, moved))
@@ -311,7 +312,10 @@ def _lines(changes: Mapping[str, Mapping[str, PolicyValue]]) -> Iterator[str]:
 
 
 def _earlier(versions: list[PolicyVersion], place: int) -> dict[str, Any]:
-    return versions[place + 1].document if place + 1 < len(versions) else {}
+    """Returns the document that a version is compared with: a draft was never in force."""
+    earlier = versions[place + 1 :]
+    used = (each for each in earlier if each.state != PolicyVersion.State.DRAFT)
+    return next((each.document for each in used), {})
 
 
 def _words(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:

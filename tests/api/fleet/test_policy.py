@@ -1,0 +1,76 @@
+"""The policy over REST: read, draft, compare, activate and go back; operators only."""
+
+import pytest
+
+from allocation.models import PolicyVersion
+from tenants.models import AuditEntry
+from tests.api.builders import Site, said
+from tests.roles import as_system
+
+
+def numbers() -> dict[int, str]:
+    with as_system():
+        return dict(PolicyVersion.objects.values_list("number", "state"))
+
+
+def test_a_draft_is_compared_activated_and_taken_back(site: Site) -> None:
+    live = said(site.operator.get("policy"))
+    first = live["number"]
+    assert (live["state"], live["values"]["grid"], live["document"]) == ("live", 300, {})
+
+    made = site.operator.post("policy/versions", {"document": {"grid": 600}})
+    assert made.status_code == 201
+    draft = said(made)
+    assert (draft["number"], draft["state"], draft["created_by"]) == (first + 1, "draft", "otto")
+    assert said(site.operator.get("policy"))["number"] == first, "a draft decides nothing"
+    address = f"policy/versions/{draft['number']}"
+    assert said(site.operator.get(address)) == draft
+    assert said(site.operator.get(f"{address}/preview")) == {
+        "before": {"grid": 300}, "after": {"grid": 600}, "moved": 0,
+    }  # fmt: skip
+
+    done = site.operator.post(f"{address}/activate")
+    assert (done.status_code, said(done)["number"]) == (201, first + 2)
+    assert said(site.operator.get("policy"))["values"]["grid"] == 600
+    again = site.operator.post(f"{address}/activate")
+    assert (again.status_code, said(again)["code"]) == (422, "no_change")
+
+    back = said(site.operator.post(f"policy/versions/{first}/activate"))
+    assert (back["number"], back["document"]) == (first + 3, {})
+    assert numbers() == {
+        first: "retired", first + 1: "draft", first + 2: "retired", first + 3: "live",
+    }  # fmt: skip
+    listed = said(site.operator.get("policy/versions"))["items"]
+    assert [each["number"] for each in listed] == [first + 3, first + 2, first + 1, first]
+    with as_system():
+        entries = AuditEntry.objects.filter(action__startswith="policy.").order_by("id")
+        assert list(entries.values_list("action", flat=True)) == [
+            "policy.drafted", "policy.published", "policy.published",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"grid": 0}, {"grid": True}, {"grid": 1.5}, {"gird": 300}, {"order": ["age"]}, {"horizon": 60},
+     {"victim_rules": "taken_back"}],
+)  # fmt: skip
+def test_a_draft_that_the_solver_could_not_use_is_refused(
+    site: Site, document: dict[str, object]
+) -> None:
+    answer = site.operator.post("policy/versions", {"document": document})
+    assert (answer.status_code, said(answer)["code"]) == (422, "bad_policy")
+    assert set(numbers().values()) == {"live"}
+
+
+def test_members_may_not_and_unknown_versions_are_missing(site: Site) -> None:
+    first = said(site.operator.get("policy"))["number"]
+    for address in ("policy", "policy/versions", f"policy/versions/{first}",
+                    f"policy/versions/{first}/preview"):  # fmt: skip
+        assert said(site.admin.get(address))["code"] == "not_allowed", address
+    for address in ("policy/versions", f"policy/versions/{first}/activate"):
+        answer = site.admin.post(address, {"document": {"grid": 600}})
+        assert answer.status_code in (403, 422), address
+        assert set(numbers().values()) == {"live"}
+    for address in ("policy/versions/77", "policy/versions/77/preview"):
+        assert said(site.operator.get(address))["code"] == "not_found"
+    assert said(site.operator.post("policy/versions/77/activate"))["code"] == "not_found"
