@@ -3,10 +3,10 @@
 import re
 from uuid import UUID
 
-from allocation.models import Booking, Series
+from allocation.models import Approval, Booking, Series
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
-from tenants.platform.errors import denied, missing
+from tenants.platform.errors import Refused, denied, missing
 from tenants.platform.log_ids import log_id
 
 LABEL = re.compile(r"BK-([1-9][0-9]{0,17})", re.IGNORECASE)
@@ -32,6 +32,36 @@ def access_booking(actor: Actor, reference: str) -> Booking:
         raise missing("booking")
     log_id(booking=found.label)
     return found
+
+
+def access_approval(actor: Actor, approval_id: UUID) -> Approval:
+    """Returns a request for approval that the actor made or may decide.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    rows = Approval.objects.select_related("booking", "project", "asker", "decided_by")
+    found = rows.filter(tenant_id=actor.tenant_id, id=approval_id).first()
+    if found is None or not (actor.may_lead(found.project_id) or found.asker_id == actor.user_id):
+        raise missing("approval")
+    return found
+
+
+def deciding_refusal(actor: Actor, approval: Approval) -> Refused | None:
+    """Returns why the actor may not decide the present step; None if they may."""
+    code = ""
+    if approval.asker_id == actor.user_id:
+        code = "approval_own"
+    elif not actor.may_lead(approval.project_id):
+        code = "approval_leads_only"
+    elif approval.present_step.role == "admin" and not actor.is_tenant_admin:
+        code = "approval_admins_only"
+    elif approval.acts.filter(person=actor.user_id).exists():
+        code = "approval_twice"
+    is_over = approval.state != Approval.State.OPEN
+    if not code or (is_over and code != "approval_own"):
+        return None
+    return denied(refusal_text(code))
 
 
 def access_series(actor: Actor, reference: str) -> Series:

@@ -1,6 +1,7 @@
 """Tables and their constraints: hardware, bookings, decisions, telemetry."""
 
 from allocation.models.allocations import Allocation, Occupancy
+from allocation.models.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.bookings import Booking, BookingEvent, MovedStart, PlannedStrength
 from allocation.models.charges import ChargeSum
 from allocation.models.compaction import CompactionOrder
@@ -32,6 +33,9 @@ from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
 
 __all__ = [
     "Allocation",
+    "Approval",
+    "ApprovalAct",
+    "ApprovalRule",
     "Backup",
     "Booking",
     "BookingEvent",

@@ -84,6 +84,14 @@ class Booking(models.Model):
     outcome = models.CharField(max_length=20, blank=True, help_text="How an ended booking ended.")
     version = models.BigIntegerField(default=1, help_text="Rises with every change.")
 
+    # Approval
+    approved_hash = models.CharField(
+        max_length=64, blank=True, db_default="", help_text="Digest that was approved; empty: none."
+    )
+    place_until = models.DateTimeField(
+        null=True, blank=True, help_text="How long its place is kept while it awaits an approval."
+    )
+
     # Plan of the last cycle
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+",

@@ -41,7 +41,12 @@ _NEXT: Mapping[State, tuple[State, ...]] = {
         State.REFUSED,
         State.CANCELLED,
     ),
-    State.AWAITING_APPROVAL: (State.REQUESTED, State.REJECTED, State.CANCELLED),
+    State.AWAITING_APPROVAL: (
+        State.REQUESTED,
+        State.REJECTED,
+        State.EXPIRED,
+        State.CANCELLED,
+    ),
     State.QUEUED: (State.SCHEDULED, State.EXPIRED, State.REFUSED, State.CANCELLED, State.FAILED),
     State.SCHEDULED: (State.STARTING, State.QUEUED, State.EXPIRED, State.CANCELLED),
     State.STARTING: (State.ACTIVE, State.ENDING, State.QUEUED, State.FAILED),

@@ -69,6 +69,12 @@ def _expired(facts: Facts) -> str:
     return _("No GPUs were free in its window. Nothing is charged.")
 
 
+def _approved(facts: Facts) -> str:
+    if facts["reason"]:
+        return _("Approved by %(actor)s: %(reason)s.") % facts
+    return _("Approved by %(actor)s.") % facts
+
+
 def _paused(facts: Facts) -> str:
     first = (
         _("Paused: its hardware failed.")
@@ -110,6 +116,11 @@ _SENTENCES: dict[str, Text] = {
     "changed_to": gettext_lazy("%(label)s was booked instead."),
     "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
+    # Approval
+    "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),
+    "approved": _approved,
+    "declined": gettext_lazy("Declined by %(actor)s: %(reason)s. %(freed)s is no longer held."),
+    "approval_expired": gettext_lazy("Nobody approved it in time. %(freed)s is no longer held."),
     # Planned starts that change
     "start_later": gettext_lazy("Its planned start is later now. %(because)s"),
     "start_earlier": gettext_lazy("Its planned start is earlier now."),

@@ -29,6 +29,15 @@ def _no_more_time(facts: Facts) -> str:
     return f"{first % facts} {second}"
 
 
+def _no_approver(facts: Facts) -> str:
+    who = _("an admin") if facts["role"] == "admin" else _("a lead of the project or an admin")
+    text = _(
+        "This needs the approval of %(needed)s other than you: %(who)s. There are %(found)s. "
+        "A tenant admin can appoint one."
+    )
+    return text % {**facts, "who": who}
+
+
 def _rolling_hours(facts: Facts) -> str:
     if facts["days"]:
         text = _(
@@ -84,6 +93,40 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "quote_expired": gettext_lazy(
         "Prices are fixed for five minutes after they are shown. Ask for a new quote."
     ),
+    # Approvals
+    "too_many_approvals": gettext_lazy(
+        "%(most)s of your requests wait for an approval already. Wait for a decision, or cancel "
+        "one."
+    ),
+    "no_approver": _no_approver,
+    "approval_too_late": gettext_lazy(
+        "It needs an approval and would have to start before anybody can decide. Choose a later "
+        "start."
+    ),
+    "approval_needed": gettext_lazy(
+        "This needs an approval, by the rule %(rules)s. %(label)s stays as it is. Book it anew: "
+        "the new booking asks for the approval."
+    ),
+    "approval_rule_admins_only": gettext_lazy(
+        "Only the organisation's admins may change a rule of the whole organisation."
+    ),
+    "approval_own": gettext_lazy("You requested this booking, so another person decides."),
+    "approval_admins_only": gettext_lazy("An admin of your organisation decides this step."),
+    "approval_leads_only": gettext_lazy("Only leads of the project decide this."),
+    "approval_twice": gettext_lazy("You decided an earlier step, so another person decides this."),
+    "approval_expired": gettext_lazy(
+        "The time to decide is over. The person can book again, which asks again."
+    ),
+    "approval_changed": gettext_lazy(
+        "The booking is not what you were shown. Read it again, then decide."
+    ),
+    "asker_left": gettext_lazy(
+        "The person can't book in this project any more, so this can't be approved."
+    ),
+    "approval_was_approved": gettext_lazy("%(actor)s has approved this already."),
+    "approval_was_declined": gettext_lazy("%(actor)s has declined this already."),
+    "approval_was_expired": gettext_lazy("Nobody decided in time, so the request has expired."),
+    "approval_was_withdrawn": gettext_lazy("The booking was cancelled, so there is nothing to do."),
     # Changes of a booking
     "booking_over": gettext_lazy("%(label)s is %(state)s and can't be changed."),
     "not_started": gettext_lazy(

@@ -10,6 +10,10 @@ ACTIONS = {
     "account.created": "created the account {object}",
     "account.erased": "erased the personal data of {object}",
     "account.opened": "reopened the account {object}",
+    "approval.approved": "approved booking {object}",
+    "approval.declined": "declined booking {object}",
+    "approval_rule.retired": "ended the approval rule {object}",
+    "approval_rule.set": "set the approval rule {object}",
     "audit.verified": "verified the chains of the log",
     "booking.cancel": "cancelled booking {object}",
     "booking.corrected": "corrected the charge of booking {object}",
@@ -108,6 +112,7 @@ FIELDS = {
 }
 # By kind, the part of `detail` that names an object whose id means nothing to people.
 NAMED_BY = {
+    "approval_rule": ("name",),
     "booking": ("label",),
     "compaction_order": ("for",),
     "maintenance": ("where",),

@@ -5,6 +5,10 @@ from collections.abc import Iterable, Sequence
 TEST = "webhook.test"
 EVENT_TYPES = {
     "booking.requested": "A booking was requested.",
+    "booking.approval_requested": "A booking waits for an approval.",
+    "booking.approved": "A booking was approved.",
+    "booking.declined": "A booking was declined.",
+    "booking.approval_expired": "Nobody approved a booking in time.",
     "booking.queued": "A booking waits, with or without a planned start.",
     "booking.moved": "The planned start is earlier than announced, or the planned GPUs changed.",
     "booking.delayed": "The planned start is later than the range that was announced.",

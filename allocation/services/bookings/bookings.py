@@ -12,6 +12,8 @@ from allocation.models import Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
 from allocation.services.bookings.admission import Admission, admission_check, length_text
+from allocation.services.bookings.approval_requests import approvals_request
+from allocation.services.bookings.approvals import approval_withdraw
 from allocation.services.bookings.offers import Offer, offer_price
 from allocation.services.record.costs import booking_cost, unused_seconds, waiting_settle
 from allocation.services.record.history import Event, events_add
@@ -127,6 +129,8 @@ def bookings_create(
         Booking.objects.bulk_create(written)
         events_add([_requested(actor, row, now) for row in written])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
+        units = {row.id: requests[row.id].admission.units for row in written}
+        approvals_request(actor, written, units, now)
         task_request("allocation.cycle")
     return {**rows, **refused}
 
@@ -148,6 +152,8 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
             raise _already_over(booking)
         if state in ON_HARDWARE:
             return _end_on_hardware(actor, booking, "cancelled", now)
+        if state is State.AWAITING_APPROVAL:
+            approval_withdraw(booking, now)
         return _end_off_hardware(actor, booking, State.CANCELLED, now)
 
 

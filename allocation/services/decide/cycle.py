@@ -13,6 +13,7 @@ from django.db.models import Q
 from allocation.models import Booking, CompactionOrder, Decision, PolicyVersion, SolverState
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.states import EXTENDABLE, OPEN, State
+from allocation.services.bookings.approvals import approvals_due, approvals_expire
 from allocation.services.decide.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.decision_log import decision_log
@@ -104,6 +105,7 @@ def is_anything_due(now: datetime) -> bool:
     """
     return (
         pauses_to_extend().exists()
+        or approvals_due(now).exists()
         or Booking.objects.filter(
             Q(state=State.REQUESTED)
             | Q(state=State.SCHEDULED, planned_starts__lte=now)
@@ -197,7 +199,7 @@ def _turn(now: datetime) -> CycleResult:
     queue_places.lead(term)
     frozen = decisions_frozen(now)
     # 1. End what is over.
-    ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
+    ended = ends_due(now) + hardware_vacate(now, planned=frozen is None) + approvals_expire(now)
     if frozen is not None:
         publish_due(now)
         return CycleResult("frozen", ended=ended)

@@ -1,0 +1,96 @@
+"""Requests for approval as their approvers and askers see them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from allocation.models import Approval, ApprovalRule, Booking
+from allocation.rules.states import State
+from tenants.access import Actor
+from tenants.models import Role
+
+HISTORY = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonHistory:
+    """What a person did in a project in the last 90 days."""
+
+    bookings: int = 0
+    charged: Decimal = Decimal(0)
+    no_shows: int = 0
+    declined: int = 0
+
+
+def approvals_visible(actor: Actor) -> QuerySet[Approval]:
+    """The requests that the actor made, or that are of projects that they lead."""
+    rows = Approval.objects.filter(tenant_id=actor.tenant_id).select_related(
+        "booking", "booking__project", "booking__tier", "project", "asker", "decided_by"
+    )
+    if actor.is_tenant_admin:
+        return rows
+    led = [project for project, role in actor.roles.items() if role == Role.LEAD]
+    return rows.filter(Q(project__in=led) | Q(asker=actor.user_id))
+
+
+def approvals_to_decide(actor: Actor) -> QuerySet[Approval]:
+    """The open requests that the actor may decide now, the oldest first."""
+    rows = approvals_visible(actor).filter(state=Approval.State.OPEN)
+    rows = rows.exclude(asker=actor.user_id).exclude(acts__person=actor.user_id)
+    if not actor.is_tenant_admin:
+        rows = rows.exclude(Q(step=1, steps__0__role="admin") | Q(step=2, steps__1__role="admin"))
+    return rows.order_by("asked", "booking__number")
+
+
+def dates_of_series(approvals: Iterable[Approval]) -> dict[UUID, list[Approval]]:
+    """All requests that are decided together with each of these, by its id; itself included."""
+    of = {(each.series_id, each.asked): each.id for each in approvals if each.series_id}
+    found: dict[UUID, list[Approval]] = defaultdict(list)
+    rows = Approval.objects.filter(series__in={series for series, _ in of})
+    for row in rows.select_related("booking").order_by("booking__number"):
+        first = of.get((row.series_id, row.asked))
+        if first is not None:
+            found[first].append(row)
+    return found
+
+
+def histories_of(
+    approvals: Sequence[Approval], now: datetime
+) -> dict[tuple[UUID, int], PersonHistory]:
+    """The history of each asker in the project, without what waits for an approval."""
+    people = {each.asker_id for each in approvals}
+    projects = {each.project_id for each in approvals}
+    rows = (
+        Booking.objects.filter(
+            owner__in=people, project__in=projects, submitted__gt=now - HISTORY
+        )
+        .exclude(state=State.AWAITING_APPROVAL)
+        .order_by()
+        .values("project_id", "owner_id")
+        .annotate(
+            bookings=Count("id"),
+            charged=Sum("charged"),
+            no_shows=Count("id", filter=Q(outcome="no_show")),
+            declined=Count("id", filter=Q(state=State.REJECTED)),
+        )
+    )
+    return {
+        (row["project_id"], row["owner_id"]): PersonHistory(
+            row["bookings"], row["charged"] or Decimal(0), row["no_shows"], row["declined"]
+        )
+        for row in rows
+    }
+
+
+def rules_in_force(actor: Actor) -> QuerySet[ApprovalRule]:
+    """The rules that the actor's projects have, the organisation's first."""
+    rows = ApprovalRule.objects.filter(tenant_id=actor.tenant_id, retired=None)
+    rows = rows.select_related("project", "created_by").order_by("project__name", "created", "id")
+    if actor.is_tenant_admin:
+        return rows
+    return rows.filter(Q(project=None) | Q(project__in=list(actor.roles)))

@@ -1,0 +1,134 @@
+"""Which bookings a rule of an organisation or project sends to an approver. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+Role = Literal["lead", "admin"]
+"""Who decides a step: a lead of the project, or an admin of the organisation. Admins lead, too."""
+
+# A person may have so many requests waiting for approval in an organisation.
+MAX_OPEN = 20
+# Bookings that a person submitted in this time are counted together, so that none is split.
+SUMMED = timedelta(hours=24)
+# A step without a time of its own is decided within three days.
+DECIDE_WITHIN = timedelta(days=3)
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingHours:
+    """Local hours of some weekdays (0 is Monday), as in `Mon-Fri 08:00-18:00, Europe/Berlin`."""
+
+    weekdays: frozenset[int]
+    begins: time
+    ends: time
+    zone: ZoneInfo
+
+    def has(self, starts: datetime, ends: datetime | None) -> bool:
+        """Whether all of [starts, ends) is inside; a window without an end is not."""
+        if ends is None:
+            return False
+        first, last = starts.astimezone(self.zone), ends.astimezone(self.zone)
+        if first.date() != last.date() or first.weekday() not in self.weekdays:
+            return False
+        return self.begins <= first.time() and last.time() <= self.ends
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a booking must reach for a rule to apply. None or empty: this does not matter."""
+
+    cost: Decimal | None = None
+    gpu_hours: Decimal | None = None
+    gpus: int | None = None
+    seconds: int | None = None
+    classes: frozenset[str] = frozenset()
+    tiers: frozenset[str] = frozenset()
+    outside: WorkingHours | None = None
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What bookings ask for. `gpus` are whole GPUs at once, in parts for slices."""
+
+    cost: Decimal = Decimal(0)
+    gpu_hours: Decimal = Decimal(0)
+    gpus: Decimal = Decimal(0)
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        """Returns the sum."""
+        return Amounts(
+            self.cost + other.cost, self.gpu_hours + other.gpu_hours, self.gpus + other.gpus
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """A request as rules see it. `total` includes what the person asked for in the last 24 hours.
+
+    `windows` are the times in which it may run; without an end it may run at any time.
+    """
+
+    own: Amounts
+    total: Amounts
+    seconds: int
+    classes: frozenset[str]
+    tier: str
+    windows: Sequence[tuple[datetime, datetime | None]]
+    is_first: bool
+
+
+def is_met(rule: Conditions, facts: RequestFacts) -> bool:
+    """Whether the request meets every condition that the rule states."""
+    return all(
+        (
+            rule.cost is None or facts.total.cost >= rule.cost,
+            rule.gpu_hours is None or facts.total.gpu_hours >= rule.gpu_hours,
+            rule.gpus is None or facts.total.gpus >= rule.gpus,
+            rule.seconds is None or facts.seconds >= rule.seconds,
+            not rule.classes or bool(rule.classes & facts.classes),
+            not rule.tiers or facts.tier in rule.tiers,
+            rule.outside is None or _is_outside(rule.outside, facts.windows),
+            not rule.is_first or facts.is_first,
+        )
+    )
+
+
+def _is_outside(hours: WorkingHours, windows: Iterable[tuple[datetime, datetime | None]]) -> bool:
+    return not all(hours.has(starts, ends) for starts, ends in windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an approval: how many people of a role decide, and within how many hours.
+
+    After these hours the step goes to the admins (`escalates`), or the request expires.
+    """
+
+    role: Role
+    needed: int = 1
+    hours: int = 72
+    escalates: bool = False
+
+
+def steps_merged(rules: Iterable[Sequence[Step]]) -> tuple[Step, ...]:
+    """Returns the steps of several rules as one list: leads first, then admins.
+
+    A role's step needs the most people that a rule asks for, in the shortest of their times.
+    """
+    found: dict[Role, Step] = {}
+    for step in (step for steps in rules for step in steps):
+        known = found.get(step.role, step)
+        found[step.role] = Step(
+            step.role,
+            max(step.needed, known.needed),
+            min(step.hours, known.hours),
+            step.escalates or known.escalates,
+        )
+    order: tuple[Role, ...] = ("lead", "admin")
+    return tuple(found[role] for role in order if role in found)

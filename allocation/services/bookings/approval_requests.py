@@ -1,0 +1,309 @@
+"""Requests for approval: which bookings need one, and what exactly is approved."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from uuid import UUID
+
+from django.db.models import Q
+
+from allocation.models import Approval, ApprovalRule, Booking
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.reasons.catalogue import BY_CODE
+from allocation.rules.approvals import (
+    MAX_OPEN,
+    SUMMED,
+    Amounts,
+    RequestFacts,
+    Step,
+    is_met,
+    steps_merged,
+)
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import TERMINAL, State
+from allocation.services.record.history import Event
+from allocation.services.record.refusals import refusal
+from allocation.services.runs.transition import Change, bookings_change
+from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
+from billing.rules import UNITS_PER_GPU
+from tenants.access import Actor
+from tenants.models import Membership, Role
+from tenants.platform.errors import Refused
+
+# States of a booking that nobody got anything from.
+_NEVER_HAD = (State.REFUSED, State.REJECTED, State.CANCELLED, State.EXPIRED)
+_HOUR = 3_600
+
+
+def approvals_request(
+    actor: Actor,
+    bookings: Sequence[Booking],
+    units: Mapping[UUID, Mapping[str, int]],
+    now: datetime,
+) -> None:
+    """Makes new bookings of one request wait for an approval if they meet a rule.
+
+    `units` are quota units by booking and class. The bookings are a single one or the dates of a
+    series, and new in the caller's transaction.
+
+    Raises:
+        Refused: `too_many_approvals` or `no_approver`.
+    """
+    rules = rules_met(actor, bookings, units, now)
+    if not rules:
+        return
+    steps = steps_merged(rule.step_list for rule in rules)
+    _open_check(actor)
+    approvers_check(actor.tenant_id, bookings[0].project_id, actor.user_id, steps)
+    dates = _dates(bookings)
+    Approval.objects.bulk_create(
+        [_approval(actor, booking, dates, rules, steps, now) for booking in bookings]
+    )
+    names = ", ".join(rule.name for rule in rules)
+    text = event_text("approval_requested", rules=names)
+    event = Event("approval_requested", text, actor.user_id, {"rules": _named(rules)})
+    bookings_change(
+        [Change(booking, event, State.AWAITING_APPROVAL) for booking in bookings], now=now
+    )
+
+
+def rules_met(
+    actor: Actor,
+    bookings: Sequence[Booking],
+    units: Mapping[UUID, Mapping[str, int]],
+    now: datetime,
+) -> list[ApprovalRule]:
+    """Returns the rules in force that the bookings of one request meet together."""
+    first = bookings[0]
+    rules = list(
+        ApprovalRule.objects.filter(
+            Q(project=None) | Q(project=first.project_id), tenant_id=actor.tenant_id, retired=None
+        )
+    )
+    if not rules:
+        return []
+    facts = _facts_of(bookings, units, now)
+    return [rule for rule in rules if is_met(rule.conditions, facts)]
+
+
+def approval_digest(booking: Booking, dates: Sequence[datetime] = ()) -> str:
+    """Returns the SHA-256 of what an approval is for: who, where, what, when and at what price.
+
+    `dates` are the starts of its series.
+    """
+    document = {
+        "tenant": str(booking.tenant_id),
+        "project": str(booking.project_id),
+        "owner": booking.owner_id,
+        "campaign": str(booking.campaign_id or ""),
+        "tier": booking.tier_id,
+        "ask": booking.ask,
+        "class_durations": booking.class_durations,
+        "duration": booking.duration_seconds,
+        "not_before": _text(booking.not_before),
+        "starts": _text(booking.starts),
+        "deadline": _text(booking.deadline),
+        "cost_at_most": f"{booking.hold_amount:.6f}",
+        "currency": booking.currency,
+        "dates": [_text(each) for each in dates],
+    }
+    written = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return sha256(written.encode()).hexdigest()
+
+
+def digest_now(approval: Approval, bookings: Sequence[Booking]) -> str:
+    """Returns the digest of an approval's booking as it is; `bookings` are all of its request."""
+    (booking,) = (each for each in bookings if each.id == approval.booking_id)
+    return approval_digest(booking, _dates(bookings))
+
+
+def approvers_check(
+    tenant_id: UUID, project_id: UUID, asker_id: int, steps: Sequence[Step]
+) -> None:
+    """Raises Refused `no_approver` unless every step has enough other people to decide it."""
+    for step in steps:
+        roles = Q(role=Role.TENANT_ADMIN)
+        if step.role == "lead":
+            roles |= Q(role=Role.LEAD, project=project_id)
+        people = Membership.objects.filter(roles, tenant_id=tenant_id, user__is_active=True)
+        found = people.exclude(user=asker_id).values("user_id").distinct().count()
+        if found < step.needed:
+            raise refusal(
+                "no_approver",
+                refusal_text("no_approver", role=step.role, needed=step.needed, found=found),
+                "conflict",
+                "request",
+                numbers={"needed": step.needed, "found": found},
+            )
+
+
+def decide_by(step: Step, latest: datetime | None, now: datetime) -> datetime:
+    """Returns the end of a step that begins now."""
+    until = now + timedelta(hours=step.hours)
+    return until if latest is None else min(until, latest)
+
+
+def _approval(
+    actor: Actor,
+    booking: Booking,
+    dates: Sequence[datetime],
+    rules: Sequence[ApprovalRule],
+    steps: Sequence[Step],
+    now: datetime,
+) -> Approval:
+    latest = booking.starts
+    if booking.deadline is not None:
+        latest = booking.deadline - timedelta(seconds=booking.duration_seconds)
+    if dates:
+        latest = min(dates)
+    if latest is not None and latest <= now:
+        raise _too_soon()
+    return Approval(
+        tenant_id=booking.tenant_id,
+        project_id=booking.project_id,
+        booking=booking,
+        series_id=booking.series_id,
+        asker_id=actor.user_id,
+        digest=approval_digest(booking, dates),
+        rules=_named(rules),
+        asked=now,
+        steps=[
+            {"role": s.role, "needed": s.needed, "hours": s.hours, "escalates": s.escalates}
+            for s in steps
+        ],
+        decide_by=decide_by(steps[0], latest, now),
+        latest=latest,
+    )
+
+
+def _named(rules: Sequence[ApprovalRule]) -> list[dict[str, str]]:
+    return [{"id": str(rule.id), "name": rule.name} for rule in rules]
+
+
+def _dates(bookings: Sequence[Booking]) -> list[datetime]:
+    """The starts of a series; none for a single booking."""
+    if bookings[0].series_id is None:
+        return []
+    return sorted(booking.not_before for booking in bookings)
+
+
+def _open_check(actor: Actor) -> None:
+    mine = Approval.objects.filter(
+        tenant_id=actor.tenant_id, asker=actor.user_id, state=Approval.State.OPEN
+    )
+    single = mine.filter(series=None).count()
+    if single + mine.exclude(series=None).values("series").distinct().count() >= MAX_OPEN:
+        raise refusal(
+            "too_many_approvals",
+            refusal_text("too_many_approvals", most=MAX_OPEN),
+            "conflict",
+            "request",
+            numbers={"most": MAX_OPEN},
+        )
+
+
+def _too_soon() -> Refused:
+    rule = BY_CODE["approval_too_late"]
+    return Refused(
+        "approval_too_late",
+        refusal_text("approval_too_late"),
+        param="request",
+        rule=rule.id,
+        owner=rule.owner,
+    )
+
+
+def _facts_of(
+    bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]], now: datetime
+) -> RequestFacts:
+    first = bookings[0]
+    own = _amounts(bookings, units)
+    return RequestFacts(
+        own=own,
+        total=own.plus(_recent_amounts(bookings, now)),
+        seconds=max(_longest(booking) for booking in bookings),
+        classes=frozenset(first.ask["classes"]),
+        tier=first.tier_id,
+        windows=[_window(booking) for booking in bookings],
+        is_first=_is_first(bookings),
+    )
+
+
+def _amounts(bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]]) -> Amounts:
+    """What one request asks for: its dates cost together, and need GPUs one after the other."""
+    return Amounts(
+        cost=sum((booking.hold_amount for booking in bookings), Decimal(0)),
+        gpu_hours=sum((_gpu_hours(each, units[each.id]) for each in bookings), Decimal(0)),
+        gpus=max(_gpus(units[booking.id]) for booking in bookings),
+    )
+
+
+def _recent_amounts(bookings: Sequence[Booking], now: datetime) -> Amounts:
+    """What the person asked for in the project in the last 24 hours and nobody has looked at."""
+    first = bookings[0]
+    rows = (
+        Booking.objects.filter(
+            tenant_id=first.tenant_id,
+            project=first.project_id,
+            owner=first.owner_id,
+            submitted__gt=now - SUMMED,
+            approved_hash="",
+        )
+        .exclude(state__in=[*_NEVER_HAD, State.AWAITING_APPROVAL])
+        .exclude(id__in=[booking.id for booking in bookings])
+    )
+    units_of: dict[str, dict[str, int]] = {}
+    total = Amounts()
+    for row in rows:
+        what = json.dumps([row.ask.get(name) for name in ("classes", "profile", "share", "count")])
+        if what not in units_of:
+            units_of[what] = ask_units(AskDocument.from_json(row.ask))
+        units = units_of[what]
+        is_open = row.state not in TERMINAL
+        total = total.plus(
+            Amounts(
+                row.hold_amount,
+                _gpu_hours(row, units),
+                _gpus(units) if is_open else Decimal(0),
+            )
+        )
+    return total
+
+
+def _gpus(units: Mapping[str, int]) -> Decimal:
+    return Decimal(max(units.values(), default=0)) / UNITS_PER_GPU
+
+
+def _gpu_hours(booking: Booking, units: Mapping[str, int]) -> Decimal:
+    seconds = dict(booking.class_durations)
+    most = max(
+        (each * seconds.get(name, booking.duration_seconds) for name, each in units.items()),
+        default=0,
+    )
+    return Decimal(most) / (UNITS_PER_GPU * _HOUR)
+
+
+def _longest(booking: Booking) -> int:
+    lengths: list[int] = [seconds for _, seconds in booking.class_durations]
+    return max(booking.duration_seconds, *lengths, 0)
+
+
+def _window(booking: Booking) -> tuple[datetime, datetime | None]:
+    if booking.starts is not None:
+        return booking.starts, booking.starts + timedelta(seconds=booking.duration_seconds)
+    return booking.not_before, booking.deadline
+
+
+def _is_first(bookings: Sequence[Booking]) -> bool:
+    first = bookings[0]
+    earlier = Booking.objects.filter(
+        tenant_id=first.tenant_id, project=first.project_id, owner=first.owner_id
+    ).exclude(state__in=[*_NEVER_HAD, State.AWAITING_APPROVAL])
+    return not earlier.exclude(id__in=[booking.id for booking in bookings]).exists()
+
+
+def _text(moment: datetime | None) -> str:
+    return "" if moment is None else moment.isoformat()
