@@ -1,5 +1,6 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
+from allocation.web.approvals import inbox, rules_page
 from allocation.web.bookings import booking_pages, list_page, panel, series
 from allocation.web.fleet import (
     compaction,
@@ -22,6 +23,8 @@ urlpatterns = [
     *list_page.urlpatterns,
     *booking_pages.urlpatterns,
     *series.urlpatterns,
+    *rules_page.urlpatterns,
+    *inbox.urlpatterns,
     *calendars.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,

@@ -2,6 +2,12 @@
 
 from django.urls import path, register_converter
 
+from allocation.api.bookings.approvals import (
+    ApprovalApprove,
+    ApprovalDecline,
+    ApprovalOne,
+    Approvals,
+)
 from allocation.api.bookings.availability import Availability
 from allocation.api.bookings.bookings import (
     BookingAcknowledge,
@@ -132,6 +138,18 @@ urlpatterns = [
     path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
+    path("approvals", Approvals.as_view(), name="api-approvals"),
+    path("approvals/<uuid:approval_id>", ApprovalOne.as_view(), name="api-approval"),
+    path(
+        "approvals/<uuid:approval_id>/approve",
+        ApprovalApprove.as_view(),
+        name="api-approval-approve",
+    ),
+    path(
+        "approvals/<uuid:approval_id>/decline",
+        ApprovalDecline.as_view(),
+        name="api-approval-decline",
+    ),
     path("series", SeriesList.as_view(), name="api-series-list"),
     path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
     path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),

@@ -5,7 +5,9 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from uuid import UUID, uuid5
 
-from allocation.models import Allocation, Booking, Gpu, Maintenance, Series
+from allocation.models import Allocation, ApprovalRule, Booking, Gpu, Maintenance, Series
+from allocation.rules.approvals import Step
+from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.bookings import BookingRequest, booking_extend
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.operate.drain import gpu_return
@@ -40,6 +42,7 @@ HOUR = timedelta(hours=1)
 # An uncorrectable memory error: the GPU is out of service until an operator returns it.
 BROKEN, XID = "gpu-a1-01", 48
 FANS = "gpu-c1-01"
+RULE = "Large runs"
 # Requests at the start of the demo, as (sign-in name, project, tier, text, name): a share of a
 # GPU, one on borrowed GPUs that is paused when North Lab claims its guarantee, one by its kind of
 # work, and three that have to queue.
@@ -50,6 +53,7 @@ NOW_ASKED = (
     ("tomas", WORDS, "assured", "4 h100 nvlink 8h", "pretrain-7b-big"),
     ("mara", FOLDING, "standard", "5 h100 nvlink 6h", "protein-fold-big"),
     ("tomas", WORDS, "standard", "4 a100 nvlink 10h", "distil-big"),
+    ("mara", FOLDING, "standard", "2 h100 nvlink 30h", "protein-fold-long"),
 )
 
 
@@ -109,6 +113,15 @@ def series_asked(now: datetime) -> None:
     repeat = Repeat(parsed.repeat, is_partial=True)
     actor = person("mara", tenant)
     series_request(actor=actor, request=request, repeat=repeat, now=now, series_id=series_id)
+
+
+def approval_rule_made(now: datetime) -> None:
+    """Adds, once, a rule under which a booking of a day or more needs an approval."""
+    actor = person("ada", "helix")
+    if not ApprovalRule.objects.filter(tenant_id=actor.tenant_id).exists():
+        steps = (Step("lead", hours=48, escalates=True),)
+        terms = RuleTerms(RULE, steps, min_seconds=86_400)
+        approval_rule_set(actor=actor, terms=terms, now=now)
 
 
 def webhook_made(now: datetime) -> None:

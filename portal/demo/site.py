@@ -17,6 +17,7 @@ from allocation.models import Booking, BookingEvent
 from billing.rules import midnight
 from portal.demo.catalogue import catalogue_seed
 from portal.demo.features import (
+    approval_rule_made,
     current_requests,
     feature_actions,
     maintenance_planned,
@@ -86,6 +87,7 @@ def _today(now: datetime, today: date) -> None:
         if not _is_marked("planned", day):
             lines += [plan.line for plan in day_plans(day, soon)]
             _mark("planned", day, now)
+    approval_rule_made(now)
     for line in (*lines, *current_requests(today)):
         with suppress(Refused), transaction.atomic():
             people.book(line, now)

@@ -57,6 +57,8 @@ WRITES: Mapping[str, str] = {
     "api-booking-more-time": Scope.BOOK,
     "api-booking-check-in": Scope.BOOK,
     "api-booking-change": Scope.BOOK,
+    "api-approval-approve": Scope.PROJECT,
+    "api-approval-decline": Scope.PROJECT,
     "api-series-list": Scope.BOOK,
     "api-series-cancel": Scope.BOOK,
     # Hardware and the portal's operation

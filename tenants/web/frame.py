@@ -275,6 +275,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("Home", "", "home"),
             ("Timeline", "timeline", "cal"),
             ("Bookings", "bookings", "list"),
+            ("Approvals", "approvals", "check"),
         ),
     ),
     (

@@ -55,6 +55,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("book-later", "/t/helix/book?q=6+h100+8h"),
         ("book-pin", "/t/helix/book?q=1+h100+2h+on+gpu-a1-01/0"),
         ("series", "series:"),
+        ("approvals-own", "/t/helix/approvals"),
         ("node-shared", "/t/helix/fleet/gpu-c1-01"),
         ("missing", "/t/helix/bookings/BK-999999"),
     ),
@@ -66,6 +67,9 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("people", "/t/helix/people"),
         ("people-search", "/t/helix/people?q=mara"),
         ("log", "/t/helix/log"),
+        ("approvals", "/t/helix/approvals"),
+        ("approval", "approval:"),
+        ("approval-rules", "/t/helix/approvals/rules"),
         ("webhooks", "/t/helix/settings/webhooks"),
         ("webhook", "webhook:"),
         ("sign-on", "/t/helix/settings/sign-on"),
@@ -233,7 +237,7 @@ def _look(
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
     """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:`,
-    `budget:` and `webhook:` are the seeded ones.
+    `budget:`, `approval:` and `webhook:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
@@ -243,6 +247,9 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
     if kind == "budget":
         page.goto(found.tenant("budgets"))
         return _href(page, found, 'main a[href*="/budgets/"]')
+    if kind == "approval":
+        page.goto(found.tenant("approvals"))
+        return _href(page, found, "[data-approval] h2 a")
     if kind == "webhook":
         page.goto(found.tenant("settings/webhooks"))
         return _href(page, found, "main tbody th a")

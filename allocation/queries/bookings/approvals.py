@@ -49,7 +49,9 @@ def approvals_to_decide(actor: Actor) -> QuerySet[Approval]:
 
 def dates_of_series(approvals: Iterable[Approval]) -> dict[UUID, list[Approval]]:
     """All requests that are decided together with each of these, by its id; itself included."""
-    of = {(each.series_id, each.asked): each.id for each in approvals if each.series_id}
+    of: dict[tuple[UUID | None, datetime], UUID] = {
+        (each.series_id, each.asked): each.id for each in approvals if each.series_id
+    }
     found: dict[UUID, list[Approval]] = defaultdict(list)
     rows = Approval.objects.filter(series__in={series for series, _ in of})
     for row in rows.select_related("booking").order_by("booking__number"):
@@ -66,9 +68,7 @@ def histories_of(
     people = {each.asker_id for each in approvals}
     projects = {each.project_id for each in approvals}
     rows = (
-        Booking.objects.filter(
-            owner__in=people, project__in=projects, submitted__gt=now - HISTORY
-        )
+        Booking.objects.filter(owner__in=people, project__in=projects, submitted__gt=now - HISTORY)
         .exclude(state=State.AWAITING_APPROVAL)
         .order_by()
         .values("project_id", "owner_id")

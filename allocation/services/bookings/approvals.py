@@ -116,8 +116,8 @@ def approvals_expire(now: datetime) -> int:
 
 def approval_withdraw(booking: Booking, now: datetime) -> None:
     """Withdraws the open request of a booking that its owner cancels."""
-    approval = Approval.objects.select_for_update().get(booking=booking, state=_OPEN)
-    _close(approval, Approval.State.WITHDRAWN, now)
+    for approval in Approval.objects.select_for_update().filter(booking=booking, state=_OPEN):
+        _close(approval, Approval.State.WITHDRAWN, now)
 
 
 def _reason_read(decision: Decision) -> str:

@@ -48,6 +48,7 @@ from allocation.web.bookings.summary import (
     state_words,
     what_words,
 )
+from allocation.web.parts.approvals import approval_line
 from allocation.web.parts.labels import labels_context
 from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
@@ -135,6 +136,7 @@ def _booking_answer(
         "events": history_of(booking),
         "refusal": refusal,
         "possible": _possible(booking, refusal, ctx),
+        "approval": approval_line(booking, ctx.zone, ctx.now),
         "is_own": booking.owner_id == actor.user_id,
         "use": _use(request, booking, ctx),
         **pause_context(booking, ctx, may_change=may),

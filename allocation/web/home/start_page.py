@@ -11,6 +11,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.bookings import (
     budgets_in_force,
     own_bookings_failed,
@@ -55,6 +56,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "examples": EXAMPLES,
         "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
         "invitations": received_invitations(credential_of(request), now),
+        "to_decide": approvals_to_decide(actor).count(),
         "notices": notices_context(actor, ctx),
     }
     return render(request, "allocation/home.html", context)

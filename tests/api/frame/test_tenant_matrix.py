@@ -11,6 +11,8 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 from pytest_django import Settings
 
+from allocation.rules.approvals import Step
+from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
 from portal.api.urls import api_urlpatterns
 from tenants.models import Membership
 from tenants.services import invitation_create
@@ -53,6 +55,8 @@ BODIES: dict[str, Any] = {
     "campaigns": {"is_open": False},
     "projects": {"is_open": False},
     "members": {"role": "viewer"},
+    "approve": {"hash": "0" * 64},
+    "decline": {"hash": "0" * 64, "reason": "no"},
 }
 
 
@@ -85,11 +89,19 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
             project="folding",
             now=timezone.now(),
         )
+        approval_rule_set(
+            actor=site.actor("admin"),
+            terms=RuleTerms("Costly", [Step("lead")], min_seconds=1_200),
+            now=timezone.now(),
+        )
+    site.researcher.post("bookings", GOOD | {"request": "1 h100 for 20m"})
+    (approval,) = said(site.lead.get("approvals"))["items"]
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     webhook = said(site.lead.post("webhooks", HOOK))
     return {
         "webhook_id": lambda: webhook["id"],
         "delivery_id": lambda: "1",
+        "approval_id": lambda: approval["id"],
         "campaign_id": lambda: campaign["id"],
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
@@ -105,6 +117,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
 NOBODYS = {
     "webhook_id": str(uuid4()),
     "delivery_id": "999999",
+    "approval_id": str(uuid4()),
     "campaign_id": str(uuid4()),
     "reference": "BK-999999",
     "slug": "nothing",
@@ -194,7 +207,7 @@ def test_a_foreign_name_in_a_filter_tells_nothing(site: Site, path: str) -> None
 
 def test_lists_of_an_outsider_hold_nothing_of_helix(site: Site) -> None:
     site.researcher.post("bookings", GOOD)
-    for path in ("projects", "bookings", "budgets", "quotas", "tokens"):
+    for path in ("projects", "bookings", "approvals", "budgets", "quotas", "tokens"):
         text = site.outsider.get(path).content
         assert b"folding" not in text
         assert b"mara" not in text

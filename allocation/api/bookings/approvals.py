@@ -1,0 +1,157 @@
+"""Requests for approval: list, retrieve and decide them, and the rules that ask for them."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.access import access_approval
+from allocation.models import Approval
+from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
+from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
+from tenants.api.base import ApiView, list_response
+from tenants.platform.fields import Money, Strict, Text
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
+
+
+class ApprovalStepOut(serializers.Serializer[Any]):
+    """A step: how many people of a role decide within how many hours."""
+
+    role = serializers.CharField(help_text="`lead` of the project or `admin` of the tenant.")
+    needed = serializers.IntegerField()
+    hours = serializers.IntegerField()
+    escalates = serializers.BooleanField(help_text="Whether it goes to the admins after that.")
+
+
+class ApprovalRuleRef(serializers.Serializer[Any]):
+    """A rule that the booking meets."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class ApprovalOut(serializers.Serializer[Any]):
+    """A booking's request for an approval."""
+
+    id = serializers.UUIDField()
+    booking = serializers.CharField(source="booking.label")
+    series = serializers.UUIDField(
+        source="series_id", allow_null=True, help_text="All of its dates are decided together."
+    )
+    project = serializers.CharField(source="project.slug")
+    asker = serializers.CharField(source="asker.get_username")
+    state = serializers.ChoiceField(choices=Approval.State.values)
+    hash = serializers.CharField(
+        source="digest", help_text="Names exactly what is approved. Send it with the decision."
+    )
+    cost = Money(max_digits=20, source="booking.hold_amount")
+    currency = serializers.CharField(source="booking.currency")
+    rules = ApprovalRuleRef(many=True)
+    steps = ApprovalStepOut(many=True)
+    step = serializers.IntegerField(help_text="The present step, from 1 on.")
+    asked = serializers.DateTimeField()
+    decide_by = serializers.DateTimeField()
+    decided = serializers.DateTimeField(allow_null=True)
+    decided_by = serializers.CharField(
+        source="decided_by.get_username", default=None, allow_null=True
+    )
+    reason = serializers.CharField()
+
+
+class ApprovalQuery(PageQuery):
+    """Filters for a list of requests for approval."""
+
+    state = serializers.ChoiceField(choices=Approval.State.values, required=False)
+    show = serializers.ChoiceField(
+        choices=["to_decide", "mine"],
+        required=False,
+        help_text="`to_decide`: what you may decide now. `mine`: what you asked for.",
+    )
+
+
+class DecisionIn(Strict):
+    """The decision on exactly what the hash names."""
+
+    hash = Text(max_length=64, help_text="As the request has it.")
+    reason = Text(required=False, max_length=200, help_text="Required to decline.")
+
+
+class Approvals(ApiView):
+    """Requests for approval."""
+
+    queries = {"GET": ApprovalQuery}
+
+    @described(
+        "list_approvals",
+        "List requests for approval",
+        answer=page(ApprovalOut),
+        query=ApprovalQuery,
+    )
+    def get(self, request: Request) -> Response:
+        """Returns your own requests and those of projects that you lead, newest first. Tenant
+        admins see every project."""
+        with self.tx():
+            rows = approvals_visible(self.actor)
+            if self.query.get("show") == "to_decide":
+                rows = approvals_to_decide(self.actor).order_by()
+            elif self.query.get("show") == "mine":
+                rows = rows.filter(asker=self.actor.user_id)
+            if "state" in self.query:
+                rows = rows.filter(state=self.query["state"])
+            found, next_cursor = page_of(
+                rows,
+                keys=("-asked", "-id"),
+                query=self.query,
+                scope=f"approvals:{self.actor.tenant_id}:{self.actor.user_id}",
+            )
+            return list_response(ApprovalOut(found, many=True).data, next_cursor)
+
+
+class ApprovalOne(ApiView):
+    """One request for approval."""
+
+    @described("get_approval", "Retrieve a request for approval", answer=ApprovalOut)
+    def get(self, request: Request, approval_id: UUID) -> Response:
+        """Returns a request that you made or that is of a project that you lead."""
+        with self.tx():
+            return Response(ApprovalOut(access_approval(self.actor, approval_id)).data)
+
+
+class _ApprovalDecision(ApiView):
+    """A decision on a request."""
+
+    def decide(self, approval_id: UUID, verdict: Verdict) -> HttpResponseBase:
+        """Decides once per idempotency key and answers with the request."""
+        sent = self.sent(DecisionIn)
+
+        def work() -> Response:
+            decision = Decision(verdict, sent["hash"], sent.get("reason", ""))
+            approval_decide(
+                actor=self.actor, approval_id=approval_id, decision=decision, now=self.now
+            )
+            return Response(ApprovalOut(access_approval(self.actor, approval_id)).data)
+
+        return self.once(work)
+
+
+class ApprovalApprove(_ApprovalDecision):
+    """Approves a booking."""
+
+    @described("act_approve_booking", "Approve a booking", answer=ApprovalOut, request=DecisionIn)
+    def post(self, request: Request, approval_id: UUID) -> HttpResponseBase:
+        """Approves the present step. After the last one the booking is `requested`, at the place of
+        its first submission. Nobody approves their own request: 403."""
+        return self.decide(approval_id, "approve")
+
+
+class ApprovalDecline(_ApprovalDecision):
+    """Declines a booking."""
+
+    @described("act_decline_booking", "Decline a booking", answer=ApprovalOut, request=DecisionIn)
+    def post(self, request: Request, approval_id: UUID) -> HttpResponseBase:
+        """Declines the booking with a reason and releases its money. It is then `rejected`."""
+        return self.decide(approval_id, "decline")

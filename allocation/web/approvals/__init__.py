@@ -1,0 +1,1 @@
+"""Pages of approvals: requests to decide, and the rules that ask for them."""

@@ -1,0 +1,119 @@
+"""Requests that wait for the reader's approval, those that the reader made, and one of them."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.access import access_approval
+from allocation.models import Approval
+from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
+from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
+from allocation.web.approvals.cards import ApprovalCard, cards_of, first_dates
+from allocation.web.bookings.booking_pages import page_context
+from tenants.access import Actor
+from tenants.platform.errors import Refused
+from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.web.frame import tenant_page
+
+# Requests on the page; the rest follows when these are decided.
+MOST_SHOWN = 20
+# Rows that are read to find as many after the dates of a series are joined.
+MOST_READ = 400
+MOST_DECIDED = 10
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows what the reader may decide and decides it, with what they asked for themselves."""
+    refusal = None
+    if request.method == "POST":
+        refusal = form_action_run(request, _acts(actor))
+        if refusal is None:
+            return redirect("approvals", tenant=actor.tenant_slug)
+    ctx = page_context(actor, timezone.now())
+    waiting = approvals_to_decide(actor)
+    mine = approvals_visible(actor).filter(asker=actor.user_id, state=Approval.State.OPEN)
+    over = approvals_visible(actor).exclude(state=Approval.State.OPEN).order_by("-decided", "id")
+    cards = cards_of(actor, first_dates(waiting[:MOST_READ])[:MOST_SHOWN], ctx)
+    context = {
+        "cards": cards,
+        "total": waiting.count(),
+        "mine": cards_of(actor, first_dates(mine[:MOST_READ])[:MOST_SHOWN], ctx),
+        "over": cards_of(actor, first_dates(over[:MOST_DECIDED]), ctx),
+        **_refused(request, refusal, cards),
+    }
+    status = 409 if refusal is not None and refusal.kind == "conflict" else 422
+    return render(
+        request, "allocation/approvals/inbox.html", context, status=status if refusal else 200
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def approval_page(request: HttpRequest, actor: Actor, approval: UUID) -> HttpResponse:
+    """Shows one request, as a mail links to it. Only its form decides."""
+    found = access_approval(actor, approval)
+    refusal = None
+    if request.method == "POST":
+        refusal = form_action_run(request, _acts(actor))
+        if refusal is None:
+            return redirect("approvals", tenant=actor.tenant_slug)
+        found = access_approval(actor, approval)
+    ctx = page_context(actor, timezone.now())
+    (card,) = cards_of(actor, [found], ctx)
+    context = {"card": card, **_refused(request, refusal, [card])}
+    status = 409 if refusal is not None and refusal.kind == "conflict" else 422
+    return render(
+        request, "allocation/approvals/one.html", context, status=status if refusal else 200
+    )
+
+
+def _acts(actor: Actor) -> dict[str, FormAction]:
+    return {
+        "approve": lambda form: _decide(actor, form, "approve"),
+        "decline": lambda form: _decide(actor, form, "decline"),
+    }
+
+
+def _decide(actor: Actor, form: QueryDict, verdict: Verdict) -> str:
+    decision = Decision(verdict, form.get("digest", ""), form.get("reason", ""))
+    approval = approval_decide(
+        actor=actor,
+        approval_id=id_read(form, "approval", "approval"),
+        decision=decision,
+        now=timezone.now(),
+    )
+    label = approval.booking.label
+    if approval.state == Approval.State.OPEN:
+        return f"Recorded for {label}. Another person decides next."
+    if approval.state == Approval.State.APPROVED:
+        return f"{label} approved. It gets its place within seconds."
+    return f"{label} declined. Its money is free again."
+
+
+def _refused(
+    request: HttpRequest, refusal: Refused | None, cards: Sequence[ApprovalCard]
+) -> dict[str, Any]:
+    """The refusal, the request on the page that it is about, and what was typed."""
+    if refusal is None:
+        return {}
+    sent = request.POST.get("approval", "")
+    shown = any(str(card.approval.id) == sent for card in cards)
+    return {
+        "refusal": refusal,
+        "refused_id": sent if shown else "",
+        "typed": request.POST.get("reason", ""),
+    }
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/approvals", approvals_page, name="approvals"),
+    path("t/<slug:tenant>/approvals/<uuid:approval>", approval_page, name="approval"),
+]

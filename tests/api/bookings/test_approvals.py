@@ -1,0 +1,161 @@
+"""Approvals over the API and on their pages."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Approval
+from allocation.rules.approvals import Step
+from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
+from tenants.platform.wall import tenant_tx
+from tests.api.builders import Api, Site, row_counts, said
+from tests.roles import as_system
+from tests.web.flat import flat
+
+LONG = {"project": "folding", "request": "1 h100 for 20m"}
+
+
+@pytest.fixture
+def asked(site: Site) -> dict[str, Any]:
+    """A booking that waits for a lead, as the lead reads it."""
+    with tenant_tx(site.tenant.id):
+        terms = RuleTerms("Long runs", [Step("lead")], min_seconds=1_200)
+        approval_rule_set(actor=site.actor("admin"), terms=terms, now=timezone.now())
+    answer = site.researcher.post("bookings", LONG)
+    assert (answer.status_code, said(answer)["state"]) == (201, "awaiting_approval")
+    (found,) = said(site.lead.get("approvals", show="to_decide"))["items"]
+    assert isinstance(found, dict)
+    return found
+
+
+def page(site: Site, who: str) -> Client:
+    client = Client()
+    client.force_login(site.people[who])
+    return client
+
+
+def shown(response: Any) -> str:  # noqa: ANN401 (the test client's response)
+    return flat(response.content.decode())
+
+
+def posted(client: Client, asked: dict[str, Any], act: str, **more: str) -> Any:  # noqa: ANN401 (a response)
+    form = {"act": act, "approval": asked["id"], "digest": asked["hash"], **more}
+    return client.post("/t/helix/approvals", form)
+
+
+def test_a_lead_approves_once_with_the_hash_and_a_retry_answers_the_same(
+    site: Site, asked: dict[str, Any]
+) -> None:
+    assert asked["rules"][0]["name"] == "Long runs"
+    assert said(site.researcher.get("approvals", show="to_decide"))["items"] == []
+    (mine,) = said(site.researcher.get("approvals", show="mine"))["items"]
+    assert mine == asked
+
+    path, body = f"approvals/{asked['id']}/approve", {"hash": asked["hash"]}
+    refusals: list[tuple[Api, str, Any, int, str]] = [
+        (site.researcher, path, body, 403, "not_allowed"),
+        (site.viewer, path, body, 404, "not_found"),
+        (site.outsider, path, body, 404, "not_found"),
+        (site.lead, path, {}, 400, "missing_field"),
+        (site.lead, path, {"hash": "0" * 64}, 409, "approval_changed"),
+        (site.lead, path, {"hash": asked["hash"], "state": "approved"}, 400, "unknown_field"),
+        (site.lead, f"approvals/{asked['id']}/decline", body, 422, "bad_reason"),
+    ]
+    before = row_counts()
+    for api, where, sent, status, code in refusals:
+        answer = api.post(where, sent)
+        assert answer.status_code == status, (where, sent, answer.content)
+        assert not code or said(answer)["code"] == code
+    assert row_counts() == before
+
+    first = site.lead.post(path, body, idempotency_key="once")
+    again = site.lead.post(path, body, idempotency_key="once")
+    assert (first.status_code, said(first)["state"]) == (200, "approved")
+    assert again.content == first.content
+    over = site.admin.post(path, body)
+    assert (over.status_code, said(over)["code"]) == (409, "approval_over")
+    booking = said(site.researcher.get(f"bookings/{asked['booking']}"))
+    assert booking["state"] == "requested"
+
+
+def test_a_declined_booking_is_rejected_with_its_reason(site: Site, asked: dict[str, Any]) -> None:
+    sent = {"hash": asked["hash"], "reason": "Use a slice"}
+    answer = said(site.admin.post(f"approvals/{asked['id']}/decline", sent))
+    assert (answer["state"], answer["reason"]) == ("declined", "Use a slice")
+    text = shown(page(site, "researcher").get(f"/t/helix/bookings/{asked['booking']}"))
+    assert "Not approved" in text
+    assert "Use a slice" in text
+
+
+def test_the_page_shows_what_a_lead_needs_and_get_changes_nothing(
+    site: Site, asked: dict[str, Any]
+) -> None:
+    lead, asker, viewer = (page(site, who) for who in ("lead", "researcher", "viewer"))
+    one = f"/t/helix/approvals/{asked['id']}"
+    before = row_counts()
+    for address in ("/t/helix/approvals", one):
+        text = shown(lead.get(address))
+        for words in ("Long runs", "1.60", "left of", "No earlier booking", "A lead of"):
+            assert words in text, (address, words)
+        assert lead.head(address).status_code == 200
+    assert "1 booking waits for your approval" in shown(lead.get("/t/helix/"))
+    # A link that reached somebody else, or the person who asked.
+    own = shown(asker.get(one))
+    assert "You requested this booking, so another person decides" in own
+    assert 'value="approve"' not in own
+    assert viewer.get(one).status_code == 404
+    assert row_counts() == before
+
+    refused = posted(lead, asked, "decline")
+    assert refused.status_code == 422
+    assert "Say why you decline" in shown(refused)
+    assert posted(lead, asked, "approve").status_code == 302
+    twice = posted(lead, asked, "approve")
+    assert twice.status_code == 409
+    assert "has approved this already" in shown(twice)
+    assert re.search(r"Approved by .*today", shown(lead.get(one)))
+
+
+def test_rules_are_added_and_ended_on_their_page(site: Site) -> None:
+    admin, lead, member = (page(site, who) for who in ("admin", "lead", "researcher"))
+    address = "/t/helix/approvals/rules"
+    form = {
+        "act": "add",
+        "name": "Nights",
+        "project": "",
+        "min_cost": "12.50",
+        "classes": ["h100"],
+        "tiers": ["standard"],
+        "outside": "on",
+        "weekdays": ["Mon", "Tue"],
+        "hours_begin": "08:00",
+        "hours_end": "18:00",
+        "steps": "both",
+        "needed": "1",
+        "hours": "24",
+        "escalates": "on",
+    }
+    before = row_counts()
+    bad = {"min_cost": "1e5", "min_gpus": "-1", "hours_end": "07:00", "hours": "0", "name": ""}
+    for name, value in bad.items():
+        answer = admin.post(address, {**form, name: value})
+        assert answer.status_code == 422, name
+        assert "aria-invalid" in answer.content.decode(), name
+    assert member.post(address, form).status_code == 403
+    assert row_counts() == before
+
+    assert admin.post(address, form).status_code == 302
+    text = shown(admin.get(address))
+    assert "12.50 or more in 24 hours" in text
+    assert "can run outside Mon Tue 08:00–18:00" in text
+    with as_system():
+        assert not Approval.objects.exists()
+    (rule,) = re.findall(
+        r'name="rule" value="([0-9a-f-]{36})"', admin.get(address).content.decode()
+    )
+    assert lead.post(address, {"act": "end", "rule": rule}).status_code == 403
+    assert admin.post(address, {"act": "end", "rule": rule}).status_code == 302
+    assert "No rules" in shown(admin.get(address))
