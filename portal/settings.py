@@ -269,7 +269,11 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     # Two fields with the same choices share one enum.
-    "ENUM_NAME_OVERRIDES": {"PauseMethodEnum": ["stop", "signal", "suspend"]},
+    "ENUM_NAME_OVERRIDES": {
+        "ApprovalStateEnum": ["open", "approved", "declined", "expired", "withdrawn"],
+        "PauseMethodEnum": ["stop", "signal", "suspend"],
+        "PolicyStateEnum": ["draft", "live", "retired"],
+    },
     "TITLE": "GPU portal",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",

@@ -118,6 +118,8 @@ _SENTENCES: dict[str, Text] = {
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     # Approval
     "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),
+    "approval_step": gettext_lazy("%(actor)s approved one step. The next one is to be decided."),
+    "approval_escalated": gettext_lazy("Nobody decided in time, so it goes to the admins."),
     "approved": _approved,
     "declined": gettext_lazy("Declined by %(actor)s: %(reason)s. %(freed)s is no longer held."),
     "approval_expired": gettext_lazy("Nobody approved it in time. %(freed)s is no longer held."),

@@ -12,7 +12,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from allocation.models import Approval, ApprovalRule, Booking
 from allocation.rules.states import State
 from tenants.access import Actor
-from tenants.models import Role
+from tenants.models import Membership, Role, User
 
 HISTORY = timedelta(days=90)
 
@@ -45,6 +45,20 @@ def approvals_to_decide(actor: Actor) -> QuerySet[Approval]:
     if not actor.is_tenant_admin:
         rows = rows.exclude(Q(step=1, steps__0__role="admin") | Q(step=2, steps__1__role="admin"))
     return rows.order_by("asked", "booking__number")
+
+
+def approvers_of(approval: Approval) -> list[int]:
+    """The accounts that may decide the present step and want mails about it."""
+    roles = Q(role=Role.TENANT_ADMIN)
+    if approval.present_step.role == "lead":
+        roles |= Q(role=Role.LEAD, project=approval.project_id)
+    people = Membership.objects.filter(
+        roles, tenant=approval.tenant_id, user__is_active=True, user__mails=User.Mails.ALL
+    )
+    people = people.exclude(user__email="").exclude(user=approval.asker_id)
+    done = approval.acts.values("person_id")
+    found = people.exclude(user__in=done).order_by("user_id")
+    return list(found.values_list("user_id", flat=True).distinct())
 
 
 def dates_of_series(approvals: Iterable[Approval]) -> dict[UUID, list[Approval]]:

@@ -16,7 +16,7 @@ from allocation.services.bookings.approval_requests import decide_by, digest_now
 from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
-from allocation.services.runs.transition import booking_lock, booking_move
+from allocation.services.runs.transition import booking_change, booking_lock, booking_move
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
@@ -204,6 +204,9 @@ def _act(
         approval.step += 1
         approval.decide_by = decide_by(approval.present_step, approval.latest, now)
         approval.save(update_fields=["step", "decide_by"])
+        text = event_text("approval_step", actor=actor.name)
+        event = Event("approval_requested", text, actor.user_id)
+        booking_change(booking, event=event, now=now)
         return
     _close(approval, Approval.State.APPROVED, now, actor, reason)
     text = event_text("approved", actor=actor.name, reason=reason)
@@ -261,6 +264,8 @@ def _expire(approval_id: UUID, booking_id: UUID, now: datetime) -> int:
         if approval.state != _OPEN or approval.decide_by > now:
             return 0
         if _escalated(approval, now):
+            event = Event("approval_requested", event_text("approval_escalated"))
+            booking_change(booking, event=event, now=now)
             return 0
         _close(approval, Approval.State.EXPIRED, now)
         _booking_end(booking, State.EXPIRED, None, "", now)

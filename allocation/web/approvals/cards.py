@@ -22,6 +22,7 @@ from billing.queries import BudgetFigures, tightest_figures
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
+from tenants.models import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,32 @@ def cards_of(actor: Actor, approvals: Sequence[Approval], ctx: PageContext) -> l
     return cards
 
 
+@dataclass(frozen=True, slots=True)
+class RequestWords:
+    """A request in sentences, for a mail."""
+
+    person: str
+    sentences: tuple[str, ...]
+
+
+def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
+    """Returns who asks for what, where, at what price, and by which rule it needs an approval."""
+    booking, person = approval.booking, _name(approval.asker)
+    together = dates_of_series([approval]).get(approval.id, [approval])
+    cost = sum((each.booking.hold_amount for each in together), Decimal(0))
+    what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
+    dates = f", {len(together)} dates" if len(together) > 1 else ""
+    rules = ", ".join(rule["name"] for rule in approval.rules)
+    return RequestWords(
+        person,
+        (
+            f"{person} requested {what} in {approval.project.name}: {_when(booking, ctx)}{dates}.",
+            f"It costs {money_text(cost, booking.currency)} at most, which is held already.",
+            f"It needs an approval by the rule {rules}.",
+        ),
+    )
+
+
 def first_dates(approvals: Iterable[Approval]) -> list[Approval]:
     """Returns the requests with only the first date of each series."""
     seen: set[tuple[UUID, datetime]] = set()
@@ -110,7 +137,7 @@ def _card(
         href=f"{ctx.base}approvals/{approval.id}",
         title=booking.name or booking.label,
         label=booking.label,
-        person=approval.asker.get_full_name() or approval.asker.get_username(),
+        person=_name(approval.asker),
         what=what_words(AskDocument.from_json(booking.ask), ctx.labels),
         when=_when(booking, ctx),
         price=money_text(cost, booking.currency),
@@ -123,6 +150,10 @@ def _card(
         state=outcome_words(approval, ctx.zone, ctx.now),
         dates=tuple(_when(each, ctx) for each in bookings) if len(bookings) > 1 else (),
     )
+
+
+def _name(person: User) -> str:
+    return person.get_full_name() or person.get_username()
 
 
 def _when(booking: Booking, ctx: PageContext) -> str:

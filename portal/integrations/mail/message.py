@@ -1,7 +1,7 @@
 """Builds mails: the outcome in the subject, a few sentences, and a link."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
 
@@ -9,16 +9,18 @@ from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
 from django.template.loader import render_to_string
 
-from allocation.models import Booking, BookingEvent
+from allocation.models import Approval, Booking, BookingEvent
+from allocation.queries.bookings.approvals import approvers_of
 from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.rules.states import State
+from allocation.web.approvals.cards import request_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pause_notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from billing.rules import Period, money_text, period_text
-from portal.integrations.mail.queueing import BUDGET, PASSWORD_RESET
-from tenants.models import Mail, OutboxMessage
+from portal.integrations.mail.queueing import APPROVAL, BUDGET, PASSWORD_RESET
+from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
 from tenants.services.mail_links import (
     RESET_LIFETIME,
@@ -29,6 +31,9 @@ from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
 OUTCOMES = {
+    "booking.approved": "was approved",
+    "booking.declined": "was declined",
+    "booking.approval_expired": "was not approved in time",
     "booking.pause_withdrawn": "continues, its pause was withdrawn",
     "booking.delayed": "starts later than planned",
     "booking.paused": "is paused",
@@ -68,6 +73,8 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
     title = " ".join((booking.name or booking.label).split())
     if mail.kind == NOTICE:
         return _notice(booking, title, href, scene)
+    if mail.kind == APPROVAL:
+        return _approval(mail, booking, scene)
     event = BookingEvent.objects.filter(
         booking=booking, kind=mail.kind.removeprefix("booking."), at=mail.at
     ).first()
@@ -76,6 +83,20 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
     said = (event.text, *_new_start(event, zone), f"That was at {_moment(event.at, zone)}.")
     entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
     return Section(f"{title} {OUTCOMES[mail.kind]}", said, href, entry)
+
+
+def _approval(mail: Mail, booking: Booking, scene: PageContext) -> Section | None:
+    """A request that the reader may decide; None once it is decided, or by others only."""
+    rows = Approval.objects.select_related("booking__project", "booking__tier", "project", "asker")
+    approval = rows.filter(booking=booking, state=Approval.State.OPEN).first()
+    if approval is None or mail.user_id not in approvers_of(approval):
+        return None
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
+    request = request_words(approval, replace(scene, labels=labels))
+    until = _moment(approval.decide_by, scene.zone)
+    said = (*request.sentences, f"It expires on {until}. Opening the page decides nothing.")
+    href = f"{scene.base}approvals/{approval.id}"
+    return Section(f"{request.person} asks for an approval", said, href, link="Decide")
 
 
 def _about_account(mail: Mail, now: datetime) -> Section | None:

@@ -11,11 +11,15 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Lower
 
-from allocation.models import Booking
+from allocation.models import Approval, Booking
+from allocation.queries.bookings.approvals import approvers_of
 from tenants.models import Invitation, Mail, Membership, OutboxMessage, PasswordReset, Role, User
 
 URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn", "booking.no_show_warned"})
 KINDS = URGENT | {
+    "booking.approved",
+    "booking.declined",
+    "booking.approval_expired",
     "booking.delayed",
     "booking.paused",
     "booking.resumed",
@@ -27,6 +31,7 @@ KINDS = URGENT | {
     "booking.failed",
     "booking.no_show",
 }
+APPROVAL = "booking.approval_requested"
 BUDGET = "budget.threshold_reached"
 INVITATION = "invitation.created"
 PASSWORD_RESET = "password.reset"  # noqa: S105 (a kind of mail)
@@ -49,6 +54,7 @@ def mails_queue(messages: Iterable[OutboxMessage], now: datetime) -> bool:
     invitations = [message for message in messages if message.kind == INVITATION]
     Mail.objects.bulk_create(_invitation_mails(invitations, now), ignore_conflicts=True)
     Mail.objects.bulk_create(_budget_mails(messages, now), ignore_conflicts=True)
+    Mail.objects.bulk_create(_approval_mails(messages, now), ignore_conflicts=True)
     about_bookings = [message for message in messages if message.kind in KINDS]
     if not about_bookings:
         return False
@@ -113,6 +119,34 @@ def _budget_mails(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[
                 kind=BUDGET,
                 at=message.created,
                 due=now,
+            )
+
+
+def _approval_mails(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Mail]:
+    """Yields a mail for each person who may decide the present step of a request.
+
+    The dates of a series are one request.
+    """
+    asked = {_booking_id(message): message for message in messages if message.kind == APPROVAL}
+    if not asked:
+        return
+    seen: set[tuple[UUID, datetime]] = set()
+    rows = Approval.objects.filter(booking__in=asked, state=Approval.State.OPEN)
+    for approval in rows.order_by("booking__number"):
+        key = (approval.series_id or approval.id, approval.asked)
+        if key in seen:
+            continue
+        seen.add(key)
+        message = asked[approval.booking_id]
+        for user_id in approvers_of(approval):
+            yield Mail(
+                tenant_id=message.tenant_id,
+                user_id=user_id,
+                message=message.id,
+                kind=APPROVAL,
+                booking=approval.booking_id,
+                at=message.created,
+                due=now + BUNDLING_DELAY,
             )
 
 

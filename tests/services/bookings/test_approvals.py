@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from pytest_django.fixtures import Settings
 
 from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, BookingEvent
 from allocation.rules.approvals import Step
@@ -27,8 +28,10 @@ from allocation.services.bookings.approvals import (
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.series import Repeat, series_request
 from billing.queries import budget_figures, reference_totals
+from portal.integrations.mail.message import section_of
+from portal.integrations.mail.queueing import mails_queue
 from tenants.access import Actor
-from tenants.models import AuditEntry, OutboxMessage, Role
+from tenants.models import AuditEntry, Mail, OutboxMessage, Role, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
@@ -386,3 +389,29 @@ def test_a_rule_is_checked_belongs_to_its_setter_and_can_be_ended(lab: Lab, lead
     assert (waiting.state, booked(lab, 2).state) == (State.AWAITING_APPROVAL, State.REQUESTED)
     with as_system(), pytest.raises(IntegrityError, match="states_something"), transaction.atomic():
         ApprovalRule.objects.filter(id=rule.id).update(min_cost=None)
+
+
+def test_those_who_may_decide_get_one_mail_with_a_link(
+    lab: Lab, lead: Actor, settings: Settings
+) -> None:
+    settings.MAIL_ON = True
+    with as_system():
+        User.objects.exclude(id=lab.actor.user_id).update(email="decides@example.org")
+    wish = a_wish(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
+    repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
+    with tenant_tx(lab.tenant_id):
+        series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=NOW)
+    with as_system():
+        assert not mails_queue(OutboxMessage.objects.all(), NOW)
+        found = list(Mail.objects.select_related("user").order_by("user"))
+        # The lead and the admin, once for all three dates.
+        assert {mail.kind for mail in found} == {"booking.approval_requested"}
+        assert len(found) == 2
+        section = section_of(found[0], NOW)
+        assert section is not None
+        first = Approval.objects.filter(series=series).earliest("booking__number")
+        assert section.href.endswith(f"/t/helix/approvals/{first.id}")
+        assert "3 dates" in section.sentences[0]
+    decided(lead, first, "decline", reason="no")
+    with as_system():
+        assert section_of(found[0], NOW) is None
