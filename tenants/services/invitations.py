@@ -16,12 +16,12 @@ from django.db import connection, transaction
 
 from tenants.access import Actor
 from tenants.audit import audit_record, platform_record
-from tenants.models import Invitation, Project, Role, Tenant, User
+from tenants.models import Invitation, Membership, Project, Role, Tenant, User
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.wall import tenant_tx
 from tenants.queries import ReceivedInvitation, received_invitations
-from tenants.services.people import role_project
+from tenants.services.people import require_another_lead, role_project
 
 LIFETIME = timedelta(days=14)
 # Limits unwanted mail to invited people.
@@ -96,11 +96,13 @@ def invitation_accept(*, user: User, invitation_id: UUID, now: datetime) -> Rece
     """Makes the person a member with the offered role, which replaces an earlier one.
 
     Raises:
-        Refused: `not_found`, without an open invitation.
+        Refused: `not_found`, without an open invitation, or `last_lead`, for a smaller role of the
+            project's only lead.
     """
     offer = _received(user, invitation_id, now)
     with tenant_tx(offer.tenant_id):
         found = _open_locked(invitation_id)
+        _lead_keep(found, user)
         membership_id, before = _join(user, invitation_id, now)
         _decide(found, Invitation.State.ACCEPTED, user.pk, now)
         if before != found.role:
@@ -195,6 +197,15 @@ def _received(user: User, invitation_id: UUID, now: datetime) -> ReceivedInvitat
         if offer.id == invitation_id:
             return offer
     raise missing("invitation")
+
+
+def _lead_keep(invitation: Invitation, user: User) -> None:
+    """Raises Refused `last_lead` if accepting takes the lead from the project's only lead."""
+    held = Membership.objects.filter(tenant_id=invitation.tenant_id, user=user)
+    leading = held.filter(project=invitation.project, role=Role.LEAD).first()
+    is_admin = held.filter(role=Role.TENANT_ADMIN).exists()
+    if leading is not None and invitation.role != Role.LEAD and not is_admin:
+        require_another_lead(leading)
 
 
 def _join(user: User, invitation_id: UUID, now: datetime) -> tuple[UUID, str | None]:

@@ -76,8 +76,8 @@ def membership_role_set(
     before = membership.role
     if before == role:
         return membership
-    if before == Role.LEAD:
-        _require_another_lead(actor, membership)
+    if before == Role.LEAD and not actor.is_tenant_admin:
+        require_another_lead(membership)
     if not Membership.objects.filter(id=membership.id, role=before).update(role=role):
         raise missing("membership")
     membership.role = role
@@ -107,8 +107,8 @@ def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> No
     membership = _membership(actor, membership_id, may_be_own=True)
     if membership.role == Role.TENANT_ADMIN:
         require_another_admin(membership)
-    if membership.role == Role.LEAD:
-        _require_another_lead(actor, membership)
+    if membership.role == Role.LEAD and not actor.is_tenant_admin:
+        require_another_lead(membership)
     membership.delete()
     audit_record(
         tenant_id=actor.tenant_id,
@@ -191,10 +191,11 @@ def _may_change(actor: Actor, project_id: UUID | None) -> bool:
     return actor.is_tenant_admin if project_id is None else actor.may_lead(project_id)
 
 
-def _require_another_lead(actor: Actor, leaving: Membership) -> None:
-    """Raises Refused `last_lead`, except for tenant admins, who can lead any project."""
-    if actor.is_tenant_admin:
-        return
+def require_another_lead(leaving: Membership) -> None:
+    """Raises Refused `last_lead` if the project has no other lead with an open account.
+
+    Tenant admins can lead any project, so they may leave one without.
+    """
     # In one order, as with admins below.
     leads = list(
         Membership.objects.select_for_update(of=("self",))

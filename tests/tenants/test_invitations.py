@@ -271,6 +271,20 @@ def test_an_accepted_role_replaces_the_one_that_was_there() -> None:
 
 
 @pytest.mark.django_db
+def test_a_projects_only_lead_cannot_accept_a_smaller_role() -> None:
+    project = a_project()
+    lead, admin = a_member(project, "lead"), a_tenant_admin(project.tenant)
+    made = invite(an_actor(admin), lead.user.username, "viewer", project=project)
+    with pytest.raises(Refused, match="last_lead"):
+        invitation_accept(user=signed_in(lead.user), invitation_id=made.id, now=NOW)
+    assert actor_now(lead.user_id, project.tenant.slug).may_lead(project.id)
+    assert [each.id for each in offers(lead.user)] == [made.id], "it can be accepted later"
+    a_member(project, "lead")
+    invitation_accept(user=signed_in(lead.user), invitation_id=made.id, now=NOW)
+    assert actor_now(lead.user_id, project.tenant.slug).role_in(project.id) == "viewer"
+
+
+@pytest.mark.django_db
 def test_an_operator_invites_an_admin_of_any_tenant() -> None:
     tenant, user = a_tenant(), a_user()
     with operator_tx():

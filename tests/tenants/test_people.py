@@ -217,7 +217,7 @@ def test_without_the_lock_both_would_be_gone(monkeypatch: pytest.MonkeyPatch) ->
         if not others.exists():
             raise Refused("last_admin", "")
 
-    monkeypatch.setattr(people_service, "_require_another_admin", unlocked)
+    monkeypatch.setattr(people_service, "require_another_admin", unlocked)
     assert _both_leave() == 0
 
 
