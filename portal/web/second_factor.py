@@ -42,6 +42,7 @@ from tenants.services.second_factor import (
 from tenants.services.sessions import session_digest, sessions_end
 from tenants.web.frame import person_page
 from tenants.web.sessions import SessionStore, credential_of
+from tenants.web.step_up import kept_fields, send_again_page
 
 WRONG = "The code is wrong or was used already."
 
@@ -64,10 +65,17 @@ def second_factor(request: HttpRequest) -> HttpResponse:
             acts: dict[str, FormAction] = {"check": lambda form: _check(request, waiting, form)}
             refusal = form_action_run(request, acts)
             if refusal is None:
-                response = redirect(after)
+                kept = waiting.is_signed_in and any(kept_fields(request.POST))
+                response = send_again_page(request, after) if kept else redirect(after)
                 device_remember(request, response, waiting.user.username)
                 return response
-        context = {"refusal": refusal, "next": after, "username": waiting.user.username}
+        context = {
+            "refusal": refusal,
+            "next": after,
+            "username": waiting.user.username,
+            "kept": list(kept_fields(request.POST)),
+            "is_again": waiting.is_signed_in,
+        }
         status = HTTPStatus.UNPROCESSABLE_ENTITY if refusal else HTTPStatus.OK
         if refusal is not None and refusal.code == "too_many_tries":
             status = HTTPStatus.TOO_MANY_REQUESTS
@@ -119,7 +127,7 @@ def _check(request: HttpRequest, waiting: WaitingSignIn, form: QueryDict) -> str
         raise invalid("wrong_code", WRONG, "code")
     if waiting.is_signed_in:
         session_verify(credential_of(request), now)
-        return "Second factor accepted. Repeat what you were doing."
+        return "Second factor accepted."
     store = cast(SessionStore, request.session)
     # A new key, so that one that was known before the sign-in is worth nothing.
     store.cycle_key()

@@ -16,7 +16,6 @@ from tenants.services import whole_read
 from tenants.services.accounts import account_erase, account_open_set
 from tenants.services.second_factor import factor_remove
 from tenants.web.frame import operator_page
-from tenants.web.step_up import step_up
 
 MAX_SHOWN = 50
 MAX_WANTED = 80
@@ -38,8 +37,6 @@ def ops_accounts(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows accounts by name; at most 50."""
     refusal = None
     if request.method == "POST":
-        if (ask := step_up(request, operator)) is not None:
-            return ask
         if (question := _question(request.POST)) is not None:
             return confirm_page(request, question)
         refusal = form_action_run(

@@ -23,6 +23,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.form_text import form_text_error
 from tenants.platform.log_ids import log_id
 from tenants.platform.wall import operator_tx, require_operators_process, tenant_tx
+from tenants.web.step_up import step_up
 
 View = Callable[..., HttpResponse]
 
@@ -109,8 +110,8 @@ def tenant_page(view: View) -> View:
 def operator_page(view: View) -> View:
     """Makes `view(request, operator, **url_kwargs)` a page for the platform's operators.
 
-    Everyone else gets a 404. Runs in one `operator_tx` in the operators' process;
-    a web process forwards the request to it.
+    Everyone else gets a 404. A POST needs a fresh second factor (`step_up`). Runs in one
+    `operator_tx` in the operators' process; a web process forwards the request to it.
     """
 
     @wraps(view)
@@ -126,6 +127,8 @@ def operator_page(view: View) -> View:
         def answer() -> HttpResponse:
             needs_factor = not SecondFactor.objects.filter(user=user).exists()
             request.META[FRAME] = Frame(None, None, (), user.time_zone, needs_factor)
+            if request.method == "POST" and (asked := step_up(request, user)) is not None:
+                return asked
             return view(request, user, **url_kwargs)
 
         return _guarded(request, answer, operator_tx(), user.time_zone)

@@ -18,7 +18,6 @@ from tenants.services import (
     tenant_open_set,
 )
 from tenants.web.frame import operator_page
-from tenants.web.step_up import step_up
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -27,8 +26,6 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows tenants and admins; POST creates, opens and closes tenants and creates accounts."""
     refusal = None
     if request.method == "POST":
-        if (ask := step_up(request, operator)) is not None:
-            return ask
         if (question := _question(request.POST)) is not None:
             return confirm_page(request, question)
         refusal = form_action_run(

@@ -3,6 +3,8 @@
 import re
 from datetime import timedelta
 from html import unescape
+from typing import Any
+from uuid import uuid4
 
 import pyotp
 import pytest
@@ -15,6 +17,7 @@ from tenants.services.passwords import password_prove
 from tenants.services.sessions import session_digest, session_find, session_sign_in
 from tests.builders import PASSWORD, a_member, a_project, a_user, an_operator
 from tests.roles import as_system
+from tests.web.crawl import filled, routes
 
 pytestmark = pytest.mark.django_db
 SETUP = "/second-factor/setup"
@@ -143,11 +146,31 @@ def test_an_operator_is_asked_for_one_and_gives_it_again_before_dangerous_acts()
     with as_system():
         old = timezone.now() - timedelta(minutes=16)
         Session.objects.filter(digest=session_digest(key_of(client))).update(verified=old)
-    asked = client.post("/ops/accounts", close)
-    assert asked["Location"] == "/second-factor?next=/ops/accounts"
+    for route in filter(lambda each: each.startswith("/ops/"), routes()):
+        asked = client.post(filled(route, {"maintenance_id": str(uuid4())}, "1"), {"act": "x"})
+        assert asked.status_code in (403, 405), route
+        assert asked.status_code == 405 or b"at most 15 minutes old" in asked.content, route
+    asked = client.post("/ops/accounts", {**close, "many": ["a<b", "c"]})
+    assert asked.status_code == 403
     with as_system():
         assert User.objects.get(id=victim.pk).is_active
-    assert give(client, totp.now()) == 302
-    assert client.post("/ops/accounts", close)["Location"] == "/ops/accounts"
+    # The form is kept over a wrong code and sent again after the right one.
+    assert client.post("/second-factor", {**_fields(asked), "code": "1"}).status_code == 422
+    again = client.post("/second-factor", {**_fields(asked), "code": totp.now()})
+    with as_system():
+        assert User.objects.get(id=victim.pk).is_active
+    sent = _fields(again)
+    assert sent == {"act": ["close"], "user": [str(victim.pk)], "sure": ["1"], "many": ["a<b", "c"]}
+    assert client.post("/ops/accounts", sent)["Location"] == "/ops/accounts"
     with as_system():
         assert not User.objects.get(id=victim.pk).is_active
+
+
+def _fields(page: Any) -> dict[str, list[str]]:  # noqa: ANN401 (the test client's response)
+    """The hidden fields of a page's form."""
+    found: dict[str, list[str]] = {}
+    hidden = r'<input type="hidden" name="([^"]+)" value="([^"]*)">'
+    for name, value in re.findall(hidden, page.content.decode()):
+        if name != "csrfmiddlewaretoken":
+            found.setdefault(unescape(name), []).append(unescape(value))
+    return found
