@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from allocation.services.decide.cycle import cycle_run, tick_run
 from allocation.services.decide.self_check import invariants_run
+from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.publish.publish import publish_due
@@ -22,6 +23,9 @@ from tenants.platform.log_ids import log_ids
 
 # The longest rest between two turns: back-to-back turns would starve web requests and reports.
 MAX_REST_SECONDS = 2.0
+# A turn may compute for MOST_SOLVE_SECONDS, and read and write before and after. The broker gives
+# its task to another worker meanwhile, which finds the lock of the turn taken.
+SOFT_TIME_LIMIT, TIME_LIMIT = MOST_SOLVE_SECONDS + 60, MOST_SOLVE_SECONDS + 75
 
 
 class Pace:
@@ -60,7 +64,7 @@ def clock_read() -> ClockReading:
     return ClockReading(timezone.now(), time.clock_gettime(time.CLOCK_BOOTTIME), machine)
 
 
-@shared_task(name="allocation.cycle")
+@shared_task(name="allocation.cycle", soft_time_limit=SOFT_TIME_LIMIT, time_limit=TIME_LIMIT)
 def allocation_cycle() -> None:
     """Runs one turn of the solver, unless the clock has jumped."""
     _pace.rest()
@@ -71,7 +75,7 @@ def allocation_cycle() -> None:
             cycle_run(reading.wall)
 
 
-@shared_task(name="allocation.tick")
+@shared_task(name="allocation.tick", soft_time_limit=SOFT_TIME_LIMIT, time_limit=TIME_LIMIT)
 def allocation_tick() -> None:
     """Runs a turn if one is due, which starts and ends bookings on time."""
     reading = clock_read()

@@ -4,20 +4,26 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from django.db import OperationalError, connection
 
 from allocation import wire
 from allocation.models import Allocation, BookingEvent, Decision, Gpu
 from allocation.services.bookings.bookings import booking_release, booking_request
-from allocation.services.decide.cycle import CYCLE_LOCK, cycle_run, stalled_turn_end
+from allocation.services.decide import cycle, turn_lock
+from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
+from allocation.services.decide.turn_lock import CYCLE_LOCK, stalled_turn_end
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.runs.end import nodes_bump
+from allocation.solver import Plan, solve
 from tests.builders_allocation import NOW, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
 from tests.faults.crashing_cycle import OF_MOVES, POINTS
 from tests.roles import as_system
@@ -139,7 +145,7 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
 ) -> None:
     """SIGSTOP, and the connection stays open: outside a transaction, in one, and while it writes to
     the agents' server, where no transaction keeps a late word out."""
-    monkeypatch.setattr("allocation.services.decide.cycle.STALLED_SECONDS", 0.2)
+    monkeypatch.setattr("allocation.services.decide.turn_lock.STALLED_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
@@ -182,3 +188,38 @@ def test_a_turn_that_computes_is_left_alone(real_db: Servers) -> None:
         assert cycle_run(NOW).outcome == "busy"
         assert not stalled_turn_end()
         assert turn.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("most", [30.0, 0.0])
+def test_a_turn_that_solves_for_long_keeps_its_session_for_a_time(
+    plant: Plant, real_db: Servers, monkeypatch: pytest.MonkeyPatch, most: float
+) -> None:
+    """It computes three times as long as a silent session is left alone; beyond the limit it is
+    taken for one that hangs."""
+    monkeypatch.setattr(turn_lock, "STALLED_SECONDS", 0.4)
+    monkeypatch.setattr(turn_lock, "MOST_SOLVE_SECONDS", most)
+    lab = a_lab("helix", gpus=0)
+    with as_system():
+        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+    # The test's own login may see what its session does.
+    params = connection.get_connection_params()
+    names = {"dbname", "user", "password", "host", "port"} & params.keys()
+    login = {name: params[name] for name in names}
+    ended: list[bool] = []
+
+    def slow(*given: Any) -> Plan:  # noqa: ANN401
+        until = time.monotonic() + 1.2
+        with psycopg.connect(**login, autocommit=True) as second:
+            while time.monotonic() < until and not ended:
+                row = second.execute(turn_lock._END_STALLED, [turn_lock.CYCLE_LOCK, 0.4]).fetchone()
+                ended.extend(row or ())
+        return solve(*given)
+
+    monkeypatch.setattr(cycle, "solve", slow)
+    if most:
+        plant.cycle()
+        assert (ended, fresh(booking).state) == ([], "starting")
+    else:
+        with pytest.raises(OperationalError):
+            plant.cycle()
+        assert ended == [True]

@@ -2,10 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Q
@@ -22,6 +21,13 @@ from allocation.services.decide.plans import plan_apply
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.shard_workers import decide_of
+from allocation.services.decide.turn_lock import (
+    TurnSession,
+    lock_give,
+    lock_take,
+    session_kept,
+    stalled_turn_end,
+)
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
@@ -45,20 +51,6 @@ from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
-# The key of the lock that lets one process lead; nothing else in the database uses it.
-CYCLE_LOCK = 7_120_001
-# A turn that sends no statement for this long is ended by the process that finds its lock taken.
-# The slowest measured solve takes 5.4 s.
-STALLED_SECONDS = 20
-# A session whose client does not read from it also waits until it is ended.
-_END_STALLED = """
-SELECT pg_terminate_backend(turn.pid) FROM pg_locks AS held
-JOIN pg_stat_activity AS turn ON turn.pid = held.pid AND turn.datname = current_database()
-WHERE held.locktype = 'advisory' AND held.granted AND held.database = turn.datid
-  AND held.classid = 0 AND held.objid = %s AND held.objsubid = 1
-  AND (turn.state <> 'active' OR turn.wait_event = 'ClientWrite')
-  AND turn.state_change < clock_timestamp() - make_interval(secs => %s)
-"""
 # New bookings in one turn: as many as are decided in two or three seconds.
 MAX_NEW = 1_000
 # A turn that locks all open bookings delays every change of one. It takes fewer new ones, limits
@@ -68,10 +60,6 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 # can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
 _EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
-
-
-class TurnEnded(OperationalError):
-    """The session of this turn was ended, and another process leads: it must write nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,66 +119,22 @@ def is_anything_undecided() -> bool:
 def cycle_run(now: datetime) -> CycleResult:
     """Runs one turn unless another process runs one. A turn may be killed at any point.
 
-    The lock belongs to the session and ends with it. A turn without a statement for
-    `STALLED_SECONDS` loses its session and uses no other, so a process that was stopped writes
-    nothing when it continues. `leader_term` guards each decision in the same way.
+    The lock belongs to the session and ends with it. A turn whose session was silent for too long
+    loses it and uses no other, so a process that was stopped writes nothing when it continues.
+    `leader_term` guards each decision in the same way.
     """
-    if not _lock_take():
+    if not lock_take():
         stalled_turn_end()
         return CycleResult("busy")
     try:
         began = time.perf_counter()
-        with connection.execute_wrapper(_Session(connection.connection)):
+        with connection.execute_wrapper(TurnSession(connection.connection)):
             done = _turn(now)
         counter_add("cycle_turns")
         counter_add("cycle_milliseconds", round((time.perf_counter() - began) * 1000))
         return done
     finally:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [CYCLE_LOCK])
-
-
-@dataclass(frozen=True, slots=True)
-class _Session:
-    """Allows statements in one session only.
-
-    After an error Django opens another session, which does not hold the lock.
-    """
-
-    first: object
-
-    def __call__(
-        self,
-        execute: Callable[..., Any],
-        sql: str,
-        params: object,
-        many: bool,  # noqa: FBT001 (Django's)
-        context: object,
-    ) -> object:
-        """Raises TurnEnded."""
-        if connection.connection is not self.first:
-            raise TurnEnded("the session of this turn was ended, and its lock with it")
-        return execute(sql, params, many, context)
-
-
-def stalled_turn_end() -> bool:
-    """Ends the session of a turn whose process has stopped; returns whether there was one.
-
-    A stopped process (SIGSTOP, a paused virtual machine) keeps its connection and its lock.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(_END_STALLED, [CYCLE_LOCK, STALLED_SECONDS])
-        ended = any(row[0] for row in cursor.fetchall())
-    if ended:
-        logger.warning("Ended the session of a turn that was stalled for %s s.", STALLED_SECONDS)
-        counter_add("turns_ended_silent")
-    return ended
-
-
-def _lock_take() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [CYCLE_LOCK])
-        return bool(cursor.fetchone()[0])
+        lock_give()
 
 
 def _turn(now: datetime) -> CycleResult:
@@ -258,7 +202,7 @@ def _decide(
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     began = time.perf_counter()
     try:
-        with gc_paused():
+        with gc_paused(), session_kept():
             plan = solve(snapshot, policy_of(live), decide_of(snapshot))
     except SOLVER_FAULTS as error:
         # Starts and ends need no decision.

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from allocation import tasks
+from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from portal.celery import app
 from tests.servers.deploy.test_deploy import production
 from tests.servers.servers import ROOT
@@ -84,6 +86,9 @@ def test_a_task_is_cut_off_before_the_broker_gives_it_to_another() -> None:
         < configured.task_time_limit
         < configured.broker_transport_options["visibility_timeout"]
     )
+    # But a turn of the solver may take longer: another worker finds its lock taken.
+    limits = {task.time_limit for task in (tasks.allocation_cycle, tasks.allocation_tick)}
+    assert limits == {MOST_SOLVE_SECONDS + 75}
     assert configured.accept_content == ["json"]
     assert configured.task_acks_late
 
