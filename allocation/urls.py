@@ -1,7 +1,7 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
 from allocation.web.approvals import inbox, rules_page
-from allocation.web.bookings import booking_pages, list_page, panel, series
+from allocation.web.bookings import booking_pages, list_page, panel, series, site_bookings
 from allocation.web.fleet import (
     compaction,
     fleet_pages,
@@ -12,7 +12,14 @@ from allocation.web.fleet import (
 )
 from allocation.web.home import calendars, projects, search, start_page
 from allocation.web.money import statements
-from allocation.web.site import catalogue, corrections, policy, portal_modes, site_setup, speeds
+from allocation.web.site import (
+    catalogue,
+    corrections,
+    policy,
+    portal_modes,
+    site_setup,
+    speeds,
+)
 from allocation.web.timeline import timeline_page
 
 urlpatterns = [
@@ -28,6 +35,7 @@ urlpatterns = [
     *calendars.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
+    *site_bookings.urlpatterns,
     *unbooked_processes.urlpatterns,
     *projects.urlpatterns,
     *statements.urlpatterns,

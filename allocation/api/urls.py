@@ -27,6 +27,7 @@ from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.statements import FocusCsv, StatementCsv, StatementPdf, Statements
 from allocation.api.bookings.use import BookingUse, GpuUseOne
+from allocation.api.fleet.bookings import SiteBookings
 from allocation.api.fleet.catalogue import (
     GpuClassOne,
     GpuModelOne,
@@ -161,6 +162,7 @@ urlpatterns = [
     path("fleet/nodes/<slug:name>/rotate-key", NodeKeyRotate.as_view(), name="api-node-key-rotate"),
     path("fleet/nodes/<slug:name>/fence", NodeFence.as_view(), name="api-node-fence"),
     path("fleet/nodes/<slug:name>/events", NodeEvents.as_view(), name="api-node-events"),
+    path("fleet/bookings", SiteBookings.as_view(), name="api-site-bookings"),
     path("fleet/gpus", Gpus.as_view(), name="api-gpus"),
     path("fleet/gpus/<uuid:gpu_id>", GpuOne.as_view(), name="api-gpu"),
     path("fleet/gpus/<uuid:gpu_id>/use", GpuUseOne.as_view(), name="api-gpu-use"),

@@ -228,6 +228,7 @@ _SENTENCES: dict[str, Text] = {
     "too_little_left": gettext_lazy("Too little of its time is left to resume."),
     "window_over": gettext_lazy("Its window ended while it was paused."),
     "refund_corrected": gettext_lazy("The platform's operator refunded %(amount)s: %(why)s"),
+    "operator_message": gettext_lazy("Message of the platform's operator: %(message)s"),
     "charge_corrected": gettext_lazy("The platform's operator charged %(amount)s: %(why)s"),
     "no_resume": gettext_lazy("There are no GPUs to resume on."),
 }

@@ -45,3 +45,11 @@ def id_read(form: QueryDict, key: str, noun: str) -> UUID:
         return UUID(form.get(key, ""))
     except ValueError:
         raise missing(noun, key) from None
+
+
+def ids_read(form: QueryDict, key: str, noun: str) -> list[UUID]:
+    """All ids under `key`. Raises Refused `not_found` for a malformed one."""
+    try:
+        return [UUID(each) for each in form.getlist(key)]
+    except ValueError:
+        raise missing(noun, key) from None

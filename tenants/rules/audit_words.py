@@ -18,6 +18,7 @@ ACTIONS = {
     "booking.cancel": "cancelled booking {object}",
     "booking.corrected": "corrected the charge of booking {object}",
     "booking.extend": "requested an extension of booking {object}",
+    "booking.message_sent": "sent a message about booking {object}",
     "booking.more_time": "requested extra time for booking {object}",
     "booking.released": "released booking {object}",
     "booking.request": "requested booking {object}",

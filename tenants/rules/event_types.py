@@ -41,6 +41,7 @@ EVENT_TYPES = {
     "booking.expired": "No GPUs were free in time.",
     "booking.failed": "The booking failed.",
     "booking.corrected": "An operator corrected the charge.",
+    "booking.message": "An operator sent a message about the booking.",
     "budget.threshold_reached": "A budget of a project reached a rung of its ladder.",
     "budget.threshold_cleared": "A budget of a project left a rung of its ladder.",
 }

@@ -303,6 +303,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 ADMINS_ONLY = ("log",)
 OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
+    ("Bookings", "bookings", "cal"),
     ("Catalogue", "catalogue", "list"),
     ("Tiers", "tiers", "tiers"),
     ("Policy", "policy", "shield"),

@@ -85,6 +85,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-tiers", "/ops/tiers"),
         ("ops-policy", "/ops/policy"),
         ("ops-prices", "/ops/prices"),
+        ("ops-bookings", "/ops/bookings"),
         ("ops-corrections", "/ops/corrections"),
         ("ops-quotas", "/ops/quotas"),
         ("ops-speeds", "/ops/speeds"),

@@ -154,6 +154,10 @@ def _begun(site: Site, kind: str) -> None:
     )
 
 
+def _booked(site: Site) -> Values:
+    return {"booking": str(a_booking(site.project, site.people["researcher"].id).id)}
+
+
 def _over(site: Site) -> Values:
     """A booking that was charged 2 of what it held."""
     now = timezone.now()
@@ -224,6 +228,13 @@ ACTS: dict[str, Act] = {
     ),
     "ops/compaction": Act(
         "compaction.ordered", "compaction_order", made=_proposed, has_before=False
+    ),
+    "ops/bookings message": Act(
+        "booking.message_sent",
+        "booking",
+        {"message": "Please release what you do not need."},
+        _booked,
+        has_before=False,
     ),
     "ops/corrections refund": Act("booking.corrected", "booking", _CORRECTION, _over),
     "ops/corrections charge": Act(

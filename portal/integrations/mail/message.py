@@ -46,6 +46,7 @@ OUTCOMES = {
     "booking.failed": "failed",
     "booking.no_show_warned": "is not used yet",
     "booking.no_show": "was ended: nobody used it",
+    "booking.message": "has a message from the operators",
 }
 
 

@@ -30,6 +30,7 @@ KINDS = URGENT | {
     "booking.expired",
     "booking.failed",
     "booking.no_show",
+    "booking.message",
 }
 APPROVAL = "booking.approval_requested"
 BUDGET = "budget.threshold_reached"

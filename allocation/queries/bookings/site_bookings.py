@@ -1,0 +1,78 @@
+"""Bookings of all tenants, for operators."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from allocation.models import Allocation, Booking
+from allocation.queries.bookings.booking_list import GROUPS, MAX_SEARCH_WORDS, NUMBER
+
+OPEN_GROUP, OVER = "open", "over"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFilter:
+    """A tenant, tier, class and node ("" for all), a group of states, and search words."""
+
+    tenant: str = ""
+    group: str = OPEN_GROUP
+    tier: str = ""
+    gpu_class: str = ""
+    node: str = ""
+    text: str = ""
+
+    @property
+    def needs_tenant(self) -> bool:
+        """Whether the list would read the whole past of the site."""
+        return self.group == OVER and not self.tenant
+
+
+def site_bookings(wanted: SiteFilter) -> QuerySet[Booking]:
+    """The bookings that match, of all tenants; for a transaction of an operator.
+
+    Past bookings belong to one tenant, whose index finds the newest of any number.
+    """
+    found = Booking.objects.select_related("tenant", "project", "tier", "owner")
+    if wanted.needs_tenant:
+        return found.none()
+    found = found.filter(state__in=GROUPS[wanted.group])
+    if wanted.tenant:
+        found = found.filter(tenant__slug=wanted.tenant)
+    if wanted.tier:
+        found = found.filter(tier_id=wanted.tier)
+    on_devices = Allocation.objects.all()
+    if wanted.gpu_class:
+        on_devices = on_devices.filter(gpu__gpu_class_id=wanted.gpu_class)
+    if wanted.node:
+        on_devices = on_devices.filter(gpu__node__name=wanted.node)
+    if wanted.gpu_class or wanted.node:
+        found = found.filter(id__in=on_devices.values("booking_id"))
+    for word in wanted.text.split()[:MAX_SEARCH_WORDS]:
+        found = found.filter(_word_condition(word))
+    return found
+
+
+def nodes_of_bookings(bookings: Iterable[UUID]) -> Mapping[UUID, tuple[str, ...]]:
+    """The names of the nodes that each booking has now or next, in alphabetical order."""
+    rows = (
+        Allocation.objects.filter(booking_id__in=list(bookings))
+        .exclude(state__in=(Allocation.State.ENDED, Allocation.State.SUPERSEDED))
+        .order_by("gpu__node__name")
+        .values_list("booking_id", "gpu__node__name")
+        .distinct()
+    )
+    found: dict[UUID, tuple[str, ...]] = {}
+    for booking, node in rows:
+        found[booking] = (*found.get(booking, ()), node)
+    return found
+
+
+def _word_condition(word: str) -> Q:
+    either = Q(name__icontains=word) | Q(project__name__icontains=word)
+    for field in ("username", "first_name", "last_name"):
+        either |= Q(**{f"owner__{field}__icontains": word})
+    if number := NUMBER.fullmatch(word):
+        either |= Q(number=int(number[1]))
+    return either

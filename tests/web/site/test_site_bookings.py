@@ -1,0 +1,120 @@
+"""The operators' list of all tenants' bookings, as a page and over REST, and their messages."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from allocation.models import Booking, BookingEvent
+from portal.integrations.mail.message import section_of
+from portal.integrations.mail.queueing import mails_queue
+from tenants.models import AuditEntry, Mail, OutboxMessage, User
+from tests.api.builders import Site, a_site
+from tests.builders_allocation import Lab, a_booking, a_lab
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+PAGE = "/ops/bookings"
+MESSAGE = "Please release h100s by noon."
+
+
+@dataclass(frozen=True)
+class Two:
+    """A site with two tenants and a booking of each; the second has a booking that is over."""
+
+    site: Site
+    other: Lab
+    own: Booking
+    foreign: Booking
+    over: Booking
+    operator: Client
+
+
+@pytest.fixture
+def two() -> Two:
+    site = a_site()
+    with as_system():
+        other = a_lab("north", gpus=0)
+    own = a_booking(site.project, site.people["researcher"].id, state="active")
+    foreign = a_booking(other.project, other.actor.user_id, state="queued")
+    over = a_booking(other.project, other.actor.user_id, state="ended")
+    operator = Client()
+    operator.force_login(site.people["operator"])
+    return Two(site, other, own, foreign, over, operator)
+
+
+def listed(two: Two, query: str = "") -> set[str]:
+    answer = two.operator.get(PAGE + query)
+    assert answer.status_code == 200
+    return {str(row["booking"].id) for row in answer.context["rows"]}
+
+
+def test_open_bookings_of_all_tenants_are_found_by_each_filter(two: Two) -> None:
+    own, foreign, over = (str(each.id) for each in (two.own, two.foreign, two.over))
+    assert listed(two) == {own, foreign}
+    assert listed(two, "?tenant=north") == {foreign}
+    assert listed(two, "?state=running") == {own}
+    assert listed(two, f"?q=bk-{two.foreign.number}%20{two.other.project.name}") == {foreign}
+    assert listed(two, "?tier=no-such-tier&class=x%00&node=?&page=x&state=?") == set()
+    assert listed(two, "?state=over&tenant=north") == {over}
+    asked = two.operator.get(f"{PAGE}?state=over")
+    assert "Choose a tenant" in asked.content.decode()
+    member = Client()
+    member.force_login(two.site.people["admin"])
+    assert member.get(PAGE).status_code == 404
+
+
+def test_a_message_reaches_the_owners_of_open_bookings_once(two: Two, settings: Settings) -> None:
+    settings.MAIL_ON = True
+    chosen = [str(each.id) for each in (two.own, two.foreign, two.over)]
+    form = {"act": "message", "booking": chosen, "message": MESSAGE}
+    faults: tuple[dict[str, Any], ...] = (
+        {"message": " "}, {"message": "x" * 201}, {"booking": []}, {"booking": [str(uuid4())]},
+        {"booking": [str(uuid4()) for _ in range(201)]},
+    )  # fmt: skip
+    for bad in faults:
+        refused = two.operator.post(PAGE, form | bad)
+        assert refused.status_code == 422
+    assert (
+        f'value="{chosen[0]}"' in two.operator.post(PAGE, form | {"message": ""}).content.decode()
+    )
+    assert two.operator.post(PAGE, form | {"booking": "x"}).status_code == 404
+    sent = two.operator.post(PAGE, form, follow=True)
+    assert "about 2 bookings" in sent.content.decode()
+    with as_system():
+        events = BookingEvent.objects.filter(kind="message")
+        assert {each.booking_id for each in events} == {two.own.id, two.foreign.id}
+        assert all(each.text.endswith(MESSAGE) for each in events)
+        entries = AuditEntry.objects.filter(action="booking.message_sent")
+        tenants = {two.site.tenant.id, two.other.tenant_id}
+        assert {each.tenant_id for each in entries} == {None, *tenants}
+        User.objects.update(email="someone@example.org")
+        now = timezone.now()
+        mails_queue(OutboxMessage.objects.filter(kind="booking.message"), now)
+        letters = [section_of(each, now) for each in Mail.objects.filter(kind="booking.message")]
+    assert len(letters) == 2
+    assert all(each and MESSAGE in " ".join(each.sentences) for each in letters)
+
+
+def test_rest_lists_them_for_operators_only(two: Two) -> None:
+    address = "/api/v1/fleet/bookings"
+
+    def asked(token: str | None, query: str = "") -> tuple[int, dict[str, Any]]:
+        answer = Client().get(address + query, headers={"authorization": f"Bearer {token}"})
+        return answer.status_code, answer.json()
+
+    operator = two.site.operator.token
+    status, first = asked(operator, "?limit=1")
+    assert (status, len(first["items"])) == (200, 1)
+    status, second = asked(operator, f"?limit=1&cursor={first['next']}")
+    found = {each["tenant"] for each in (*first["items"], *second["items"])}
+    assert (status, found, second["next"]) == (200, {two.site.tenant.slug, "north"}, None)
+    [over] = asked(operator, "?group=over&tenant=north")[1]["items"]
+    assert over["booking"]["state"] == "ended"
+    assert asked(operator, "?group=over")[1]["code"] == "tenant_needed"
+    assert asked(operator, "?group=none")[0] == 422
+    assert asked(two.site.researcher.token)[0] == 403
