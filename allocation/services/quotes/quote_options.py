@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
@@ -15,13 +15,13 @@ from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.rules.start_range import start_range
 from allocation.services.snapshot.snapshot import instant, seconds
-from allocation.solver import QUARTER, Option, Policy, Shape
+from allocation.solver import QUARTER, Option, Shape
 from allocation.solver.model.inputs import Strength
 from allocation.words.planned_starts import mover_text
 from allocation.words.quotes import note_text
 from billing.queries import CurrentPrice, current_prices
 from billing.rules import LEDGER_STEP, cost_of
-from tenants.models import Quota, Tier
+from tenants.models import Tier
 
 DAY = 86_400
 QUARTERS = range(DAY // QUARTER)
@@ -72,47 +72,25 @@ class QuoteOption:
 class Market:
     """What options are priced and rated by at a time.
 
-    Present prices, pauses of the organisation's earlier bookings, GPU memory by class in GB, the
-    classes in which the organisation has a limit, and the freeze horizon.
+    Present prices, pauses of the organisation's earlier bookings, and GPU memory by class in GB.
     """
 
     now: datetime
     prices: dict[tuple[str, str], CurrentPrice]
     record: PauseRecord = field(repr=False)
     sizes: dict[str, int]
-    limited: frozenset[str]
-    freeze: timedelta
     histories: dict[str, list[tuple[int, int]]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, now: datetime, policy: Policy) -> "Market":
+    def read(cls, now: datetime) -> "Market":
         """Reads it as of `now`, inside the tenant's transaction."""
-        limited = Quota.objects.filter(project=None).values_list("gpu_class_id", flat=True)
-        return cls(
-            now,
-            current_prices(now),
-            pause_record(),
-            class_gigabytes(),
-            frozenset(limited),
-            timedelta(seconds=policy.freeze_horizon),
-        )
+        return cls(now, current_prices(now), pause_record(), class_gigabytes())
 
     def history(self, tier: str) -> list[tuple[int, int]]:
         """Returns how late past starts of a tier were; read once."""
         if tier not in self.histories:
             self.histories[tier] = start_history(tier)
         return self.histories[tier]
-
-    def strength(self, option: Option, tier: Tier, *, is_fixed: bool) -> Strength:
-        """Returns what the start of an option is worth once it is booked.
-
-        Firm are fixed windows, starts within the freeze horizon, and those for which others are
-        paused; guaranteed is what counts and borrows nothing, where the organisation has a limit.
-        """
-        if is_fixed or option.pauses or instant(option.starts) <= self.now + self.freeze:
-            return "firm"
-        is_inside = tier.counts_against_guarantee and not option.borrowed
-        return "guaranteed" if is_inside and option.gpu_class in self.limited else "expected"
 
     def rates(self, tier: str) -> dict[str, int]:
         """Returns prices per GPU-hour by class, in steps of the ledger."""
@@ -164,7 +142,7 @@ def quote_option(
     if price is None or units is None:
         return None
     risk = market.risk_of(option, tier)
-    strength = market.strength(option, tier, is_fixed=ask.starts is not None)
+    strength = option.strength
     expected = start_range(
         instant(option.starts),
         market.now,

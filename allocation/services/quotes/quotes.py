@@ -64,7 +64,7 @@ def quote_make(
     request = replace(request, ask=admission.ask)
     campaign = campaign_to_charge(project, request.campaign)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
-    market = Market.read(now, policy)
+    market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy)
     # All options in its own tier, but in other tiers only as asked.
     answers = [

@@ -1,7 +1,7 @@
 """Quotes: ways to serve a request before anybody books, with start, price and risk."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from allocation.solver.cycle.extensions import why_not_longer
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
 from allocation.solver.cycle.queue import BookingQueue, Turn
-from allocation.solver.cycle.strengths import Strengths
+from allocation.solver.cycle.strengths import Strengths, strength_of
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
-from allocation.solver.model.inputs import Policy, Request, Snapshot
+from allocation.solver.model.inputs import Policy, Request, Snapshot, Strength
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.quote import QUARTER, Kind, Option, Quote, QuoteRequest
 from allocation.solver.preemption.search import Preemption
@@ -123,11 +123,13 @@ class Availability:
         """Free what `mine` may take of the planned starts behind it."""
         state, movable = self._state, self._rebinding.movable
         freed = []
-        for booking in self._walk.way_for(mine, at, self._last_end(mine)):
-            kept = self._kept[booking]
-            freed.append((booking, kept, movable.take(booking, kept.demand.gpu_class)))
-            state.free(kept)
-        yield
+        with ExitStack() as lifted:
+            for booking in self._walk.way_for(mine, at, self._last_end(mine)):
+                kept = self._kept[booking]
+                freed.append((booking, kept, movable.take(booking, kept.demand.gpu_class)))
+                state.free(kept)
+                lifted.enter_context(self._strengths.use.lifted(booking))
+            yield
         for booking, kept, was_movable in reversed(freed):
             state.reserve(kept)
             if was_movable is not None:
@@ -276,7 +278,17 @@ class Availability:
             speed=self._speed(question, asked, demand),
             tier=question.tier,
             pauses=self._preemption.rules(found),
+            strength=self._strength(question, found),
         )
+
+    def _strength(self, question: QuoteRequest, found: Fit) -> Strength:
+        """What the next cycle says of the start: it gives notice, or assigns it, where it may."""
+        request = _request(question, (found.demand,), self._state.now)
+        is_due = self._preemption.is_due(found) and self._preemption.may_notify(request, found)
+        is_soon = found.starts <= self._state.frozen_until(found.demand.gpu_class)
+        is_inside = self._strengths.use.is_inside(found.demand, found.window)
+        is_firm = question.fixed or (is_due and (is_soon or bool(found.victims)))
+        return strength_of(is_firm=is_firm, is_inside=is_inside)
 
     def _speed(self, question: QuoteRequest, asked: Demand, demand: Demand) -> int | None:
         """Speed in thousandths of the request's on its first class; None: not comparable."""

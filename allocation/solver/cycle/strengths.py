@@ -270,9 +270,7 @@ class Strengths:
     def count(self, request: Request, found: Fit, *, firm: bool = False) -> Strength:
         """Count a reserved start and state its strength; `firm`: no booking may delay it."""
         inside = self.use.count(request.booking, found)
-        if firm or request.fixed:
-            return "firm"
-        return "guaranteed" if inside else "expected"
+        return strength_of(is_firm=firm or request.fixed, is_inside=inside)
 
     def lift(self, booking: str) -> None:
         """Undo `count`."""
@@ -286,6 +284,14 @@ class Strengths:
         """True when a start would be guaranteed instead of the booking's present one."""
         with self.use.lifted(request.booking):
             return self.use.is_inside(found.demand, found.window)
+
+
+def strength_of(*, is_firm: bool, is_inside: bool) -> Strength:
+    """The strength of a start. `is_firm`: a fixed window, a start for which others have notice, or
+    one within the freeze horizon; `is_inside`: it is inside its tenant's guarantee all the time."""
+    if is_firm:
+        return "firm"
+    return "guaranteed" if is_inside else "expected"
 
 
 def _sum(state: CycleState, rows: Sequence[tuple[int, Window]]) -> StepFunction:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import Ask
+from allocation.solver.model.inputs import Ask, Strength
 
 Kind = Literal[
     "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
@@ -53,7 +53,7 @@ class Option:
     `places_hint` are node names; the places are chosen again at booking. `borrowed` is how much of
     `units` exceeds the guarantees. `risk` is the chance of a pause and `speed` the speed relative
     to the request, in thousandths; None where the classes can't be compared. `pauses` counts its
-    victims by rule.
+    victims by rule. `strength` is that of the start if the next cycle gives it.
     """
 
     gpu_class: str
@@ -71,6 +71,7 @@ class Option:
     speed: int | None = None
     tier: str = ""
     pauses: tuple[tuple[str, int], ...] = ()
+    strength: Strength = "expected"
 
 
 @dataclass(frozen=True, slots=True)

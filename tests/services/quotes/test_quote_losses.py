@@ -1,14 +1,12 @@
 """An option says what it is less than the ask."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 import pytest
 
 from allocation.rules.ask import AskDocument
-from allocation.rules.pause_risk import PauseRecord
-from allocation.services.quotes.quote_options import Market, losses
+from allocation.services.quotes.quote_options import losses
 from allocation.solver import Option
 from tenants.models import Tier
 
@@ -52,25 +50,3 @@ def test_a_tier_that_may_be_paused_is_less_than_one_that_is_not() -> None:
     assert list(losses(option(), ASKED, (SPOT, STEADY), SIZES)) == ["may be paused"]
     assert list(losses(option(), ASKED, (SPOT, SPOT), SIZES)) == []
     assert list(losses(option(), ASKED, (STEADY, SPOT), SIZES)) == []
-
-
-@pytest.mark.parametrize(
-    ("changed", "tier", "strength"),
-    [
-        ({}, STEADY, "guaranteed"),
-        ({"starts": 60}, STEADY, "firm"),
-        ({"pauses": (("higher_tier", 1),)}, STEADY, "firm"),
-        ({"borrowed": 1}, STEADY, "expected"),
-        ({"gpu_class": "l40s"}, STEADY, "expected"),
-        ({}, Tier(slug="spot", counts_against_guarantee=False), "expected"),
-    ],
-    ids=["inside", "at once", "others leave", "borrowed", "no limit", "spot"],
-)
-def test_an_option_says_what_its_start_is_worth(
-    changed: dict[str, object], tier: Tier, strength: str
-) -> None:
-    now = datetime.fromtimestamp(0, UTC)
-    market = Market(now, {}, PauseRecord([]), {}, frozenset({"h100"}), timedelta(seconds=60))
-    offered = option(**{"starts": 3_600, "borrowed": 0, "pauses": (), **changed})
-    assert market.strength(offered, tier, is_fixed=False) == strength
-    assert market.strength(offered, tier, is_fixed=True) == "firm"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from unittest.mock import patch
 
@@ -22,8 +22,10 @@ from allocation.solver import (
     Snapshot,
     solve,
 )
+from allocation.solver.cycle.strengths import GuaranteedUse
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.fleet.demand_mix import Mix, mixes_of
+from allocation.solver.model.inputs import Strength
 from allocation.solver.preemption.search import Preemption
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_request, a_snapshot, gpus, whole
@@ -59,13 +61,14 @@ def is_still(site: Snapshot, plan: Plan) -> bool:
 @dataclass
 class Seen:
     """Quotes compared with the plan: all; where others leave; behind others in line, and of these
-    those that come later for it; where what is written has moved."""
+    those that come later for it; where what is written has moved; the strengths of their starts."""
 
     compared: int = 0
     pausing: int = 0
     behind: int = 0
     later: int = 0
     moving: int = 0
+    strengths: Counter[Strength] = field(default_factory=Counter)
 
 
 def agree(seed: int, arrivals: int, seen: Seen) -> None:
@@ -88,6 +91,8 @@ def agree(seed: int, arrivals: int, seen: Seen) -> None:
         availability = Availability(site, world.policy)
         quoted = as_asked(availability, new)
         assert {(option.starts, option.ends) for option in quoted} == mine
+        assert [option.strength for option in quoted] == strengths_of(plan, "b99")
+        seen.strengths.update(option.strength for option in quoted)
         as_asked(availability, replace(new, priority=0))
         assert as_asked(availability, new) == quoted, "asking changes nothing"
         seen.compared += 1
@@ -95,6 +100,12 @@ def agree(seed: int, arrivals: int, seen: Seen) -> None:
         seen.behind += bool(line)
         seen.later += quoted != as_asked(alone, new)
         seen.moving += bool(plan.moves)
+
+
+def strengths_of(plan: Plan, booking: str) -> list[Strength | None]:
+    """What the plan says of its start, if it has one; what is assigned is firm."""
+    assigned: list[Strength | None] = ["firm" for row in plan.assigns if row.booking == booking]
+    return assigned + [row.strength for row in plan.waits if row.booking == booking]
 
 
 @contextmanager
@@ -124,6 +135,21 @@ def test_the_quoted_start_is_the_one_that_the_next_cycle_gives() -> None:
     assert seen.pausing, "nobody is asked to leave: this shows nothing"
     assert seen.behind
     assert seen.later, "nobody in line is in the way: this shows nothing"
+
+
+def test_the_quoted_strength_is_the_one_that_the_next_cycle_states() -> None:
+    seen = Seen()
+    agree(4, 8, seen)
+    agree(9, 8, seen)
+    assert set(seen.strengths) == {"firm", "guaranteed", "expected"}, seen.strengths
+
+
+def test_the_control_without_the_guarantee_the_strength_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(GuaranteedUse, "is_inside", lambda *_: False)
+    with pytest.raises(AssertionError):
+        test_the_quoted_strength_is_the_one_that_the_next_cycle_states()
 
 
 @pytest.mark.long
@@ -181,7 +207,7 @@ def test_an_option_says_how_many_leave_and_by_which_rule_and_nobody_is_told() ->
     (option, *_) = availability.quote(asked).options
     assert (option.starts - NOON, option.pauses) == (GRACE, (("higher_tier", 1), ("taken_back", 1)))
     assert availability.quote(asked).options[0] == option
-    assert "firm" not in repr(option)
+    assert "firm" not in repr(replace(option, strength="expected")), "the other tenant's name"
 
 
 def test_a_claim_that_may_have_nobody_paused_is_quoted_the_end_of_others() -> None:
