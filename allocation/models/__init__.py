@@ -3,6 +3,7 @@
 from allocation.models.allocations import Allocation, Occupancy
 from allocation.models.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.bookings import Booking, BookingEvent, MovedStart, PlannedStrength
+from allocation.models.changes import BookingChange
 from allocation.models.charges import ChargeSum
 from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import (
@@ -38,6 +39,7 @@ __all__ = [
     "ApprovalRule",
     "Backup",
     "Booking",
+    "BookingChange",
     "BookingEvent",
     "BookingLabel",
     "CalendarFeed",

@@ -83,6 +83,12 @@ class Booking(models.Model):
     state = models.CharField(max_length=20, choices=booking_states, default=State.REQUESTED)
     outcome = models.CharField(max_length=20, blank=True, help_text="How an ended booking ended.")
     version = models.BigIntegerField(default=1, help_text="Rises with every change.")
+    revision = models.PositiveIntegerField(
+        db_default=1, default=1, help_text="Of the request: rises with each change of it."
+    )
+    ranked_at = models.DateTimeField(
+        null=True, blank=True, help_text="Its place in line, if a change has given it another."
+    )
 
     # Approval
     approved_hash = models.CharField(
@@ -139,6 +145,10 @@ class Booking(models.Model):
     currency = models.CharField(max_length=3, default="EUR")
     price_version = models.PositiveIntegerField(help_text="The price book that was in force.")
     price_per_hour = models.DecimalField(**MONEY, help_text="Of the whole booking.")
+    price_lines = models.JSONField(
+        default=list,
+        help_text="[{seconds, per_hour}] in order, if parts of its time have different prices.",
+    )
     hold_amount = models.DecimalField(**MONEY, help_text="The most that it can cost.")
     settled = models.DecimalField(
         **MONEY, db_default=0, default=0, help_text="Charged for earlier runs, out of the hold."

@@ -15,6 +15,7 @@ from allocation.solver.model.inputs import SLOTS_PER_GPU as SLOTS_PER_GPU
 from allocation.solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
 from allocation.solver.model.inputs import Ask as Ask
 from allocation.solver.model.inputs import Cap as Cap
+from allocation.solver.model.inputs import Change as Change
 from allocation.solver.model.inputs import Extension as Extension
 from allocation.solver.model.inputs import Gpu as Gpu
 from allocation.solver.model.inputs import Held as Held
@@ -36,6 +37,7 @@ from allocation.solver.model.inputs import Used as Used
 from allocation.solver.model.plan import Alternative as Alternative
 from allocation.solver.model.plan import Assign as Assign
 from allocation.solver.model.plan import Borrow as Borrow
+from allocation.solver.model.plan import ChangeAnswer as ChangeAnswer
 from allocation.solver.model.plan import Claim as Claim
 from allocation.solver.model.plan import Extend as Extend
 from allocation.solver.model.plan import Move as Move

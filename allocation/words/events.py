@@ -115,6 +115,11 @@ _SENTENCES: dict[str, Text] = {
     "unplaceable": gettext_lazy("There are no GPUs for it."),
     "changed_to": gettext_lazy("%(label)s was booked instead."),
     "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
+    "changed": gettext_lazy("Changed by %(actor)s: %(what)s."),
+    "change_made": gettext_lazy("The change was made."),
+    "change_asked": gettext_lazy("%(actor)s asked for a change: %(what)s."),
+    "change_kept": gettext_lazy("%(because)s %(why)s"),
+    "change_withdrawn": gettext_lazy("%(actor)s withdrew the change."),
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     # Approval
     "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),
@@ -155,8 +160,6 @@ _SENTENCES: dict[str, Text] = {
         "in %(left)s min it ends as a no-show."
     ),
     "at_risk": _at_risk,
-    "extension_asked": gettext_lazy("%(actor)s asked for a later end."),
-    "extended": gettext_lazy("Extended."),
     # Pauses
     "pause_noticed": gettext_lazy("To be paused. %(because)s %(method)s"),
     "move_noticed": gettext_lazy("To be paused and moved. %(because)s %(method)s"),

@@ -420,6 +420,17 @@ _SENTENCES: dict[str, Text] = {
     "node_unanswering": gettext_lazy(
         "%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."
     ),
+    "change_no_room": gettext_lazy("The change does not fit, so the booking keeps what it has."),
+    "change_weaker": gettext_lazy(
+        "With this change other bookings could delay its start, so it keeps what it has. Accept a "
+        "weaker start, or change less."
+    ),
+    "change_begun": gettext_lazy(
+        "The booking began before the change was decided, so it keeps what it has."
+    ),
+    "change_awaited": gettext_lazy(
+        "Other bookings are paused for this one, so it can only be shortened or cancelled."
+    ),
     "suspended_there": gettext_lazy(
         "It resumes where it was suspended; on other GPUs it would start from its last save."
     ),

@@ -141,7 +141,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "not_extendable": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that is scheduled or runs can be extended."
     ),
-    "extension_pending": gettext_lazy("An extension of %(label)s is being decided."),
     "end_not_later": gettext_lazy("%(label)s ends %(ends)s already. Choose a later time."),
     "extension_too_long": gettext_lazy(
         "A booking in the tier %(tier)s may last %(longest)s, so this one may end by %(latest)s."
@@ -152,6 +151,20 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "not_changeable": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
     ),
+    "revision_moved": gettext_lazy(
+        "%(label)s was changed meanwhile. Look at it again, then change it."
+    ),
+    "revision_needed": gettext_lazy(
+        "Send the revision that you have seen as If-Match, so that no other change is lost."
+    ),
+    "change_awaited": gettext_lazy(
+        "Others were told to leave for %(label)s, so it can only be shortened or cancelled."
+    ),
+    "running_fixed": gettext_lazy(
+        "%(label)s has begun, so only its end and its name can be changed."
+    ),
+    "end_past": gettext_lazy("That end has passed. Release %(label)s to end it now."),
+    "cost_above": gettext_lazy("It would cost %(costs)s, and you accept at most %(limit)s."),
     "change_gone": gettext_lazy(
         "These GPUs are no longer free as shown, so %(label)s keeps its planned start."
     ),

@@ -5,6 +5,8 @@ from billing.services.campaigns import campaign_create, campaign_open_set, campa
 from billing.services.corrections import charge_add, charge_refund
 from billing.services.guardrails import Rung, ladder_set
 from billing.services.holds import (
+    hold_delta_place,
+    hold_exchange,
     hold_place,
     hold_release,
     hold_settle,
@@ -26,6 +28,8 @@ __all__ = [
     "campaign_to_charge",
     "charge_add",
     "charge_refund",
+    "hold_delta_place",
+    "hold_exchange",
     "hold_place",
     "hold_release",
     "hold_settle",

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
@@ -145,6 +146,78 @@ def holds_move(
         except Refused as refusal:
             refused[request.reference] = refusal
     return refused
+
+
+def hold_delta_place(
+    *, tenant_id: UUID, project_id: UUID, old: UUID, request: HoldRequest, now: datetime
+) -> Decimal:
+    """Holds what the request needs beyond the open holds of `old`, budget by budget. Returns the
+    held amount. A rung of a budget's ladder can refuse it, as it refuses a new booking.
+
+    Raises:
+        Refused: `no_budget`, `budget_exceeded` or `bookings_stopped`; then nothing is held.
+    """
+    there: dict[UUID, Decimal] = defaultdict(Decimal)
+    for hold in _open_holds(tenant_id, [old]):
+        there[hold.debit_id] += hold.amount
+    parts: list[BudgetShare] = []
+    budgets = budgets_of_requests(tenant_id, project_id, [request])
+    for part in shares_of(project_id, request, budgets):
+        covered = min(part.amount, there[part.budget.account_id])
+        there[part.budget.account_id] -= covered
+        if part.amount > covered:
+            parts.append(replace(part, amount=part.amount - covered))
+    by_reference = {request.reference: parts}
+    holds = _holds([request], by_reference, now)
+    refused = _holds_place_each(by_reference, holds, are_new=True) if parts else {}
+    if refused:
+        raise refused[request.reference]
+    return sum((part.amount for part in parts), Decimal(0))
+
+
+def hold_exchange(
+    *,
+    tenant_id: UUID,
+    project_id: UUID,
+    request: HoldRequest,
+    delta: UUID | None = None,
+    now: datetime,
+) -> None:
+    """Replaces the open holds of the request's reference, and of `delta`, by those of the request.
+
+    Together they must have its amount. It is never refused: what the budgets of its window can't
+    pay stays in the budgets that hold it now.
+    """
+    try:
+        with transaction.atomic():
+            hold_release(tenant_id=tenant_id, reference=request.reference, now=now)
+            if delta is not None:
+                hold_release(tenant_id=tenant_id, reference=delta, now=now)
+            short = holds_place(
+                tenant_id=tenant_id, project_id=project_id, requests=[request], now=now
+            )
+            if short:
+                raise short[request.reference]
+    except Refused:
+        _holds_join(tenant_id, request, delta, now)
+
+
+def _holds_join(tenant_id: UUID, request: HoldRequest, delta: UUID | None, now: datetime) -> None:
+    """Keeps the request's amount in the budgets that hold it and `delta`."""
+    with transaction.atomic():
+        added = [] if delta is None else _open_holds(tenant_id, [delta])
+        _settle(added, [Decimal(0)] * len(added), now)
+        copies = [_hold_copy(hold, hold.amount, now) for hold in added]
+        for copy in copies:
+            copy.reference = request.reference
+        Transfer.objects.bulk_create(copies)
+        hold_settle_partially(
+            tenant_id=tenant_id,
+            reference=request.reference,
+            amount=Decimal(0),
+            keep=request.amount,
+            now=now,
+        )
 
 
 def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datetime) -> Decimal:

@@ -62,6 +62,8 @@ STATUS_BY_CODE = {
     "busy": 503,
     "portal_upgrading": 503,
     "too_many_requests": 429,
+    "revision_moved": 412,
+    "revision_needed": 428,
 }
 RETRY_CODES = frozenset({"busy"})
 

@@ -8,7 +8,8 @@ from uuid import UUID, uuid5
 from allocation.models import Allocation, ApprovalRule, Booking, Gpu, Maintenance, Series
 from allocation.rules.approvals import Step
 from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.bookings import BookingRequest, booking_extend
+from allocation.services.bookings.bookings import BookingRequest
+from allocation.services.bookings.changes import booking_extend
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.operate.drain import gpu_return
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan

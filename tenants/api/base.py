@@ -47,7 +47,7 @@ class ApiView(APIView):
     authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication,)
     permission_classes: Sequence[type[BasePermission]] = (IsAuthenticated,)
     renderer_classes = (JSONRenderer,)
-    http_method_names = ["get", "head", "post", "put", "delete"]
+    http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     queries: ClassVar[Mapping[str, type[Strict]]] = {}
 
     now: datetime

@@ -25,7 +25,7 @@ from tenants.platform.errors import invalid
 KEY_MAX = 255
 # With these answers no work was done: the same request may succeed later.
 NOT_STORED = frozenset({400, 401, 403, 429, 500, 503})
-STORED_HEADERS = ("Location", "Preference-Applied")
+STORED_HEADERS = ("Location", "Preference-Applied", "ETag")
 REPLAYED = {"Idempotency-Replayed": "true"}
 _BOOKINGS = UUID("8d4f6c1e-5c0b-4a5b-9d3f-6f2f0c1b7a55")
 

@@ -50,6 +50,7 @@ WRITES: Mapping[str, str] = {
     # Bookings. A quote changes nothing.
     "api-quotes": Scope.READ,
     "api-bookings": Scope.BOOK,
+    "api-booking": Scope.BOOK,
     "api-booking-cancel": Scope.BOOK,
     "api-booking-release": Scope.BOOK,
     "api-booking-extend": Scope.BOOK,

@@ -16,6 +16,8 @@ ACTIONS = {
     "approval_rule.set": "set the approval rule {object}",
     "audit.verified": "verified the chains of the log",
     "booking.cancel": "cancelled booking {object}",
+    "booking.change": "changed booking {object}",
+    "booking.change_asked": "requested a change of booking {object}",
     "booking.corrected": "corrected the charge of booking {object}",
     "booking.extend": "requested an extension of booking {object}",
     "booking.message_sent": "sent a message about booking {object}",

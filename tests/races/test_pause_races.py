@@ -8,12 +8,8 @@ import pytest
 from django.db import IntegrityError
 
 from allocation.models import Booking, Gpu, Pause
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_extend,
-    booking_release,
-    booking_request,
-)
+from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
+from allocation.services.bookings.changes import booking_extend
 from allocation.services.decide import plans
 from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.decide.cycle import cycle_run

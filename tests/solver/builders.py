@@ -21,7 +21,7 @@ from allocation.solver import (
     Tier,
     Used,
 )
-from allocation.solver.model.inputs import Mode, Strength, Together
+from allocation.solver.model.inputs import Change, Mode, Strength, Together
 
 NOON = 1_800_014_400
 HOUR = 3_600
@@ -222,6 +222,7 @@ def a_snapshot(
     caps: tuple[Cap, ...] = (),
     used: tuple[Used, ...] = (),
     hosts: tuple[Host, ...] = (),
+    changes: tuple[Change, ...] = (),
 ) -> Snapshot:
     """A site at noon: one node of eight H100 unless said."""
     return Snapshot(
@@ -236,4 +237,5 @@ def a_snapshot(
         caps=caps,
         used=used,
         hosts=hosts,
+        changes=changes,
     )

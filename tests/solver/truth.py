@@ -34,6 +34,7 @@ def held_by(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
     """(booking, (place, starts, ends)) of everything that is held, where the plan leaves it."""
     until = {extend.booking: extend.until for extend in plan.extensions if extend.granted}
     moved = {move.booking for move in plan.moves}
+    moved |= {each.booking for each in plan.changes if each.granted}
     rows = [
         (held.booking, (held.place, held.starts, max(held.ends, until.get(held.booking, 0))))
         for held in snapshot.held

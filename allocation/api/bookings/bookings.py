@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_booking, access_booking_to_change
+from allocation.api.bookings.changes import IF_MATCH, PatchIn, patch_of, revision_sent
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.quotes import quote_data
 from allocation.api.bookings.requests import BookingIn, booking_request_of
@@ -32,10 +33,15 @@ from allocation.services.bookings.bookings import (
     booking_cancel,
     booking_check_in,
     booking_create,
-    booking_extend,
     booking_release,
-    planned_end_of,
 )
+from allocation.services.bookings.change_rows import is_change_open
+from allocation.services.bookings.changes import (
+    booking_extend,
+    booking_patch,
+    revision_moved,
+)
+from allocation.services.bookings.lengths import planned_end_of
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
@@ -80,7 +86,7 @@ class Bookings(ApiView):
             bookings, next_cursor = page_of(
                 self._rows()
                 .select_related("project", "owner", "campaign")
-                .prefetch_related("pauses", "moved_starts__claimant"),
+                .prefetch_related("pauses", "moved_starts__claimant", "changes"),
                 keys=("-submitted", "-id"),
                 query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",
@@ -170,6 +176,34 @@ class BookingOne(ApiView):
             return preference_applied(response, seconds, applied=applied)
 
         return self.deferred(answer, Wait(booking.tenant_id, booking.id, seconds, render))
+
+    @described(
+        "act_update_booking",
+        "Change a booking",
+        answer=BookingOut,
+        status=(200, "application/json"),
+        request=PatchIn,
+        headers=IF_MATCH,
+    )
+    def patch(self, request: Request, reference: str) -> HttpResponseBase:
+        """Changes a booking. What only gives up time, GPUs or conditions takes effect at once (200)
+        and keeps the place in line. Anything else is decided: the answer is 202, the open change is
+        in `change`, and until it is granted the booking keeps what it has. A later PATCH replaces
+        an open change. Requires `If-Match` with the booking's ETag: 428 without, 412 if the
+        request was changed meanwhile."""
+        sent, revision = self.sent(PatchIn), revision_sent(request)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            if revision is not None and revision != booking.revision:
+                raise revision_moved(booking)
+            patch = patch_of(self.actor, booking, sent, self.now)
+            changed = booking_patch(
+                actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
+            )
+            return booking_answer(changed, status=202 if is_change_open(changed) else 200)
+
+        return self.once(work)
 
 
 class _BookingAction(ApiView):
@@ -312,12 +346,19 @@ def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
 def booking_answer(booking: Booking, status: int = 200) -> Response:
     """The booking as the answer to a request, with its `Location` when it is new."""
     data = booking_data(booking, allocations_current([booking])[booking.id])
-    return _created(booking, data) if status == 201 else Response(data, status=status)
+    if status == 201:
+        return _created(booking, data)
+    return Response(data, status=status, headers={"ETag": f'"{booking.revision}"'})
 
 
 def _created(booking: Booking, data: dict[str, Any]) -> Response:
     return Response(
-        data, status=201, headers={"Location": f"/api/v1/bookings/{booking_id_text(booking)}"}
+        data,
+        status=201,
+        headers={
+            "Location": f"/api/v1/bookings/{booking_id_text(booking)}",
+            "ETag": f'"{booking.revision}"',
+        },
     )
 
 

@@ -12,6 +12,7 @@ from allocation.api.bookings.bookings import booking_answer
 from allocation.api.bookings.quotes import OptionOut
 from allocation.api.bookings.shapes import BookingOut
 from allocation.rules.ask import MAX_TEXT_LENGTH
+from allocation.services.bookings.changes import change_withdraw
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.quotes.earlier import Change, booking_exchange, earlier_options
 from tenants.api.base import ApiView
@@ -56,7 +57,7 @@ class BookingEarlierOptions(ApiView):
 
 
 class BookingChange(ApiView):
-    """Replaces a booking by an earlier option."""
+    """Replaces a booking by an earlier option, and withdraws an open change."""
 
     @described(
         "act_change_booking",
@@ -83,3 +84,11 @@ class BookingChange(ApiView):
             return booking_answer(made, status=201)
 
         return self.once(work)
+
+    @described("withdraw_booking_change", "Withdraw a change", answer=BookingOut)
+    def delete(self, request: Request, reference: str) -> HttpResponseBase:
+        """Withdraws the open change and returns the booking, which keeps what it has. Without an
+        open change nothing happens."""
+        with self.tx():
+            booking = access_booking_to_change(self.actor, reference)
+            return booking_answer(change_withdraw(actor=self.actor, booking=booking, now=self.now))

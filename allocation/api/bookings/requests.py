@@ -153,8 +153,18 @@ def _ask(
     """The structured request, and the tier that its text names."""
     if "ask" in given:
         return _read_document(given["ask"]), None
-    text = given["request"]
-    catalogue = ask_catalogue([(given["project"], given["project"])])
+    return typed_ask(given["project"], given["request"], zone, now, first=first)
+
+
+def typed_ask(
+    project: str, text: str, zone: str, now: datetime, *, first: bool = False
+) -> tuple[AskDocument, str | None]:
+    """The structured form of a typed request, and the tier that it names.
+
+    Raises:
+        Refused: it can't be read.
+    """
+    catalogue = ask_catalogue([(project, project)])
     parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
     if parsed.unknown:
         raise _not_understood(text, parsed)

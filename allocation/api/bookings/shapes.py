@@ -6,7 +6,16 @@ from typing import Any
 
 from rest_framework import serializers
 
-from allocation.models import Allocation, Booking, MovedStart, Pause, PlannedStrength
+from allocation.api.bookings.change_shapes import BookingChangeOut
+from allocation.models import (
+    Allocation,
+    Booking,
+    BookingChange,
+    MovedStart,
+    Pause,
+    PlannedStrength,
+)
+from allocation.rules.changes import Strength
 from allocation.rules.states import WAITING, State
 from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
@@ -15,8 +24,8 @@ from tenants.platform.fields import Money, iso_duration
 from tenants.platform.labels import Labels
 
 _FIELDS = (
-    "name labels external_ref state outcome version submitted ask alternatives extension_until "
-    "ready_at saved_at checked_in_at released_at ended_at decision_id"
+    "name labels external_ref state outcome version revision submitted ask alternatives "
+    "extension_until ready_at saved_at checked_in_at released_at ended_at decision_id"
 )
 _PLAIN = tuple(_FIELDS.split())
 _BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
@@ -210,6 +219,12 @@ class BookingOut(serializers.Serializer[Any]):
         allow_null=True, help_text="`sr_…` if the booking is a date of a series."
     )
     extension_until = serializers.DateTimeField(allow_null=True)
+    revision = serializers.IntegerField(
+        help_text="Of the request. Send it as `If-Match` with a change: the ETag has it, too."
+    )
+    change = BookingChangeOut(
+        allow_null=True, help_text="The latest change that needed a decision, open or decided."
+    )
     ready_at = serializers.DateTimeField(allow_null=True)
     saved_at = serializers.DateTimeField(allow_null=True)
     checked_in_at = serializers.DateTimeField(allow_null=True)
@@ -246,7 +261,9 @@ def new_booking_data(booking: Booking) -> dict[str, Any]:
 
 def booking_data(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """The booking as JSON values. Runs inside a transaction of its tenant."""
-    return _data(booking, allocations, booking.pauses.all(), booking.moved_starts.all())
+    asked = [each for each in booking.changes.all() if each.strength == Strength.STRONGER]
+    parts = booking.pauses.all(), booking.moved_starts.all()
+    return _data(booking, allocations, *parts, asked[0] if asked else None)
 
 
 def _data(
@@ -254,6 +271,7 @@ def _data(
     allocations: Sequence[Allocation],
     pauses: Iterable[Pause],
     moved: Iterable[MovedStart],
+    change: BookingChange | None = None,
 ) -> dict[str, Any]:
     data = _BOOKING.to_representation(
         {
@@ -277,6 +295,7 @@ def _data(
             "pauses": pauses,
             "planned_start": _planned_start(booking, moved),
             "waiting": _waiting(booking),
+            "change": change,
             "campaign": booking.campaign.slug if booking.campaign else None,
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},

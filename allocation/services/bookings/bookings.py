@@ -3,19 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
 
 from allocation.models import Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import EXTENDABLE, ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.admission import Admission, admission_check, length_text
+from allocation.rules.states import ON_HARDWARE, TERMINAL, State
+from allocation.services.bookings.admission import Admission, admission_check
 from allocation.services.bookings.approval_requests import approvals_request
 from allocation.services.bookings.approvals import approval_withdraw
 from allocation.services.bookings.offers import Offer, offer_price
-from allocation.services.record.costs import booking_cost, unused_seconds, waiting_settle
+from allocation.services.record.costs import unused_seconds, waiting_settle
 from allocation.services.record.history import Event, events_add
 from allocation.services.record.open_pauses import pause_end
 from allocation.services.runs.transition import (
@@ -27,14 +26,13 @@ from allocation.services.runs.transition import (
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.models import Campaign
-from billing.queries import tightest_figures
 from billing.rules import money_text
 from billing.services import HoldRequest, campaign_to_charge, holds_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
 from tenants.models import AuditEntry, Project
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import Refused
 from tenants.services.booking_numbers import booking_numbers_take
 
 
@@ -179,27 +177,6 @@ def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking
         return _end_on_hardware(actor, booking, "released", now)
 
 
-def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:
-    """Asks for a later end, in whole seconds. The next cycle grants it if no booking is in the way.
-
-    Raises:
-        Refused: `not_extendable`, `extension_while_paused`, `end_not_later`, `too_long`,
-            `extension_pending`, `budget_exceeded`, `no_budget`.
-    """
-    with transaction.atomic():
-        booking = booking_lock(booking.id, "project", "tier", "owner")
-        if booking.state not in EXTENDABLE:
-            raise _not_extendable(booking)
-        until = until.replace(microsecond=0)
-        extension_check(actor, booking, until, now)
-        text = event_text("extension_asked", actor=actor.name)
-        event = Event("extension_asked", text, actor.user_id, {"until": until.isoformat()})
-        booking_change(booking, event=event, now=now, extension_until=until)
-        _audit(actor, "booking.extend", booking, now)
-        task_request("allocation.cycle")
-    return booking
-
-
 def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
     """Records that the owner uses the booking. Idempotent.
 
@@ -214,19 +191,6 @@ def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Bookin
             event = Event("checked_in", event_text("checked_in", actor=actor.name), actor.user_id)
             booking_change(booking, event=event, now=now, checked_in_at=now)
     return booking
-
-
-def planned_end_of(booking: Booking) -> datetime:
-    """Returns the planned end of the booking.
-
-    Raises:
-        Refused: `no_place_yet`, `extension_while_paused`.
-    """
-    if booking.state in (State.PAUSING, State.PAUSED):
-        raise _not_extendable(booking)
-    if booking.planned_ends is None:
-        raise Refused("no_place_yet", refusal_text("no_place_yet", label=booking.label))
-    return booking.planned_ends
 
 
 def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUID) -> Booking:
@@ -327,73 +291,6 @@ def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetim
     _audit(actor, "booking.cancel" if is_cancelled else "booking.released", booking, now)
     task_request("allocation.cycle")
     return booking
-
-
-def _not_extendable(booking: Booking) -> Refused:
-    facts = {"label": booking.label, "state": booking.get_state_display().lower()}
-    if booking.state in (State.PAUSING, State.PAUSED):
-        sentence = refusal_text("extension_while_paused", **facts)
-        return Refused("extension_while_paused", sentence, rule="R50", owner="others")
-    return Refused("not_extendable", refusal_text("not_extendable", **facts))
-
-
-def extension_check(actor: Actor, booking: Booking, until: datetime, now: datetime) -> None:
-    """Checks the rules of an extension that need no calendar: those of the tier and the budget.
-
-    Raises:
-        Refused: `extension_pending`, `end_not_later`, `too_long`, `budget_exceeded`.
-    """
-    _end_check(actor, booking, until)
-    seconds = int((until - planned_end_of(booking)).total_seconds())
-    _budget_check(booking, booking_cost(booking, seconds), now)
-
-
-def _end_check(actor: Actor, booking: Booking, until: datetime) -> None:
-    ends = planned_end_of(booking)
-    if booking.extension_until is not None:
-        raise Refused("extension_pending", refusal_text("extension_pending", label=booking.label))
-    if until <= ends:
-        sentence = refusal_text("end_not_later", label=booking.label, ends=actor.clock(ends))
-        raise invalid("end_not_later", sentence, "until")
-    tier = booking.tier
-    longest = timedelta(seconds=tier.max_duration_seconds)
-    if booking.planned_starts is not None and until - booking.planned_starts > longest:
-        latest = booking.planned_starts + longest
-        raise Refused(
-            "too_long",
-            refusal_text(
-                "extension_too_long",
-                tier=tier.name,
-                longest=length_text(longest),
-                latest=actor.clock(latest),
-            ),
-            "invalid",
-            "until",
-            rule="R4",
-            owner="operator",
-            alternatives=[{"until": latest.isoformat()}],
-        )
-
-
-def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
-    effect = tightest_figures(
-        project_id=booking.project_id,
-        person_id=booking.owner_id,
-        campaign_id=booking.campaign_id,
-        at=planned_end_of(booking),
-    )
-    if effect is not None and effect.is_hard and effect.left < extra:
-        needs = money_text(extra, booking.currency)
-        left = money_text(effect.left, effect.currency)
-        raise Refused(
-            "budget_exceeded",
-            refusal_text("budget_exceeded", needs=needs, left=left),
-            "budget",
-            "until",
-            rule="R10",
-            owner="tenant_admin",
-            numbers={"needs": str(extra), "left": str(effect.left)},
-        )
 
 
 def _already_over(booking: Booking) -> Refused:

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import IntegrityError, OperationalError, connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
-from allocation.models import Booking, CompactionOrder, Decision, PolicyVersion, SolverState
+from allocation.models import (
+    Booking,
+    BookingChange,
+    CompactionOrder,
+    Decision,
+    PolicyVersion,
+    SolverState,
+)
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.bookings.approvals import approvals_due, approvals_expire
+from allocation.services.bookings.calendar_cuts import calendar_cut, calendar_cuts_due
 from allocation.services.decide.apply_assignments import PlanOvertaken, PlanStale
+from allocation.services.decide.apply_changes import changes_sweep
 from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.plan_diff import changes_of
@@ -94,6 +103,8 @@ def is_anything_due(now: datetime) -> bool:
     return (
         pauses_to_extend().exists()
         or approvals_due(now).exists()
+        or calendar_cuts_due()
+        or _changes_asked().exists()
         or Booking.objects.filter(
             Q(state=State.REQUESTED)
             | Q(state=State.SCHEDULED, planned_starts__lte=now)
@@ -104,10 +115,16 @@ def is_anything_due(now: datetime) -> bool:
     )
 
 
+def _changes_asked() -> QuerySet[BookingChange]:
+    """Returns the changes that wait for a decision."""
+    return BookingChange.objects.filter(state=BookingChange.State.ASKED)
+
+
 def is_anything_undecided() -> bool:
     """Returns whether the solver has something to answer, or a risk that may be over."""
     return (
         CompactionOrder.objects.filter(decided_at=None).exists()
+        or _changes_asked().exists()
         or Booking.objects.filter(
             Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
             | Q(at_risk_from__isnull=False, state__in=OPEN)
@@ -143,11 +160,13 @@ def _turn(now: datetime) -> CycleResult:
     queue_places.lead(term)
     frozen = decisions_frozen(now)
     # 1. End what is over.
+    calendar_cut()
     ended = ends_due(now) + hardware_vacate(now, planned=frozen is None) + approvals_expire(now)
     if frozen is not None:
         publish_due(now)
         return CycleResult("frozen", ended=ended)
     pauses_due(now)
+    changes_sweep(now)
     # 2. Take a snapshot, 3. solve outside any transaction, 4. write.
     attempt = _Attempt("unchanged")
     if is_anything_undecided():

@@ -25,7 +25,7 @@ class Changes:
 
     def __bool__(self) -> bool:
         plan = self.plan
-        answers = plan.assigns or plan.waits or plan.refusals or plan.extensions
+        answers = plan.assigns or plan.waits or plan.refusals or plan.extensions or plan.changes
         others = self.marks or plan.pauses or plan.moves or plan.withdrawn or plan.orders
         return bool(answers or others)
 
@@ -46,10 +46,15 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
     kept = leaving | {key for key, booking in known.items() if _keeps_waiting(booking, now)}
     planned = (_as_waiting(each) for each in plan.assigns if each.booking in leaving)
     waits = (*plan.waits, *planned)
+    changed = {each.booking for each in plan.changes if each.granted}
     news = replace(
         plan,
         assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
-        waits=tuple(wait for wait in waits if not _is_known(wait, known.get(wait.booking))),
+        waits=tuple(
+            wait
+            for wait in waits
+            if wait.booking in changed or not _is_known(wait, known.get(wait.booking))
+        ),
         refusals=tuple(each for each in plan.refusals if each.booking not in kept),
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
     )

@@ -7,9 +7,8 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Booking, Decision, DecisionPiece, SolverState
+from allocation.models import Booking, Decision, DecisionPiece, SolverState
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import OPEN, TERMINAL, State
 from allocation.services.decide.announced_starts import (
@@ -27,17 +26,21 @@ from allocation.services.decide.apply_assignments import (
     plan_facts,
     preemptors_of,
 )
+from allocation.services.decide.apply_changes import (
+    alternatives_data,
+    changes_write,
+    extension_write,
+)
 from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
 from allocation.services.decide.borrowing import BorrowingMark, borrowing_marks_write
 from allocation.services.decide.plan_diff import Changes
 from allocation.services.decide.rebind import move_record, moved_rows_supersede
-from allocation.services.decide.stale_parts import parts_stale
+from allocation.services.decide.stale_parts import parts_stale, revisions_of
 from allocation.services.publish.live import decided_hint
-from allocation.services.record.costs import booking_cost, waiting_settle
+from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event, change_announce
 from allocation.services.record.open_pauses import pause_end
 from allocation.services.record.places import place_data
-from allocation.services.runs.end import nodes_bump
 from allocation.services.runs.pause_settle import paused_booking_end
 from allocation.services.runs.transition import booking_change, booking_move
 from allocation.services.snapshot.compaction_orders import order_answer
@@ -64,7 +67,6 @@ from allocation.solver import (
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.rules import money_text
-from billing.services import HoldRequest, holds_place
 from tenants.platform.log_ids import log_id
 
 logger = logging.getLogger(__name__)
@@ -162,7 +164,7 @@ def _piece_write(writing: "_Writing", piece: _Piece, parts: Parts, term: int) ->
         if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
             raise PlanOvertaken("another cycle leads now")
         bookings = _bookings_locked(changes)
-        gone = parts_stale(changes, bookings, now)
+        gone = parts_stale(changes, bookings, revisions_of(snapshot), now)
         if not writing.is_last:
             gone |= _too_early(plan, snapshot)
         withheld = parts.withheld(gone)
@@ -294,6 +296,8 @@ def plan_write(
         pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
     for withdrawn in plan.withdrawn:
         _withdraw(bookings[withdrawn], now)
+    # What a change gives up leaves the calendar before others enter it.
+    changes_write(plan, bookings, decision, now)
     _move_all(plan.moves, bookings, fleet, decision, now)
     preemptors = preemptors_of(plan, bookings)
     assignments_write(bookings, plan.assigns, fleet, decision, now, preemptors)
@@ -302,7 +306,7 @@ def plan_write(
     for refuse in plan.refusals:
         _refuse(bookings[refuse.booking], refuse, decision, now)
     for extend in plan.extensions:
-        _extend(bookings[extend.booking], extend, decision, now)
+        extension_write(bookings[extend.booking], extend, decision, now)
     _orders_answer(plan.orders, decision, now)
 
 
@@ -411,25 +415,10 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         outcome=str(to),
         decision=decision,
         reasons=reasons,
-        alternatives=_alternatives(refuse),
+        alternatives=alternatives_data(refuse.alternatives),
         charged=charged,
         ended_at=now,
     )
-
-
-def _alternatives(refuse: Refuse) -> list[dict[str, object]]:
-    return [
-        {
-            "gpu_class": item.gpu_class,
-            "profile": item.profile,
-            "count": item.count,
-            "share": item.share,
-            "starts": instant(item.starts).isoformat(),
-            "ends": instant(item.ends).isoformat(),
-            **({"pin": list(item.pin)} if item.pin else {}),
-        }
-        for item in refuse.alternatives
-    ]
 
 
 def _refused_as(booking: Booking) -> State:
@@ -443,41 +432,6 @@ def _refused_as(booking: Booking) -> State:
     return State.REFUSED if is_window else State.EXPIRED
 
 
-def _extend(booking: Booking, extend: Extend, decision: Decision, now: datetime) -> None:
-    if booking.extension_until != instant(extend.until) or booking.planned_ends is None:
-        raise PlanStale("an extension was withdrawn")
-    until, ends = instant(extend.until), booking.planned_ends
-    extra = booking_cost(booking, int((until - ends).total_seconds()))
-    more = HoldRequest(booking.id, extra, ends, until, booking.owner_id, booking.campaign_id)
-    refusal = reason_data(extend.reasons[0]) if extend.reasons else _hold_more(booking, more, now)
-    facts: dict[str, object] = {}
-    if refusal is None:
-        live = Allocation.objects.filter(
-            booking=booking, state__in=Allocation.LIVE, abandoned=False
-        )
-        for row in live.order_by("id"):
-            # Until its old end the row keeps its grant; the added time has a new one.
-            row.extended_from, row.extended_cycle = row.period.upper, decision.id
-            row.period = DateTimeTZRange(row.period.lower, until)
-            row.save(update_fields=["period", "extended_from", "extended_cycle"])
-        nodes_bump(row.gpu_id for row in live)
-        facts = {"planned_ends": until, "hold_amount": booking.hold_amount + extra}
-    event = Event(
-        "extension_refused" if refusal else "extended",
-        event_text("because", because=refusal) if refusal else event_text("extended"),
-        detail={"decision": decision.id, "until": until.isoformat()},
-    )
-    booking_change(booking, event=event, now=now, extension_until=None, **facts)
-
-
-def _hold_more(booking: Booking, more: HoldRequest, now: datetime) -> str | None:
-    """Holds the price of the added time; returns the refusal's sentence if the budget lacks it."""
-    refused = holds_place(
-        tenant_id=booking.tenant_id, project_id=booking.project_id, requests=[more], now=now
-    )
-    return refused[more.reference].sentence if refused else None
-
-
 def _bookings_locked(changes: Changes) -> dict[str, Booking]:
     """Returns all bookings that change, locked in the order that reports use too."""
     return _bookings(changes.plan, [mark.booking for mark in changes.marks])
@@ -486,7 +440,12 @@ def _bookings_locked(changes: Changes) -> dict[str, Booking]:
 def _bookings(plan: Plan, more: Iterable[UUID]) -> dict[str, Booking]:
     answers: tuple[Assign | Waiting | Refuse | Extend | Move, ...]
     answers = (*plan.assigns, *plan.waits, *plan.refusals, *plan.extensions, *plan.moves)
-    names = {each.booking for each in answers} | set(plan.withdrawn) | set(map(str, more))
+    names = (
+        {each.booking for each in answers}
+        | {each.booking for each in plan.changes}
+        | set(plan.withdrawn)
+        | set(map(str, more))
+    )
     names |= {name for pause in plan.pauses for name in (pause.booking, pause.beneficiary)}
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
     return {str(row.id): row for row in rows.filter(id__in=names).order_by("id")}

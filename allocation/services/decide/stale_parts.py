@@ -3,23 +3,48 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from allocation.models import Booking, CompactionOrder
+from allocation.models import Booking, BookingChange, CompactionOrder
 from allocation.rules.states import EXTENDABLE, TERMINAL, WAITING, State
 from allocation.services.decide.plan_diff import Changes
 from allocation.services.record.open_pauses import pauses_unneeded
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import CHANGED, LEFT, NEEDED, Assign, Part, Plan, Refuse, Waiting
+from allocation.solver import (
+    CHANGED,
+    LEFT,
+    NEEDED,
+    Assign,
+    Part,
+    Plan,
+    Refuse,
+    Snapshot,
+    Waiting,
+)
 
 _WAITS = (*WAITING, State.PAUSING, State.PAUSED)
 
 
+def revisions_of(snapshot: Snapshot) -> dict[str, int]:
+    """The revisions of the requests that a plan was made for."""
+    found = {each.booking: each.revision for each in snapshot.requests}
+    return found | {each.booking: each.wish.revision for each in snapshot.changes}
+
+
 def parts_stale(
-    changes: Changes, bookings: Mapping[str, Booking], now: datetime
+    changes: Changes,
+    bookings: Mapping[str, Booking],
+    revisions: Mapping[str, int],
+    now: datetime,
 ) -> dict[Part, str]:
     """Returns the parts that can't be written, and why; parts that need them are not included."""
     plan = changes.plan
     states = {name: State(row.state) for name, row in bookings.items()}
     found = dict(_answers(plan, states))
+    found |= {
+        ("answer", name): CHANGED
+        for name, revision in revisions.items()
+        if name in bookings and bookings[name].revision - 1 != revision
+    }
+    found |= dict(_changes(plan, bookings))
     found |= dict(_pauses(plan, states))
     found |= dict(_moves(plan, states))
     for extend in plan.extensions:
@@ -34,12 +59,30 @@ def parts_stale(
 
 def _answers(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, str]]:
     victims = {pause.booking for pause in plan.pauses}
+    changed = {each.booking for each in plan.changes if each.granted}
     answers: tuple[Assign | Waiting | Refuse, ...] = (*plan.assigns, *plan.waits, *plan.refusals)
     for each in answers:
         # The victim of a new pause still runs.
         may_be = (State.ACTIVE,) if each.booking in victims else _WAITS
+        if each.booking in changed:
+            may_be = (State.QUEUED, State.SCHEDULED)
         if states.get(each.booking) not in may_be:
             yield ("answer", each.booking), LEFT
+
+
+def _changes(plan: Plan, bookings: Mapping[str, Booking]) -> Iterator[tuple[Part, str]]:
+    """Returns stale answers to changes, which were withdrawn or replaced meanwhile."""
+    ids = [each.change for each in plan.changes]
+    if not ids:
+        return
+    rows = BookingChange.objects.filter(id__in=ids, state=BookingChange.State.ASKED)
+    asked = {str(row.id): row.base_revision for row in rows}
+    for each in plan.changes:
+        row = bookings.get(each.booking)
+        if row is None or row.state in TERMINAL:
+            yield ("change", each.booking), LEFT
+        elif asked.get(each.change) != row.revision:
+            yield ("change", each.booking), CHANGED
 
 
 def _pauses(plan: Plan, states: Mapping[str, State]) -> Iterator[tuple[Part, str]]:

@@ -6,13 +6,20 @@ from decimal import Decimal
 from allocation.models import Booking, Pause
 from allocation.rules.charging import EarlierRuns, Run, end_seconds
 from allocation.services.record.open_pauses import pause_open
-from billing.rules import UNITS_PER_GPU, cost_of
+from billing.price_lines import PriceLine, line_cost, lines_read
 from billing.services import hold_settle
 
 
 def booking_cost(booking: Booking, seconds: int) -> Decimal:
-    """Cost of the whole booking for a number of seconds, with six decimal places."""
-    return cost_of(per_gpu_hour=booking.price_per_hour, units=UNITS_PER_GPU, seconds=seconds)
+    """Cost of the whole booking for its next so many seconds that are not charged yet, with six
+    decimal places."""
+    return line_cost(price_lines_of(booking), seconds)
+
+
+def price_lines_of(booking: Booking) -> tuple[PriceLine, ...]:
+    """Its stretches of different prices; one if it has a single price."""
+    lines = lines_read(booking.price_lines)
+    return lines or (PriceLine(booking.duration_seconds, booking.price_per_hour),)
 
 
 def charged_run(booking: Booking, pause: Pause | None) -> Run | None:

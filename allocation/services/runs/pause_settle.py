@@ -12,12 +12,14 @@ from allocation.services.record.costs import (
     booking_cost,
     charged_run,
     earlier_charges,
+    price_lines_of,
     run_is_broken,
 )
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_end, pause_open
 from allocation.services.runs.transition import booking_move, planned_rows_supersede
 from allocation.words.events import EventText, event_text
+from billing.price_lines import line_cost, lines_data, lines_from
 from billing.rules import money_text
 from billing.services import hold_release, hold_settle_partially
 
@@ -32,7 +34,9 @@ def run_paused(booking: Booking, now: datetime) -> None:
         raise LookupError(f"{booking.id} is pausing without an open pause")
     bill = _bill(booking, pause)
     charge = _charge(booking, pause, bill)
-    keep = booking_cost(booking, pause.remaining_seconds or 0)
+    # What is charged now is the oldest part of its time; the rest keeps its own prices.
+    lines = lines_from(price_lines_of(booking), bill.charged)
+    keep = line_cost(lines, pause.remaining_seconds or 0)
     pause.charged, kept = hold_settle_partially(
         tenant_id=booking.tenant_id, reference=booking.id, amount=charge, keep=keep, now=now
     )
@@ -56,6 +60,8 @@ def run_paused(booking: Booking, now: datetime) -> None:
         settled=settled,
         hold_amount=settled + kept,
         duration_seconds=length,
+        price_per_hour=lines[0].per_hour,
+        price_lines=lines_data(lines),
         redo_seconds=bill.redo,
         credited_seconds=bill.credited,
     )

@@ -31,6 +31,7 @@ from allocation.services.snapshot.hardware import gpus_read, hosts_read
 from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.snapshot import (
     CLEARING_SECONDS,
+    asked_changes_read,
     extensions_read,
     held_read,
     requests_read,
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 COMPARE_EVERY = timedelta(minutes=1)
 DRIFT = "state_drift:"
 # Sections whose rows are named by a booking.
-_OF_BOOKINGS = ("requests", "running", "extensions")
+_OF_BOOKINGS = ("requests", "running", "extensions", "changes")
 
 
 @dataclass(slots=True)
@@ -189,6 +190,7 @@ def _of_bookings(bookings: Collection[UUID], now: datetime) -> dict[str, dict[Ke
         "requests": _table("requests", requests_read(now, only=bookings), now),
         "running": _table("running", running_read(now, bookings), now),
         "extensions": _table("extensions", extensions_read(bookings), now),
+        "changes": _table("changes", asked_changes_read(now, bookings), now),
     }
 
 

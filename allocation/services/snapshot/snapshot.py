@@ -1,6 +1,7 @@
 """Snapshots: the whole input of a cycle, read at one instant in a constant number of queries."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,11 +9,12 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from allocation.models import Allocation, Booking, Pause
+from allocation.models import Allocation, Booking, BookingChange, Pause
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.record.open_pauses import OPEN, pauses_unneeded
 from allocation.services.record.places import place_of, place_of_row
+from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.compaction_orders import orders_read
@@ -33,6 +35,7 @@ from allocation.services.snapshot.quota_rows import (
 )
 from allocation.solver import (
     Ask,
+    Change,
     Extension,
     Held,
     PlannedStart,
@@ -40,6 +43,7 @@ from allocation.solver import (
     Snapshot,
 )
 from allocation.solver.model.inputs import Strength, Together
+from tenants.models import Tier
 
 # A released device is cleared within seconds. One that takes longer is expected to need as long
 # again as it has taken, so that no start is planned on a device that hangs.
@@ -85,6 +89,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
         running=running_read(now),
         unneeded=unneeded_read(now),
         orders=orders_read(),
+        changes=asked_changes_read(now),
     )
 
 
@@ -269,7 +274,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         project=str(row.project_id),
         tier=row.tier_id,
         priority=row.tier.priority,
-        submitted=seconds(row.submitted),
+        submitted=seconds(row.ranked_at or row.submitted),
         ask=solver_ask(ask),
         duration=duration,
         earliest=seconds(row.not_before),
@@ -280,7 +285,44 @@ def _request_of(row: Booking, now: datetime) -> Request:
         durations=order if ask.workload is not None and len(order) > 1 else (),
         cheapest=bool(order) and row.deadline is not None,
         series=_series_of(row),
+        revision=row.revision - 1,
     )
+
+
+def asked_changes_read(now: datetime, only: Bookings = None) -> tuple[Change, ...]:
+    """Every change that waits for a decision, or those of some bookings. Extensions of what runs
+    are read by `extensions_read`."""
+    rows = BookingChange.objects.filter(
+        **_among("booking", only),
+        state=BookingChange.State.ASKED,
+        until=None,
+        booking__state__in=(State.QUEUED, State.SCHEDULED),
+    ).select_related("booking", "booking__series")
+    tiers = {tier.slug: tier for tier in Tier.objects.all()} if rows else {}
+    return tuple(_change_of(row, tiers, now) for row in rows.order_by("booking_id"))
+
+
+def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) -> Change:
+    """A change, with the request that the booking would have after it."""
+    booking = change.booking
+    terms, wished = Terms.from_json(change.wish), copy(booking)
+    for name, value in {**terms.facts(), "tier": tiers[terms.tier]}.items():
+        setattr(wished, name, value)
+    wish = _request_of(wished, now)
+    latest = wish.latest
+    if change.start_by is not None:
+        last = seconds(change.start_by) + wish.duration
+        latest = last if latest is None else min(latest, last)
+    wish = replace(
+        wish,
+        booking=str(change.id),
+        submitted=seconds(change.asked_at),
+        latest=None if wish.fixed else latest,
+        promise=None,
+        series=None,
+        revision=change.base_revision - 1,
+    )
+    return Change(str(booking.id), wish, _STRENGTHS.get(change.least_strength))
 
 
 def _series_of(row: Booking) -> str | None:

@@ -43,6 +43,7 @@ class Outcome:
     refusals: list[Refuse] = field(default_factory=list)
     queues: dict[str, QueueAhead] = field(default_factory=dict)
     orders: list[OrderAnswer] = field(default_factory=list)
+    placed: dict[str, Fit] = field(default_factory=dict)
 
     def record_orders(self, results: Iterable[OrderResult]) -> list[str]:
         """Record the results of relocation orders, which are reserved; return all bookings with
@@ -104,6 +105,7 @@ class Outcome:
         else:
             self.awaiting_pauses.add(request.booking)
         state.reserve(found)
+        self.placed[request.booking] = found
         if not request.home:
             self.rebinding.add(request.booking, found)
         firm = is_due and bool(found.victims)
@@ -118,6 +120,7 @@ class Outcome:
             return
         reasons = why_still_waiting(state, request, kept, self.ahead(kept.demand.gpu_class))
         self.rebinding.add(request.booking, kept)
+        self.placed[request.booking] = kept
         strength = self.strengths.count(request, kept, firm=self._was_firm(request, kept))
         self.wait(request, kept, (*reasons, *slow), None, strength)
 

@@ -96,6 +96,41 @@ def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit |
     return found
 
 
+def find(outcome: Outcome, request: Request) -> Fit | None:
+    """The earliest fit for a change, not reserved; else the request is refused.
+
+    Others may have other places then, and running work may have to be paused.
+    """
+    able = _able_demands(outcome, request)
+    if able is None:
+        return None
+    demands, slow = able
+    if request.fixed:
+        return _at_fixed_start(outcome, request, demands)
+    state = outcome.state
+    first, last = state.first_start(request.earliest), last_start(state, request)
+    found = outcome.preemption.earliest(request, demands, first, last) if first <= last else None
+    if first <= last and may_move_others(request):
+        found = outcome.rebinding.earlier_with_moves(demands, found, first)
+    if found is None:
+        outcome.refuse(request, _flexible_reasons(outcome, request, demands[0], slow), demands)
+    return found
+
+
+def _flexible_reasons(
+    outcome: Outcome, request: Request, demand: Demand, slow: tuple[Reason, ...]
+) -> tuple[Reason, ...]:
+    """Reasons against a flexible request that has no start in time."""
+    state = outcome.state
+    blockers = why_not_at(
+        state, demand, state.first_start(request.earliest), outcome.ahead(demand.gpu_class)
+    )
+    if request.latest is not None and request.latest < state.now + state.policy.horizon:
+        return (reason("deadline_unreachable", busy=1, duration=request.duration), *blockers, *slow)
+    horizon = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
+    return (horizon, *blockers, *slow)
+
+
 def _able_demands(
     outcome: Outcome, request: Request
 ) -> tuple[tuple[Demand, ...], tuple[Reason, ...]] | None:

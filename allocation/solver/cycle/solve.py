@@ -6,6 +6,7 @@ stands behind it in the queue.
 
 from dataclasses import replace
 
+from allocation.solver.cycle.changes import Changes
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
@@ -30,7 +31,8 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     strengths = Strengths(state, snapshot)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
     queue = BookingQueue(state, snapshot, strengths.use.without_planned())
-    turns = queue.turns(snapshot.requests, strengths.firm(snapshot.requests))
+    wishes = (change.wish for change in snapshot.changes)
+    turns = queue.turns((*snapshot.requests, *wishes), strengths.firm(snapshot.requests))
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
     planned = reserve_order(strengths, [turn.request for turn in turns])
@@ -47,10 +49,15 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 5. Walk along the queue. Whoever has no start takes free room, or room that those behind it
     # free, or room after moves or pauses that the rules allow. Planned starts stay where they are
     # if nobody ahead has taken their room, and get earlier if there is room. Paused bookings resume
-    # at their own place in the queue.
+    # at their own place in the queue. A booking with a change has two: one for what it has, one for
+    # what it asks for.
     extended = {each.booking for each in extensions if each.granted}
     changed = {state.class_of(r.place.gpu) or "" for r in snapshot.held if r.booking in extended}
     turns = [turn for turn in turns if turn.request.booking not in done]
-    Walk(outcome, queue, turns, kept, broken, changed).run(snapshot.running)
+    walk = Walk(outcome, queue, turns, kept, broken, changed)
+    walk.changes = Changes.of(outcome, snapshot)
+    walk.run(snapshot.running)
     # 6. Add who borrows, and the totals of each queue.
-    return replace(outcome.plan(snapshot, extensions), withdrawn=withdrawn)
+    plan = outcome.plan(walk.changes.applied(snapshot), extensions)
+    answers = sorted(walk.changes.answers, key=lambda each: each.booking)
+    return replace(plan, withdrawn=withdrawn, changes=tuple(answers))

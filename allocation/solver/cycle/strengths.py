@@ -101,6 +101,10 @@ class GuaranteedUse:
         self._change(key, part, 1)
         return inside
 
+    def has(self, booking: str) -> bool:
+        """True for a start that is counted."""
+        return booking in self._counted_as
+
     def is_counted(self, booking: str) -> bool:
         """True for a counted start that is inside in all of its window."""
         counted = self._counted_as.get(booking)

@@ -14,13 +14,14 @@ from dataclasses import replace
 from itertools import accumulate
 
 from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.changes import Changes
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
 from allocation.solver.cycle.planned_starts import planned_start_reserve
 from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn, criterion
 from allocation.solver.cycle.strengths import Whose
 from allocation.solver.model.demand import Fit, demands_of
-from allocation.solver.model.inputs import Place, Request
+from allocation.solver.model.inputs import Change, Place, Request
 from allocation.solver.reasons.blockers import out_of_service
 from allocation.solver.reasons.explain import possible_demands
 from allocation.solver.state.start_times import last_start
@@ -60,6 +61,7 @@ class Walk:
         self._changed = set(changed)
         self._told = len(outcome.preemption.pauses)
         self._newcomers = 0
+        self.changes: Changes | None = None
         self.reserved: list[tuple[str, Fit]] = []
         self.freed: list[tuple[Turn, Fit]] = []
 
@@ -74,7 +76,8 @@ class Walk:
         self._settle(len(self._turns))
         self._resume_before(None)
         for turn in self._later:
-            self._improve(turn)
+            if turn.request.booking in self._kept:
+                self._improve(turn)
         self._resume_before(None)
 
     def run_until(self, mine: Request, most: int) -> None:
@@ -123,6 +126,10 @@ class Walk:
             return
         is_own = self._lifted and self._turns[self._lifted[0]].request.tenant == request.tenant
         self._settle(self._at + 1 if is_own else len(self._turns))
+        change = self.changes.by_wish.get(booking) if self.changes is not None else None
+        if change is not None:
+            self._exchange(turn, change)
+            return
         if booking in self._freed:
             self._again(turn)
         if booking in self._kept:
@@ -219,6 +226,40 @@ class Walk:
             self._put_back(self._freed.keys() - freed)
             if not is_open:
                 self._opened.pop(self._part_of(request), None)
+
+    def _exchange(self, turn: Turn, change: Change) -> None:
+        """Give a booking what its change asks for, or leave it where it is."""
+        changes, booking = self.changes, change.booking
+        if changes is None:
+            return
+        if booking in self._freed:
+            self._again(self._turns[self._index[booking]])
+            self._lifted = deque(at for at in self._lifted if at != self._index[booking])
+        kept = self._kept.get(booking)
+        if kept is not None:
+            kept = self._outcome.rebinding.movable.found(booking, kept.demand.gpu_class) or kept
+        standing = changes.lift(change, kept)
+        if standing is None:
+            changes.keep_begun(change)
+            return
+        attempts, freed = self._outcome.rebinding.attempts, set(self._freed)
+        is_open = self._part_of(turn.request) in self._opened
+        self._kept.pop(booking, None)
+        self._make_way(turn)
+        found = changes.decide(change, standing)
+        if found is not None:
+            self._placed(turn.request, found, turn)
+            self._done.add(booking)
+            self.reserved[-1] = (booking, found)
+            self._await_resumes()
+            return
+        self._outcome.rebinding.attempts = attempts
+        changes.put_back(change, standing)
+        if kept is not None:
+            self._kept[booking] = kept
+        self._put_back(self._freed.keys() - freed)
+        if not is_open:
+            self._opened.pop(self._part_of(turn.request), None)
 
     def _put_back(self, bookings: Container[str]) -> None:
         """Reserve freed starts again where they were."""

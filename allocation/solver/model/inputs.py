@@ -201,7 +201,7 @@ class Request:
     none.
 
     Suspended work is kept on the GPUs of `home` and can continue only there; it waits `home_wait`
-    seconds longer for them than for others.
+    seconds longer for them than for others. `revision`: how often the request was changed.
     """
 
     booking: str
@@ -224,6 +224,7 @@ class Request:
     series: str | None = None
     home: tuple[Place, ...] = ()
     home_wait: int = 0
+    revision: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def pinned(self) -> bool:
@@ -241,6 +242,20 @@ class Extension:
 
     booking: str
     until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A request to exchange what a booking has, before its run, for something else.
+
+    `wish` has its own place in the queue, and the id of the change in the place of the booking's.
+    The booking keeps what it has if the wish can't be met, or only by a start that is worth less
+    than `strength`.
+    """
+
+    booking: str
+    wish: Request
+    strength: Strength | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,3 +453,4 @@ class Snapshot:
     blackouts: tuple[Maintenance, ...] = ()
     unneeded: tuple[Extension, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     orders: tuple[Order, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    changes: tuple[Change, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

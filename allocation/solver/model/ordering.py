@@ -33,6 +33,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         blackouts=_sorted(snapshot.blackouts, "gpu", "starts", "ends"),
         unneeded=_unique(snapshot.unneeded, "booking"),
         orders=_unique(snapshot.orders, "id"),
+        changes=_unique(snapshot.changes, "booking"),
     )
 
 

@@ -97,6 +97,25 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeAnswer:
+    """The answer to a change: granted when `reasons` is empty.
+
+    The plan then has what the booking gets as its assignment or planned start. Otherwise it keeps
+    what it has, and `alternatives` are windows that would work.
+    """
+
+    booking: str
+    change: str
+    reasons: tuple[Reason, ...] = ()
+    alternatives: tuple["Alternative", ...] = ()
+
+    @property
+    def granted(self) -> bool:
+        """True when the booking gets what the change asks for."""
+        return not self.reasons
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Notify the owner of a running booking that all its places go to `beneficiary` at `at`.
 
@@ -172,4 +191,5 @@ class Plan:
     withdrawn: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     orders: tuple[OrderAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     dropped: tuple[DroppedPause, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    changes: tuple[ChangeAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     format: int = PLAN_FORMAT

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from allocation.solver.model.inputs import Place, Snapshot
 from allocation.solver.model.plan import Assign, Move, Plan, Refuse, Waiting
 
-Kind = Literal["answer", "extension", "pause", "withdrawal", "move", "order"]
+Kind = Literal["answer", "change", "extension", "pause", "withdrawal", "move", "order"]
 # Its kind, and the booking or order that it is about.
 Part = tuple[Kind, str]
 # Its booking left: the room is free, and stays free for parts that were planned with it.
@@ -57,6 +57,7 @@ class Parts:
         self._moves()
         self._orders()
         self._series()
+        self._changes()
 
     def withheld(self, gone: Mapping[Part, str]) -> dict[Part, str]:
         """The parts that can't be written and why: `gone`, and all that need them."""
@@ -149,6 +150,17 @@ class Parts:
                 self._need(one, other)
                 self._need(other, one)
 
+    def _changes(self) -> None:
+        """A granted change and what its booking gets need each other. It frees room for others."""
+        changed = {each.booking for each in self._plan.changes if each.granted}
+        for booking in changed:
+            self._need(("change", booking), ("answer", booking), always=True)
+            self._need(("answer", booking), ("change", booking), always=True)
+        for row in self._snapshot.held if changed else ():
+            for window in self._windows if row.booking in changed else ():
+                if row.place.gpu in window.gpus and window.meets(row.starts, row.ends):
+                    self._need(window.part, ("change", row.booking))
+
 
 def narrowed(plan: Plan, parts: Collection[Part]) -> Plan:
     """Only these parts of the plan."""
@@ -168,6 +180,7 @@ def narrowed(plan: Plan, parts: Collection[Part]) -> Plan:
         moves=tuple(each for each in plan.moves if is_included("move", each.booking)),
         withdrawn=tuple(each for each in plan.withdrawn if is_included("withdrawal", each)),
         orders=tuple(each for each in plan.orders if is_included("order", each.order)),
+        changes=tuple(each for each in plan.changes if is_included("change", each.booking)),
     )
 
 
@@ -235,6 +248,7 @@ def refused_too_early(plan: Plan, snapshot: Snapshot, left: Collection[str]) -> 
         wanted[name].update(found)
     refused: list[Part] = [("answer", each.booking) for each in plan.refusals]
     refused += [("extension", each.booking) for each in plan.extensions if not each.granted]
+    refused += [("change", each.booking) for each in plan.changes if not each.granted]
     return [part for part in refused if wanted[part[1]] & free]
 
 
@@ -243,6 +257,8 @@ def _classes(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[str]]]:
     by_gpu = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
     for request in snapshot.requests:
         yield request.booking, request.ask.classes
+    for change in snapshot.changes:
+        yield change.booking, change.wish.ask.classes
     for row in snapshot.held:
         yield row.booking, (by_gpu[row.place.gpu],)
 
@@ -254,6 +270,7 @@ def _parts(plan: Plan) -> Iterator[Part]:
     yield from (("move", each.booking) for each in plan.moves)
     yield from (("answer", each.booking) for each in answers)
     yield from (("extension", each.booking) for each in plan.extensions)
+    yield from (("change", each.booking) for each in plan.changes)
     yield from (("order", each.order) for each in plan.orders)
 
 

@@ -86,6 +86,19 @@ class Rebinding:
             return None
         return self.movable.take(booking, before.demand.gpu_class) or before
 
+    def written(self, booking: str) -> Fit | None:
+        """The present fit of a written row that may move; None: it may not."""
+        self._read()
+        before = (self._written or {}).get(booking)
+        if before is None:
+            return None
+        return self.movable.found(booking, before.demand.gpu_class)
+
+    def forget_written(self, booking: str) -> None:
+        """Forget the written rows of a booking, which get other ones."""
+        if self._written is not None:
+            self._written.pop(booking, None)
+
     def moves(self) -> Iterator[Move]:
         """Moves of written rows."""
         for booking, before in sorted((self._written or {}).items()):

@@ -131,6 +131,9 @@ def _couplings(
                 *on((*places, *request.home)),
             ],
         )
+    for change in snapshot.changes:
+        names = [("class", name) for name in change.wish.ask.classes]
+        yield _whose(change.wish), [("booking", change.booking), *names]
     for row in snapshot.held:
         others = [("project", row.project), ("booking", row.booking), *on((row.place,))]
         yield ("tenant", row.tenant), others
@@ -178,6 +181,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "blackouts": apart(
             snapshot.blackouts, lambda row: ("class", links.class_of.get(row.gpu, ""))
         ),
+        "changes": apart(snapshot.changes, booking_of),
         "orders": apart(snapshot.orders, lambda row: ("booking", row.beneficiary)),
     }
     each: list[dict[str, Any]] = [

@@ -26,13 +26,9 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_check_in,
-    booking_extend,
-    booking_release,
-    planned_end_of,
-)
+from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
+from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.lengths import planned_end_of
 from allocation.services.quotes.extensions import later_ends
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.services.runs.pause_choices import booking_saved, more_time_request

@@ -88,9 +88,9 @@ def _act(actor: "Actor", chance: random.Random) -> str:
     from allocation.rules.states import OPEN  # noqa: PLC0415
     from allocation.services.bookings.bookings import (  # noqa: PLC0415
         booking_cancel,
-        booking_extend,
         booking_release,
     )
+    from allocation.services.bookings.changes import booking_extend  # noqa: PLC0415
     from tenants.platform.errors import Refused  # noqa: PLC0415
     from tenants.platform.wall import tenant_tx  # noqa: PLC0415
 

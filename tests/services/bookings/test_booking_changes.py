@@ -8,12 +8,8 @@ import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_check_in,
-    booking_extend,
-    booking_release,
-)
+from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
+from allocation.services.bookings.changes import booking_extend
 from billing.queries import reference_totals
 from tenants.models import AuditEntry, OutboxMessage
 from tenants.platform.errors import Refused
@@ -175,10 +171,21 @@ def test_more_time_is_asked_for_in_whole_seconds_and_not_given_yet(lab: Lab, sta
     booking = changed(booking_extend, lab, booking, until=until + timedelta(microseconds=987))
     assert booking.extension_until == until
     assert booking.planned_ends == NOW + 2 * HOUR
-    assert event_kinds(booking) == ["extension_asked"]
+    assert event_kinds(booking) == ["change_asked"]
     assert money_of(booking) == (Decimal("9.60"), NOTHING)
-    refused = refusal_of(booking_extend, lab, booking, until=until + HOUR)
-    assert refused.code == "extension_pending"
+    with as_system():
+        change = booking.changes.get()
+        held, _ = reference_totals(tenant_id=booking.tenant_id, reference=change.id)
+    assert (held, change.delta_held) == (Decimal("4.80"), Decimal("4.80"))
+    # Asking again replaces what was asked.
+    booking = changed(booking_extend, lab, booking, until=until + HOUR)
+    assert booking.extension_until == until + HOUR
+    with as_system():
+        assert list(booking.changes.order_by("state").values_list("state", "delta_held")) == [
+            ("asked", Decimal("9.60")),
+            ("replaced", Decimal("4.80")),
+        ]
+        assert reference_totals(tenant_id=booking.tenant_id, reference=change.id)[0] == NOTHING
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,15 @@ from django.test.utils import CaptureQueriesContext
 from allocation import wire
 from allocation.models import Booking, BookingEvent, Decision, Gpu, Node, Occupancy
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_extend,
-    booking_release,
-    booking_request,
-)
+from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
+from allocation.services.bookings.changes import booking_extend
 from allocation.services.decide.cycle import is_anything_due, tick_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.runs.end import nodes_bump
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from billing.models import PriceBook
 from billing.queries import reference_totals
+from tenants.platform.errors import Refused
 from tests.builders_allocation import (
     HOUR,
     NOW,
@@ -320,7 +317,7 @@ def test_an_extension_is_granted_paid_and_told_to_the_node(plant: Plant, lab: La
     assert fresh(booking).state == "active"
     plant.later_until(NOW + 3 * HOUR)
     assert (fresh(booking).state, fresh(booking).charged) == ("ended", Decimal("14.40"))
-    assert story(booking)[4:6] == ["extension_asked", "extended"]
+    assert story(booking)[4:6] == ["change_asked", "changed"]
     assert all_is_well()
 
 
@@ -334,22 +331,21 @@ def test_an_extension_into_somebody_elses_time_is_refused(plant: Plant, lab: Lab
     booking = fresh(booking)
     assert (booking.planned_ends, booking.extension_until) == (NOW + 2 * HOUR, None)
     assert booking.hold_amount == Decimal("19.20")
-    assert story(booking)[-1] == "extension_refused"
+    assert money_of(booking) == (Decimal("19.20"), NOTHING)
+    assert story(booking)[-1] == "change_kept"
     assert all_is_well()
 
 
-def test_an_extension_whose_money_went_elsewhere_meanwhile_is_refused(
-    plant: Plant, lab: Lab
-) -> None:
+def test_the_money_of_an_extension_is_held_until_it_is_answered(plant: Plant, lab: Lab) -> None:
     booking = requested(plant, lab)
     plant.round()
     with as_system():
         booking_extend(actor=lab.actor, booking=booking, until=NOW + 3 * HOUR, now=plant.now)
-    a_budget(lab.project, "14.39")
+    with pytest.raises(Refused):
+        a_budget(lab.project, "14.39")
     plant.round()
     booking = fresh(booking)
-    assert (booking.planned_ends, booking.hold_amount) == (NOW + 2 * HOUR, Decimal("9.60"))
-    assert (booking.state, story(booking)[-1]) == ("active", "extension_refused")
+    assert (booking.planned_ends, booking.hold_amount) == (NOW + 3 * HOUR, Decimal("14.40"))
     assert all_is_well()
 
 

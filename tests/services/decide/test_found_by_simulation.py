@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Booking, Gpu, Node
-from allocation.services.bookings.bookings import booking_extend, booking_release
+from allocation.services.bookings.bookings import booking_release
+from allocation.services.bookings.changes import booking_extend
 from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
 from allocation.services.runs.interrupt import Interruption, run_interrupt

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Allocation, Decision
-from allocation.services.bookings.bookings import booking_extend
+from allocation.services.bookings.changes import booking_extend
 from allocation.services.decide import plans
 from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.decide.replay import decision_replay

@@ -117,12 +117,7 @@ class ModelPortal:
     def extend(self, identifier: str, until: int, now: float) -> None:
         """See booking_extend."""
         booking = self.tables.bookings.get(identifier)
-        if (
-            booking is not None
-            and booking.state in planning.EXTENDABLE
-            and booking.extension is None
-            and until > (booking.ends or until)
-        ):
+        if booking is not None and booking.state in STARTED and until > (booking.ends or until):
             booking.extension = until
 
     def saved(self, identifier: str, now: float) -> None:

@@ -26,12 +26,8 @@ from allocation.models import (
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_extend,
-    booking_release,
-    booking_request,
-)
+from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
+from allocation.services.bookings.changes import booking_extend
 from allocation.services.decide import apply_assignments, apply_pauses
 from allocation.services.decide import cycle as cycles
 from allocation.services.decide.cycle import cycle_run
@@ -204,7 +200,12 @@ class BothPortals:
         self._compare()
 
     def extend(self, identifier: str, until: int, now: float) -> None:
-        self._person(booking_extend, identifier, until=when(until), now=when(now))
+        # A booking that has not begun is exchanged as a whole, which the model does not know.
+        with as_system():
+            begun = Booking.objects.filter(id=identifier, state__in=("starting", "active"))
+            may_extend = begun.exists()
+        if may_extend:
+            self._person(booking_extend, identifier, until=when(until), now=when(now))
         self._model.extend(identifier, until, now)
         self._compare()
 

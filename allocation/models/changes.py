@@ -1,0 +1,106 @@
+"""Changes of bookings: each is one request of a person, and its answer."""
+
+import uuid
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from allocation.models.bookings import Booking, PlannedStrength
+from allocation.models.decisions import Decision
+from billing.models import MONEY
+from tenants.models import Tenant
+
+
+class BookingChange(models.Model):
+    """A change that somebody asked for. The booking keeps what it has until it is granted.
+
+    A weaker change is granted at once, a stronger one by a decision.
+    """
+
+    class State(models.TextChoices):
+        """Where the change stands. Only the first two are open."""
+
+        ASKED = "asked", "Asked"
+        AWAITING_APPROVAL = "awaiting_approval", "Awaiting approval"
+        CHANGED = "changed", "Changed"
+        KEPT = "kept", "Kept"
+        REPLACED = "replaced", "Replaced"
+        WITHDRAWN = "withdrawn", "Withdrawn"
+
+    OPEN: ClassVar = (State.ASKED, State.AWAITING_APPROVAL)
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    booking = models.ForeignKey(
+        Booking, on_delete=models.PROTECT, related_name="changes", db_constraint=False
+    )
+    group = models.UUIDField(null=True, blank=True, help_text="Changes that are made all or none.")
+    strength = models.CharField(max_length=8, help_text="Word, weaker or stronger.")
+    state = models.CharField(max_length=20, choices=State.choices)
+    base_revision = models.PositiveIntegerField(help_text="Of the booking when it was asked.")
+
+    # The wish
+    wish = models.JSONField(help_text="The fields of the booking that it asks for.")
+    before = models.JSONField(help_text="The same fields as they were.")
+    differences = models.JSONField(default=dict, help_text="Before and after, by field.")
+
+    until = models.DateTimeField(
+        null=True, blank=True, help_text="The later end that is asked for, of a running booking."
+    )
+    calendar_due = models.BooleanField(
+        default=False, help_text="The calendar has still to give up what the change gave up."
+    )
+
+    # Bounds of what the asker accepts
+    start_by = models.DateTimeField(null=True, blank=True, help_text="Latest start.")
+    least_strength = models.CharField(
+        max_length=10, choices=PlannedStrength.choices, blank=True,
+        help_text="The least that the start may be worth; empty: not less than before.",
+    )  # fmt: skip
+    delta_held = models.DecimalField(
+        **MONEY, default=0, help_text="Held for the added cost until it is decided."
+    )
+
+    # People and the answer
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
+    )
+    asked_at = models.DateTimeField(help_text="Its place in the queue, too.")
+    decided_at = models.DateTimeField(null=True, blank=True)
+    decision = models.ForeignKey(
+        Decision, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    reasons = models.JSONField(default=list, help_text="Why the booking keeps what it has.")
+    alternatives = models.JSONField(default=list, help_text="Windows that would work.")
+
+    class Meta:
+        ordering = ["-asked_at", "id"]
+        indexes = [
+            models.Index(fields=["tenant", "booking", "-asked_at"], name="change_of_booking"),
+            models.Index(
+                fields=["state"],
+                name="change_to_do",
+                condition=Q(state__in=["asked", "awaiting_approval"]) | Q(calendar_due=True),
+            ),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["booking"],
+                condition=Q(state__in=["asked", "awaiting_approval"]),
+                name="change_open_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["asked", "awaiting_approval"], decided_at=None)
+                | Q(
+                    state__in=["changed", "kept", "replaced", "withdrawn"],
+                    decided_at__isnull=False,
+                ),
+                name="change_decided_or_open",
+            ),
+            models.CheckConstraint(
+                condition=Q(strength__in=["word", "weaker", "stronger"]) & Q(delta_held__gte=0),
+                name="change_sane",
+            ),
+        ]

@@ -1,0 +1,384 @@
+"""Changes of a booking by people: at once, or asked for and decided by the next cycle.
+
+A weaker change takes nothing from anybody, so it takes effect at once and keeps the booking's place
+in line. A stronger one is decided; until then, and if it is not granted, the booking keeps what it
+has.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models import F
+
+from allocation.models import Booking, BookingChange, PlannedStrength
+from allocation.rules.ask import AskDocument
+from allocation.rules.changes import Strength, Wish, strength_of
+from allocation.rules.states import EXTENDABLE, TERMINAL, State
+from allocation.services.bookings.calendar_cuts import is_awaited, plan_cut
+from allocation.services.bookings.change_rows import (
+    change_close,
+    change_event,
+    change_open,
+    terms_apply,
+)
+from allocation.services.bookings.lengths import length_check, planned_end_of
+from allocation.services.bookings.terms import (
+    hold_of,
+    longer_terms,
+    shorter_terms,
+    stronger_terms,
+    weaker_terms,
+    wish_of,
+)
+from allocation.services.record.history import Event
+from allocation.services.record.refusals import refusal
+from allocation.services.record.terms import Terms, terms_of
+from allocation.services.record.workloads import has_run
+from allocation.services.runs.transition import booking_change, booking_lock
+from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
+from billing.rules import money_text
+from billing.services import HoldRequest, hold_delta_place, hold_exchange
+from tenants.access import Actor
+from tenants.audit import audit_record
+from tenants.outbox import task_request
+from tenants.platform.errors import Refused, invalid
+
+UNDECIDED = (State.REQUESTED, State.AWAITING_APPROVAL)
+BEFORE_RUN = (*UNDECIDED, State.QUEUED, State.SCHEDULED)
+RUNNING = (State.STARTING, State.ACTIVE)
+# A start that is so near is not exchanged any more: its GPUs are kept, and only the end can change.
+SOON = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """What the asker accepts of a stronger change. Without bounds: no start that is later than the
+    last one that was announced, and none that is worth less."""
+
+    start_by: datetime | None = None
+    strength: str = ""
+    cost_at_most: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change as a person asked for it; None: that part stays as it is."""
+
+    ask: AskDocument | None = None
+    tier: str | None = None
+    name: str | None = None
+    request_text: str | None = None
+    accept: Accept = Accept()
+
+
+def booking_patch(
+    *, actor: Actor, booking: Booking, patch: Patch, revision: int | None, now: datetime
+) -> Booking:
+    """Changes the booking, or asks for the change. `revision` is the one that the asker has seen;
+    None: any.
+
+    Raises:
+        Refused: `revision_moved`, `not_changeable`, `change_awaited`, `running_fixed`,
+            `extension_while_paused`, `cost_above`, or any rule of a request. Nothing is lost then.
+    """
+    with transaction.atomic():
+        booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
+        if revision is not None and revision != booking.revision:
+            raise revision_moved(booking)
+        old = wish_of(booking)
+        new = Wish(
+            patch.ask or old.ask,
+            old.tier if patch.tier is None else patch.tier,
+            old.name if patch.name is None else patch.name,
+        )
+        return _Asked(actor, booking, old, new, patch, now).apply()
+
+
+def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:
+    """Asks for a later end, in whole seconds: the same as a change of the length.
+
+    Raises:
+        Refused: `not_extendable`, `extension_while_paused`, `end_not_later`, or as `booking_patch`.
+    """
+    with transaction.atomic():
+        booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
+        if booking.state not in (*EXTENDABLE, State.PAUSING, State.PAUSED):
+            state = booking.get_state_display().lower()
+            sentence = refusal_text("not_extendable", label=booking.label, state=state)
+            raise Refused("not_extendable", sentence)
+        ends = planned_end_of(booking)
+        seconds = int((until.replace(microsecond=0) - ends).total_seconds())
+        if seconds <= 0:
+            clock = actor.clock(ends)
+            sentence = refusal_text("end_not_later", label=booking.label, ends=clock)
+            raise invalid("end_not_later", sentence, "until")
+        ask = wish_of(booking).ask
+        patch = Patch(ask=replace(ask, duration=ask.duration + seconds))
+        return booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
+
+
+def change_withdraw(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
+    """Withdraws the open change; the booking keeps what it has. Idempotent."""
+    with transaction.atomic():
+        booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
+        change = change_open(booking)
+        if change is not None:
+            change_close(change, BookingChange.State.WITHDRAWN, now)
+            text = event_text("change_withdrawn", actor=actor.name)
+            event = Event("change_withdrawn", text, actor.user_id)
+            booking_change(booking, event=event, now=now, extension_until=None)
+    return booking
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One change of a locked booking."""
+
+    actor: Actor
+    booking: Booking
+    old: Wish
+    new: Wish
+    patch: Patch
+    now: datetime
+
+    def apply(self) -> Booking:
+        state, strength = State(self.booking.state), strength_of(self.old, self.new)
+        if strength is Strength.WORD:
+            return self._word()
+        if state in (State.PAUSING, State.PAUSED):
+            raise _while_paused(self.booking)
+        if state in RUNNING or self._is_about_to_begin():
+            return self._running()
+        if state not in BEFORE_RUN or has_run(self.booking):
+            raise _not_changeable(self.booking)
+        if strength is Strength.WEAKER and self._keeps_class():
+            return self._weaker()
+        if state in UNDECIDED:
+            return self._undecided()
+        return self._stronger()
+
+    def _is_about_to_begin(self) -> bool:
+        """Whether only the end of a booking that has its GPUs is to be later: it keeps them."""
+        booking, soon = self.booking, self.now + SOON
+        if booking.state != State.SCHEDULED or booking.planned_starts is None:
+            return False
+        is_longer = self.new.ask.duration > self.old.ask.duration
+        is_only_end = self.old.differences(self.new).keys() <= {"duration", "name"}
+        is_bound = has_run(booking) or booking.planned_starts <= soon
+        return is_longer and is_only_end and is_bound
+
+    def _keeps_class(self) -> bool:
+        planned = self.booking.planned_class
+        return not planned or planned in self.new.ask.classes
+
+    def _word(self) -> Booking:
+        booking, name = self.booking, self.new.name
+        if name == self.old.name:
+            return booking
+        open_changes = BookingChange.objects.filter(booking=booking, state__in=BookingChange.OPEN)
+        for change in open_changes.select_for_update():
+            change.base_revision = F("base_revision") + 1
+            change.wish["name"] = name
+            change.save(update_fields=["base_revision", "wish"])
+        self._store(replace(terms_of(booking), name=name), Strength.WORD)
+        return booking
+
+    def _weaker(self) -> Booking:
+        self._replace_open()
+        terms = weaker_terms(self.booking, self.new, self._text())
+        plan_cut(self.booking, terms, self.now)
+        self._store(terms, Strength.WEAKER)
+        self._exchange(hold_of(self.booking, terms))
+        task_request("allocation.cycle")
+        return self.booking
+
+    def _undecided(self) -> Booking:
+        """Replaces a request that no cycle has decided; its place in line is that of now."""
+        booking, terms = self.booking, self._stronger_terms()
+        change = self._row(terms, Strength.STRONGER)
+        request = hold_of(booking, terms)
+        self._hold_delta(change, request)
+        self._store(terms, Strength.STRONGER, change, ranked_at=self.now)
+        self._exchange(request, change)
+        task_request("allocation.cycle")
+        return booking
+
+    def _stronger(self) -> Booking:
+        booking = self.booking
+        if is_awaited(booking):
+            raise refusal(
+                "change_awaited", refusal_text("change_awaited", label=booking.label), "conflict",
+                "request",
+            )  # fmt: skip
+        terms = self._stronger_terms()
+        return self._ask(self._row(terms, Strength.STRONGER), hold_of(booking, terms))
+
+    def _running(self) -> Booking:
+        """Ends a running booking earlier, or asks for a later end."""
+        booking, now = self.booking, self.now
+        fixed = [n for n in self.old.differences(self.new) if n not in ("duration", "name")]
+        if fixed:
+            sentence = refusal_text("running_fixed", label=booking.label)
+            raise Refused("running_fixed", sentence, param=fixed[0])
+        ends = booking.planned_ends
+        if ends is None:
+            raise _not_changeable(booking)
+        seconds = self.new.ask.duration - self.old.ask.duration
+        until = ends + timedelta(seconds=seconds)
+        if seconds > 0:
+            return self._extend(until, longer_terms(booking, seconds, now))
+        if until <= now:
+            raise invalid("end_past", refusal_text("end_past", label=booking.label), "duration")
+        self._replace_open()
+        terms = replace(shorter_terms(booking, -seconds), name=self.new.name)
+        self._store(terms, Strength.WEAKER, planned_ends=until)
+        self._exchange(self._hold_of_run(terms, until))
+        task_request("allocation.cycle")
+        return booking
+
+    def _extend(self, until: datetime, terms: Terms) -> Booking:
+        booking = self.booking
+        length_check(self.actor, booking, until)
+        change = self._row(replace(terms, name=self.new.name), Strength.STRONGER)
+        change.until = until
+        return self._ask(change, self._hold_of_run(terms, until))
+
+    def _hold_of_run(self, terms: Terms, until: datetime) -> HoldRequest:
+        begun = self.booking.planned_starts or self.now
+        return replace(hold_of(self.booking, terms), starts=min(begun, self.now), ends=until)
+
+    def _ask(self, change: BookingChange, request: HoldRequest) -> Booking:
+        """Holds what the change adds and leaves it to the next cycle."""
+        booking = self.booking
+        self._replace_open()
+        self._hold_delta(change, request)
+        change.save(force_insert=True)
+        event = self._event("change_asked", change)
+        booking_change(booking, event=event, now=self.now, extension_until=change.until)
+        self._audit("booking.change_asked", change)
+        task_request("allocation.cycle")
+        return booking
+
+    def _stronger_terms(self) -> Terms:
+        terms = stronger_terms(self.booking, self.new, self._text(), self.now)
+        most = self.patch.accept.cost_at_most
+        if most is not None and terms.hold_amount > most:
+            raise _too_dear(terms, most)
+        return terms
+
+    def _text(self) -> str:
+        """The request as it was typed; a field that was changed makes it outdated."""
+        is_same = self.old.ask == self.new.ask
+        typed = self.patch.request_text
+        return typed if typed is not None else self.booking.request_text if is_same else ""
+
+    def _row(self, terms: Terms, strength: Strength) -> BookingChange:
+        booking, accept = self.booking, self.patch.accept
+        latest = booking.announced_until or booking.planned_starts
+        start_by = accept.start_by
+        if start_by is None and latest is not None and terms.starts is None:
+            start_by = max(latest, terms.not_before)
+        least = accept.strength or booking.planned_strength or ""
+        if not accept.strength and booking.state == State.SCHEDULED:
+            least = PlannedStrength.FIRM
+        return BookingChange(
+            id=uuid4(),
+            tenant_id=booking.tenant_id,
+            booking=booking,
+            strength=strength.value,
+            state=BookingChange.State.ASKED,
+            base_revision=booking.revision,
+            wish=terms.to_json(),
+            before=terms_of(booking).to_json(),
+            differences={n: list(v) for n, v in self.old.differences(self.new).items()},
+            start_by=start_by,
+            least_strength=least,
+            asked_by_id=self.actor.user_id,
+            asked_at=self.now,
+        )
+
+    def _hold_delta(self, change: BookingChange, request: HoldRequest) -> None:
+        booking = self.booking
+        change.delta_held = hold_delta_place(
+            tenant_id=booking.tenant_id,
+            project_id=booking.project_id,
+            old=booking.id,
+            request=replace(request, reference=change.id),
+            now=self.now,
+        )
+
+    def _exchange(self, request: HoldRequest, change: BookingChange | None = None) -> None:
+        booking, delta = self.booking, change.id if change else None
+        hold_exchange(
+            tenant_id=booking.tenant_id, project_id=booking.project_id, request=request,
+            delta=delta, now=self.now,
+        )  # fmt: skip
+
+    def _replace_open(self) -> None:
+        change = change_open(self.booking)
+        if change is not None:
+            change_close(change, BookingChange.State.REPLACED, self.now)
+
+    def _store(
+        self,
+        terms: Terms,
+        strength: Strength,
+        change: BookingChange | None = None,
+        **facts: object,
+    ) -> None:
+        """Writes the terms, and the change as one that was made."""
+        booking = self.booking
+        change = change or self._row(terms, strength)
+        change.state, change.decided_at = BookingChange.State.CHANGED, self.now
+        change.calendar_due = strength is Strength.WEAKER
+        change.save(force_insert=True)
+        terms_apply(booking, terms, self._event("changed", change), self.now, **facts)
+        self._audit("booking.change", change)
+
+    def _event(self, kind: str, change: BookingChange) -> Event:
+        return change_event(kind, change, self.actor)
+
+    def _audit(self, action: str, change: BookingChange) -> None:
+        booking = self.booking
+        audit_record(
+            tenant_id=booking.tenant_id,
+            actor_id=self.actor.user_id,
+            action=action,
+            target=("booking", booking.id),
+            now=self.now,
+            detail={"label": booking.label, "differences": change.differences},
+        )
+
+
+def revision_moved(booking: Booking) -> Refused:
+    """The refusal for a change of a request that somebody has changed meanwhile."""
+    sentence = refusal_text("revision_moved", label=booking.label)
+    numbers = {"revision": booking.revision}
+    return Refused("revision_moved", sentence, param="If-Match", numbers=numbers)
+
+
+def _while_paused(booking: Booking) -> Refused:
+    state = booking.get_state_display().lower()
+    sentence = refusal_text("extension_while_paused", label=booking.label, state=state)
+    return refusal("extension_while_paused", sentence, "conflict", "request")
+
+
+def _not_changeable(booking: Booking) -> Refused:
+    state = booking.get_state_display().lower()
+    if booking.state in TERMINAL:
+        return Refused(
+            "booking_over", refusal_text("booking_over", label=booking.label, state=state)
+        )
+    sentence = refusal_text("not_changeable", label=booking.label, state=state)
+    return Refused("not_changeable", sentence)
+
+
+def _too_dear(terms: Terms, most: Decimal) -> Refused:
+    costs, limit = (money_text(each, terms.currency) for each in (terms.hold_amount, most))
+    sentence = refusal_text("cost_above", costs=costs, limit=limit)
+    numbers = {"costs": str(terms.hold_amount)}
+    return Refused("cost_above", sentence, "budget", "accept.cost_at_most", numbers=numbers)

@@ -1,0 +1,173 @@
+"""Changes of bookings that have not begun: what they have is exchanged, or stays as it is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.outcome import Outcome
+from allocation.solver.cycle.placing import find
+from allocation.solver.model.demand import Fit, demand_of_held
+from allocation.solver.model.inputs import Change, Held, Place, Request, Snapshot, Strength
+from allocation.solver.model.plan import Alternative, ChangeAnswer, Waiting
+
+_RANK: Mapping[Strength | None, int] = {None: 0, "expected": 0, "guaranteed": 1, "firm": 2}
+
+
+@dataclass(slots=True)
+class Standing:
+    """What a booking has before its change: reserved fits, whether it waits with them, and whether
+    it counts inside its guarantee."""
+
+    fits: tuple[Fit, ...]
+    waits: Waiting | None = None
+    counted: bool = False
+    movable: bool = False
+
+
+@dataclass(slots=True)
+class Changes:
+    """The changes of a cycle by the id of their wish, and the answers so far."""
+
+    outcome: Outcome
+    by_wish: Mapping[str, Change]
+    rows: Mapping[str, tuple[Held, ...]]
+    answers: list[ChangeAnswer] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, outcome: Outcome, snapshot: Snapshot) -> "Changes":
+        """The changes of a snapshot."""
+        rows: dict[str, list[Held]] = {each.booking: [] for each in snapshot.changes}
+        for row in snapshot.held if rows else ():
+            if row.booking in rows:
+                rows[row.booking].append(row)
+        held = {booking: tuple(found) for booking, found in rows.items()}
+        return cls(outcome, {each.wish.booking: each for each in snapshot.changes}, held)
+
+    def lift(self, change: Change, kept: Fit | None) -> Standing | None:
+        """Free what the booking has; `kept` is its planned start if its turn comes later. None,
+        with nothing changed: it is about to begin, or others leave for it."""
+        outcome, booking = self.outcome, change.booking
+        if any(each.booking == booking for each in outcome.assigns):
+            return None
+        waits = next((each for each in outcome.waits if each.booking == booking), None)
+        if self.rows[booking]:
+            standing = self._written(booking)
+        elif kept is not None:
+            standing = Standing((kept,), None)
+        else:
+            standing = Standing((), waits) if waits is None else self._waiting(waits)
+        if standing is None or any(found.victims for found in standing.fits):
+            return None
+        standing.counted = outcome.strengths.use.has(booking)
+        for found in standing.fits:
+            standing.movable |= self._take(booking, found)
+            outcome.state.free(found)
+        outcome.strengths.lift(booking)
+        return standing
+
+    def put_back(self, change: Change, standing: Standing) -> None:
+        """Undo `lift`."""
+        outcome, booking = self.outcome, change.booking
+        for found in standing.fits:
+            outcome.state.reserve(found)
+            if standing.movable:
+                outcome.rebinding.add(booking, found)
+            if standing.counted:
+                outcome.strengths.use.count(booking, found)
+
+    def decide(self, change: Change, standing: Standing) -> Fit | None:
+        """Give the booking what its change asks for; None, with nothing reserved: it can't be."""
+        outcome, wish = self.outcome, replace(change.wish, booking=change.booking)
+        before, mark = len(outcome.refusals), outcome.rebinding.movable.mark()
+        found = find(outcome, wish)
+        refused = outcome.refusals[before:]
+        del outcome.refusals[before:]
+        if found is None:
+            reasons = (reason("change_no_room"), *refused[0].reasons)
+            self._keep(change, reasons, refused[0].alternatives)
+            return None
+        if _RANK[self._strength(wish, found)] < _RANK[change.strength]:
+            outcome.rebinding.movable.back(mark)
+            self._keep(change, (reason("change_weaker"),))
+            return None
+        if standing.waits is not None:
+            outcome.waits.remove(standing.waits)
+        outcome.refusals[:] = [r for r in outcome.refusals if r.booking != change.booking]
+        outcome.rebinding.forget_written(change.booking)
+        if change.wish.booking in outcome.keys:
+            outcome.keys[change.booking] = outcome.keys[change.wish.booking]
+        outcome.place(wish, found)
+        self.answers.append(ChangeAnswer(change.booking, change.wish.booking))
+        return found
+
+    def applied(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as if granted changes had been made before it."""
+        granted = {each.booking for each in self.answers if each.granted}
+        if not granted:
+            return snapshot
+        wishes = (
+            replace(each.wish, booking=each.booking)
+            for each in snapshot.changes
+            if each.booking in granted
+        )
+        others = (each for each in snapshot.requests if each.booking not in granted)
+        held = tuple(row for row in snapshot.held if row.booking not in granted)
+        return replace(snapshot, held=held, requests=(*others, *wishes))
+
+    def keep_begun(self, change: Change) -> None:
+        """Keep a booking that is about to begin."""
+        self._keep(change, (reason("change_begun"),))
+
+    def _keep(
+        self,
+        change: Change,
+        reasons: tuple[Reason, ...],
+        alternatives: tuple[Alternative, ...] = (),
+    ) -> None:
+        given = change.booking, change.wish.booking, reasons, alternatives
+        self.answers.append(ChangeAnswer(*given))
+
+    def _strength(self, wish: Request, found: Fit) -> Strength:
+        """The strength that the start would have."""
+        outcome = self.outcome
+        is_soon = found.starts <= outcome.state.frozen_until(found.demand.gpu_class)
+        if wish.fixed or (is_soon and outcome.preemption.is_due(found)):
+            return "firm"
+        inside = outcome.strengths.use.is_inside(found.demand, found.window)
+        return "guaranteed" if inside else "expected"
+
+    def _written(self, booking: str) -> Standing | None:
+        """Its rows on the calendar, where they are by now."""
+        state, rows = self.outcome.state, self.rows[booking]
+        if any(row.started or row.preemptor or row.starts <= state.now for row in rows):
+            return None
+        names = {state.class_of(row.place.gpu) for row in rows}
+        if any(n is None or row.starts <= state.frozen_until(n) for row in rows for n in names):
+            return None
+        moved = self.outcome.rebinding.written(booking)
+        fits = (moved,) if moved is not None else tuple(_fits_of(self.outcome, rows))
+        return Standing(fits)
+
+    def _waiting(self, waits: Waiting) -> Standing:
+        """Its planned start, where it is by now."""
+        outcome = self.outcome
+        found = outcome.rebinding.movable.found(waits.booking, waits.gpu_class)
+        found = found or outcome.placed.get(waits.booking)
+        return Standing(() if found is None else (found,), waits)
+
+    def _take(self, booking: str, found: Fit) -> bool:
+        movable = self.outcome.rebinding.movable
+        return movable.take(booking, found.demand.gpu_class) is not None
+
+
+def _fits_of(outcome: Outcome, rows: Iterable[Held]) -> Iterable[Fit]:
+    """Held rows as fits; those of one kind are one."""
+    state = outcome.state
+    places: dict[Fit, list[Place]] = {}
+    for row in rows:
+        gpu_class = state.class_of(row.place.gpu) or ""
+        alone = Fit(demand_of_held(row, gpu_class, row.ends - row.starts), (), row.starts)
+        places.setdefault(alone, []).append(row.place)
+    for alone, found in places.items():
+        demand = replace(alone.demand, count=len(found))
+        yield replace(alone, demand=demand, places=tuple(found))

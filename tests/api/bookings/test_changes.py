@@ -1,0 +1,87 @@
+"""PATCH of a booking: its precondition, its answers, and bad input."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.builders import Site
+
+BODY = {"request": "2 h100 2h tomorrow 10:00", "name": "first"}
+
+
+@pytest.fixture
+def path(site: Site) -> str:
+    made: Any = site.researcher.post("bookings", {**BODY, "project": site.project.slug})
+    assert made.status_code == 201, made.content
+    assert made["ETag"] == '"1"'
+    return f"bookings/{made.json()['id']}"
+
+
+def shown(site: Site, path: str) -> Any:  # noqa: ANN401
+    answer: Any = site.researcher.get(path)
+    return answer.json()
+
+
+def patched(site: Site, path: str, body: object, revision: str = "*") -> Any:  # noqa: ANN401
+    return site.researcher.send("PATCH", path, body, headers={"if_match": revision})
+
+
+def test_a_name_changes_at_once_under_a_new_revision(site: Site, path: str) -> None:
+    answer = patched(site, path, {"name": "second"}, '"1"')
+    assert (answer.status_code, answer["ETag"]) == (200, '"2"')
+    assert answer.json()["name"] == "second"
+    assert site.researcher.get(path)["ETag"] == '"2"'
+    assert answer.json()["change"] is None
+
+
+def test_a_change_needs_the_revision_that_was_seen(site: Site, path: str) -> None:
+    missing: Any = site.researcher.send("PATCH", path, {"name": "x"})
+    assert (missing.status_code, missing.json()["code"]) == (428, "revision_needed")
+    assert patched(site, path, {"duration": "PT1H"}, '"1"').status_code == 200
+    moved = patched(site, path, {"duration": "PT2H"}, '"1"')
+    assert (moved.status_code, moved.json()["numbers"]) == (412, {"revision": 2})
+    assert shown(site, path)["window"]["duration"] == "PT1H"
+    assert patched(site, path, {"name": "x"}, 'W/"2"').status_code == 412
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        ({"colour": "red"}, 400, "unknown_field", "colour"),
+        ({"count": 0}, 422, "count_out_of_bounds", "count"),
+        ({"count": True}, 400, "wrong_type", "count"),
+        ({"classes": []}, 400, "not_a_list", "classes"),
+        ({"duration": "PT1S"}, 422, "duration_out_of_bounds", "duration"),
+        ({"duration": "PT1H", "ends": "2027-01-01T00:00:00Z"}, 422, "request_twice", "ends"),
+        ({"request": "2 h100 1h", "count": 2}, 422, "request_twice", "count"),
+        ({"request": "purple elephants"}, 422, "not_understood", "request"),
+        ({"starts": "2020-01-01T00:00:00Z"}, 422, "window_past", "request"),
+        ({"tier": "gold"}, 422, "unknown_tier", "tier"),
+        ({"pin": ["nowhere"]}, 422, "pin_elsewhere", "request"),
+        ({"accept": {"cost_at_most": "1"}, "count": 3}, 409, "cost_above", "accept.cost_at_most"),
+        ({"accept": {"strength": "iron"}}, 422, "unknown_choice", "accept.strength"),
+        ({"name": "x" * 81}, 422, "too_long", "name"),
+        ([1], 400, "malformed_json", None),
+    ],
+)
+def test_bad_input_names_its_field_and_changes_nothing(
+    site: Site, path: str, body: object, status: int, code: str, param: str | None
+) -> None:
+    before = shown(site, path)
+    answer = patched(site, path, body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["param"] == param
+    assert shown(site, path) == before
+
+
+def test_the_same_key_changes_once(site: Site, path: str) -> None:
+    headers = {"if_match": '"1"', "idempotency_key": "one"}
+    first = site.researcher.send("PATCH", path, {"duration": "PT1H"}, headers=headers)
+    again = site.researcher.send("PATCH", path, {"duration": "PT1H"}, headers=headers)
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert (again.content, again["ETag"]) == (first.content, '"2"')
+
+
+def test_another_tenants_booking_is_not_there(site: Site, path: str) -> None:
+    answer = site.outsider.send("PATCH", path, {"name": "mine"}, headers={"if_match": "*"})
+    assert answer.status_code == 404

@@ -1,0 +1,136 @@
+"""Changes of bookings that have not begun: the whole exchange, or nothing of it."""
+
+from dataclasses import replace
+
+from allocation.solver import Assign, Plan, Request, Snapshot, Waiting, decode, encode, solve
+from allocation.solver.model.inputs import Change, Held, Strength
+from tests.solver.builders import (
+    HOUR,
+    NOON,
+    POLICY,
+    a_held,
+    a_limit,
+    a_promise,
+    a_request,
+    a_snapshot,
+    an_ask,
+    gpus,
+    whole,
+)
+
+
+def held_window(booking: str, numbers: range, first: int, last: int) -> tuple[Held, ...]:
+    """A firm window of a booking on these GPUs of the first node."""
+    return tuple(
+        replace(
+            a_held(f"n1-{n}", booking=booking, starts=first * HOUR, ends=last * HOUR),
+            level="any",
+            tenant="lab" if booking == "mine" else "other",
+            project="folding",
+        )
+        for n in numbers
+    )
+
+
+def a_change(wish: Request, *, strength: Strength = "firm") -> Change:
+    return Change("mine", replace(wish, booking="change"), strength)
+
+
+def given(plan: Plan) -> dict[str, tuple[int, int, int]]:
+    """Start and end in hours, and the number of GPUs."""
+    rows: tuple[Assign | Waiting, ...] = (*plan.assigns, *plan.waits)
+    return {
+        r.booking: ((r.starts - NOON) // HOUR, (r.ends - NOON) // HOUR, len(r.places)) for r in rows
+    }
+
+
+def decided(snapshot: Snapshot) -> Plan:
+    """The plan; it is the same from the snapshot's bytes, and can be stored."""
+    plan = solve(snapshot, POLICY)
+    assert decode(Plan, encode(plan)) == plan
+    assert encode(solve(decode(Snapshot, encode(snapshot)), POLICY)) == encode(plan)
+    return plan
+
+
+def test_a_window_in_the_way_keeps_the_booking_where_it_is() -> None:
+    held = (*held_window("mine", range(4), 2, 4), *held_window("other", range(8), 4, 5))
+    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
+    plan = decided(a_snapshot(held=held, changes=(a_change(wish),)))
+    (answer,) = plan.changes
+    assert [each.code for each in answer.reasons][:2] == ["change_no_room", "gpus_busy"]
+    assert (plan.assigns, plan.waits, plan.moves, plan.refusals) == ((), (), (), ())
+
+
+def test_its_own_old_room_and_quota_count_as_free_for_the_change() -> None:
+    held = held_window("mine", range(6), 2, 4)
+    wish = a_request(ask=an_ask(8), hours=2, earliest=3 * HOUR, fixed=True)
+    limits = (a_limit("lab", 8),)
+    plan = decided(a_snapshot(held=held, limits=limits, changes=(a_change(wish),)))
+    assert plan.changes[0].granted
+    assert given(plan) == {"mine": (3, 5, 8)}
+
+
+def test_an_expected_start_behind_makes_way_for_a_change_as_for_a_newcomer() -> None:
+    held = held_window("mine", range(4), 2, 4)
+    behind = a_request(
+        "behind", an_ask(8), hours=1, earliest=4 * HOUR, submitted=100,
+        promise=a_promise(4 * HOUR, 1, *(whole(f"n1-{n}") for n in range(8))),
+    )  # fmt: skip
+    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True, submitted=50)
+    plan = decided(a_snapshot(behind, held=held, changes=(a_change(wish),)))
+    assert plan.changes[0].granted
+    assert given(plan) == {"mine": (2, 5, 4), "behind": (5, 6, 8)}
+    late = replace(a_change(wish), wish=replace(a_change(wish).wish, submitted=NOON))
+    kept = decided(a_snapshot(behind, held=held, changes=(late,)))
+    assert not kept.changes[0].granted
+    assert "behind" not in given(kept) or given(kept)["behind"] == (4, 5, 8)
+
+
+def test_a_waiting_booking_is_exchanged_only_within_the_bound_that_was_accepted() -> None:
+    busy = tuple(a_held(f"n1-{n}", ends=2 * HOUR) for n in range(2))
+    a, b, c = (
+        a_request(
+            name, hours=4, submitted=at,
+            promise=a_promise(first * HOUR, 4, whole(place)),
+        )
+        for name, at, place, first in (
+            ("mine", 1, "n1-0", 2), ("b", 2, "n1-1", 2), ("c", 3, "n1-0", 6),
+        )
+    )  # fmt: skip
+    wish = a_request(ask=an_ask(2), hours=4, submitted=100)
+    site = {"fleet": gpus(2), "held": busy}
+    bound = replace(wish, latest=NOON + 6 * HOUR)
+    kept = decided(
+        a_snapshot(a, b, c, **site, changes=(a_change(bound, strength="expected"),))  # type: ignore[arg-type]  # as a_snapshot takes
+    )
+    assert not kept.changes[0].granted
+    free = replace(wish, latest=NOON + 15 * HOUR)
+    plan = decided(
+        a_snapshot(a, b, c, **site, changes=(a_change(free, strength="expected"),))  # type: ignore[arg-type]  # as a_snapshot takes
+    )
+    assert plan.changes[0].granted
+    assert given(plan)["mine"] == (10, 14, 2)
+    assert given(plan)["b"] == (2, 6, 1)
+
+
+def test_a_guaranteed_start_is_not_exchanged_for_one_that_others_may_delay() -> None:
+    busy = tuple(a_held(f"n1-{n}", ends=2 * HOUR) for n in range(8))
+    places = [whole(f"n1-{n}") for n in range(4)]
+    mine = a_request(
+        "mine", an_ask(4), hours=2, promise=a_promise(2 * HOUR, 2, *places, strength="guaranteed"),
+    )  # fmt: skip
+    limits = (a_limit("lab", 4, borrow=None), a_limit("other", 4))
+    wish = a_request(ask=an_ask(6), hours=2, submitted=9, tier="flex")
+    site = a_snapshot(replace(mine, tier="flex"), held=busy, limits=limits)
+    kept = decided(replace(site, changes=(a_change(wish, strength="guaranteed"),)))
+    assert [each.code for each in kept.changes[0].reasons] == ["change_weaker"]
+    plan = decided(replace(site, changes=(a_change(wish, strength="expected"),)))
+    assert plan.changes[0].granted
+    assert given(plan) == {"mine": (2, 4, 6)}
+
+
+def test_a_booking_that_begins_in_this_cycle_keeps_what_it_has() -> None:
+    held = tuple(replace(r, starts=NOON + 30) for r in held_window("mine", range(4), 1, 2))
+    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
+    plan = decided(a_snapshot(held=held, changes=(a_change(wish),)))
+    assert [each.code for each in plan.changes[0].reasons] == ["change_begun"]
