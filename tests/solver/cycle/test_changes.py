@@ -33,7 +33,7 @@ def held_window(booking: str, numbers: range, first: int, last: int) -> tuple[He
 
 
 def a_change(wish: Request, *, strength: Strength = "firm") -> Change:
-    return Change("mine", replace(wish, booking="change"), strength)
+    return Change("mine", replace(wish, booking="change", revision=1), strength)
 
 
 def given(plan: Plan) -> dict[str, tuple[int, int, int]]:
