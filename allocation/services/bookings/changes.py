@@ -210,10 +210,7 @@ class _Asked:
     def _stronger(self) -> Booking:
         booking = self.booking
         if is_awaited(booking):
-            raise refusal(
-                "change_awaited", refusal_text("change_awaited", label=booking.label), "conflict",
-                "request",
-            )  # fmt: skip
+            raise _awaited(booking)
         terms = self._stronger_terms()
         return self._ask(self._row(terms, Strength.STRONGER), hold_of(booking, terms))
 
@@ -229,6 +226,8 @@ class _Asked:
             raise _not_changeable(booking)
         seconds = self.new.ask.duration - self.old.ask.duration
         until = ends + timedelta(seconds=seconds)
+        if seconds > 0 and booking.state == State.SCHEDULED and is_awaited(booking):
+            raise _awaited(booking)
         if seconds > 0:
             return self._extend(until, longer_terms(booking, seconds, now))
         if until <= now:
@@ -359,6 +358,11 @@ def revision_moved(booking: Booking) -> Refused:
     sentence = refusal_text("revision_moved", label=booking.label)
     numbers = {"revision": booking.revision}
     return Refused("revision_moved", sentence, param="If-Match", numbers=numbers)
+
+
+def _awaited(booking: Booking) -> Refused:
+    sentence = refusal_text("change_awaited", label=booking.label)
+    return refusal("change_awaited", sentence, "conflict", "request")
 
 
 def _while_paused(booking: Booking) -> Refused:

@@ -215,7 +215,7 @@ def test_more_time_than_there_is_money_for_is_refused_at_once(lab: Lab) -> None:
     booking = in_state(lab, State.ACTIVE)
     a_budget(lab.project, "14.39")
     refused = refusal_of(booking_extend, lab, booking, until=NOW + 3 * HOUR)
-    assert (refused.code, refused.numbers["needs"]) == ("budget_exceeded", "4.800000")
+    assert (refused.code, refused.numbers["left"]) == ("budget_exceeded", "4.79")
     assert refused.rule == "R10"
     a_budget(lab.project, "14.40")
     assert changed(booking_extend, lab, booking, until=NOW + 3 * HOUR).extension_until

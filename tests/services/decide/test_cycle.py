@@ -355,6 +355,9 @@ def test_an_extension_of_what_is_cancelled_keeps_no_cycle_busy(plant: Plant, lab
     with as_system():
         booking_extend(actor=lab.actor, booking=booking, until=NOW + 4 * HOUR, now=plant.now)
         booking_cancel(actor=lab.actor, booking=booking, now=plant.now)
+        # One turn gives back the money of the change.
+        assert is_anything_due(plant.now)
+        assert tick_run(plant.now).outcome == "unchanged"
         assert not is_anything_due(plant.now)
         assert tick_run(plant.now).outcome == "idle"
 

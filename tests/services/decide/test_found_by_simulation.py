@@ -1,17 +1,20 @@
 """What seeded schedules of faults have found in the services, each as a small case of its own."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings.bookings import booking_release
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.changes import Patch, booking_extend, booking_patch
+from allocation.services.bookings.terms import wish_of
 from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.words.events import event_text
+from tenants.platform.errors import Refused
 from tests.builders import a_tier
 from tests.builders_allocation import (
     HOUR,
@@ -91,7 +94,7 @@ def test_hardware_that_fails_in_the_instant_of_the_start_breaks_that_run() -> No
     assert not run_is_broken(before)
 
 
-def test_a_booking_that_is_planned_again_keeps_its_extension(
+def test_a_booking_for_which_others_leave_can_only_be_made_smaller(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
     booking = running(plant, lab, an_ask(1))
@@ -99,19 +102,22 @@ def test_a_booking_that_is_planned_again_keeps_its_extension(
     strong = fresh(noticed(plant, booking, rival, ask=an_ask(1)))
     assert strong.state == "scheduled"
     assert strong.planned_ends is not None
+    later, earlier = (strong.planned_ends + step for step in (HOUR, -HOUR))
+    with as_system(), pytest.raises(Refused) as refused:
+        booking_extend(actor=rival.actor, booking=strong, until=later, now=plant.now)
+    assert (refused.value.code, refused.value.rule) == ("change_awaited", "R90")
+    ask = wish_of(strong).ask
+    patch = Patch(ask=replace(ask, duration=ask.duration - 3600))
     with as_system():
-        booking_extend(
-            actor=rival.actor, booking=strong, until=strong.planned_ends + HOUR, now=plant.now
-        )
-    plant.cycle()
-    assert fresh(strong).planned_ends == strong.planned_ends + HOUR
+        booking_patch(actor=rival.actor, booking=strong, patch=patch, revision=1, now=plant.now)
     saved(plant, booking)
     plant.later(timedelta(seconds=5))
 
     strong = fresh(strong)
     assert strong.state == "active"
     assert strong.planned_starts is not None
-    assert strong.planned_ends == strong.planned_starts + 3 * HOUR
+    assert strong.planned_ends == strong.planned_starts + HOUR
+    assert earlier > strong.planned_starts
 
 
 def test_the_members_of_a_gang_that_goes_on_are_those_of_this_run(plant: Plant, lab: Lab) -> None:

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from allocation.models import Allocation, Decision
-from allocation.services.bookings.changes import booking_extend
+from allocation.models import Allocation, Booking, Decision
 from allocation.services.decide import plans
 from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.decide.replay import decision_replay
@@ -166,7 +165,7 @@ def test_what_may_move_is_in_the_snapshot_with_its_level(plant: Plant, lab: Lab)
     extended = asked(plant, lab, an_ask(profile="1g.10gb", starts=LATER))
     plant.round()
     with as_system():
-        booking_extend(actor=lab.actor, booking=extended, until=LATER + 3 * HOUR, now=plant.now)
+        Booking.objects.filter(id=extended.id).update(extension_until=LATER + 3 * HOUR)
         found = {row.booking: row.level for row in snapshot_take(plant.now).held}
     assert {found[str(each.id)] for each in (extended, runs)} == {None}
     assert (found[str(gang.id)], found[str(loose.id)]) == ("gpu", "any")

@@ -325,7 +325,7 @@ def test_the_catalogue_has_every_kind_of_the_history() -> None:
         *_kinds(sources, r'\bEvent\(\s*"([a-z_]+)"'),
         *_kinds(sources, r'event_add\([^)]*?kind="([a-z_]+)"'),
         *("ended", "failed", "refused", "cancelled", "expired", "start_slow", "started", "resumed"),
-        *("queued", "moved", "more_time", "more_time_refused"),
+        *("queued", "moved", "change_asked", "more_time", "more_time_refused"),
     }
     assert len(kinds) >= len(EVENT_TYPES) - 3
     assert {kind for kind in kinds if event_type(f"booking.{kind}") is None} == set()

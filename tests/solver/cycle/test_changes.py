@@ -25,15 +25,15 @@ def held_window(booking: str, numbers: range, first: int, last: int) -> tuple[He
         replace(
             a_held(f"n1-{n}", booking=booking, starts=first * HOUR, ends=last * HOUR),
             level="any",
-            tenant="lab" if booking == "mine" else "other",
+            tenant="lab" if booking in ("mine", "own") else "other",
             project="folding",
         )
         for n in numbers
     )
 
 
-def a_change(wish: Request, *, strength: Strength = "firm") -> Change:
-    return Change("mine", replace(wish, booking="change", revision=1), strength)
+def a_change(wish: Request, *, booking: str = "mine", strength: Strength = "firm") -> Change:
+    return Change(booking, replace(wish, booking=f"change of {booking}", revision=1), strength)
 
 
 def given(plan: Plan) -> dict[str, tuple[int, int, int]]:
@@ -130,7 +130,7 @@ def test_a_guaranteed_start_is_not_exchanged_for_one_that_others_may_delay() -> 
 
 
 def test_a_booking_that_begins_in_this_cycle_keeps_what_it_has() -> None:
-    held = tuple(replace(r, starts=NOON + 30) for r in held_window("mine", range(4), 1, 2))
+    held = tuple(replace(r, starts=NOON + 30) for r in held_window("own", range(4), 1, 2))
     wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
-    plan = decided(a_snapshot(held=held, changes=(a_change(wish),)))
+    plan = decided(a_snapshot(held=held, changes=(a_change(wish, booking="own"),)))
     assert [each.code for each in plan.changes[0].reasons] == ["change_begun"]
