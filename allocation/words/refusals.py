@@ -151,6 +151,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "not_changeable": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
     ),
+    "change_while_approval": gettext_lazy(
+        "%(label)s waits for its approval, so only its name can be changed. Cancel it and ask again."
+    ),
     "revision_moved": gettext_lazy(
         "%(label)s was changed meanwhile. Look at it again, then change it."
     ),

@@ -18,6 +18,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, Wish, strength_of
 from allocation.rules.states import EXTENDABLE, TERMINAL, State
 from allocation.services.bookings.calendar_cuts import is_awaited, plan_cut
+from allocation.services.bookings.change_approvals import approval_check
 from allocation.services.bookings.change_rows import (
     change_close,
     change_event,
@@ -155,7 +156,8 @@ class _Asked:
             return self._running()
         if state not in BEFORE_RUN or has_run(self.booking):
             raise _not_changeable(self.booking)
-        if strength is Strength.WEAKER and self._keeps_class():
+        is_approved = state is not State.AWAITING_APPROVAL
+        if strength is Strength.WEAKER and self._keeps_class() and is_approved:
             return self._weaker()
         if state in UNDECIDED:
             return self._undecided()
@@ -199,6 +201,7 @@ class _Asked:
     def _undecided(self) -> Booking:
         """Replaces a request that no cycle has decided; its place in line is that of now."""
         booking, terms = self.booking, self._stronger_terms()
+        approval_check(self.actor, booking, terms, self.now)
         change = self._row(terms, Strength.STRONGER)
         request = hold_of(booking, terms)
         self._hold_delta(change, request)
@@ -212,6 +215,7 @@ class _Asked:
         if is_awaited(booking):
             raise _awaited(booking)
         terms = self._stronger_terms()
+        approval_check(self.actor, booking, terms, self.now)
         return self._ask(self._row(terms, Strength.STRONGER), hold_of(booking, terms))
 
     def _running(self) -> Booking:
@@ -242,6 +246,7 @@ class _Asked:
     def _extend(self, until: datetime, terms: Terms) -> Booking:
         booking = self.booking
         length_check(self.actor, booking, until)
+        approval_check(self.actor, booking, terms, self.now)
         change = self._row(replace(terms, name=self.new.name), Strength.STRONGER)
         change.until = until
         return self._ask(change, self._hold_of_run(terms, until))

@@ -18,6 +18,7 @@ from allocation.services.decide.invariants import invariants_check
 from billing.queries import reference_totals
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
+from tests.builders import a_tenant_admin, an_actor
 from tests.builders_allocation import (
     HOUR,
     NOW,
@@ -29,6 +30,7 @@ from tests.builders_allocation import (
 )
 from tests.roles import as_system
 from tests.servers.servers import Servers
+from tests.services.bookings.test_approvals import ruled
 
 SOON = NOW + timedelta(minutes=1)
 LATER = NOW + timedelta(minutes=2)
@@ -261,3 +263,16 @@ def test_a_waiting_booking_keeps_its_start_unless_a_later_one_is_accepted(lab: L
     assert change_of(a).state == "changed"
     starts = [fresh(each).planned_starts for each in (a, b, c)]
     assert starts == [two + 4 * HOUR, two, two]
+
+
+def test_a_change_that_meets_a_rule_of_approvals_is_not_made_behind_it(lab: Lab) -> None:
+    admin = an_actor(a_tenant_admin(lab.tenant))
+    ruled(admin)
+    mine, waits = requested(lab, window(4, 2, 4)), requested(lab, window(4, 2, 9))
+    turn(NOW)
+    assert (fresh(mine).state, fresh(waits).state) == ("scheduled", "awaiting_approval")
+    for booking, parts in ((mine, {"duration": 7 * 3600}), (waits, {"duration": 3600})):
+        with pytest.raises(Refused) as refused:
+            patched(lab, booking, **parts)
+        assert (refused.value.code, refused.value.rule) == ("approval_needed", "R29")
+    assert fresh(waits).revision == fresh(mine).revision == 1
