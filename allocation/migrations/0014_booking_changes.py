@@ -53,7 +53,7 @@ class Migration(migrations.Migration):
                 ('strength', models.CharField(help_text='Word, weaker or stronger.', max_length=8)),
                 ('state', models.CharField(choices=[('asked', 'Asked'), ('awaiting_approval', 'Awaiting approval'), ('changed', 'Changed'), ('kept', 'Kept'), ('replaced', 'Replaced'), ('withdrawn', 'Withdrawn')], max_length=20)),
                 ('base_revision', models.PositiveIntegerField(help_text='Of the booking when it was asked.')),
-                ('wish', models.JSONField(help_text='The fields of the booking that it asks for.')),
+                ('target', models.JSONField(help_text='The fields of the booking that it asks for.')),
                 ('before', models.JSONField(help_text='The same fields as they were.')),
                 ('differences', models.JSONField(default=dict, help_text='Before and after, by field.')),
                 ('until', models.DateTimeField(blank=True, help_text='The later end that is asked for, of a running booking.', null=True)),

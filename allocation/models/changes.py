@@ -41,8 +41,8 @@ class BookingChange(models.Model):
     state = models.CharField(max_length=20, choices=State.choices)
     base_revision = models.PositiveIntegerField(help_text="Of the booking when it was asked.")
 
-    # The wish
-    wish = models.JSONField(help_text="The fields of the booking that it asks for.")
+    # The target
+    target = models.JSONField(help_text="The fields of the booking that it asks for.")
     before = models.JSONField(help_text="The same fields as they were.")
     differences = models.JSONField(default=dict, help_text="Before and after, by field.")
 

@@ -18,15 +18,15 @@ class Strength(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Target:
     """What a booking asks for."""
 
     ask: AskDocument
     tier: str
     name: str = ""
 
-    def differences(self, other: "Wish") -> dict[str, tuple[Any, Any]]:
-        """The values that differ in another wish, as JSON: before and after, by field."""
+    def differences(self, other: "Target") -> dict[str, tuple[Any, Any]]:
+        """The values that differ in another target, as JSON: before and after, by field."""
         before, after = self._plain(), other._plain()
         return {
             name: (before.get(name), after.get(name))
@@ -38,8 +38,8 @@ class Wish:
         return {**self.ask.to_json(), "tier": self.tier, "name": self.name}
 
 
-def strength_of(old: Wish, new: Wish) -> Strength:
-    """How strong the change from one wish to another is."""
+def strength_of(old: Target, new: Target) -> Strength:
+    """How strong the change from one target to another is."""
     if (old.ask, old.tier) == (new.ask, new.tier):
         return Strength.WORD
     if old.tier != new.tier or not _is_weaker(old.ask, new.ask):

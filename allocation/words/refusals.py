@@ -152,7 +152,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
     ),
     "change_while_approval": gettext_lazy(
-        "%(label)s waits for its approval, so only its name can be changed. Cancel it and ask again."
+        "%(label)s waits for its approval, so only its name can be changed. Cancel it and ask "
+        "again."
     ),
     "revision_moved": gettext_lazy(
         "%(label)s was changed meanwhile. Look at it again, then change it."
@@ -161,7 +162,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "Send the revision that you have seen as If-Match, so that no other change is lost."
     ),
     "change_awaited": gettext_lazy(
-        "Others were told to leave for %(label)s, so it can only be shortened or cancelled."
+        "Other bookings are paused for %(label)s, so it can only be shortened or cancelled."
     ),
     "running_fixed": gettext_lazy(
         "%(label)s has begun, so only its end and its name can be changed."

@@ -15,7 +15,7 @@ from allocation.errors import AskError
 from allocation.models import Booking, PlannedStrength
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument
 from allocation.services.bookings.changes import Accept, Patch
-from allocation.services.bookings.terms import wish_of
+from allocation.services.bookings.terms import target_of
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
@@ -122,7 +122,7 @@ def _wanted(
         zone = given.get("zone", actor.time_zone)
         ask, tier = typed_ask(booking.project.slug, text, zone, now)
         return ask, tier, text
-    old = wish_of(booking).ask
+    old = target_of(booking).ask
     parts = {name: given[name] for name in _PARTS if name in given}
     if "ask" not in given and not parts:
         return None, None, None

@@ -20,15 +20,15 @@ def approval_check(actor: Actor, booking: Booking, terms: Terms, now: datetime) 
 
     A request that waits for its approval is not changed under the eyes of those who decide it.
     """
-    wished = copy(booking)
+    changed = copy(booking)
     for name, value in terms.facts().items():
-        setattr(wished, name, value)
-    wished.tier = Tier.objects.get(slug=terms.tier)
-    units = {wished.id: ask_units(AskDocument.from_json(terms.ask))}
+        setattr(changed, name, value)
+    changed.tier = Tier.objects.get(slug=terms.tier)
+    units = {changed.id: ask_units(AskDocument.from_json(terms.ask))}
     if booking.state == State.AWAITING_APPROVAL:
         sentence = refusal_text("change_while_approval", label=booking.label)
         raise refusal("approval_needed", sentence, "conflict", "request")
-    rules = rules_met(actor, [wished], units, now)
+    rules = rules_met(actor, [changed], units, now)
     if rules:
         names = ", ".join(rule.name for rule in rules)
         sentence = refusal_text("approval_needed", rules=names, label=booking.label)

@@ -15,7 +15,7 @@ from django.db.models import F
 
 from allocation.models import Booking, BookingChange, PlannedStrength
 from allocation.rules.ask import AskDocument
-from allocation.rules.changes import Strength, Wish, strength_of
+from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.states import EXTENDABLE, TERMINAL, State
 from allocation.services.bookings.calendar_cuts import is_awaited, plan_cut
 from allocation.services.bookings.change_approvals import approval_check
@@ -31,8 +31,8 @@ from allocation.services.bookings.terms import (
     longer_terms,
     shorter_terms,
     stronger_terms,
+    target_of,
     weaker_terms,
-    wish_of,
 )
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
@@ -90,8 +90,8 @@ def booking_patch(
         booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
         if revision is not None and revision != booking.revision:
             raise revision_moved(booking)
-        old = wish_of(booking)
-        new = Wish(
+        old = target_of(booking)
+        new = Target(
             patch.ask or old.ask,
             old.tier if patch.tier is None else patch.tier,
             old.name if patch.name is None else patch.name,
@@ -117,7 +117,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
             clock = actor.clock(ends)
             sentence = refusal_text("end_not_later", label=booking.label, ends=clock)
             raise invalid("end_not_later", sentence, "until")
-        ask = wish_of(booking).ask
+        ask = target_of(booking).ask
         patch = Patch(ask=replace(ask, duration=ask.duration + seconds))
         return booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
 
@@ -141,8 +141,8 @@ class _Asked:
 
     actor: Actor
     booking: Booking
-    old: Wish
-    new: Wish
+    old: Target
+    new: Target
     patch: Patch
     now: datetime
 
@@ -184,8 +184,8 @@ class _Asked:
         open_changes = BookingChange.objects.filter(booking=booking, state__in=BookingChange.OPEN)
         for change in open_changes.select_for_update():
             change.base_revision = F("base_revision") + 1
-            change.wish["name"] = name
-            change.save(update_fields=["base_revision", "wish"])
+            change.target["name"] = name
+            change.save(update_fields=["base_revision", "target"])
         self._store(replace(terms_of(booking), name=name), Strength.WORD)
         return booking
 
@@ -296,7 +296,7 @@ class _Asked:
             strength=strength.value,
             state=BookingChange.State.ASKED,
             base_revision=booking.revision,
-            wish=terms.to_json(),
+            target=terms.to_json(),
             before=terms_of(booking).to_json(),
             differences={n: list(v) for n, v in self.old.differences(self.new).items()},
             start_by=start_by,

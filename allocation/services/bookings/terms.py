@@ -7,7 +7,7 @@ from decimal import Decimal
 from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.rules.changes import Wish
+from allocation.rules.changes import Target
 from allocation.services.bookings.admission import admission_check
 from allocation.services.bookings.offers import offer_price
 from allocation.services.record.costs import granted_seconds, price_lines_of
@@ -18,17 +18,17 @@ from billing.queries import price_of
 from billing.services import HoldRequest
 
 
-def wish_of(booking: Booking) -> Wish:
+def target_of(booking: Booking) -> Target:
     """What a booking asks for at present."""
     ask = AskDocument.from_json(booking.ask)
     if ask.workload is None and booking.duration_seconds != ask.duration:
         ask = replace(ask, duration=booking.duration_seconds)
-    return Wish(ask, booking.tier_id, booking.name)
+    return Target(ask, booking.tier_id, booking.name)
 
 
-def weaker_terms(booking: Booking, wish: Wish, request_text: str) -> Terms:
+def weaker_terms(booking: Booking, target: Target, request_text: str) -> Terms:
     """The terms of a weaker change: what is left keeps its prices."""
-    old, ask = terms_of(booking), wish.ask
+    old, ask = terms_of(booking), target.ask
     lengths = durations_of(ask)
     length = lengths.get(booking.planned_class) or min(
         (lengths.get(name, ask.duration) for name in ask.classes), default=ask.duration
@@ -36,7 +36,7 @@ def weaker_terms(booking: Booking, wish: Wish, request_text: str) -> Terms:
     before = old.duration_seconds
     changed = replace(
         old,
-        name=wish.name,
+        name=target.name,
         ask=ask.to_json(),
         request_text=request_text,
         not_before=max(old.not_before, ask.not_before or old.not_before),
@@ -55,19 +55,21 @@ def weaker_terms(booking: Booking, wish: Wish, request_text: str) -> Terms:
     return _priced(changed, lines, min(old.hold_amount, booking.settled + held))
 
 
-def stronger_terms(booking: Booking, wish: Wish, request_text: str, now: datetime) -> Terms:
+def stronger_terms(booking: Booking, target: Target, request_text: str, now: datetime) -> Terms:
     """The terms of a change that the next cycle decides. What is added has the prices of now, and
     so has all of it on other classes or in another tier.
 
     Raises:
         Refused: by any rule of a request.
     """
-    admission = admission_check(project=booking.project, tier_slug=wish.tier, ask=wish.ask, now=now)
+    admission = admission_check(
+        project=booking.project, tier_slug=target.tier, ask=target.ask, now=now
+    )
     ask, offer = admission.ask, offer_price(admission, now)
     changed = Terms(
-        name=wish.name,
+        name=target.name,
         ask=ask.to_json(),
-        tier=wish.tier,
+        tier=target.tier,
         request_text=request_text,
         starts=ask.starts,
         not_before=admission.not_before,
@@ -82,17 +84,17 @@ def stronger_terms(booking: Booking, wish: Wish, request_text: str, now: datetim
     )
     old = AskDocument.from_json(booking.ask)
     is_same_kind = (old.classes, old.shape, old.workload, booking.tier_id) == (
-        ask.classes, ask.shape, ask.workload, wish.tier,
+        ask.classes, ask.shape, ask.workload, target.tier,
     )  # fmt: skip
     if not is_same_kind or ask.workload is not None:
         return changed
     dearest = max(
         admission.units,
         key=lambda name: (
-            price_of(gpu_class=name, tier=wish.tier, now=now).per_gpu_hour * admission.units[name]
+            price_of(gpu_class=name, tier=target.tier, now=now).per_gpu_hour * admission.units[name]
         ),
     )
-    price = price_of(gpu_class=dearest, tier=wish.tier, now=now)
+    price = price_of(gpu_class=dearest, tier=target.tier, now=now)
     was = Size(booking.duration_seconds, ask_units(old)[dearest])
     will = Size(changed.duration_seconds, admission.units[dearest])
     lines = lines_after(price_lines_of(booking), was, will, price.per_gpu_hour)

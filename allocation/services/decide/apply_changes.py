@@ -124,7 +124,7 @@ def _exchange(
     booking: Booking, change: BookingChange, decision: Decision, now: datetime, **facts: object
 ) -> None:
     """Writes the new terms and exchanges the money."""
-    terms = Terms.from_json(change.wish)
+    terms = Terms.from_json(change.target)
     request = hold_of(booking, terms)
     change.state, change.decided_at, change.decision = BookingChange.State.CHANGED, now, decision
     change.save(update_fields=["state", "decided_at", "decision"])

@@ -26,7 +26,7 @@ _WAITS = (*WAITING, State.PAUSING, State.PAUSED)
 def revisions_of(snapshot: Snapshot) -> dict[str, int]:
     """The revisions of the requests that a plan was made for."""
     found = {each.booking: each.revision for each in snapshot.requests}
-    return found | {each.booking: each.wish.revision for each in snapshot.changes}
+    return found | {each.booking: each.target.revision for each in snapshot.changes}
 
 
 def parts_stale(

@@ -305,24 +305,24 @@ def asked_changes_read(now: datetime, only: Bookings = None) -> tuple[Change, ..
 def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) -> Change:
     """A change, with the request that the booking would have after it."""
     booking = change.booking
-    terms, wished = Terms.from_json(change.wish), copy(booking)
+    terms, changed = Terms.from_json(change.target), copy(booking)
     for name, value in {**terms.facts(), "tier": tiers[terms.tier]}.items():
-        setattr(wished, name, value)
-    wish = _request_of(wished, now)
-    latest = wish.latest
+        setattr(changed, name, value)
+    target = _request_of(changed, now)
+    latest = target.latest
     if change.start_by is not None:
-        last = seconds(change.start_by) + wish.duration
+        last = seconds(change.start_by) + target.duration
         latest = last if latest is None else min(latest, last)
-    wish = replace(
-        wish,
+    target = replace(
+        target,
         booking=str(change.id),
         submitted=seconds(change.asked_at),
-        latest=None if wish.fixed else latest,
+        latest=None if target.fixed else latest,
         promise=None,
         series=None,
         revision=change.base_revision - 1,
     )
-    return Change(str(booking.id), wish, _STRENGTHS.get(change.least_strength))
+    return Change(str(booking.id), target, _STRENGTHS.get(change.least_strength))
 
 
 def _series_of(row: Booking) -> str | None:

@@ -26,10 +26,10 @@ class Standing:
 
 @dataclass(slots=True)
 class Changes:
-    """The changes of a cycle by the id of their wish, and the answers so far."""
+    """The changes of a cycle by the id of their target, and the answers so far."""
 
     outcome: Outcome
-    by_wish: Mapping[str, Change]
+    by_target: Mapping[str, Change]
     rows: Mapping[str, tuple[Held, ...]]
     answers: list[ChangeAnswer] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ class Changes:
             if row.booking in rows:
                 rows[row.booking].append(row)
         held = {booking: tuple(found) for booking, found in rows.items()}
-        return cls(outcome, {each.wish.booking: each for each in snapshot.changes}, held)
+        return cls(outcome, {each.target.booking: each for each in snapshot.changes}, held)
 
     def lift(self, change: Change, kept: Fit | None) -> Standing | None:
         """Free what the booking has; `kept` is its planned start if its turn comes later. None,
@@ -77,16 +77,16 @@ class Changes:
 
     def decide(self, change: Change, standing: Standing) -> Fit | None:
         """Give the booking what its change asks for; None, with nothing reserved: it can't be."""
-        outcome, wish = self.outcome, replace(change.wish, booking=change.booking)
+        outcome, target = self.outcome, replace(change.target, booking=change.booking)
         before, mark = len(outcome.refusals), outcome.rebinding.movable.mark()
-        found = find(outcome, wish)
+        found = find(outcome, target)
         refused = outcome.refusals[before:]
         del outcome.refusals[before:]
         if found is None:
             reasons = (reason("change_no_room"), *refused[0].reasons)
             self._keep(change, reasons, refused[0].alternatives)
             return None
-        if _RANK[self._strength(wish, found)] < _RANK[change.strength]:
+        if _RANK[self._strength(target, found)] < _RANK[change.strength]:
             outcome.rebinding.movable.back(mark)
             self._keep(change, (reason("change_weaker"),))
             return None
@@ -94,10 +94,10 @@ class Changes:
             outcome.waits.remove(standing.waits)
         outcome.refusals[:] = [r for r in outcome.refusals if r.booking != change.booking]
         outcome.rebinding.forget_written(change.booking)
-        if change.wish.booking in outcome.keys:
-            outcome.keys[change.booking] = outcome.keys[change.wish.booking]
-        outcome.place(wish, found)
-        self.answers.append(ChangeAnswer(change.booking, change.wish.booking))
+        if change.target.booking in outcome.keys:
+            outcome.keys[change.booking] = outcome.keys[change.target.booking]
+        outcome.place(target, found)
+        self.answers.append(ChangeAnswer(change.booking, change.target.booking))
         return found
 
     def applied(self, snapshot: Snapshot) -> Snapshot:
@@ -105,14 +105,14 @@ class Changes:
         granted = {each.booking for each in self.answers if each.granted}
         if not granted:
             return snapshot
-        wishes = (
-            replace(each.wish, booking=each.booking)
+        targets = (
+            replace(each.target, booking=each.booking)
             for each in snapshot.changes
             if each.booking in granted
         )
         others = (each for each in snapshot.requests if each.booking not in granted)
         held = tuple(row for row in snapshot.held if row.booking not in granted)
-        return replace(snapshot, held=held, requests=(*others, *wishes))
+        return replace(snapshot, held=held, requests=(*others, *targets))
 
     def keep_begun(self, change: Change) -> None:
         """Keep a booking that is about to begin."""
@@ -124,14 +124,14 @@ class Changes:
         reasons: tuple[Reason, ...],
         alternatives: tuple[Alternative, ...] = (),
     ) -> None:
-        given = change.booking, change.wish.booking, reasons, alternatives
+        given = change.booking, change.target.booking, reasons, alternatives
         self.answers.append(ChangeAnswer(*given))
 
-    def _strength(self, wish: Request, found: Fit) -> Strength:
+    def _strength(self, target: Request, found: Fit) -> Strength:
         """The strength that the start would have."""
         outcome = self.outcome
         is_soon = found.starts <= outcome.state.frozen_until(found.demand.gpu_class)
-        if wish.fixed or (is_soon and outcome.preemption.is_due(found)):
+        if target.fixed or (is_soon and outcome.preemption.is_due(found)):
             return "firm"
         inside = outcome.strengths.use.is_inside(found.demand, found.window)
         return "guaranteed" if inside else "expected"

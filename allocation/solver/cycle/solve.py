@@ -31,8 +31,8 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     strengths = Strengths(state, snapshot)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
     queue = BookingQueue(state, snapshot, strengths.use.without_planned())
-    wishes = (change.wish for change in snapshot.changes)
-    turns = queue.turns((*snapshot.requests, *wishes), strengths.firm(snapshot.requests))
+    targets = (change.target for change in snapshot.changes)
+    turns = queue.turns((*snapshot.requests, *targets), strengths.firm(snapshot.requests))
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
     planned = reserve_order(strengths, [turn.request for turn in turns])

@@ -126,7 +126,7 @@ class Walk:
             return
         is_own = self._lifted and self._turns[self._lifted[0]].request.tenant == request.tenant
         self._settle(self._at + 1 if is_own else len(self._turns))
-        change = self.changes.by_wish.get(booking) if self.changes is not None else None
+        change = self.changes.by_target.get(booking) if self.changes is not None else None
         if change is not None:
             self._exchange(turn, change)
             return

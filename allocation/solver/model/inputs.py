@@ -248,13 +248,13 @@ class Extension:
 class Change:
     """A request to exchange what a booking has, before its run, for something else.
 
-    `wish` has its own place in the queue, and the id of the change in the place of the booking's.
-    The booking keeps what it has if the wish can't be met, or only by a start that is worth less
+    `target` has its own place in the queue, and the id of the change in the place of the booking's.
+    The booking keeps what it has if the target can't be met, or only by a start that is worth less
     than `strength`.
     """
 
     booking: str
-    wish: Request
+    target: Request
     strength: Strength | None = None
 
 

@@ -258,7 +258,7 @@ def _classes(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[str]]]:
     for request in snapshot.requests:
         yield request.booking, request.ask.classes
     for change in snapshot.changes:
-        yield change.booking, change.wish.ask.classes
+        yield change.booking, change.target.ask.classes
     for row in snapshot.held:
         yield row.booking, (by_gpu[row.place.gpu],)
 

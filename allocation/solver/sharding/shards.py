@@ -132,8 +132,8 @@ def _couplings(
             ],
         )
     for change in snapshot.changes:
-        names = [("class", name) for name in change.wish.ask.classes]
-        yield _whose(change.wish), [("booking", change.booking), *names]
+        names = [("class", name) for name in change.target.ask.classes]
+        yield _whose(change.target), [("booking", change.booking), *names]
     for row in snapshot.held:
         others = [("project", row.project), ("booking", row.booking), *on((row.place,))]
         yield ("tenant", row.tenant), others

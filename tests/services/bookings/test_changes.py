@@ -12,7 +12,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.changes import Accept, Patch, booking_patch, change_withdraw
-from allocation.services.bookings.terms import wish_of
+from allocation.services.bookings.terms import target_of
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import reference_totals
@@ -68,7 +68,7 @@ def patched(
 ) -> Booking:
     """The booking after a PATCH of parts of its request, with the revision that was seen."""
     seen = fresh(booking)
-    ask = replace(wish_of(seen).ask, **parts) if parts else None
+    ask = replace(target_of(seen).ask, **parts) if parts else None
     patch = Patch(ask=ask, accept=accept or Accept())
     with tenant_tx(lab.tenant_id):
         booking_patch(actor=lab.actor, booking=seen, patch=patch, revision=seen.revision, now=now)
@@ -271,8 +271,8 @@ def test_a_change_that_meets_a_rule_of_approvals_is_not_made_behind_it(lab: Lab)
     mine, waits = requested(lab, window(4, 2, 4)), requested(lab, window(4, 2, 9))
     turn(NOW)
     assert (fresh(mine).state, fresh(waits).state) == ("scheduled", "awaiting_approval")
-    for booking, parts in ((mine, {"duration": 7 * 3600}), (waits, {"duration": 3600})):
+    for booking, hours in ((mine, 7), (waits, 1)):
         with pytest.raises(Refused) as refused:
-            patched(lab, booking, **parts)
+            patched(lab, booking, duration=hours * 3600)
         assert (refused.value.code, refused.value.rule) == ("approval_needed", "R29")
     assert fresh(waits).revision == fresh(mine).revision == 1

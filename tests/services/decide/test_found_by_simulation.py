@@ -8,7 +8,7 @@ import pytest
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings.bookings import booking_release
 from allocation.services.bookings.changes import Patch, booking_extend, booking_patch
-from allocation.services.bookings.terms import wish_of
+from allocation.services.bookings.terms import target_of
 from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
 from allocation.services.runs.interrupt import Interruption, run_interrupt
@@ -106,7 +106,7 @@ def test_a_booking_for_which_others_leave_can_only_be_made_smaller(
     with as_system(), pytest.raises(Refused) as refused:
         booking_extend(actor=rival.actor, booking=strong, until=later, now=plant.now)
     assert (refused.value.code, refused.value.rule) == ("change_awaited", "R90")
-    ask = wish_of(strong).ask
+    ask = target_of(strong).ask
     patch = Patch(ask=replace(ask, duration=ask.duration - 3600))
     with as_system():
         booking_patch(actor=rival.actor, booking=strong, patch=patch, revision=1, now=plant.now)

@@ -80,7 +80,7 @@ def test_an_expected_start_behind_makes_way_for_a_change_as_for_a_newcomer() -> 
     plan = decided(a_snapshot(behind, held=held, changes=(a_change(wish),)))
     assert plan.changes[0].granted
     assert given(plan) == {"mine": (2, 5, 4), "behind": (5, 6, 8)}
-    late = replace(a_change(wish), wish=replace(a_change(wish).wish, submitted=NOON))
+    late = replace(a_change(wish), target=replace(a_change(wish).target, submitted=NOON))
     kept = decided(a_snapshot(behind, held=held, changes=(late,)))
     assert not kept.changes[0].granted
     assert "behind" not in given(kept) or given(kept)["behind"] == (4, 5, 8)
