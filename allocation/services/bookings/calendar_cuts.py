@@ -24,7 +24,7 @@ from allocation.words.events import event_text
 
 
 def is_awaited(booking: Booking) -> bool:
-    """Whether others were told to leave for it: a change must not ask that in vain."""
+    """Whether other bookings are paused for it: a change must not make that useless."""
     if booking.state == State.QUEUED:
         return booking.starts is None and booking.planned_strength == PlannedStrength.FIRM
     rows = booking.allocations.filter(state__in=Allocation.LIVE, preemptor=True)

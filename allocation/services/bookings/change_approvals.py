@@ -18,7 +18,7 @@ from tenants.models import Tier
 def approval_check(actor: Actor, booking: Booking, terms: Terms, now: datetime) -> None:
     """Raises Refused `approval_needed` if the booking as a whole, with these terms, meets a rule.
 
-    A request that waits for its approval is not changed under the eyes of those who decide it.
+    A request that waits for its approval stays as the approvers see it.
     """
     changed = copy(booking)
     for name, value in terms.facts().items():
