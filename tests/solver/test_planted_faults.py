@@ -20,7 +20,7 @@ from allocation.solver.fleet.pool import Bools, Pool
 from allocation.solver.model import codec
 from allocation.solver.model.inputs import Model
 from allocation.solver.preemption import victims
-from allocation.solver.preemption.victim_rules import Claim, VictimRules
+from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.preemption.victims import VictimSearch
 from allocation.solver.quota.quota import Quota
 from allocation.solver.state.running import RunningBooking
@@ -88,8 +88,11 @@ def _without_tokens(_: object) -> Callable[[Model], Geometry]:
     return geometry_of
 
 
-def _everything(self: VictimRules, claim: Claim, tenant: str) -> list[RunningBooking]:
-    return list(self._able(claim.gpu_class, tenant, claim.starts))
+def _everything(
+    self: VictimRules, gpu_class: str, tenant: str, starts: int, *, planned: bool
+) -> list[RunningBooking]:
+    del planned
+    return list(self._able(gpu_class, tenant, starts))
 
 
 def _one_too_many(search: VictimSearch, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:

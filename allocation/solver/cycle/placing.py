@@ -30,17 +30,33 @@ def place_planned(outcome: Outcome, request: Request, kept: Fit) -> Fit:
     state, mark = outcome.state, outcome.rebinding.movable.mark()
     demands = demands_of(request)
     _, slow = in_time(state, request, demands)
-    found: Fit | None
-    if is_at_its_earliest(state, request, kept, demands):
-        found = outcome.rebinding.earlier_than_planned(request, kept)
-        if found is None:
+    if is_at_its_earliest(state, outcome.preemption, request, kept, demands):
+        moved = outcome.rebinding.earlier_than_planned(request, kept)
+        if moved is None:
             outcome.keep_start(request, kept, slow)
             return kept
-    else:
+        return _place_improved(outcome, request, kept, (moved, mark), slow)
+    with state.trial(kept.demand.gpu_class) as keep:
         found = planned_start_improve(state, outcome.preemption, request, kept)
         if may_move_others(request):
             first = state.first_start(request.earliest)
             found = outcome.rebinding.earlier_with_moves((found.demand,), found, first) or found
+        found = _place_improved(outcome, request, kept, (found, mark), slow)
+        if found is not kept or kept.victims:
+            keep()
+    return found
+
+
+def _place_improved(
+    outcome: Outcome,
+    request: Request,
+    kept: Fit,
+    better: tuple[Fit, int],
+    slow: tuple[Reason, ...],
+) -> Fit:
+    """Place what was found, with the mark before it was searched, unless it is weaker than the kept
+    start. Returns what is reserved."""
+    found, mark = better
     if found.starts < kept.starts and outcome.is_weaker(request, kept, found):
         outcome.rebinding.movable.back(mark)
         found = kept

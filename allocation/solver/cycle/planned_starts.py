@@ -52,33 +52,43 @@ def planned_start_improve(
 
     `kept` is reserved on entry; the answer is not reserved.
     """
-    state.free(kept)
     first = kept.starts if request.fixed else state.first_start(request.earliest)
     if kept.starts <= first and not kept.victims:
+        state.free(kept)
         return kept
     demands, _ = possible_demands(state, demands_of(request))
     demands = not_dearer(request, demands, kept)
+    instants = preemption.instants_before(request, demands, first, kept)
+    state.free(kept)
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
-    found = preemption.earlier(request, demands, first, kept)
+    found = preemption.earlier(request, demands, first, kept, instants)
     return original_gpus_or_earlier(state, request, demands, kept, found) or found or kept
 
 
 def is_at_its_earliest(
-    state: CycleState, request: Request, kept: Fit, demands: Iterable[Demand]
+    state: CycleState,
+    preemption: Preemption,
+    request: Request,
+    kept: Fit,
+    demands: Iterable[Demand],
 ) -> bool:
     """True when a reserved planned start certainly can't be earlier: all its classes are full until
-    then and have no pausable booking. False proves nothing. `demands` are those of all its classes.
+    then, and pauses make too little room. False proves nothing. `demands` are those of all its
+    classes.
     """
     if request.fixed or request.pinned or request.paused or kept.victims:
         return False
-    if kept.starts <= state.first_start(request.earliest):
+    first = state.first_start(request.earliest)
+    if kept.starts <= first:
         return False
-    return all(
-        demand.gpu_class not in state.firm.gpus and state.no_room.is_full_until(demand, kept.starts)
-        for demand in demands
-        if demand.gpu_class in state.pools
-    )
+    known = [demand for demand in demands if demand.gpu_class in state.pools]
+    is_near = kept.starts <= state.frozen_until(kept.demand.gpu_class)
+    if is_near and any(each.gpu_class in state.firm.gpus for each in known):
+        # It is placed again, and says again what its GPUs have to change.
+        return False
+    is_full = all(state.no_room.is_full_until(each, kept.starts) for each in known)
+    return is_full and not preemption.instants_before(request, known, first, kept)
 
 
 def planned_start_reserve(

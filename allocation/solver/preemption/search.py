@@ -6,7 +6,7 @@ may still end by itself.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -18,6 +18,7 @@ from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Place, Request, Snapshot
 from allocation.solver.model.plan import DroppedPause, Pause
 from allocation.solver.placement.gang import place
+from allocation.solver.preemption.bounds import RoomAfterPauses
 from allocation.solver.preemption.victim_rules import Candidate, Claim, Rule, VictimRules
 from allocation.solver.preemption.victims import (
     VictimSearch,
@@ -32,6 +33,8 @@ from allocation.solver.state.running import RunningBooking
 from allocation.solver.state.start_times import earliest_free, last_start, length_from
 
 _INSTANTS_TRIED = 12
+Instants = dict[str, list[int]]
+"""Starts to try, rising, by class."""
 _FEW = 8
 """From so many on, all are added to the quota at once."""
 
@@ -42,6 +45,7 @@ class Preemption:
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         self._state = state
         self._victim_rules = VictimRules(state, snapshot)
+        self._room = RoomAfterPauses(state, self._victim_rules)
         self.pauses: list[Pause] = []
         self._dropped: set[DroppedPause] = set()
         self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
@@ -76,12 +80,37 @@ class Preemption:
         free = earliest_free(self._state, request, demands, first, min(last, patience))
         return free or paused
 
+    def instants_before(
+        self, request: Request, demands: Iterable[Demand], first: int, kept: Fit
+    ) -> Instants:
+        """The starts before the kept one, which is reserved, for which pauses may make room.
+
+        Up to its own start a reservation takes nothing from itself, so windows are examined until
+        then.
+        """
+        found: Instants = {}
+        for demand in demands:
+            name = demand.gpu_class
+            tried = self._instants(demand, first, kept.starts - (not kept.victims))
+            if not kept.victims:
+                until = kept.starts if name == kept.demand.gpu_class else None
+                tried = self._hopeful(request, demand, tried, until)
+            if tried:
+                found[name] = tried
+        return found
+
     def earlier(
-        self, request: Request, demands: tuple[Demand, ...], first: int, kept: Fit
+        self,
+        request: Request,
+        demands: tuple[Demand, ...],
+        first: int,
+        kept: Fit,
+        instants: Instants,
     ) -> Fit | None:
         """A better start than the kept one, which is not reserved now; None: there is none.
 
-        The same start without victims is better. When notice is due, so is one with a lower cost.
+        Pauses are tried at these `instants`. The same start without victims is better. When notice
+        is due, so is one with a lower cost.
         """
         last = min(kept.starts - (not kept.victims), last_start(self._state, request))
         free = earliest_free(self._state, request, demands, first, last)
@@ -90,8 +119,8 @@ class Preemption:
             # Others leave for it already, so nobody else has to.
             return free
         paused = None
-        if not request.cheapest:
-            paused = self._earliest_paused(request, demands, first, before - 1)
+        if instants and not request.cheapest:
+            paused = self._earliest_paused_at(request, demands, instants, before - 1)
         if paused is not None and paused.starts + self._grace(paused) < before:
             return paused
         if free is None and kept.victims and self.is_due(kept):
@@ -233,13 +262,37 @@ class Preemption:
     def _earliest_paused(
         self, request: Request, demands: Sequence[Demand], first: int, last: int
     ) -> Fit | None:
+        instants: Instants = {}
+        for demand in demands:
+            tried = self._instants(demand, first, last)
+            instants[demand.gpu_class] = self._hopeful(request, demand, tried, None)
+        return self._earliest_paused_at(request, demands, instants, last)
+
+    def _earliest_paused_at(
+        self, request: Request, demands: Sequence[Demand], instants: Instants, last: int
+    ) -> Fit | None:
         best: Fit | None = None
         for class_rank, demand in enumerate(demands):
-            for starts in self._instants(demand, first, last):
-                if not _is_better(request, demand, starts, best):
+            for starts in instants.get(demand.gpu_class, ()):
+                if starts > last or not _is_better(request, demand, starts, best):
                     break
                 best = self._at(request, demand, starts, class_rank) or best
         return best
+
+    def _hopeful(
+        self, request: Request, demand: Demand, tried: list[int], until: int | None
+    ) -> list[int]:
+        """Those starts at which victims may make room for the demand; with `until` only the part of
+        each window before that second is examined."""
+        if not tried or not self._victim_rules.may_claim(demand):
+            return []
+        found = []
+        for starts in tried:
+            ends = starts + length_from(request, demand.gpu_class, starts)
+            ends = self._state.grid.end(ends if until is None else min(ends, until))
+            if self._room.latest_end(demand, starts) >= ends:
+                found.append(starts)
+        return found
 
     def _instants(self, demand: Demand, first: int, last: int) -> list[int]:
         """Starts to try: the first possible after a notice and, while victims are protected, the

@@ -71,10 +71,12 @@ class VictimRules:
         self._state = state
         self.in_place = InPlace(state, snapshot)
         self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
+        self._borrowing: dict[tuple[str, str, int, bool], tuple[int, list[RunningBooking]]] = {}
         self._outs: dict[str, list[int]] = {}
-        # By units, owners, tier, class and start, while nothing is granted or freed.
+        # By units, owners, tier, class and start, while the tenant has the same in place.
         self._claims: dict[tuple[Use, int], tuple[int, Claim | None]] = {}
-        self._found: dict[int, tuple[Claim, tuple[Candidate, ...]]] = {}
+        # By claim, while everybody has the same in place.
+        self._found: dict[int, tuple[int, Claim, tuple[Candidate, ...]]] = {}
 
     def claim(self, demand: Demand, starts: int) -> Claim | None:
         """The claim of a start at that second; None: nobody is paused for it.
@@ -82,15 +84,24 @@ class VictimRules:
         Nobody is for a tier that does not count, nor for owners without a limit.
         """
         use = self._state.use(demand)
+        version = self._state.running.version(use.owners[0])
         known = self._claims.get((use, starts))
-        if known is None or known[0] != self._state.running.changes:
+        if known is None or known[0] != version:
             claim = self._claim(use, (starts, starts + demand.duration))
-            known = self._claims[use, starts] = (self._state.running.changes, claim)
+            known = self._claims[use, starts] = (version, claim)
         return known[1]
 
+    def may_claim(self, demand: Demand) -> bool:
+        """False when nobody is ever paused for the demand."""
+        return self._is_claimant(self._state.use(demand))
+
+    def _is_claimant(self, use: Use) -> bool:
+        quota = self._state.quota
+        return quota.tier(use.tier).counts and quota.has_limit(use)
+
     def _claim(self, use: Use, window: tuple[int, int]) -> Claim | None:
-        state, starts = self._state, window[0]
-        if not state.quota.tier(use.tier).counts or not state.quota.has_limit(use):
+        starts = window[0]
+        if not self._is_claimant(use):
             return None
         tenant, name = use.owners[0], use.gpu_class
         planned = not self._is_due(name, starts)
@@ -101,10 +112,20 @@ class VictimRules:
 
     def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         """All that could be a victim of the claim, the first to be paused first."""
+        changes = self._state.running.changes
         known = self._found.get(id(claim))
-        if known is None or known[0] is not claim:
-            known = self._found[id(claim)] = (claim, self._candidates(claim))
-        return known[1]
+        if known is None or known[0] != changes or known[1] is not claim:
+            known = self._found[id(claim)] = (changes, claim, self._candidates(claim))
+        return known[2]
+
+    def may_leave(self, gpu_class: str, tenant: str, starts: int) -> list[RunningBooking]:
+        """Everybody who can be a candidate for some claim of the tenant at that second."""
+        planned = not self._is_due(gpu_class, starts)
+        found = list(self._able(gpu_class, tenant, starts))
+        for other in self._state.running.tenants(gpu_class):
+            if other != tenant:
+                found += self._borrowers(gpu_class, other, starts, planned=planned)
+        return found
 
     def _candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         rows = [*self._own(claim)]
@@ -206,16 +227,28 @@ class VictimRules:
             over = self._over(tenant, claim.gpu_class, self._standing(claim, tenant))
             found = [
                 _ranked(runner, "taken_back", (_group(runner), -over, runner.tier.priority))
-                for runner in self._borrowers(claim, tenant)
+                for runner in self._borrowers(
+                    claim.gpu_class, tenant, claim.starts, planned=claim.planned
+                )
             ]
             self._known[key] = (version, found)
         return found
 
-    def _borrowers(self, claim: Claim, tenant: str) -> list[RunningBooking]:
-        """Bookings of another tenant of which nothing is inside its guarantee."""
-        inside = self._standing(claim, tenant).parts()
-        able = self._able(claim.gpu_class, tenant, claim.starts)
-        return [runner for runner in able if runner.booking not in inside]
+    def _borrowers(
+        self, gpu_class: str, tenant: str, starts: int, *, planned: bool
+    ) -> list[RunningBooking]:
+        """Bookings of a tenant that can be out by then and of which nothing is inside its
+        guarantee."""
+        version = self._state.running.version(tenant)
+        key = (tenant, gpu_class, starts, planned)
+        known, found = self._borrowing.get(key, (-1, []))
+        if known != version:
+            standing = self.in_place.at(tenant, gpu_class, starts, planned=planned)
+            inside = standing.parts()
+            able = self._able(gpu_class, tenant, starts)
+            found = [runner for runner in able if runner.booking not in inside]
+            self._borrowing[key] = (version, found)
+        return found
 
     def _standing(self, claim: Claim, tenant: str) -> Standing:
         return self.in_place.at(tenant, claim.gpu_class, claim.starts, planned=claim.planned)

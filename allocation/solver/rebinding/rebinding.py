@@ -127,7 +127,7 @@ class Rebinding:
         state, first = self._state, self._state.first_start(request.earliest)
         if not may_move_others(request) or not self._may_succeed(kept.demand, first):
             return None
-        with state.no_room.trial(kept.demand.gpu_class) as keep:
+        with state.trial(kept.demand.gpu_class) as keep:
             state.free(kept)
             found = self.place_with_moves((kept.demand,), first)
             if found is None:

@@ -1,6 +1,7 @@
 """The mutable state of a cycle, built from a snapshot."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -59,6 +60,9 @@ class CycleState(Space):
         )
         self.held = self.all.copy()
         self.no_room = NoRoomCache(self.all.gpus)
+        self.frees: dict[str, int] = {}
+        """By class, a number that changes when room has become free."""
+        self._freed_last = 0
 
     def end_of(self, held: Held) -> int:
         """When its room opens: overdue work stays for one more grid step."""
@@ -105,7 +109,7 @@ class CycleState(Space):
             for booking in fit.victims:
                 self._leaves(booking, self.running.remove_preemptor, fit.starts)
             self._refresh_columns(name, {place.gpu for place in fit.places})
-        self.no_room.forget(name, fit.starts)
+        self._freed(name, fit.starts)
         self._add_resources(fit, -1)
         self.quota.add(self.use(fit.demand), fit.window, -1)
 
@@ -115,9 +119,26 @@ class CycleState(Space):
         until = self.running.ends(running)
         self._leaves(booking, self.running.notify, instant)
         self._refresh_columns(running.use.gpu_class, {place.gpu for place in running.places})
-        self.no_room.forget(running.use.gpu_class, instant)
+        self._freed(running.use.gpu_class, instant)
         if instant < until:
             self.all.hosts.add(running.places, running.host_resources, (instant, until), -1)
+
+    def _freed(self, gpu_class: str, since: int) -> None:
+        self._freed_last += 1
+        self.frees[gpu_class] = self._freed_last
+        self.no_room.forget(gpu_class, since)
+
+    @contextmanager
+    def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
+        """Restore what is known of a class at the end, unless the yielded function was called: then
+        what was freed inside has not been taken again."""
+        before, kept = self.frees.get(gpu_class, 0), list[bool]()
+        with self.no_room.trial(gpu_class) as keep:
+            yield lambda: kept.append(True)
+            if kept:
+                keep()
+            else:
+                self.frees[gpu_class] = before
 
     def _gpu_layers(self, gpu_class: str) -> list[GpuCalendar]:
         layers = (self.all, self.firm)

@@ -10,6 +10,7 @@ from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, WHOLE_SHARE
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.grid import Grid
+from allocation.solver.timeline.next_taken import NextTaken
 from allocation.solver.timeline.step_function import StepFunction
 
 
@@ -22,6 +23,7 @@ class GpuCalendar:
         self.grid = grid
         self._instants: tuple[int, ...] = ()
         self._steps = StepFunction(grid, len(pool), np.uint16)
+        self._next = NextTaken(self._steps)
         self._shares: StepFunction | None = None
         self.version = 0
         """Number of changes so far."""
@@ -30,6 +32,7 @@ class GpuCalendar:
         twin = GpuCalendar.__new__(GpuCalendar)
         twin.pool, twin.grid, twin._instants = self.pool, self.grid, self._instants
         twin._steps = self._steps.copy()
+        twin._next = NextTaken(twin._steps)
         twin._shares = self._shares and self._shares.copy()
         twin.version = self.version
         return twin
@@ -87,15 +90,17 @@ class GpuCalendar:
         self.version += 1
         within = self._steps.cut(starts, ends)
         rows = self._steps.values[within]
-        run = self._run(places)
+        run, until = self._run(places), self.grid.end(ends)
         if run is not None:
             rows[:, run] |= np.uint16(WHOLE_MASK)
+            self._next.add(run, starts, until)
             return
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:
                 taken = rows[:, column]
                 taken |= self.pool.geometries[column].mask_of(place)
+                self._next.add((column,), starts, until)
             else:
                 self._share(column, place.share, starts, ends)
 
@@ -109,6 +114,7 @@ class GpuCalendar:
             if place.share is None:
                 taken = rows[:, column]
                 taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
+                self._next.remove((column,), starts)
             else:
                 self._share(column, -place.share, starts, ends)
 
@@ -121,6 +127,7 @@ class GpuCalendar:
         mine, its = self._steps, other._steps
         rows = its.times.searchsorted(mine.times, side="right") - 1
         mine.values[:, columns] = its.values[rows[:, None], columns]
+        self._next.remove(columns, self.grid.origin)
 
     def starts_between(self, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which something changes.
@@ -168,6 +175,13 @@ class GpuCalendar:
         for column, rest in left.items():
             found[column] = np.bitwise_or.reduce(rest)
         return found
+
+    def next_taken(self, instant: int) -> Ints:
+        """For each column the first second from the instant on at which a slot of it is taken.
+
+        Shared GPUs count as idle.
+        """
+        return self._next.after(instant)
 
     def idle(
         self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]

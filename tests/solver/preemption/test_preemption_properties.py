@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allocation.solver import Snapshot, decode, encode, solve
 from allocation.solver.model.plan import Plan
-from allocation.solver.preemption.victim_rules import Claim, VictimRules
+from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.state.running import RunningBooking
 from tests.rings import holds_for
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
@@ -109,8 +109,11 @@ class TestControls:
         site = self.site("lab")
         assert notices(solve(site, POLICY)) == {}
 
-        def everybody(rules: VictimRules, claim: Claim, tenant: str) -> list[RunningBooking]:
-            return list(rules._able(claim.gpu_class, tenant, claim.starts))
+        def everybody(
+            rules: VictimRules, gpu_class: str, tenant: str, starts: int, *, planned: bool
+        ) -> list[RunningBooking]:
+            del planned
+            return list(rules._able(gpu_class, tenant, starts))
 
         monkeypatch.setattr(VictimRules, "_borrowers", everybody)
         assert notices(solve(site, POLICY)) != {}

@@ -1,6 +1,7 @@
 """Shortcuts of a cycle: what they claim is so, and the plan is the same bytes without them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 
@@ -11,13 +12,15 @@ from hypothesis import strategies as st
 
 from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
 from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import UNITS_PER_GPU
+from allocation.solver.model.inputs import UNITS_PER_GPU, Place
+from allocation.solver.preemption.bounds import NEVER_FULL, RoomAfterPauses
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.rebinding import strategies
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.space import NoRoomCache
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.grid import Grid
+from tests.bench.solver import crowded
 from tests.bench.solver.cycle import CLASSES, a_request_of, a_site
 from tests.bench.solver.cycle import the_next as next_of_bench
 from tests.solver.builders import (
@@ -123,7 +126,16 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
         without.setattr(Quota, "has_plenty", lambda *_: False)
         without.setattr(GpuCalendar, "_run", lambda *_: None)
         without.setattr(strategies, "_would_fit", lambda *_: True)
+        without.setattr(RoomAfterPauses, "latest_end", lambda *_: NEVER_FULL)
+        without.setattr(CycleState, "trial", forgetting)
         return solve(site, policy)
+
+
+@contextmanager
+def forgetting(state: CycleState, gpu_class: str) -> Iterator[Callable[[], None]]:
+    """A trial after which nothing is known."""
+    yield lambda: None
+    state.no_room.forget(gpu_class, state.now)
 
 
 def lives(seed: int, gpu_count: int, bookings: int) -> Iterator[Snapshot]:
@@ -196,6 +208,35 @@ def test_crowded_sites_that_live_are_the_same_without_the_shortcuts(
             same_without_shortcuts(site, Policy(1), monkeypatch)
 
 
+def crowded_lives(pausable: float, count: int = 64, waiting: int = 90) -> Iterator[Snapshot]:
+    """A crowded site and what follows: planned starts kept, a newcomer that goes first, an early
+    end."""
+    site = crowded.site_of(count, waiting, 2, pausable)
+    yield site
+    settled = crowded.the_next(site, solve(site, Policy(1)))
+    yield settled
+    yield crowded.one_more(settled, 2, is_first=True)
+    yield crowded.early_end(settled)
+
+
+@pytest.mark.parametrize("pausable", [0.5, 1.0])
+def test_sites_where_most_may_be_paused_are_the_same_without_the_shortcuts(
+    pausable: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for site in crowded_lives(pausable):
+        same_without_shortcuts(site, Policy(1), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [64, 96, 160, 240])
+def test_the_same_for_larger_sites_where_most_may_be_paused(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pausable in (0.3, 0.7, 1.0):
+        for site in crowded_lives(pausable, count, count):
+            same_without_shortcuts(site, Policy(1), monkeypatch)
+
+
 @pytest.mark.long
 def test_the_same_for_larger_sites_and_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(20):
@@ -206,7 +247,7 @@ def test_the_same_for_larger_sites_and_more_of_them(monkeypatch: pytest.MonkeyPa
 def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    taken = {"full": 0, "searched": 0, "quota": 0, "near": 0, "plenty": 0, "run": 0}
+    taken = dict.fromkeys(("full", "searched", "quota", "near", "plenty", "run", "pauses"), 0)
 
     def counted(name: str, really, is_taken):  # type: ignore[no-untyped-def]  # wraps anything
         def call(*asked):  # type: ignore[no-untyped-def]
@@ -226,7 +267,9 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch.setattr(GpuCalendar, "_run", counted("run", GpuCalendar._run, bool))
     near = counted("near", strategies._would_fit, lambda fits: not fits)
     monkeypatch.setattr(strategies, "_would_fit", near)
-    for site in lives(2, 48, 120):
+    hopeless = counted("pauses", RoomAfterPauses.latest_end, lambda ends: ends < NOON + 3 * HOUR)
+    monkeypatch.setattr(RoomAfterPauses, "latest_end", hopeless)
+    for site in (*lives(2, 48, 120), *crowded_lives(0.5)):
         solve(site, Policy(1))
     assert min(taken.values()) > 0, taken
 
@@ -285,6 +328,37 @@ def test_use_that_is_added_at_once_is_what_it_is_one_by_one(
             assert one.over(use, window) == other.over(use, window)
             assert one.borrowed(use, window) == other.borrowed(use, window)
             assert not (one.has_plenty(use) and one.over(use, window))
+
+
+def test_the_next_use_of_each_gpu_is_followed_through_changes() -> None:
+    chance = Random(5)  # noqa: S311  made-up windows
+    pool = CycleState(a_snapshot(fleet=gpus(4)), POLICY).pools["h100"]
+    grid, known = Grid(NOON, 300), [NOON + HOUR]
+    calendar = GpuCalendar(pool, grid)
+    placed: list[tuple[tuple[Place, ...], int, int]] = []
+    for _ in range(200):
+        if placed and chance.random() < 0.4:
+            calendar.remove(*placed.pop(chance.randrange(len(placed))))
+        else:
+            first, count = chance.randrange(4), chance.randint(1, 3)
+            places = tuple(whole(f"n1-{n}") for n in range(first, min(4, first + count)))
+            starts = NOON + chance.randint(-60, 600) * MINUTE
+            window = (starts, starts + chance.randint(1, 20_000))
+            if calendar.is_free(places, *window):
+                calendar.put(places, *window)
+                placed.append((places, *window))
+        known = [*known[-3:], NOON + chance.randint(0, 900) * MINUTE]
+        for instant in known:
+            busy = [
+                (pool.column[place.gpu], max(starts, instant))
+                for places, starts, ends in placed
+                for place in places
+                if grid.end(ends) > instant
+            ]
+            following = [
+                min((at for c, at in busy if c == n), default=NEVER_FULL) for n in range(4)
+            ]
+            assert calendar.next_taken(instant).tolist() == following
 
 
 def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() -> None:

@@ -1,0 +1,67 @@
+"""When each GPU of a class is next taken, seen from a few instants that are asked about often."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.timeline.step_function import StepFunction
+
+_MOST_INSTANTS = 32
+_NEVER = np.iinfo(np.int64).max
+
+Run = slice | Sequence[int]
+"""Columns: adjacent ones, or some."""
+
+
+class NextTaken:
+    """For each instant and column, the first second from the instant on at which a bit is taken.
+
+    A search that asks about one start and many durations reads one row instead of all stretches of
+    each window. What is added or removed later is followed.
+    """
+
+    def __init__(self, steps: StepFunction) -> None:
+        """`steps` has the taken bits: (stretches, columns)."""
+        self._steps = steps
+        self._row: dict[int, int] = {}
+        self._instants: Ints = np.zeros(0, dtype=np.int64)
+        self._next: Ints = np.zeros((0, steps.values.shape[1]), dtype=np.int64)
+
+    def after(self, instant: int) -> Ints:
+        """The second for each column; the largest integer for those that are never taken."""
+        if instant not in self._row:
+            self._add_row(instant)
+        found: Ints = self._next[self._row[instant]]
+        return found
+
+    def add(self, columns: Run, starts: int, ends: int) -> None:
+        """The columns are taken in [starts, ends), too."""
+        if self._row:
+            since = np.maximum(self._instants, starts)
+            since[self._instants >= ends] = _NEVER
+            self._next[:, columns] = np.minimum(self._next[:, columns], since[:, None])
+
+    def remove(self, columns: Run, starts: int) -> None:
+        """Something of the columns that was taken from `starts` on has become free."""
+        if self._row and (self._next[:, columns] >= starts).any():
+            self._next[:, columns] = self._read(self._instants, columns)
+
+    def _add_row(self, instant: int) -> None:
+        if len(self._row) == _MOST_INSTANTS:
+            self._row.clear()
+            self._instants, self._next = self._instants[:0], self._next[:0]
+        self._row[instant] = len(self._row)
+        alone = np.array([instant], dtype=np.int64)
+        self._instants = np.append(self._instants, alone)
+        self._next = np.vstack([self._next, self._read(alone, slice(None))])
+
+    def _read(self, instants: Ints, columns: Run) -> Ints:
+        steps = self._steps
+        first = steps.times.searchsorted(instants, side="right") - 1
+        low = int(first.min())
+        taken = steps.values[low:, columns] != 0
+        times = np.where(taken, steps.times[low:, None], _NEVER)
+        following = np.minimum.accumulate(times[::-1], axis=0)[::-1]
+        found: Ints = np.maximum(following[first - low], instants[:, None])
+        return found
