@@ -11,6 +11,9 @@ from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request
 from allocation.solver.state.cycle_state import CycleState
 
+_MOST_LIFTED = 5_000
+"""Planned starts that one cycle may lift in vain: at a large site each attempt lifts many."""
+
 
 def among_planned(
     outcome: Outcome, request: Request, demands: Iterable[Demand], first: int, found: Fit | None
@@ -35,16 +38,25 @@ def _with_planned_moved(
     name, (first, last) = demand.gpu_class, between
     near = movable.near(name, (first, last + demand.duration))
     rows = {booking: found for booking, found in near.items() if not found.victims}
-    if not rows:
+    kind = (demand.owners[0], demand.tier, name, demand.shape, demand.count, demand.level, first)
+    if not rows or demand.duration >= outcome.failed_claims.get(kind, demand.duration + 1):
         return None
-    for row in rows.values():
-        state.free(row)
-    found = outcome.preemption.earliest(request, (demand,), first, last)
-    again = None if found is None else _again_beside(state, found, rows)
-    if found is None or again is None:
+    if outcome.lifted_in_vain > _MOST_LIFTED:
+        return None
+    with state.trial(name) as keep:
         for row in rows.values():
-            state.reserve(row)
-        return None
+            state.free(row)
+        found = outcome.preemption.earliest(request, (demand,), first, last)
+        again = None if found is None else _again_beside(state, found, rows)
+        if found is None or again is None:
+            for row in rows.values():
+                state.reserve(row)
+            if found is not None and not found.victims:
+                # Room only gets less: the same for a longer time would fail, too.
+                outcome.failed_claims[kind] = demand.duration
+            outcome.lifted_in_vain += len(rows)
+            return None
+        keep()
     movable.move(name, again)
     return found
 

@@ -29,7 +29,11 @@ Given = TypeVar("Given", Assign, Waiting)
 
 @dataclass(slots=True)
 class Outcome:
-    """The decisions of a cycle so far. `keys`: the place of each booking in the queue."""
+    """The decisions of a cycle so far. `keys`: the place of each booking in the queue.
+
+    `failed_claims`: by owner and kind of demand, the shortest duration for which planned starts
+    were lifted in vain; `lifted_in_vain`: how many those were in all attempts.
+    """
 
     state: CycleState
     preemption: Preemption
@@ -44,6 +48,8 @@ class Outcome:
     queues: dict[str, QueueAhead] = field(default_factory=dict)
     orders: list[OrderAnswer] = field(default_factory=list)
     placed: dict[str, Fit] = field(default_factory=dict)
+    failed_claims: dict[tuple[object, ...], int] = field(default_factory=dict)
+    lifted_in_vain: int = 0
 
     def record_orders(self, results: Iterable[OrderResult]) -> list[str]:
         """Record the results of relocation orders, which are reserved; return all bookings with

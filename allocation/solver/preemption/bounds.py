@@ -1,7 +1,8 @@
 """Upper bounds on the room that pauses can make, shared by all claims of a tenant.
 
-Most claims find too little room whoever leaves. One look at a class and a start answers that for all
-of them, whatever their length, so victims are chosen only where some choice may be enough.
+Most claims find too little room whoever leaves. One look at a class and a start answers that for
+all of them, whatever their length, so victims are chosen only where some choice may be enough.
+"""
 
 from dataclasses import dataclass
 
