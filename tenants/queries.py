@@ -111,7 +111,8 @@ def people_of(projects: Iterable[Project], wanted: str = "") -> list[ProjectPeop
     With `wanted`, only those whose name or sign-in name contains each of its words.
     """
     found = {project.id: ProjectPeople(project) for project in projects}
-    members = Membership.objects.filter(project__in=found).select_related("user")
+    members = Membership.objects.filter(project__in=found)
+    members = members.select_related("user__service_account")
     for word in wanted.split():
         members = members.filter(
             Q(user__username__icontains=word)

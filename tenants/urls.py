@@ -6,6 +6,7 @@ from tenants.web.accounts import ops_accounts
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.people import people
 from tenants.web.quotas import ops_quotas, quotas
+from tenants.web.service_accounts import urlpatterns as service_account_urls
 from tenants.web.settings import settings
 from tenants.web.tenants import ops_tenants
 from tenants.web.tiers import ops_tiers, tiers
@@ -16,6 +17,7 @@ urlpatterns = [
     path("t/<slug:tenant>/quotas", quotas, name="quotas"),
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
+    *service_account_urls,
     *webhook_urls,
     path("t/<slug:tenant>/log", log, name="log"),
     path("t/<slug:tenant>/log.csv", log_csv, name="log-csv"),

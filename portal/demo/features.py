@@ -30,7 +30,10 @@ from portal.demo.week import (
     text_parsed,
 )
 from tenants.access import Actor
-from tenants.models import User, Webhook
+from tenants.models import ServiceAccount, User, Webhook
+from tenants.platform.wall import tenant_tx
+from tenants.services.service_accounts import service_account_create
+from tenants.services.sessions import temporary_session
 from tenants.services.webhooks import (
     WebhookTerms,
     webhook_create,
@@ -134,6 +137,23 @@ def webhook_made(now: datetime) -> None:
     webhook, _ = webhook_create(actor=actor, terms=terms, now=now)
     webhook_test(actor=actor, webhook_id=webhook.id, now=now)
     webhook_enabled_set(actor=actor, webhook_id=webhook.id, is_enabled=False, now=now)
+
+
+def service_account_made(now: datetime) -> None:
+    """Creates a service account once, without a token: nobody would read it."""
+    actor = person("ada", "helix")
+    if ServiceAccount.objects.filter(tenant_id=actor.tenant_id).exists():
+        return
+    user = User.objects.get(id=actor.user_id)
+    with temporary_session(user, now=now), tenant_tx(actor.tenant_id):
+        service_account_create(
+            actor=actor,
+            credential=user.credential,
+            name="Nightly benchmarks",
+            project="protein-folding",
+            role="researcher",
+            now=now,
+        )
 
 
 def maintenance_planned(day: date, now: datetime) -> None:

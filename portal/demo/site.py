@@ -22,6 +22,7 @@ from portal.demo.features import (
     feature_actions,
     maintenance_planned,
     series_asked,
+    service_account_made,
     webhook_made,
 )
 from portal.demo.history import history_simulate
@@ -92,7 +93,7 @@ def _today(now: datetime, today: date) -> None:
         with suppress(Refused), transaction.atomic():
             people.book(line, now)
     planned = partial(maintenance_planned, today + timedelta(days=2))
-    for ask in (series_asked, planned, webhook_made):
+    for ask in (series_asked, planned, webhook_made, service_account_made):
         with suppress(Refused), transaction.atomic():
             ask(now)
 

@@ -131,6 +131,9 @@ class TokenOut(serializers.Serializer[Any]):
     revoked = serializers.DateTimeField(allow_null=True)
 
 
+TokenPage = page(TokenOut)
+
+
 class TokenMade(TokenOut):
     """A new token: the only answer that contains its secret."""
 
@@ -176,7 +179,7 @@ class Tokens(ApiView):
 
     queries = {"GET": PageQuery}
 
-    @described("list_tokens", "Your tokens", answer=page(TokenOut), query=PageQuery)
+    @described("list_tokens", "Your tokens", answer=TokenPage, query=PageQuery)
     def get(self, request: Request) -> Response:
         """Lists tokens, the latest first."""
         with self.tx():

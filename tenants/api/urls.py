@@ -14,6 +14,13 @@ from tenants.api.log import Log
 from tenants.api.me import Me, SessionOne, Sessions, TokenOne, TokenRotate, Tokens
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
+from tenants.api.service_accounts import (
+    ServiceAccountOne,
+    ServiceAccounts,
+    ServiceTokenOne,
+    ServiceTokenRotate,
+    ServiceTokens,
+)
 from tenants.api.tenants import Tenants
 from tenants.api.webhooks import (
     Deliveries,
@@ -66,6 +73,27 @@ urlpatterns = [
         "webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
         DeliveryResend.as_view(),
         name="api-webhook-resend",
+    ),
+    path("service-accounts", ServiceAccounts.as_view(), name="api-service-accounts"),
+    path(
+        "service-accounts/<uuid:account_id>",
+        ServiceAccountOne.as_view(),
+        name="api-service-account",
+    ),
+    path(
+        "service-accounts/<uuid:account_id>/tokens",
+        ServiceTokens.as_view(),
+        name="api-service-tokens",
+    ),
+    path(
+        "service-accounts/<uuid:account_id>/tokens/<uuid:token_id>",
+        ServiceTokenOne.as_view(),
+        name="api-service-token",
+    ),
+    path(
+        "service-accounts/<uuid:account_id>/tokens/<uuid:token_id>/rotate",
+        ServiceTokenRotate.as_view(),
+        name="api-service-token-rotate",
     ),
     path("quotas", Quotas.as_view(), name="api-quotas"),
 ]

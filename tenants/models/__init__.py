@@ -19,6 +19,7 @@ from tenants.models.organisations import (
     Tier,
     User,
 )
+from tenants.models.service_accounts import ServiceAccount
 from tenants.models.sign_on import (
     SignOnAttempt,
     SignOnGroup,
@@ -50,6 +51,7 @@ __all__ = [
     "Role",
     "Scope",
     "SecondFactor",
+    "ServiceAccount",
     "Session",
     "SignOnAttempt",
     "SignOnGroup",

@@ -74,6 +74,8 @@ ACTIONS = {
     "second_factor.set": "turned on the second factor of {object}",
     "series.cancel": "cancelled a series of bookings",
     "series.request": "requested a series of bookings",
+    "service_account.closed": "closed the service account {object}",
+    "service_account.created": "created the service account {object}",
     "session.all_ended": "ended all other sessions",
     "session.ended": "ended a session",
     "sign_in.done": "signed in",
@@ -121,6 +123,7 @@ NAMED_BY = {
     "maintenance": ("where",),
     "project": ("slug",),
     "quota": ("tenant", "project", "gpu_class"),
+    "service_account": ("name",),
     "user": ("username",),
     "webhook": ("name",),
 }

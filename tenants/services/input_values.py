@@ -50,6 +50,12 @@ def slug_read(text: str, *, param: str = "slug") -> str:
     return text
 
 
+def slug_of(name: str) -> str:
+    """The ASCII letters and digits of a name, with hyphens between words; it may be empty."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain)[:40].strip("-")
+
+
 def units_read(text: str, *, param: str) -> int:
     """The units of a number of GPUs such as "2" or "2.5".
 

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
-from tenants.models import Membership, Project, Role, User
+from tenants.models import Membership, Project, Role, ServiceAccount, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.services.input_values import name_read, slug_read
 
@@ -73,6 +73,8 @@ def membership_role_set(
     membership = _membership(actor, membership_id)
     if membership.project_id is None or role not in PROJECT_ROLES:
         raise invalid("bad_role", "Choose viewer, researcher or lead.", "role")
+    if role == Role.LEAD and ServiceAccount.objects.filter(user=membership.user).exists():
+        raise invalid("bad_role", "A service account is researcher or viewer.", "role")
     before = membership.role
     if before == role:
         return membership

@@ -67,7 +67,7 @@ NO_LIMITS = TokenLimits()
 
 
 @dataclass(slots=True)
-class _NewToken:
+class NewToken:
     """The columns of a token to be stored."""
 
     name: str
@@ -75,6 +75,8 @@ class _NewToken:
     scopes: list[str] = field(default_factory=list)
     project_id: UUID | None = None
     made_with: UUID | None = None
+    holder_id: int | None = None
+    """Whose token it is; by default the actor's."""
 
 
 @transaction.atomic
@@ -98,20 +100,19 @@ def token_create(
             `too_many_tokens` or `not_allowed`.
     """
     _require_own_process(actor)
-    if not 1 <= days <= MAX_DAYS:
-        raise invalid("bad_days", f"Choose a lifetime of 1 to {MAX_DAYS} days.", "days")
+    days_check(days)
     project = access_project(actor, limits.project, "project") if limits.project else None
-    new = _NewToken(
+    new = NewToken(
         name=name_read(name),
         expires=now + timedelta(days=days),
         project_id=project.id if project else None,
         made_with=made_with,
     )
-    maker = None if made_with is None else _maker(actor, made_with, now)
+    maker = None if made_with is None else token_maker(actor, made_with, now)
     new.scopes = _scopes_read(limits.scopes, maker)
     if maker is not None:
-        _bound(new, maker)
-    return _store(actor, new, now)
+        token_bound(new, maker)
+    return token_store(actor, new, now)
 
 
 @transaction.atomic
@@ -132,33 +133,9 @@ def token_rotate(
         Refused: `bad_overlap`, `not_found`, `stronger_token`, `too_many_tokens` or `not_allowed`.
     """
     _require_own_process(actor)
-    if not 0 <= overlap_hours <= MAX_OVERLAP_HOURS:
-        sentence = f"Choose an overlap of 0 to {MAX_OVERLAP_HOURS} hours."
-        raise invalid("bad_overlap", sentence, "overlap_hours")
-    old = _live_tokens(actor, now).select_for_update().filter(id=token_id).first()
-    if old is None:
-        raise missing("token")
-    new = _NewToken(
-        name=old.name,
-        expires=now + (old.expires - old.created),
-        scopes=old.scopes,
-        project_id=old.project_id,
-        made_with=made_with,
-    )
-    if made_with is not None:
-        _bound(new, _maker(actor, made_with, now))
-    made = _store(actor, new, now)
-    ends = min(old.expires, now + timedelta(hours=overlap_hours))
-    ApiToken.objects.filter(id=old.id).update(expires=ends)
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="token.rotated",
-        target=("token", old.id),
-        now=now,
-        detail={"expires": ends.isoformat(), "successor": str(made[0].id)},
-    )
-    return made
+    overlap_check(overlap_hours)
+    old = live_tokens(actor.tenant_id, actor.user_id, now).filter(id=token_id)
+    return token_replace(actor, old, timedelta(hours=overlap_hours), now, made_with)
 
 
 @transaction.atomic
@@ -175,15 +152,15 @@ def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> ApiToken:
         tokens = tokens.filter(user_id=actor.user_id)
     if not tokens.exists():
         raise missing("token")
-    _revoke(actor, [token_id], now)
+    tokens_end(actor, [token_id], now)
     return tokens.get()
 
 
 @transaction.atomic
 def tokens_revoke(*, actor: Actor, now: datetime) -> int:
     """Revokes all valid tokens of the actor in this tenant; returns how many."""
-    found = list(_live_tokens(actor, now).order_by("id").values_list("id", flat=True))
-    return _revoke(actor, found, now)
+    live = live_tokens(actor.tenant_id, actor.user_id, now).order_by("id")
+    return tokens_end(actor, list(live.values_list("id", flat=True)), now)
 
 
 def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder | None:
@@ -235,7 +212,7 @@ def _scopes_read(wanted: Sequence[str] | None, maker: ApiToken | None) -> list[s
     return known
 
 
-def _bound(new: _NewToken, maker: ApiToken) -> None:
+def token_bound(new: NewToken, maker: ApiToken) -> None:
     """Limits a token by the one that creates it. Raises Refused `stronger_token`."""
     new.expires = min(new.expires, maker.expires)
     extra = [scope for scope in new.scopes if scope not in maker.scopes]
@@ -254,15 +231,69 @@ def _bound(new: _NewToken, maker: ApiToken) -> None:
         new.project_id = maker.project_id
 
 
-def _store(actor: Actor, new: _NewToken, now: datetime) -> tuple[ApiToken, str]:
-    if _live_tokens(actor, now).count() >= MAX_TOKENS:
+def days_check(days: int) -> None:
+    """Raises Refused `bad_days`."""
+    if not 1 <= days <= MAX_DAYS:
+        raise invalid("bad_days", f"Choose a lifetime of 1 to {MAX_DAYS} days.", "days")
+
+
+def overlap_check(hours: int) -> None:
+    """Raises Refused `bad_overlap`."""
+    if not 0 <= hours <= MAX_OVERLAP_HOURS:
+        sentence = f"Choose an overlap of 0 to {MAX_OVERLAP_HOURS} hours."
+        raise invalid("bad_overlap", sentence, "overlap_hours")
+
+
+def token_replace(
+    actor: Actor,
+    found: QuerySet[ApiToken],
+    overlap: timedelta,
+    now: datetime,
+    made_with: UUID | None = None,
+) -> tuple[ApiToken, str]:
+    """Makes the successor of the one token in `found`, which then ends after the overlap.
+
+    Raises:
+        Refused: `not_found`, `stronger_token` or `too_many_tokens`.
+    """
+    old = found.select_for_update().first()
+    if old is None:
+        raise missing("token")
+    new = NewToken(
+        name=old.name,
+        expires=now + (old.expires - old.created),
+        scopes=old.scopes,
+        project_id=old.project_id,
+        made_with=made_with,
+        holder_id=old.user_id,
+    )
+    if made_with is not None:
+        token_bound(new, token_maker(actor, made_with, now))
+    made = token_store(actor, new, now)
+    ends = min(old.expires, now + overlap)
+    ApiToken.objects.filter(id=old.id).update(expires=ends)
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="token.rotated",
+        target=("token", old.id),
+        now=now,
+        detail={"expires": ends.isoformat(), "successor": str(made[0].id)},
+    )
+    return made
+
+
+def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, str]:
+    """Stores a token; returns it with its text. Raises Refused `too_many_tokens`."""
+    holder_id = new.holder_id or actor.user_id
+    if live_tokens(actor.tenant_id, holder_id, now).count() >= MAX_TOKENS:
         raise Refused(
-            "too_many_tokens", f"You have {MAX_TOKENS} valid tokens. Revoke one that is not used."
+            "too_many_tokens", f"There are {MAX_TOKENS} valid tokens. Revoke one that is not used."
         )
     clear = _new_token()
     token = ApiToken.objects.create(
         tenant_id=actor.tenant_id,
-        user_id=actor.user_id,
+        user_id=holder_id,
         name=new.name,
         digest=_digest(clear),
         prefix=clear[:SHOWN_LENGTH],
@@ -288,22 +319,23 @@ def _store(actor: Actor, new: _NewToken, now: datetime) -> tuple[ApiToken, str]:
     return token, clear
 
 
-def _live_tokens(actor: Actor, now: datetime) -> QuerySet[ApiToken]:
-    """The actor's valid tokens in this tenant."""
+def live_tokens(tenant_id: UUID, user_id: int, now: datetime) -> QuerySet[ApiToken]:
+    """The person's valid tokens in this tenant."""
     return ApiToken.objects.filter(
-        tenant_id=actor.tenant_id, user_id=actor.user_id, revoked=None, expires__gt=now
+        tenant_id=tenant_id, user_id=user_id, revoked=None, expires__gt=now
     )
 
 
-def _maker(actor: Actor, made_with: UUID, now: datetime) -> ApiToken:
+def token_maker(actor: Actor, made_with: UUID, now: datetime) -> ApiToken:
     """The creating token. Locks it, so that a concurrent revocation finds both."""
-    maker = _live_tokens(actor, now).select_for_update().filter(id=made_with).first()
+    own = live_tokens(actor.tenant_id, actor.user_id, now)
+    maker = own.select_for_update().filter(id=made_with).first()
     if maker is None:
         raise denied("This token has expired or was revoked, so it cannot create another one.")
     return maker
 
 
-def _revoke(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
+def tokens_end(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
     """Revokes tokens, then those that were created with them, and so on; returns how many."""
     ended = 0
     while token_ids:

@@ -24,6 +24,7 @@ from tenants.services import (
     user_zone_set,
     whole_read,
 )
+from tenants.services.service_accounts import may_have_service_accounts
 from tenants.services.webhooks import may_have_webhooks
 from tenants.web.frame import tenant_page
 from tenants.web.sessions import sessions_shown
@@ -70,11 +71,12 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
         ],
         "my_zone": actor.time_zone,
         "me": User.objects.get(id=actor.user_id),
-        "mine": [(t, _state(t, now)) for t in tokens if t.user_id == actor.user_id],
-        "live": sum(_state(t, now) == "live" for t in tokens if t.user_id == actor.user_id),
-        "others": [(t, _state(t, now)) for t in tokens if t.user_id != actor.user_id],
+        "mine": [(t, token_state(t, now)) for t in tokens if t.user_id == actor.user_id],
+        "live": sum(token_state(t, now) == "live" for t in tokens if t.user_id == actor.user_id),
+        "others": [(t, token_state(t, now)) for t in tokens if t.user_id != actor.user_id],
         "sessions": sessions_shown(request),
         "clear": clear,
+        "has_service_accounts": may_have_service_accounts(actor),
         "has_webhooks": may_have_webhooks(actor),
         "refusal": refusal,
         "example": "CI of folding",
@@ -154,7 +156,7 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
     ended = [
         token
         for token in seen
-        if _state(token, now) == "live" and (is_all or str(token.id) == form.get("token"))
+        if token_state(token, now) == "live" and (is_all or str(token.id) == form.get("token"))
     ]
     if not ended:
         return None
@@ -179,7 +181,8 @@ def _last_used(token: ApiToken) -> str:
     return f"last used {used:%a} {used.day} {used:%b %H:%M}"
 
 
-def _state(token: ApiToken, now: datetime) -> str:
+def token_state(token: ApiToken, now: datetime) -> str:
+    """Returns `live`, `expired` or `revoked`."""
     if token.revoked is not None:
         return "revoked"
     return "expired" if token.expires <= now else "live"

@@ -31,7 +31,7 @@ def endpoints() -> list[tuple[str, str, str]]:
         path = filled(pattern.replace("<int:version>", "1"), names)
         found += [
             (str(route.name), method, path)
-            for method in ("GET", "POST", "PUT", "DELETE")
+            for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
             if hasattr(view.view_class, method.lower())
         ]
     return found

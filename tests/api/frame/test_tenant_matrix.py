@@ -29,6 +29,10 @@ OPEN = {
     "gpu-classes/<slug:slug>",
     "gpu-models/<slug:slug>",
     "price-books/<int:version>",
+    # Operators only: the policy is the platform's.
+    "policy/versions/<int:number>",
+    "policy/versions/<int:number>/preview",
+    "policy/versions/<int:number>/activate",
     "fleet/nodes/<slug:name>",
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",
@@ -43,6 +47,8 @@ OPEN = {
 }
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
 BODIES: dict[str, Any] = {
+    "/rotate": {},
+    "service-accounts": {"name": "CI", "scopes": ["read"]},
     "/secret": {},
     "/test": {},
     "/resend": {},
@@ -98,7 +104,10 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     (approval,) = said(site.lead.get("approvals"))["items"]
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     webhook = said(site.lead.post("webhooks", HOOK))
+    robot = {"name": "CI", "project": "folding"}
+    account = said(site.lead.post("service-accounts", robot))
     return {
+        "account_id": lambda: account["id"],
         "webhook_id": lambda: webhook["id"],
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
@@ -115,6 +124,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
 
 
 NOBODYS = {
+    "number": "9",
+    "account_id": str(uuid4()),
     "webhook_id": str(uuid4()),
     "delivery_id": "999999",
     "approval_id": str(uuid4()),
