@@ -90,6 +90,7 @@ PERIODS = {
     "allocation.publish": 5,
     "outbox.relay": 5,
     "mail.send": 15,
+    "jira.process": 5,
     "live.beat": 10,
     "allocation.stalls": 10,
     "allocation.presence": 30,

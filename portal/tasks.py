@@ -7,6 +7,7 @@ from celery import shared_task
 from django.utils import timezone
 from redis.exceptions import RedisError
 
+from allocation.services.jira.process import messages_process, messages_sweep
 from allocation.services.record.liveness import program_seen
 from portal.integrations.live.push import beat
 from portal.integrations.mail.queueing import resets_queue
@@ -37,6 +38,7 @@ def outbox_sweep() -> None:
     sweep(timezone.now())
     mails_sweep(timezone.now())
     events_sweep(timezone.now())
+    messages_sweep(timezone.now())
 
 
 @shared_task(name="mail.send")
@@ -46,6 +48,13 @@ def mail_send() -> None:
     now = timezone.now()
     resets_queue(now)
     mails_send(now)
+
+
+@shared_task(name="jira.process")
+def jira_process() -> None:
+    """Acts on the messages of Jira that wait."""
+    task_request_clear("jira.process")
+    messages_process(timezone.now())
 
 
 @shared_task(name="live.beat")

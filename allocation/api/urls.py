@@ -65,6 +65,7 @@ from allocation.api.fleet.portal_modes import (
     PortalOutageClose,
     PortalOutageEnd,
 )
+from allocation.api.jira.messages import JiraMessages
 
 
 class ReferenceConverter:
@@ -194,4 +195,9 @@ urlpatterns = [
     path("portal/freeze/end", PortalFreezeEnd.as_view(), name="api-portal-freeze-end"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
+    path(
+        "jira/<uuid:tenant_id>/<uuid:connection_id>/messages",
+        JiraMessages.as_view(),
+        name="api-jira-messages",
+    ),
 ]

@@ -25,6 +25,7 @@ from allocation.models.hardware import (
     NodeInventory,
     Rack,
 )
+from allocation.models.jira import JiraConnection, JiraMessage, JiraProject
 from allocation.models.labels import BookingLabel
 from allocation.models.maintenance import GpuEvent, Maintenance
 from allocation.models.operations import Backup, PortalMode
@@ -54,6 +55,9 @@ __all__ = [
     "GpuModel",
     "GpuSample",
     "GpuUse",
+    "JiraConnection",
+    "JiraMessage",
+    "JiraProject",
     "MachineClock",
     "Maintenance",
     "MigPlacement",

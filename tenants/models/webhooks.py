@@ -31,6 +31,12 @@ class PublishedEvent(models.Model):
 class Webhook(models.Model):
     """An address that receives events. Its secrets are derived from salts and not stored."""
 
+    class Kind(models.TextChoices):
+        """What is sent: signed events, or calls of a tracker's REST API."""
+
+        WEBHOOK = "webhook", "Webhook"
+        JIRA = "jira", "Jira"
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     project = models.ForeignKey(
@@ -40,6 +46,9 @@ class Webhook(models.Model):
         blank=True,
         db_constraint=False,
         help_text="Events of this project only; without one, of the whole tenant.",
+    )
+    kind = models.CharField(
+        max_length=10, choices=Kind, default=Kind.WEBHOOK, db_default=Kind.WEBHOOK
     )
     name = models.CharField(max_length=80)
     url = models.CharField(max_length=500)
@@ -106,6 +115,9 @@ class WebhookDelivery(models.Model):
         db_constraint=False,
         help_text="None for a test message.",
     )
+    content = models.JSONField(
+        null=True, blank=True, help_text="What a tracker is called with; null for events."
+    )
     key = models.UUIDField(help_text="The header `webhook-id`: the same in every attempt.")
     type = models.CharField(max_length=60)
     subject = models.UUIDField(
@@ -127,7 +139,7 @@ class WebhookDelivery(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["webhook", "event"],
+                fields=["webhook", "event", "type"],
                 condition=Q(subject__isnull=False),
                 name="webhook_event_queued_once",
             ),

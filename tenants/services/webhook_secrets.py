@@ -8,8 +8,11 @@ import base64
 import hashlib
 import hmac
 import secrets
+from datetime import datetime
 
 from django.conf import settings
+
+from tenants.models import Webhook
 
 PREFIX = "whsec_"
 _RANDOM_BYTES, _MARK_BYTES = 24, 8
@@ -27,6 +30,14 @@ def secret_of(salt: bytes | memoryview) -> str | None:
             derived = _derive(key, b"webhook secret:" + bytes(salt)[:_RANDOM_BYTES])
             return PREFIX + base64.b64encode(derived).decode()
     return None
+
+
+def webhook_secrets(webhook: Webhook, now: datetime) -> tuple[str, ...]:
+    """Returns the secrets that are valid now, the newest first."""
+    salts = [webhook.salt]
+    if webhook.previous_salt and webhook.previous_until and now < webhook.previous_until:
+        salts.append(webhook.previous_salt)
+    return tuple(secret for salt in salts if (secret := secret_of(salt)))
 
 
 def _mark(key: str) -> bytes:

@@ -36,6 +36,7 @@ class WebhookTerms:
     events: Sequence[str]
     project: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    kind: str = Webhook.Kind.WEBHOOK
 
 
 def may_have_webhooks(actor: Actor) -> bool:
@@ -43,18 +44,24 @@ def may_have_webhooks(actor: Actor) -> bool:
     return actor.is_tenant_admin or any(actor.may_lead(each) for each in actor.roles)
 
 
-def webhooks_of(actor: Actor) -> QuerySet[Webhook]:
-    """Returns the webhooks that the actor may see and change."""
-    found = Webhook.objects.filter(tenant_id=actor.tenant_id).select_related("project")
+def webhooks_of(actor: Actor, kind: str = Webhook.Kind.WEBHOOK) -> QuerySet[Webhook]:
+    """Returns the webhooks that the actor may see and change, or the trackers of a `kind`."""
+    found = Webhook.objects.filter(tenant_id=actor.tenant_id, kind=kind).select_related("project")
     if not actor.is_tenant_admin:
         led = [project for project in actor.roles if actor.may_lead(project)]
         found = found.filter(project__in=led)
     return found.order_by("created", "id")
 
 
-def webhook_one(actor: Actor, webhook_id: UUID, *, is_locked: bool = False) -> Webhook:
+def webhook_one(
+    actor: Actor,
+    webhook_id: UUID,
+    *,
+    kind: str = Webhook.Kind.WEBHOOK,
+    is_locked: bool = False,
+) -> Webhook:
     """Returns a webhook of the actor. Raises Refused `not_found`."""
-    rows = webhooks_of(actor).filter(id=webhook_id)
+    rows = webhooks_of(actor, kind).filter(id=webhook_id)
     found = (rows.select_for_update(of=("self",)) if is_locked else rows).first()
     if found is None:
         raise missing("webhook")
@@ -74,6 +81,7 @@ def webhook_create(*, actor: Actor, terms: WebhookTerms, now: datetime) -> tuple
         raise Refused("too_many_webhooks", f"A tenant has at most {MAX_WEBHOOKS} webhooks.")
     webhook = Webhook.objects.create(
         tenant_id=actor.tenant_id,
+        kind=terms.kind,
         created=now,
         created_by_id=actor.user_id,
         salt=salt_new(),
@@ -92,7 +100,7 @@ def webhook_change(
     Raises:
         Refused: As for `webhook_create`.
     """
-    webhook = webhook_one(actor, webhook_id, is_locked=True)
+    webhook = webhook_one(actor, webhook_id, kind=terms.kind, is_locked=True)
     for name, value in _values(actor, terms).items():
         setattr(webhook, name, value)
     webhook.save()
@@ -102,14 +110,19 @@ def webhook_change(
 
 @transaction.atomic
 def webhook_enabled_set(
-    *, actor: Actor, webhook_id: UUID, is_enabled: bool, now: datetime
+    *,
+    actor: Actor,
+    webhook_id: UUID,
+    is_enabled: bool,
+    now: datetime,
+    kind: str = Webhook.Kind.WEBHOOK,
 ) -> Webhook:
     """Switches a webhook on or off; messages that wait are dropped when it goes off.
 
     Raises:
         Refused: `not_found`.
     """
-    webhook = webhook_one(actor, webhook_id, is_locked=True)
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     if is_enabled and webhook.disabled_at is not None:
         # The last delivery counts again from now: a failing webhook is not switched off at once.
         webhook.disabled_at, webhook.disabled_reason = None, ""
@@ -132,21 +145,25 @@ def webhook_disable(webhook: Webhook, reason: str, now: datetime) -> None:
 
 
 @transaction.atomic
-def webhook_delete(*, actor: Actor, webhook_id: UUID, now: datetime) -> None:
+def webhook_delete(
+    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+) -> None:
     """Deletes a webhook with its log. Raises Refused `not_found`."""
-    webhook = webhook_one(actor, webhook_id, is_locked=True)
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     _record(actor, "webhook.deleted", webhook, now)
     webhook.delete()
 
 
 @transaction.atomic
-def webhook_secret_rotate(*, actor: Actor, webhook_id: UUID, now: datetime) -> tuple[Webhook, str]:
+def webhook_secret_rotate(
+    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+) -> tuple[Webhook, str]:
     """Gives the webhook a new secret; returns both. The previous one signs, too, for 24 hours.
 
     Raises:
         Refused: `not_found`.
     """
-    webhook = webhook_one(actor, webhook_id, is_locked=True)
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     webhook.previous_salt, webhook.previous_until = webhook.salt, now + OVERLAP
     webhook.salt = salt_new()
     webhook.save(update_fields=["salt", "previous_salt", "previous_until"])
@@ -155,14 +172,17 @@ def webhook_secret_rotate(*, actor: Actor, webhook_id: UUID, now: datetime) -> t
 
 
 @transaction.atomic
-def webhook_test(*, actor: Actor, webhook_id: UUID, now: datetime) -> WebhookDelivery:
+def webhook_test(
+    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+) -> WebhookDelivery:
     """Queues a test message. Raises Refused `not_found` or `webhook_disabled`."""
-    webhook = _enabled(actor, webhook_id)
+    webhook = _enabled(actor, webhook_id, kind)
     return WebhookDelivery.objects.create(
         tenant_id=webhook.tenant_id,
         webhook=webhook,
         key=uuid.uuid4(),
         type=TEST,
+        content=None if kind == Webhook.Kind.WEBHOOK else {"act": "test"},
         created=now,
         due=now,
     )
@@ -170,14 +190,19 @@ def webhook_test(*, actor: Actor, webhook_id: UUID, now: datetime) -> WebhookDel
 
 @transaction.atomic
 def delivery_resend(
-    *, actor: Actor, webhook_id: UUID, delivery_id: int, now: datetime
+    *,
+    actor: Actor,
+    webhook_id: UUID,
+    delivery_id: int,
+    now: datetime,
+    kind: str = Webhook.Kind.WEBHOOK,
 ) -> WebhookDelivery:
     """Sends a message again, with the same id: a waiting one now, a settled one as a new delivery.
 
     Raises:
         Refused: `not_found` or `webhook_disabled`.
     """
-    webhook = _enabled(actor, webhook_id)
+    webhook = _enabled(actor, webhook_id, kind)
     found = webhook.deliveries.select_for_update().filter(id=delivery_id).first()
     if found is None:
         raise missing("delivery")
@@ -191,13 +216,14 @@ def delivery_resend(
         event_id=found.event_id,
         key=found.key,
         type=found.type,
+        content=found.content,
         created=now,
         due=now,
     )
 
 
-def _enabled(actor: Actor, webhook_id: UUID) -> Webhook:
-    webhook = webhook_one(actor, webhook_id, is_locked=True)
+def _enabled(actor: Actor, webhook_id: UUID, kind: str) -> Webhook:
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     if webhook.disabled_at is not None:
         raise Refused("webhook_disabled", "This webhook is off. Switch it on first.")
     return webhook

@@ -10,11 +10,12 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from allocation.api.bookings.requests import AskIn, typed_ask, zone_check
+from allocation.api.bookings.requests import AskIn, zone_check
 from allocation.errors import AskError
 from allocation.models import Booking, PlannedStrength
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument
 from allocation.services.bookings.changes import Accept, Patch
+from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.terms import target_of
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -120,7 +121,7 @@ def _wanted(
     if "request" in given:
         text = given["request"]
         zone = given.get("zone", actor.time_zone)
-        ask, tier = typed_ask(booking.project.slug, text, zone, now)
+        ask, tier = request_read(text, project=booking.project.slug, zone=zone, now=now)
         return ask, tier, text
     old = target_of(booking).ask
     parts = {name: given[name] for name in _PARTS if name in given}

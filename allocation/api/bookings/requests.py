@@ -9,14 +9,14 @@ from rest_framework import serializers
 
 from allocation.errors import AskError
 from allocation.queries.fleet.catalogue import ask_catalogue
-from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Parsed, parse_ask
-from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
+from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.recurrence import recurrence_read
 from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.series import Repeat
 from tenants.access import Actor
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import invalid
 from tenants.platform.fields import Strict, Text
 from tenants.platform.labels import Labels, Reference
 
@@ -153,31 +153,7 @@ def _ask(
     """The structured request, and the tier that its text names."""
     if "ask" in given:
         return _read_document(given["ask"]), None
-    return typed_ask(given["project"], given["request"], zone, now, first=first)
-
-
-def typed_ask(
-    project: str, text: str, zone: str, now: datetime, *, first: bool = False
-) -> tuple[AskDocument, str | None]:
-    """The structured form of a typed request, and the tier that it names.
-
-    Raises:
-        Refused: it can't be read.
-    """
-    catalogue = ask_catalogue([(project, project)])
-    parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
-    if parsed.unknown:
-        raise _not_understood(text, parsed)
-    if parsed.cheapest:
-        raise invalid(
-            "cheapest_of_what",
-            "A booking can't choose the cheapest option. Create a quote and book its first option.",
-            "request",
-        )
-    try:
-        return parsed.document(first=first), parsed.tier
-    except AskError as error:
-        raise invalid(error.code, error.sentence, error.param) from error
+    return request_read(given["request"], project=given["project"], zone=zone, now=now, first=first)
 
 
 def _read_document(data: object) -> AskDocument:
@@ -186,17 +162,3 @@ def _read_document(data: object) -> AskDocument:
     except AskError as error:
         path = "ask" if error.param == "ask" else f"ask.{error.param}"
         raise invalid(error.code, error.sentence, path) from error
-
-
-def _not_understood(text: str, parsed: Parsed) -> Refused:
-    """A refusal with the spans that were not understood and corrected requests."""
-    unknown = [each for each in parsed.problems if each.code == NOT_UNDERSTOOD]
-    words = ", ".join(f"“{text[each.start : each.end]}”" for each in unknown)
-    return Refused(
-        NOT_UNDERSTOOD,
-        f"Not understood: {words}. {unknown[0].sentence}",
-        "invalid",
-        param="request",
-        numbers={"spans": [list(span) for span in parsed.unknown]},
-        alternatives=[{"request": each.text} for each in unknown[0].repairs],
-    )

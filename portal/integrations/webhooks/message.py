@@ -7,14 +7,19 @@ from uuid import UUID
 
 from standardwebhooks import Webhook as Signer
 
+from portal.integrations.jira.call import JiraCall
 from tenants.models import Webhook, WebhookDelivery
 from tenants.queries import event_data
-from tenants.services.webhook_secrets import secret_of
+from tenants.services.token_seals import token_open
+from tenants.services.webhook_secrets import webhook_secrets
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent: the URL, the body, and the secrets that sign it, the newest first."""
+    """What is sent: the URL, the body, and the secrets that sign it, the newest first.
+
+    For a tracker the call is made instead.
+    """
 
     delivery: int
     webhook: UUID
@@ -22,6 +27,7 @@ class Message:
     key: str
     body: str
     secrets: tuple[str, ...]
+    call: JiraCall | None = None
 
     def headers(self, now: datetime) -> dict[str, str]:
         """Returns the headers of an attempt at `now`; each secret adds a signature."""
@@ -54,12 +60,19 @@ def message_of(delivery: WebhookDelivery, now: datetime) -> Message:
         url=webhook.url,
         key=f"evt_{delivery.key.hex}",
         body=json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True),
-        secrets=_secrets(webhook, now),
+        secrets=webhook_secrets(webhook, now),
+        call=_jira_call(delivery) if webhook.kind == Webhook.Kind.JIRA else None,
     )
 
 
-def _secrets(webhook: Webhook, now: datetime) -> tuple[str, ...]:
-    salts = [webhook.salt]
-    if webhook.previous_salt and webhook.previous_until and now < webhook.previous_until:
-        salts.append(webhook.previous_salt)
-    return tuple(secret for salt in salts if (secret := secret_of(salt)))
+def _jira_call(delivery: WebhookDelivery) -> JiraCall:
+    connection = delivery.webhook.jira
+    return JiraCall(
+        base=delivery.webhook.url,
+        flavour=connection.flavour,
+        account=connection.account,
+        token=token_open(delivery.tenant_id, connection.sealed_token),
+        key=delivery.key.hex,
+        content=delivery.content or {},
+        is_repeated=delivery.tries > 1,
+    )

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.models import BookingEvent
+from allocation.services.jira.calls import calls_of_events
 from tenants.models import OutboxMessage, PublishedEvent, Webhook, WebhookDelivery
 from tenants.rules.event_types import EVENT_TYPES, event_type, is_wanted
 
@@ -127,7 +128,7 @@ def _queue(events: Sequence[PublishedEvent], now: datetime) -> None:
     tenants = list({event.tenant_id for event in events})
     for webhook in Webhook.objects.raw(_WEBHOOKS, [tenants]):
         webhooks[webhook.tenant_id].append(webhook)
-    WebhookDelivery.objects.bulk_create(
+    queued = [
         WebhookDelivery(
             tenant_id=event.tenant_id,
             webhook=webhook,
@@ -141,13 +142,20 @@ def _queue(events: Sequence[PublishedEvent], now: datetime) -> None:
         for event in events
         for webhook in webhooks[event.tenant_id]
         if _is_for(webhook, event)
-    )
+    ]
+    for tenant_id, rows in webhooks.items():
+        for each in rows:
+            if each.kind == Webhook.Kind.JIRA:
+                own = [event for event in events if event.tenant_id == tenant_id]
+                queued += calls_of_events(each, own, now)
+    WebhookDelivery.objects.bulk_create(queued)
 
 
 def _is_for(webhook: Webhook, event: PublishedEvent) -> bool:
     labels = event.data.get("booking", {}).get("labels", {})
     return (
-        webhook.project_id in (None, event.project_id)
+        webhook.kind == Webhook.Kind.WEBHOOK
+        and webhook.project_id in (None, event.project_id)
         and is_wanted(webhook.events, event.type)
         and webhook.labels.items() <= labels.items()
     )

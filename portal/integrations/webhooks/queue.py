@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from portal.integrations.answers import Answer
 from portal.integrations.webhooks.message import Message, message_of
-from portal.integrations.webhooks.post import GONE, Answer
+from portal.integrations.webhooks.post import GONE
 from tenants.models import Webhook, WebhookDelivery
 from tenants.rules.event_types import TEST
 from tenants.rules.webhooks import RETRY_PERIOD, next_try
@@ -69,7 +70,7 @@ def deliveries_claim(most: int, now: datetime) -> list[Attempt]:
             WebhookDelivery.objects.select_for_update(skip_locked=True, of=("self",))
             .filter(id__in=wanted, state=WebhookDelivery.State.PENDING)
             .exclude(claimed_until__gt=now)
-            .select_related("webhook", "event")
+            .select_related("webhook__jira", "event")
             .order_by("id")
         )
         for row in rows:
@@ -100,7 +101,7 @@ def attempt_settle(attempt: Attempt, answer: Answer, now: datetime) -> None:
 def _apply(webhook: Webhook, delivery: WebhookDelivery, answer: Answer, now: datetime) -> None:
     first = delivery.first_tried or now
     # A test is for a person who looks at the answer now.
-    is_last = answer.status == GONE or delivery.type == TEST
+    is_last = answer.is_final or answer.status == GONE or delivery.type == TEST
     again = None if is_last else next_try(delivery.tries, first, now)
     if answer.is_delivered:
         delivery.state, delivery.settled = WebhookDelivery.State.DELIVERED, now
@@ -117,6 +118,8 @@ def _apply(webhook: Webhook, delivery: WebhookDelivery, answer: Answer, now: dat
 
 def _disable(webhook: Webhook, delivery: WebhookDelivery, answer: Answer, now: datetime) -> None:
     """Switches off a webhook that is gone or took nothing for a day."""
+    if answer.is_final:
+        return
     if answer.status == GONE:
         webhook_disable(webhook, "The receiver answered 410 Gone.", now)
     elif delivery.type != TEST and _took_nothing_since(webhook, now - RETRY_PERIOD):

@@ -17,8 +17,9 @@ from standardwebhooks import WebhookVerificationError
 from allocation.models import Booking
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
+from portal.integrations.answers import Answer
 from portal.integrations.relay import outbox_relay
-from portal.integrations.webhooks.post import Answer, post
+from portal.integrations.webhooks.post import post
 from portal.integrations.webhooks.publish import RETENTION, events_sweep
 from portal.integrations.webhooks.queue import (
     AT_ONCE_EACH,

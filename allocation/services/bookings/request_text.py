@@ -1,0 +1,50 @@
+"""Requests as one line of text, for a project."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from allocation.errors import AskError
+from allocation.queries.fleet.catalogue import ask_catalogue
+from allocation.rules.ask import AskDocument, Parsed, parse_ask
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
+from tenants.platform.errors import Refused, invalid
+
+
+def request_read(
+    text: str, *, project: str, zone: str, now: datetime, first: bool = False
+) -> tuple[AskDocument, str | None]:
+    """Returns the structured request of the text, and the tier that it names.
+
+    With `first` a repeating request is allowed, and the result is its first date.
+
+    Raises:
+        Refused: The text can't be read; `param` is `request`.
+    """
+    catalogue = ask_catalogue([(project, project)])
+    parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
+    if parsed.unknown:
+        raise _not_understood(text, parsed)
+    if parsed.cheapest:
+        raise invalid(
+            "cheapest_of_what",
+            "A booking can't choose the cheapest option. Create a quote and book its first option.",
+            "request",
+        )
+    try:
+        return parsed.document(first=first), parsed.tier
+    except AskError as error:
+        raise invalid(error.code, error.sentence, error.param) from error
+
+
+def _not_understood(text: str, parsed: Parsed) -> Refused:
+    """A refusal with the spans that were not understood and corrected requests."""
+    unknown = [each for each in parsed.problems if each.code == NOT_UNDERSTOOD]
+    words = ", ".join(f"“{text[each.start : each.end]}”" for each in unknown)
+    return Refused(
+        NOT_UNDERSTOOD,
+        f"Not understood: {words}. {unknown[0].sentence}",
+        "invalid",
+        param="request",
+        numbers={"spans": [list(span) for span in parsed.unknown]},
+        alternatives=[{"request": each.text} for each in unknown[0].repairs],
+    )

@@ -1,0 +1,1 @@
+"""Jira: issues and sprints ask for bookings, and bookings report to their issues."""

@@ -1,0 +1,274 @@
+"""Connections to Jira and the mapping of their projects. Tenant admins make them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from allocation.models import JiraConnection, JiraProject
+from allocation.rules.ask import MAX_TEXT_LENGTH
+from allocation.rules.jira import PROJECT_KEY
+from allocation.rules.states import State
+from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.audit import audit_record
+from tenants.models import Membership, Tier, Webhook
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.labels import labels_check
+from tenants.rules.event_types import EVENT_TYPES
+from tenants.services.token_seals import token_seal
+from tenants.services.webhooks import (
+    WebhookTerms,
+    webhook_change,
+    webhook_create,
+    webhook_delete,
+)
+
+JIRA = Webhook.Kind.JIRA
+MAX_PROJECTS = 100
+STATUS_LENGTH_MAX = 60
+# States of bookings that a transition of the issue can follow.
+FOLLOWED = (
+    State.AWAITING_APPROVAL,
+    State.SCHEDULED,
+    State.ACTIVE,
+    State.PAUSED,
+    State.ENDED,
+    State.REFUSED,
+    State.REJECTED,
+    State.EXPIRED,
+    State.CANCELLED,
+    State.FAILED,
+)
+_COMMENTED = (
+    "approval_requested approved declined approval_expired scheduled delayed started "
+    "pause_notified paused resumed refused expired cancelled ended no_show broken_off failed"
+)
+COMMENTED = tuple(name for each in _COMMENTED.split() if (name := f"booking.{each}") in EVENT_TYPES)
+"""Events that issues get comments about, unless the connection names others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTerms:
+    """What an admin chooses. An empty token keeps the one that is stored."""
+
+    name: str
+    url: str
+    flavour: str
+    account: str = ""
+    token: str = ""
+    events: tuple[str, ...] = COMMENTED
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectTerms:
+    """What issues and sprints of a Jira project ask for. `owner` is a person's sign-in name."""
+
+    key: str
+    project: str
+    owner: str
+    tier: str
+    act: str
+    request: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    transitions: Mapping[str, str] = field(default_factory=dict)
+    board: int | None = None
+    sprint_request: str = ""
+
+
+def connections_of(actor: Actor) -> QuerySet[JiraConnection]:
+    """Returns the connections of the tenant. Raises Refused `not_allowed`."""
+    require_tenant_admin(actor)
+    found = JiraConnection.objects.filter(tenant_id=actor.tenant_id).select_related("receiver")
+    return found.order_by("receiver__created", "id")
+
+
+def connection_one(actor: Actor, connection_id: UUID, *, is_locked: bool = False) -> JiraConnection:
+    """Returns a connection. Raises Refused `not_found` or `not_allowed`."""
+    if not actor.is_tenant_admin:
+        raise missing("connection")
+    rows = connections_of(actor).filter(id=connection_id)
+    found = (rows.select_for_update(of=("self",)) if is_locked else rows).first()
+    if found is None:
+        raise missing("connection")
+    return found
+
+
+@transaction.atomic
+def connection_create(
+    *, actor: Actor, terms: ConnectionTerms, now: datetime
+) -> tuple[JiraConnection, str]:
+    """Creates a connection; returns it with the secret of its messages, which is not stored.
+
+    Raises:
+        Refused: `not_allowed`, `bad_name`, `bad_url`, `unknown_event`, `missing_field`,
+            `unknown_choice` or `too_many_webhooks`.
+    """
+    require_tenant_admin(actor)
+    _check(terms, has_token=False)
+    receiver, secret = webhook_create(actor=actor, terms=_receiver(terms), now=now)
+    connection = JiraConnection.objects.create(
+        tenant_id=actor.tenant_id,
+        receiver=receiver,
+        flavour=terms.flavour,
+        account=_account(terms),
+        sealed_token=token_seal(actor.tenant_id, terms.token),
+    )
+    return connection, secret
+
+
+@transaction.atomic
+def connection_change(
+    *, actor: Actor, connection_id: UUID, terms: ConnectionTerms, now: datetime
+) -> JiraConnection:
+    """Changes a connection. Without a token it keeps its own, unless the address is another one.
+
+    Raises:
+        Refused: As for `connection_create`.
+    """
+    connection = connection_one(actor, connection_id, is_locked=True)
+    # Whoever can change the address must not send the stored token elsewhere.
+    is_same = connection.receiver.url == _receiver(terms).url
+    _check(terms, has_token=is_same)
+    connection.receiver = webhook_change(
+        actor=actor, webhook_id=connection.receiver_id, terms=_receiver(terms), now=now
+    )
+    connection.flavour, connection.account = terms.flavour, _account(terms)
+    if terms.token:
+        connection.sealed_token = token_seal(actor.tenant_id, terms.token)
+    connection.save()
+    return connection
+
+
+@transaction.atomic
+def connection_delete(*, actor: Actor, connection_id: UUID, now: datetime) -> None:
+    """Deletes a connection with its projects and logs. Raises Refused `not_found`."""
+    connection = connection_one(actor, connection_id, is_locked=True)
+    webhook_delete(actor=actor, webhook_id=connection.receiver_id, now=now, kind=JIRA)
+
+
+@transaction.atomic
+def project_set(
+    *, actor: Actor, connection_id: UUID, terms: ProjectTerms, now: datetime
+) -> JiraProject:
+    """Creates or replaces the mapping of a Jira project.
+
+    Raises:
+        Refused: `not_found`, `unknown_choice`, `missing_field`, `bad_label`, `board_taken` or
+            `too_many_projects`; `param` names the field.
+    """
+    connection = connection_one(actor, connection_id, is_locked=True)
+    values = _project_values(actor, terms)
+    others = connection.projects.exclude(key=terms.key)
+    if others.count() >= MAX_PROJECTS:
+        raise Refused("too_many_projects", f"At most {MAX_PROJECTS} projects are possible.")
+    if terms.board is not None and others.filter(board=terms.board).exists():
+        raise invalid("board_taken", "Another project has this board.", "board")
+    found, _ = JiraProject.objects.update_or_create(
+        tenant_id=actor.tenant_id, connection=connection, key=terms.key, defaults=values
+    )
+    _record(actor, "jira.project_set", connection, found, now)
+    return found
+
+
+@transaction.atomic
+def project_remove(*, actor: Actor, connection_id: UUID, key: str, now: datetime) -> None:
+    """Removes the mapping of a Jira project. Its bookings stay. Raises Refused `not_found`."""
+    connection = connection_one(actor, connection_id, is_locked=True)
+    found = connection.projects.filter(key=key).first()
+    if found is None:
+        raise missing("project")
+    _record(actor, "jira.project_removed", connection, found, now)
+    found.delete()
+
+
+def _receiver(terms: ConnectionTerms) -> WebhookTerms:
+    return WebhookTerms(
+        name=terms.name, url=terms.url.rstrip("/"), events=terms.events or COMMENTED, kind=JIRA
+    )
+
+
+def _account(terms: ConnectionTerms) -> str:
+    return terms.account if terms.flavour == JiraConnection.Flavour.CLOUD else ""
+
+
+def _check(terms: ConnectionTerms, *, has_token: bool) -> None:
+    if terms.flavour not in JiraConnection.Flavour.values:
+        raise invalid("unknown_choice", "Choose Cloud or Data Center.", "flavour")
+    if "?" in terms.url:
+        raise invalid("bad_url", "The address of a Jira site has no query.", "url")
+    if terms.flavour == JiraConnection.Flavour.CLOUD and not terms.account:
+        sentence = "Jira Cloud needs the e-mail address of the account that comments."
+        raise invalid("missing_field", sentence, "account")
+    if not terms.token and not has_token:
+        raise invalid("missing_field", "Give the API token of the account.", "token")
+
+
+def _project_values(actor: Actor, terms: ProjectTerms) -> dict[str, object]:
+    if not PROJECT_KEY.fullmatch(terms.key):
+        raise invalid("unknown_choice", "The key of a Jira project is like GPU.", "key")
+    if terms.act not in JiraProject.Act.values:
+        raise invalid("unknown_choice", "Choose to book or to quote.", "act")
+    tier = Tier.objects.filter(slug=terms.tier).first()
+    if tier is None:
+        raise invalid("not_found", "There is no such tier.", "tier")
+    if (terms.board is None) != (not terms.sprint_request):
+        raise invalid("missing_field", "Give both a board and what its sprints ask for.", "board")
+    project = access_project(actor, terms.project, "project")
+    return {
+        "project": project,
+        "owner_id": _owner(actor, terms.owner, project.id),
+        "tier": tier,
+        "act": terms.act,
+        "request": _request(terms.request, "request"),
+        "labels": labels_check(terms.labels),
+        "transitions": _transitions(terms.transitions),
+        "board": terms.board,
+        "sprint_request": _request(terms.sprint_request, "sprint_request") if terms.board else "",
+    }
+
+
+def _owner(actor: Actor, username: str, project_id: UUID) -> int:
+    """Returns the account of a person who can book in the project."""
+    rows = Membership.objects.filter(tenant_id=actor.tenant_id, user__username=username)
+    for row in rows:
+        if row.project_id in (None, project_id) and row.role != "viewer":
+            return row.user_id
+    raise invalid("not_found", "This person can't book in the project.", "owner")
+
+
+def _request(text: str, param: str) -> str:
+    if not 1 <= len(text) <= MAX_TEXT_LENGTH:
+        raise invalid(
+            "missing_field", "Write a request such as 2 h100 6h or {customfield_10050}.", param
+        )
+    return text
+
+
+def _transitions(given: Mapping[str, str]) -> dict[str, str]:
+    unknown = [each for each in given if each not in set(FOLLOWED)]
+    if unknown or not all(1 <= len(each) <= STATUS_LENGTH_MAX for each in given.values()):
+        names = ", ".join(FOLLOWED)
+        sentence = f"Write state=status, such as active=In Progress. States: {names}."
+        raise invalid("unknown_choice", sentence, "transitions")
+    return dict(given)
+
+
+def _record(
+    actor: Actor, action: str, connection: JiraConnection, project: JiraProject, now: datetime
+) -> None:
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("jira", connection.id),
+        now=now,
+        detail={
+            "name": connection.receiver.name,
+            "key": project.key,
+            "project": project.project.slug,
+            "request": project.request,
+        },
+    )

@@ -1,0 +1,178 @@
+"""Acts on messages of Jira: books, quotes, or ends bookings of sprints. For system programs."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from django.db import transaction
+
+from allocation.models import Booking, JiraConnection, JiraMessage, JiraProject
+from allocation.rules.ask import MAX_TEXT_LENGTH
+from allocation.rules.jira import BadMessage, Said, issue_url, request_text, sprint_url
+from allocation.rules.states import OPEN
+from allocation.services.bookings.bookings import BookingRequest, booking_cancel, booking_create
+from allocation.services.bookings.request_text import request_read
+from allocation.services.jira.calls import comment_queue, quote_text, refusal_comment
+from allocation.services.jira.intake import said_of
+from allocation.services.quotes.quotes import quote_make
+from tenants.access import Actor, actor_by_id
+from tenants.models import Tenant
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.wall import tenant_tx
+
+BATCH = 50
+RETENTION = timedelta(days=30)
+ANSWER_LENGTH_MAX = 500
+State = JiraMessage.State
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a message, and what its issue is told in a comment, if anything."""
+
+    state: str
+    answer: str
+    booking: Booking | None = None
+    comment: str = ""
+
+
+def messages_process(now: datetime) -> int:
+    """Acts on the messages that wait, in the order of their arrival; returns how many."""
+    waiting = JiraMessage.objects.filter(state=State.RECEIVED).order_by("id")
+    found = list(waiting.values_list("id", "tenant_id")[:BATCH])
+    for message_id, tenant_id in found:
+        with tenant_tx(tenant_id):
+            _process(message_id, now)
+    return len(found)
+
+
+def messages_sweep(now: datetime) -> int:
+    """Removes messages after a month; returns how many. Jira sends none again so late."""
+    old = JiraMessage.objects.filter(received__lt=now - RETENTION).exclude(state=State.RECEIVED)
+    return old.delete()[0]
+
+
+def outcome_of(connection: JiraConnection, said: Said, now: datetime) -> Outcome:
+    """Does what the message asks for, in the caller's transaction, which holds the connection."""
+    if said.kind == "other":
+        return Outcome(State.IGNORED, "Only issues and sprints lead to something.")
+    mapping = _mapping(connection, said)
+    if mapping is None:
+        return Outcome(State.IGNORED, "Neither its project nor its board is mapped.")
+    try:
+        actor = _owner(connection, mapping)
+        if said.kind == "sprint_closed":
+            return _sprint_end(actor, connection, said, now)
+        with transaction.atomic():
+            return _ask(actor, connection, mapping, said, now)
+    except BadMessage as fault:
+        return _refused(said, invalid("bad_message", str(fault), "request"))
+    except Refused as refusal:
+        return _refused(said, refusal)
+
+
+def _process(message_id: int, now: datetime) -> None:
+    # Messages of one site wait for each other, so two about one issue don't book twice.
+    locked = JiraConnection.objects.select_for_update(of=("self",)).select_related("receiver")
+    connection = locked.filter(messages__id=message_id).first()
+    message = JiraMessage.objects.select_for_update().filter(id=message_id).first()
+    if connection is None or message is None or message.state != State.RECEIVED:
+        return
+    said = said_of(message)
+    outcome = _overtaken(message) or outcome_of(connection, said, now)
+    message.state, message.booking = outcome.state, outcome.booking
+    message.answer = outcome.answer[:ANSWER_LENGTH_MAX]
+    message.save(update_fields=["state", "booking", "answer"])
+    if outcome.comment and said.kind == "issue":
+        comment_queue(connection, said.subject, outcome.comment, now)
+
+
+def _overtaken(message: JiraMessage) -> Outcome | None:
+    """Ignores a message that is older than one of its subject that was acted on."""
+    later = JiraMessage.objects.filter(
+        connection_id=message.connection_id, subject=message.subject, at__gt=message.at
+    ).exclude(state=State.RECEIVED)
+    if not later.exists():
+        return None
+    return Outcome(State.IGNORED, "A later message about it was acted on before.")
+
+
+def _mapping(connection: JiraConnection, said: Said) -> JiraProject | None:
+    rows = connection.projects.select_related("project", "owner", "tier")
+    if said.kind == "issue":
+        return rows.filter(key=said.project).first()
+    return rows.filter(board=said.board).first()
+
+
+def _owner(connection: JiraConnection, mapping: JiraProject) -> Actor:
+    """The person whose bookings they are, with the present rights."""
+    tenant = Tenant.objects.get(id=connection.tenant_id)
+    if not mapping.owner.is_active:
+        raise Refused("not_allowed", f"The account {mapping.owner.username} is closed.", "denied")
+    return actor_by_id(mapping.owner_id, tenant.slug)
+
+
+def _ask(
+    actor: Actor, connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime
+) -> Outcome:
+    """Books or quotes what an issue, or a sprint that has started, asks for."""
+    request = _request(actor, connection, mapping, said, now)
+    if mapping.act == JiraProject.Act.QUOTE and said.kind == "issue":
+        quote = quote_make(actor=actor, request=request, now=now)
+        return Outcome(State.DONE, "Quoted.", comment=quote_text(request, quote, actor))
+    rows = Booking.objects.filter(tenant_id=actor.tenant_id, project=mapping.project)
+    made = rows.filter(external_ref=request.external_ref, state__in=OPEN).first()
+    if made is not None:
+        return Outcome(State.IGNORED, f"{made.label} is open for it already.", made)
+    booking = booking_create(actor, request, now, uuid4(), None)
+    return Outcome(State.DONE, f"Requested {booking.label}: {request.request_text}", booking)
+
+
+def _request(
+    actor: Actor, connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime
+) -> BookingRequest:
+    """The request of a message; amounts in it are read like those that a person types."""
+    base = connection.receiver.url
+    if said.kind == "issue":
+        text = request_text(mapping.request, said.fields)
+        name, reference = said.fields.get("summary", ""), issue_url(base, said.subject)
+    else:
+        text = request_text(mapping.sprint_request, {"remaining": _remaining(said, now)})
+        name, reference = said.fields.get("name", ""), sprint_url(base, said.subject[7:])
+    if len(text) > MAX_TEXT_LENGTH:
+        raise BadMessage(f"The request has more than {MAX_TEXT_LENGTH} characters.")
+    slug = mapping.project.slug
+    ask, tier = request_read(text, project=slug, zone=actor.time_zone, now=now)
+    return BookingRequest(
+        project=slug,
+        tier=tier or mapping.tier_id,
+        ask=ask,
+        name=name[:80],
+        zone=actor.time_zone,
+        request_text=text,
+        labels=mapping.labels,
+        external_ref=reference,
+    )
+
+
+def _remaining(said: Said, now: datetime) -> str:
+    """The time until the end of the sprint, such as `190h`; empty without an end."""
+    ends = said.fields.get("ends", "")
+    hours = int((datetime.fromisoformat(ends) - now).total_seconds()) // 3600 if ends else 0
+    return f"{hours}h" if hours > 0 else ""
+
+
+def _sprint_end(actor: Actor, connection: JiraConnection, said: Said, now: datetime) -> Outcome:
+    """Ends the open bookings of a sprint."""
+    reference = sprint_url(connection.receiver.url, said.subject[7:])
+    rows = Booking.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id)
+    found = list(rows.filter(external_ref=reference, state__in=OPEN).order_by("number"))
+    for booking in found:
+        booking_cancel(actor=actor, booking=booking, now=now)
+    names = ", ".join(each.label for each in found)
+    return Outcome(State.DONE, f"Ended {names}." if names else "Nothing was booked for it.")
+
+
+def _refused(said: Said, refusal: Refused) -> Outcome:
+    comment = refusal_comment(refusal) if said.kind == "issue" else ""
+    return Outcome(State.REFUSED, refusal.sentence, comment=comment)

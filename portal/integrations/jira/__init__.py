@@ -1,0 +1,1 @@
+"""Calls of REST APIs of Jira, made by the sender of webhooks."""

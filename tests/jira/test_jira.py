@@ -1,0 +1,431 @@
+"""Jira in and out over HTTP: signed and old messages, bookings once, comments, and its errors."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+
+from allocation.models import Booking, JiraConnection, JiraMessage
+from allocation.rules.states import State
+from allocation.services.jira.connections import (
+    ConnectionTerms,
+    ProjectTerms,
+    connection_change,
+    connection_create,
+    project_set,
+)
+from allocation.services.jira.process import messages_process
+from allocation.services.record.history import event_add
+from allocation.words.events import event_text
+from portal.integrations.relay import outbox_relay
+from portal.integrations.webhooks.post import post
+from portal.integrations.webhooks.queue import attempt_settle, deliveries_claim
+from tenants.models import WebhookDelivery
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tenants.services.webhooks import webhook_secret_rotate, webhook_test
+from tests.api.builders import Site, a_site, said
+from tests.jira.stub import ACCOUNT, HTML, TOKEN, Jira, a_jira, sprint_of, webhook_of
+from tests.roles import as_system
+
+DELIVERY = WebhookDelivery.State
+TERMS: dict[str, Any] = {
+    "key": "GPU", "project": "folding", "owner": "mara", "tier": "standard", "act": "book",
+    "request": "{customfield_10050}", "labels": {"from": "jira"},
+    "transitions": {"active": "In Progress", "ended": "Done", "refused": "Rejected"},
+}  # fmt: skip
+
+
+class Connected:
+    """A site whose tenant has a connection to a Jira on loopback."""
+
+    def __init__(self, jira: Jira) -> None:
+        self.jira = jira
+        self.site: Site = a_site()
+        self.admin = self.site.actor("admin")
+        flavour = "cloud" if jira.is_cloud else "data_center"
+        self.terms = ConnectionTerms("Helix Jira", jira.url, flavour, ACCOUNT, TOKEN)
+        with tenant_tx(self.admin.tenant_id):
+            self.row, self.secret = connection_create(
+                actor=self.admin, terms=self.terms, now=timezone.now()
+            )
+        self.map()
+
+    def map(self, **changes: object) -> None:
+        terms = ProjectTerms(**{**TERMS, **changes})
+        with tenant_tx(self.admin.tenant_id):
+            project_set(
+                actor=self.admin, connection_id=self.row.id, terms=terms, now=timezone.now()
+            )
+
+    def send(self, body: object, tenant: object = None, **headers: str) -> HttpResponse:
+        """Posts what Jira posts, with its signature unless `headers` says something else."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        signature = hmac.digest(self.secret.encode(), raw, hashlib.sha256).hex()
+        return Client().post(
+            f"/api/v1/jira/{tenant or self.site.tenant.id}/{self.row.id}/messages",
+            raw,
+            content_type="application/json",
+            headers=headers or {"X-Hub-Signature": f"sha256={signature}"},
+        )
+
+    def issue(self, key: str = "GPU-7", *, ago: float = 0, **fields: object) -> HttpResponse:
+        return self.send(webhook_of(key, ms(ago), **fields))
+
+    def bookings(self) -> list[Booking]:
+        with as_system():
+            return list(Booking.objects.order_by("number"))
+
+    def answers(self) -> list[tuple[str, str]]:
+        with as_system():
+            return list(JiraMessage.objects.order_by("id").values_list("state", "answer"))
+
+    def deliveries(self) -> list[tuple[str, str]]:
+        with as_system():
+            rows = WebhookDelivery.objects.order_by("id")
+            return list(rows.values_list("type", "state"))
+
+
+def ms(ago: float = 0) -> int:
+    return int((timezone.now().timestamp() - ago) * 1000)
+
+
+def processed() -> int:
+    with as_system():
+        return messages_process(timezone.now())
+
+
+def relayed() -> None:
+    with as_system():
+        outbox_relay(timezone.now())
+
+
+def sent(now: datetime | None = None) -> list[str]:
+    """Makes the calls that are due, one by one; returns `status error` of each."""
+    found = []
+    with as_system():
+        while attempts := deliveries_claim(1, now or timezone.now()):
+            answer = asyncio.run(post(attempts[0].message, timezone.now()))
+            attempt_settle(attempts[0], answer, now or timezone.now())
+            found.append(f"{answer.status} {answer.error}".strip())
+    return found
+
+
+def happened(booking: Booking, kind: str, state: str) -> None:
+    """An event of the booking in a state, published."""
+    with as_system():
+        booking.state = state
+        event_add(booking, kind=kind, sentence=event_text("because", because=kind),
+                  now=timezone.now())  # fmt: skip
+    relayed()
+
+
+@pytest.fixture(params=[True, False], ids=["cloud", "data-center"])
+def both(request: pytest.FixtureRequest, db: None, settings: Settings) -> Iterator[Connected]:
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+    with a_jira(is_cloud=request.param) as jira:
+        yield Connected(jira)
+
+
+@pytest.fixture
+def cloud(db: None, settings: Settings) -> Iterator[Connected]:
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+    with a_jira() as jira:
+        yield Connected(jira)
+
+
+def test_an_issue_books_once_and_hears_what_happens(both: Connected) -> None:
+    body = webhook_of("GPU-7", ms())
+    taken = both.send(body)
+    assert (taken.status_code, said(taken)["is_new"]) == (202, True), taken.content
+    # Jira sends again what it got no answer to; another change of the issue is a new message.
+    assert said(both.send(body))["is_new"] is False
+    assert both.issue().status_code == 202
+    assert processed() == 2
+    (booking,) = both.bookings()
+    assert both.answers() == [
+        ("done", f"Requested {booking.label}: 1 h100 for 10m"),
+        ("ignored", f"{booking.label} is open for it already."),
+    ]
+    issue_url = f"{both.jira.url}/browse/GPU-7"
+    assert (booking.external_ref, booking.labels) == (issue_url, {"from": "jira"})
+    assert (booking.name, booking.owner_id) == (
+        "Train the ablation",
+        both.site.people["researcher"].id,
+    )
+    relayed()
+    happened(booking, "started", State.ACTIVE)
+    assert sent() == ["201", "201", "204"]
+    issue = both.jira.issues["GPU-7"]
+    (link,) = issue.links.values()
+    assert link["object"]["url"].endswith(f"/t/helix/bookings/{booking.label}")
+    (text,) = issue.texts
+    for words in (f"{booking.label} is active.", "At most €0.80 for 10 min.", "started"):
+        assert words in text
+    assert issue.status == "In Progress"
+    happened(booking, "ended", State.ENDED)
+    sent()
+    assert (issue.status, len(issue.comments)) == ("Done", 2)
+    assert next(iter(issue.links.values()))["object"]["status"]["resolved"] is True
+    relayed()
+    assert sent() == []
+
+
+def test_only_jira_itself_is_heard(cloud: Connected) -> None:
+    body = webhook_of("GPU-7", ms())
+    raw = json.dumps(body).encode()
+    wrong = hmac.digest(b"whsec_other", raw, hashlib.sha256).hex()
+    for headers in (
+        {"X-Hub-Signature": f"sha256={wrong}"},
+        {"X-Hub-Signature": "sha1=x"},
+        {"Authorization": "Bearer whsec_other"},
+        {"Authorization": f"Basic {cloud.secret}"},
+        {"X-None": ""},
+    ):
+        answer = cloud.send(body, **headers)
+        assert (answer.status_code, said(answer)["code"]) == (401, "bad_token"), headers
+    # Another tenant's address with the right secret is as if it were not there.
+    north = cloud.site.other_project.tenant_id
+    token = {"Authorization": f"Bearer {cloud.secret}"}
+    assert cloud.send(body, tenant=north, **token).status_code == 401
+    assert cloud.send(body, **token).status_code == 202
+    with tenant_tx(cloud.admin.tenant_id):
+        webhook_secret_rotate(
+            actor=cloud.admin, webhook_id=cloud.row.receiver_id, now=timezone.now(), kind="jira"
+        )
+    # Both secrets are valid for a day.
+    assert said(cloud.send(webhook_of("GPU-7", ms()), **token))["is_new"] is True
+    with as_system():
+        cloud.row.receiver.refresh_from_db()
+        cloud.row.receiver.previous_until = timezone.now()
+        cloud.row.receiver.save()
+    assert cloud.send(webhook_of("GPU-7", ms()), **token).status_code == 401
+
+
+def test_clocks_may_differ_by_minutes_and_jira_sends_again_for_a_day(cloud: Connected) -> None:
+    token = {"Authorization": f"Bearer {cloud.secret}"}
+    for ago, by_token, signed in (
+        (-290, 202, 202), (-310, 422, 422), (290, 202, 202), (310, 422, 202), (90_000, 422, 422),
+    ):  # fmt: skip
+        assert cloud.send(webhook_of("GPU-7", ms(ago)), **token).status_code == by_token, ago
+        answer = cloud.issue(ago=ago)
+        assert answer.status_code == signed, ago
+    assert said(answer)["code"] == "old_message"
+    late = cloud.send(webhook_of("GPU-8", ms()) | {"timestamp": "2026-11-23T09:00:00"})
+    assert said(late)["code"] == "bad_message"
+
+
+def test_older_messages_of_an_issue_and_others_issues_lead_to_nothing(cloud: Connected) -> None:
+    cloud.issue(ago=10)
+    processed()
+    (booking,) = cloud.bookings()
+    with as_system():
+        Booking.objects.update(state=State.CANCELLED, ended_at=timezone.now())
+    cloud.issue(ago=20)
+    cloud.issue("OTHER-7")
+    cloud.send(webhook_of("GPU-7", ms(), event="jira:issue_deleted"))
+    processed()
+    assert cloud.bookings() == [booking]
+    assert [answer for state, answer in cloud.answers()[1:] if state == "ignored"] == [
+        "A later message about it was acted on before.",
+        "Neither its project nor its board is mapped.",
+        "Only issues and sprints lead to something.",
+    ]
+
+
+BAD: list[tuple[bytes, int, str]] = [
+    (b"", 422, "bad_message"),
+    (b"{", 400, "malformed_json"),
+    (b"[]", 400, "malformed_json"),
+    (HTML, 400, "malformed_json"),
+    (b'{"timestamp": 1e400}', 422, "bad_message"),
+    (b'{"a": "' + b"x" * 1_100_000 + b'"}', 413, "body_too_large"),
+    (json.dumps({"timestamp": ms(), "issue": {"key": "gpu 7"}}).encode(), 422, "bad_message"),
+    (json.dumps({"timestamp": ms(), "issue": {"key": "GPU-7", "fields": 7}}).encode(), 422,
+     "bad_message"),
+    (json.dumps({"timestamp": ms(), "webhookEvent": "sprint_started"}).encode(), 422,
+     "bad_message"),
+]  # fmt: skip
+
+
+def test_bodies_that_nobody_should_send_are_refused(cloud: Connected) -> None:
+    for raw, status, code in BAD:
+        answer = cloud.send(raw)
+        assert (answer.status_code, said(answer)["code"]) == (status, code), raw[:80]
+    assert cloud.answers() == []
+
+
+def test_a_ticket_asks_and_the_rules_of_everybody_decide(cloud: Connected) -> None:
+    for text in ("99 h100 for 10m", "1 b9000 1h", None, "1 h100 for 999d"):
+        cloud.issue(customfield_10050=text)
+        processed()
+    assert cloud.bookings() == []
+    assert [state for state, _ in cloud.answers()] == ["refused"] * 4
+    assert cloud.answers()[2][1] == "The field customfield_10050 is missing or empty."
+    assert sent() == ["201"] * 4
+    texts = cloud.jira.issues["GPU-7"].texts
+    assert "Not booked." in texts[0]
+    assert "Not understood: “1 b9000”." in texts[1]
+    # The rights of the person count as they are when the message is acted on.
+    cloud.map(owner="ada", request="{customfield_10053} h100 for 10m {customfield_10052}")
+    cloud.issue()
+    processed()
+    (booking,) = cloud.bookings()
+    assert (booking.request_text, booking.tier_id) == ("2 h100 for 10m spot", "spot")
+    with pytest.raises(Refused, match="can't book"):
+        cloud.map(owner="vera")
+
+
+def test_a_quote_books_nothing_and_lists_options(cloud: Connected) -> None:
+    cloud.map(act="quote")
+    cloud.issue()
+    processed()
+    assert (cloud.bookings(), cloud.answers()) == ([], [("done", "Quoted.")])
+    assert sent() == ["201"]
+    (text,) = cloud.jira.issues["GPU-7"].texts
+    assert "Options for “1 h100 for 10m”. Nothing is booked." in text
+    assert "€0.80" in text
+
+
+def test_sprints_book_for_their_board_and_end_their_bookings(cloud: Connected) -> None:
+    cloud.map(board=3, sprint_request="1 h100 {remaining}")
+    ends = (timezone.now() + timedelta(hours=5, minutes=30)).isoformat()
+    started = sprint_of("sprint_started", 12, ms(30), ends)
+    for _ in range(2):
+        cloud.send(started)
+    processed()
+    (booking,) = cloud.bookings()
+    assert (booking.name, booking.duration_seconds) == ("Sprint 12", 5 * 3600)
+    assert booking.external_ref == f"{cloud.jira.url}/secure/GHGoToBoard.jspa?sprintId=12"
+    cloud.send(sprint_of("sprint_closed", 12, ms(20), ends))
+    # Its start arrives once more, later than its end: it leads to nothing.
+    cloud.send(sprint_of("sprint_started", 12, ms(25), ends))
+    processed()
+    assert [each.state for each in cloud.bookings()] == [State.CANCELLED]
+    assert cloud.answers()[1:] == [
+        ("done", f"Ended {booking.label}."),
+        ("ignored", "A later message about it was acted on before."),
+    ]
+
+
+def commented(connected: Connected) -> Booking:
+    """A booking of GPU-7, with one comment to make."""
+    connected.map(transitions={})
+    connected.issue()
+    processed()
+    (booking,) = connected.bookings()
+    relayed()
+    sent()
+    happened(booking, "started", State.ACTIVE)
+    return booking
+
+
+FAULTS: list[tuple[int, dict[str, str], bytes, str]] = [
+    (429, {"Retry-After": "120", "Content-Type": "application/json"}, b"{}", "429 Jira answered"),
+    (500, {"Content-Type": "text/html"}, HTML, "500 Jira answered 500."),
+    (503, {}, b"", "503 Jira answered 503."),
+    (200, {"Content-Type": "text/html"}, HTML, "200 The answer is not that of Jira's REST API."),
+    (201, {"Content-Type": "application/json"}, b"[", "201 The answer is not that of Jira's"),
+    (201, {"Content-Type": "application/json"}, b'{"ok": 1}', "201 The answer is not that of"),
+    (302, {"Location": "http://10.0.0.1/"}, b"", "302 Redirects are not followed."),
+    (401, {"Content-Type": "application/json"}, b'{"errorMessages": ["No."]}', "401 No."),
+    (201, {"Content-Type": "application/json"}, b'"' + b"x" * 1_100_000 + b'"',
+     "None The answer is longer than 1 MiB."),
+]  # fmt: skip
+
+
+def test_a_jira_that_fails_gets_its_comment_later_and_once(cloud: Connected) -> None:
+    commented(cloud)
+    issue, now = cloud.jira.issues["GPU-7"], timezone.now()
+    for status, headers, body, expected in FAULTS:
+        cloud.jira.faults = [(status, headers, body)]
+        (found,) = sent(now)
+        assert found.startswith(expected), found
+        with as_system():
+            row = WebhookDelivery.objects.latest("id")
+            assert row.state == DELIVERY.PENDING
+            wait = row.due - now
+            assert wait >= timedelta(seconds=120 if status == 429 else 5)
+            now = row.due
+    assert issue.comments == []
+    # This attempt arrives, but its answer does not: the next one finds the comment.
+    cloud.jira.drops = 0
+    cloud.jira.faults = []
+    assert sent(now) == ["201"]
+    assert len(issue.comments) == 1
+
+
+def test_a_comment_whose_answer_was_lost_is_not_made_twice(both: Connected) -> None:
+    commented(both)
+    both.jira.drops = 1
+    now = timezone.now()
+    assert sent(now) == ["None The answer was not HTTP."]
+    assert sent(now + timedelta(seconds=6)) == ["200"]
+    assert len(both.jira.issues["GPU-7"].comments) == 1
+
+
+def test_an_issue_that_is_gone_or_can_t_move_holds_nobody_up(cloud: Connected) -> None:
+    cloud.map(transitions={"active": "Closed forever"})
+    cloud.issue()
+    processed()
+    relayed()
+    (booking,) = cloud.bookings()
+    happened(booking, "started", State.ACTIVE)
+    assert sent()[-1] == "200 No transition leads from 'To Do' to 'Closed forever'."
+    del cloud.jira.issues["GPU-7"]
+    happened(booking, "ended", State.ENDED)
+    assert sent() == ["404 Issue does not exist or you do not have permission to see it."] * 2
+    assert [state for _, state in cloud.deliveries()][-3:] == [DELIVERY.FAILED] * 3
+    with as_system():
+        assert JiraConnection.objects.get().receiver.disabled_at is None
+
+
+def test_a_person_can_t_write_into_issues_of_other_projects(cloud: Connected) -> None:
+    line = {"project": "folding", "tier": "standard", "request": "1 h100 for 10m"}
+    cloud.jira.issues["SECRET-1"] = type(cloud.jira.issues["GPU-7"])()
+    for reference in (f"{cloud.jira.url}/browse/SECRET-1", "SECRET-1", "https://x/browse/GPU-7"):
+        made = cloud.site.researcher.post("bookings", {**line, "external_ref": reference})
+        assert made.status_code == 201
+    relayed()
+    assert cloud.deliveries() == []
+    # The key of a mapped issue is enough.
+    cloud.site.researcher.post("bookings", {**line, "external_ref": "GPU-7"})
+    relayed()
+    assert cloud.deliveries() == [("jira.link", DELIVERY.PENDING)]
+
+
+def test_the_token_is_encrypted_and_never_sent_to_another_address(cloud: Connected) -> None:
+    with as_system():
+        stored = JiraConnection.objects.get().sealed_token
+    assert TOKEN not in stored
+    for changes, param in (({"url": "http://127.0.0.1:9"}, "token"), ({"account": ""}, "account")):
+        terms = ConnectionTerms(
+            **{
+                "name": "J",
+                "url": cloud.jira.url,
+                "flavour": "cloud",
+                "account": ACCOUNT,
+                **changes,
+            }
+        )
+        with tenant_tx(cloud.admin.tenant_id), pytest.raises(Refused) as refused:
+            connection_change(
+                actor=cloud.admin, connection_id=cloud.row.id, terms=terms, now=timezone.now()
+            )
+        assert refused.value.param == param
+    with tenant_tx(cloud.admin.tenant_id):
+        webhook_test(
+            actor=cloud.admin, webhook_id=cloud.row.receiver_id, now=timezone.now(), kind="jira"
+        )
+    assert sent() == ["200"]
+    assert cloud.jira.got[-1] == "GET /rest/api/3/myself"
