@@ -11,6 +11,7 @@ from allocation.web.fleet import (
     unbooked_processes,
 )
 from allocation.web.home import calendars, projects, search, start_page
+from allocation.web.jira import pages as jira_pages
 from allocation.web.money import statements
 from allocation.web.site import (
     catalogue,
@@ -33,6 +34,7 @@ urlpatterns = [
     *rules_page.urlpatterns,
     *inbox.urlpatterns,
     *calendars.urlpatterns,
+    *jira_pages.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
     *site_bookings.urlpatterns,

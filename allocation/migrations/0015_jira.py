@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('allocation', '0014_booking_changes'),
-        ('tenants', '0010_jira_receivers'),
+        ('tenants', '0011_jira_receivers'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

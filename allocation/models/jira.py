@@ -40,7 +40,7 @@ class JiraConnection(models.Model):
 
 
 class JiraProject(models.Model):
-    """What an issue or a sprint of a Jira project asks for, in which project, and as whom."""
+    """What an issue or a sprint of a Jira project asks for, and whose bookings they are."""
 
     class Act(models.TextChoices):
         """What a message about an issue leads to."""

@@ -5,12 +5,27 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from uuid import UUID, uuid5
 
-from allocation.models import Allocation, ApprovalRule, Booking, Gpu, Maintenance, Series
+from allocation.models import (
+    Allocation,
+    ApprovalRule,
+    Booking,
+    Gpu,
+    JiraConnection,
+    Maintenance,
+    Series,
+)
 from allocation.rules.approvals import Step
 from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.changes import booking_extend
 from allocation.services.bookings.series import Repeat, series_request
+from allocation.services.jira.connections import (
+    JIRA,
+    ConnectionTerms,
+    ProjectTerms,
+    connection_create,
+    project_set,
+)
 from allocation.services.operate.drain import gpu_return
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.runs.pause_choices import booking_saved
@@ -30,7 +45,7 @@ from portal.demo.week import (
     text_parsed,
 )
 from tenants.access import Actor
-from tenants.models import ServiceAccount, User, Webhook
+from tenants.models import ServiceAccount, User
 from tenants.platform.wall import tenant_tx
 from tenants.services.service_accounts import service_account_create
 from tenants.services.sessions import temporary_session
@@ -39,6 +54,7 @@ from tenants.services.webhooks import (
     webhook_create,
     webhook_enabled_set,
     webhook_test,
+    webhooks_of,
 )
 
 NAMESPACE = UUID("5b6f3a52-5f1b-5c4f-9a3c-1c7c1b0a6d4e")
@@ -131,7 +147,7 @@ def approval_rule_made(now: datetime) -> None:
 def webhook_made(now: datetime) -> None:
     """Creates a webhook once, with a test in its log; it is off, because nothing listens there."""
     actor = person("ada", "helix")
-    if Webhook.objects.filter(tenant_id=actor.tenant_id).exists():
+    if webhooks_of(actor).exists():
         return
     terms = WebhookTerms("Example receiver", "http://127.0.0.1:9/gpu", ["booking.*"])
     webhook, _ = webhook_create(actor=actor, terms=terms, now=now)
@@ -154,6 +170,30 @@ def service_account_made(now: datetime) -> None:
             role="researcher",
             now=now,
         )
+
+
+def jira_connected(now: datetime) -> None:
+    """Connects a Jira once, with one project; it is off, because no Jira is there."""
+    actor = person("ada", "helix")
+    if JiraConnection.objects.filter(tenant_id=actor.tenant_id).exists():
+        return
+    terms = ConnectionTerms("Helix Jira", "http://127.0.0.1:9", "data_center", token="none")  # noqa: S106 (of no site)
+    connection, _ = connection_create(actor=actor, terms=terms, now=now)
+    project = ProjectTerms(
+        key="GPU",
+        project="protein-folding",
+        owner="mara",
+        tier="standard",
+        act="book",
+        request="{customfield_10050}",
+        transitions={"active": "In Progress", "ended": "Done"},
+        board=3,
+        sprint_request="2 h100 {remaining}",
+    )
+    project_set(actor=actor, connection_id=connection.id, terms=project, now=now)
+    webhook_enabled_set(
+        actor=actor, webhook_id=connection.receiver_id, is_enabled=False, now=now, kind=JIRA
+    )
 
 
 def maintenance_planned(day: date, now: datetime) -> None:

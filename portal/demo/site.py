@@ -20,6 +20,7 @@ from portal.demo.features import (
     approval_rule_made,
     current_requests,
     feature_actions,
+    jira_connected,
     maintenance_planned,
     series_asked,
     service_account_made,
@@ -93,7 +94,7 @@ def _today(now: datetime, today: date) -> None:
         with suppress(Refused), transaction.atomic():
             people.book(line, now)
     planned = partial(maintenance_planned, today + timedelta(days=2))
-    for ask in (series_asked, planned, webhook_made, service_account_made):
+    for ask in (series_asked, planned, webhook_made, service_account_made, jira_connected):
         with suppress(Refused), transaction.atomic():
             ask(now)
 

@@ -99,6 +99,8 @@ ACTIONS = {
     "user.password_reset": "set a new password by a mailed link",
     "user.password_set": "changed their password",
     "user.zone_set": "changed their time zone",
+    "jira.project_removed": "removed the Jira project {object}",
+    "jira.project_set": "mapped the Jira project {object}",
     "webhook.changed": "changed the webhook {object}",
     "webhook.created": "created the webhook {object}",
     "webhook.deleted": "deleted the webhook {object}",
@@ -126,6 +128,7 @@ NAMED_BY = {
     "service_account": ("name",),
     "user": ("username",),
     "webhook": ("name",),
+    "jira": ("name", "key"),
 }
 NAMELESS = {
     "budget": "a budget",

@@ -76,7 +76,7 @@ def webhooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         refusal = form_action_run(request, {"create": lambda form: _create(actor, form, made)})
     context = {
-        "rows": [WebhookRow(each, _state(each)) for each in webhooks_of(actor)],
+        "rows": [WebhookRow(each, webhook_state(each)) for each in webhooks_of(actor)],
         "made": made[0] if made else None,
         "refusal": refusal,
         "projects": _projects(actor),
@@ -104,9 +104,9 @@ def webhook(request: HttpRequest, actor: Actor, webhook_id: UUID) -> HttpRespons
             return redirect("webhook", tenant=actor.tenant_slug, webhook_id=webhook_id)
         shown = webhook_one(actor, webhook_id)
     context = {
-        **_log(shown, request.GET),
+        **delivery_log(shown, request.GET),
         "webhook": shown,
-        "state": _state(shown),
+        "state": webhook_state(shown),
         "secret": secrets[0] if secrets else "",
         "refusal": refusal,
         "projects": _projects(actor),
@@ -213,7 +213,7 @@ def _projects(actor: Actor) -> list[tuple[str, str]]:
     return [("", _ANY_PROJECT), *led] if actor.is_tenant_admin else led
 
 
-def _state(webhook: Webhook) -> str:
+def webhook_state(webhook: Webhook) -> str:
     """Returns `off`, `failing` (the oldest waiting message was tried and failed) or `on`."""
     if webhook.disabled_at is not None:
         return "off"
@@ -221,7 +221,7 @@ def _state(webhook: Webhook) -> str:
     return "failing" if waiting.filter(tries__gt=0).exists() else "on"
 
 
-def _log(webhook: Webhook, query: QueryDict) -> dict[str, Any]:
+def delivery_log(webhook: Webhook, query: QueryDict) -> dict[str, Any]:
     """Returns the rows of the log, the state that is chosen, and where older rows begin."""
     only = query.get("state", "")
     only = only if only in WebhookDelivery.State.values else ""

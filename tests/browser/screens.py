@@ -75,6 +75,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("service-accounts", "/t/helix/settings/service-accounts"),
         ("service-account", "service-account:"),
         ("sign-on", "/t/helix/settings/sign-on"),
+        ("jira", "/t/helix/settings/jira"),
+        ("jira-one", "jira:"),
     ),
     "operator": (
         ("ops-fleet", "/ops/fleet"),
@@ -240,7 +242,7 @@ def _look(
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
     """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:`,
-    `budget:`, `approval:`, `webhook:` and `service-account:` are the seeded ones.
+    `budget:`, `approval:`, `webhook:`, `service-account:` and `jira:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
@@ -253,8 +255,8 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
     if kind == "approval":
         page.goto(found.tenant("approvals"))
         return _href(page, found, "[data-approval] h2 a")
-    if kind in ("webhook", "service-account"):
-        page.goto(found.tenant(f"settings/{kind}s"))
+    if kind in ("webhook", "service-account", "jira"):
+        page.goto(found.tenant("settings/jira" if kind == "jira" else f"settings/{kind}s"))
         return _href(page, found, "main tbody th a")
     page.goto(f"{found.tenant('bookings')}?{query}")
     return _href(page, found, "#bookings-list td a")

@@ -135,7 +135,10 @@ class Jira:
 
 
 def webhook_of(
-    key: str, at_ms: int, event: str = "jira:issue_updated", **fields: object
+    key: str,
+    at_ms: int,
+    event: str = "jira:issue_updated",
+    fields: dict[str, object] | None = None,
 ) -> dict[str, Any]:
     """The body of a webhook of Jira about an issue."""
     project = {"id": "10000", "key": key.partition("-")[0], "name": "GPUs"}
@@ -144,11 +147,12 @@ def webhook_of(
         "issuetype": {"name": "Task"}, "reporter": {"accountId": "5b10", "displayName": "Mara"},
         "labels": ["gpu"], "customfield_10050": "1 h100 for 10m", "customfield_10051": None,
         "customfield_10052": {"value": "spot", "id": "10020"}, "customfield_10053": 2.0,
+        **(fields or {}),
     }  # fmt: skip
     return {
         "timestamp": at_ms, "webhookEvent": event, "issue_event_type_name": "issue_generic",
         "user": {"accountId": "5b10"},
-        "issue": {"id": "10002", "self": "https://x/10002", "key": key, "fields": known | fields},
+        "issue": {"id": "10002", "self": "https://x/10002", "key": key, "fields": known},
     }  # fmt: skip
 
 

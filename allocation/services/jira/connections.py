@@ -226,7 +226,7 @@ def _project_values(actor: Actor, terms: ProjectTerms) -> dict[str, object]:
         "labels": labels_check(terms.labels),
         "transitions": _transitions(terms.transitions),
         "board": terms.board,
-        "sprint_request": _request(terms.sprint_request, "sprint_request") if terms.board else "",
+        "sprint_request": _request(terms.sprint_request, "sprint") if terms.board else "",
     }
 
 

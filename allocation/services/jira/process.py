@@ -15,8 +15,8 @@ from allocation.services.bookings.request_text import request_read
 from allocation.services.jira.calls import comment_queue, quote_text, refusal_comment
 from allocation.services.jira.intake import said_of
 from allocation.services.quotes.quotes import quote_make
-from tenants.access import Actor, actor_by_id
-from tenants.models import Tenant
+from tenants.access import Actor, actor_of
+from tenants.models import Membership
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.wall import tenant_tx
 
@@ -28,7 +28,7 @@ State = JiraMessage.State
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a message, and what its issue is told in a comment, if anything."""
+    """What came of a message, and the comment for its issue, if any."""
 
     state: str
     answer: str
@@ -98,18 +98,24 @@ def _overtaken(message: JiraMessage) -> Outcome | None:
 
 
 def _mapping(connection: JiraConnection, said: Said) -> JiraProject | None:
-    rows = connection.projects.select_related("project", "owner", "tier")
+    rows = connection.projects.select_related("project", "owner", "tier", "tenant")
     if said.kind == "issue":
         return rows.filter(key=said.project).first()
     return rows.filter(board=said.board).first()
 
 
 def _owner(connection: JiraConnection, mapping: JiraProject) -> Actor:
-    """The person whose bookings they are, with the present rights."""
-    tenant = Tenant.objects.get(id=connection.tenant_id)
-    if not mapping.owner.is_active:
-        raise Refused("not_allowed", f"The account {mapping.owner.username} is closed.", "denied")
-    return actor_by_id(mapping.owner_id, tenant.slug)
+    """The person whose bookings they are, with the present rights. For web processes, too."""
+    rows = Membership.objects.filter(
+        tenant_id=connection.tenant_id,
+        user_id=mapping.owner_id,
+        tenant__is_open=True,
+        user__is_active=True,
+    ).values_list("tenant_id", "project_id", "role", "user__username", "user__time_zone")
+    if not rows:
+        name = mapping.owner.username
+        raise Refused("not_allowed", f"{name}, whose bookings they are, has left.", "denied")
+    return actor_of(mapping.owner_id, mapping.tenant.slug, list(rows))
 
 
 def _ask(

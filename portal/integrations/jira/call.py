@@ -27,7 +27,10 @@ _PROBLEM_LENGTH_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class JiraCall:
-    """A call: where, as whom, and what. `is_repeated`: an earlier attempt may have arrived."""
+    """A call: its site, its account, and its content.
+
+    `is_repeated`: an earlier attempt may have arrived.
+    """
 
     base: str
     flavour: str

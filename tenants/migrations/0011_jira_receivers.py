@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0009_sign_on")]
+    dependencies = [("tenants", "0010_service_accounts")]
     operations = [
         migrations.AddField("webhook", "kind", models.CharField(choices=[("webhook", "Webhook"), ("jira", "Jira")], db_default="webhook", default="webhook", max_length=10)),
         migrations.AddField("webhookdelivery", "content", models.JSONField(blank=True, help_text="What a tracker is called with; null for events.", null=True)),
