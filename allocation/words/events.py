@@ -12,7 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from allocation.words.amounts import Facts
-from allocation.words.reasons import Text, stored_sentence
+from allocation.words.reason_sentences import Text
+from allocation.words.reasons import stored_sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,31 @@ _KEYS: dict[tuple[str, bool], Promise] = {
     ("firm", True): gettext_lazy("booked for a fixed time"),
     ("firm", False): gettext_lazy("booked for a fixed time"),
 }
+# By the criterion that puts another booking ahead, and whether it is of the own organisation.
+_OVERTAKEN = {
+    ("guarantee", False): gettext_lazy(
+        "A booking inside another organisation's guarantee goes first."
+    ),
+    ("guarantee", True): gettext_lazy("A booking inside your organisation's guarantee goes first."),
+    ("tier", False): gettext_lazy("A booking of a higher tier goes first."),
+    ("tier", True): gettext_lazy("A booking of a higher tier in your organisation goes first."),
+    ("part", False): gettext_lazy(
+        "A booking of an organisation that has less than its part of the idle GPUs goes first."
+    ),
+    ("part", True): gettext_lazy(
+        "A booking of a project of your organisation that has less than its part goes first."
+    ),
+    ("share", False): gettext_lazy("Another organisation has used less recently and goes first."),
+    ("share", True): gettext_lazy(
+        "Another project or person of your organisation has used less recently and goes first."
+    ),
+    ("age", False): gettext_lazy("A booking that has waited longer goes first."),
+    ("age", True): gettext_lazy(
+        "A booking of your organisation that has waited longer goes first."
+    ),
+    ("firm", False): gettext_lazy("Another organisation has booked the GPUs for a fixed time."),
+    ("firm", True): gettext_lazy("Your organisation has booked the GPUs for a fixed time."),
+}
 _CHANGES: dict[str, Promise] = {
     "own": gettext_lazy(
         "Cancel or shorten a booking of your organisation that is ahead, if it is not needed."
@@ -55,6 +80,11 @@ def ahead_text(rule: str, count: int, *, is_own: bool) -> str:
         )
     text = {"who": who % {"count": count}, "why": str(_KEYS[rule, is_own])}
     return _("%(who)s: %(why)s.") % text
+
+
+def overtaken_text(rule: str, *, is_own: bool) -> str:
+    """Returns why another booking goes first now. KeyError: no such key of the order."""
+    return str(_OVERTAKEN[rule, is_own])
 
 
 def change_text(code: str, /, **facts: str | int) -> str:

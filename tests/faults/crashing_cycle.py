@@ -25,15 +25,15 @@ POINTS = {
 }
 # Where it dies if it moves something.
 OF_MOVES = {
-    "when the old places are left": ("allocation.services.decide.plans", "allocations_write", 1),
-    "when the new places are taken": ("allocation.services.decide.plans", "move_record", 1),
+    "when the old places are left": ("allocation.services.plans.answers", "allocations_write", 1),
+    "when the new places are taken": ("allocation.services.plans.answers", "move_record", 1),
     "when the move is committed": ("allocation.services.decide.cycle", "starts_due", 1),
 }
 # Where it dies if it ends something.
 OF_ENDS = {"in the middle of an end": ("allocation.services.runs.end", "nodes_bump", 1)}
 # Where it dies if a plan is written in several transactions, of ten bookings each.
 OF_PIECES = {
-    "between two pieces": ("allocation.services.decide.plans", "_piece_write", 3),
+    "between two pieces": ("allocation.services.plans.pieces", "_piece_write", 3),
 }
 BOOKINGS_OF_A_PIECE = 10
 
@@ -60,8 +60,8 @@ def main(point: str, now: str, number: str = "SIGKILL") -> None:
 
     name, function, times = (POINTS | OF_MOVES | OF_ENDS | OF_PIECES)[point]
     if point in OF_PIECES:
-        plans = importlib.import_module("allocation.services.decide.plans")
-        plans.PIECE_BOOKINGS = BOOKINGS_OF_A_PIECE  # type: ignore[attr-defined]
+        pieces = importlib.import_module("allocation.services.plans.pieces")
+        pieces.PIECE_BOOKINGS = BOOKINGS_OF_A_PIECE  # type: ignore[attr-defined]
     module = importlib.import_module(name)
     setattr(module, function, dying(getattr(module, function), times, signal.Signals[number]))
     cycle_run(datetime.fromisoformat(now))

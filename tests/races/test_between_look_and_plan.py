@@ -11,11 +11,12 @@ from django.db import IntegrityError, connection
 
 from allocation.models import Booking, Decision, EventCounter, Gpu, SolverState
 from allocation.services.bookings.bookings import booking_cancel, booking_request
-from allocation.services.decide import apply_assignments, cycle
+from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.decide.plan_diff import Changes, changes_of
 from allocation.services.decide.replay import decision_replay
+from allocation.services.plans import apply_assignments
+from allocation.services.plans.plan_diff import Changes, changes_of
 from allocation.solver import Assign, Plan
 from tests.builders_allocation import (
     HOUR,

@@ -21,12 +21,7 @@ from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.bookings.approvals import approvals_due, approvals_expire
 from allocation.services.bookings.calendar_cuts import calendar_cut, calendar_cuts_due
-from allocation.services.decide.apply_assignments import PlanOvertaken, PlanStale
-from allocation.services.decide.apply_changes import changes_sweep
-from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.decision_log import decision_log
-from allocation.services.decide.plan_diff import changes_of
-from allocation.services.decide.plans import plan_apply
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.shard_workers import decide_of
@@ -39,6 +34,11 @@ from allocation.services.decide.turn_lock import (
 )
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.gpu_modes import modes_request
+from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale
+from allocation.services.plans.apply_changes import changes_sweep
+from allocation.services.plans.apply_pauses import pauses_due
+from allocation.services.plans.pieces import plan_apply
+from allocation.services.plans.plan_diff import changes_of
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (

@@ -109,8 +109,8 @@ class InPlace:
         self._grants.clear()
 
     def at(self, tenant: str, gpu_class: str, instant: int, *, planned: bool) -> Standing:
-        """The tenant's standing at an instant. With `planned`, planned pauses count as if they were
-        written."""
+        """The tenant's standing at an instant. With `planned`, planned pauses count too, not
+        only those that are written."""
         key = (tenant, gpu_class, instant, planned)
         version = self._state.running.version(tenant)
         known = self._known.get(key)

@@ -325,7 +325,7 @@ def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
         checks.append(
             Check(
                 name=name,
-                blocks=bool(reasons),
+                blocks=bool(reasons or (key == "line" and ctx.ahead)),
                 sentences=tuple(map(stored_sentence, reasons)) or (good,),
                 frees=_frees(reasons, ctx),
             )

@@ -7,7 +7,7 @@ import pytest
 
 from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_cancel, booking_release
-from allocation.services.decide.apply_assignments import PlanStale
+from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS, seconds, snapshot_take
 from allocation.solver import Plan, Refuse

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Allocation, Booking, Decision
-from allocation.services.decide import plans
-from allocation.services.decide.apply_assignments import PlanStale
 from allocation.services.decide.replay import decision_replay
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
+from allocation.services.plans import answers
+from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.snapshot import snapshot
 from allocation.services.snapshot.kept import snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_take
@@ -116,7 +116,7 @@ def test_the_control_one_that_does_not_leave_first_is_in_the_way(
 ) -> None:
     one, other = decided(plant, lab, WHOLE, WHOLE)
     there, here = place_of(one), place_of(other)
-    monkeypatch.setattr(plans, "moved_rows_supersede", lambda *_: True)
+    monkeypatch.setattr(answers, "moved_rows_supersede", lambda *_: True)
     with pytest.raises(PlanStale, match="taken"):
         plan_written(_moving(a_move(one, here), a_move(other, there)), plant.now)
     assert (place_of(one), place_of(other)) == (there, here)

@@ -7,9 +7,9 @@ import pytest
 from allocation.models import Allocation, Booking, BookingEvent, Gpu, Pause
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.decide.apply_pauses import pauses_due
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
+from allocation.services.plans.apply_pauses import pauses_due
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from tenants.models import AuditEntry, OutboxMessage
 from tenants.platform.errors import Refused

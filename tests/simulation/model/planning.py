@@ -1,4 +1,4 @@
-"""How the model writes a plan: see services/changes.py and plans.py."""
+"""How the model writes a plan: see services/plans."""
 
 import dataclasses
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -59,7 +59,7 @@ def news_of(tables: Tables, plan: Plan, now: float) -> Plan:
 def plan_apply(
     tables: Tables, news: Plan, snapshot: Snapshot, now: float, writer: "Writer", *, is_last: bool
 ) -> tuple[Tables, dict[Part, str]]:
-    """The tables with all that still holds of it, and what was withheld; see services/plans.py.
+    """The tables with all that still holds of it, and what was withheld; see services/plans.
 
     Raises PlanStale with the tables as they were.
     """

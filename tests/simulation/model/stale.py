@@ -62,7 +62,7 @@ def _pauses(plan: Plan, states: Mapping[str, str]) -> dict[Part, str]:
 
 
 def too_early(tables: Tables, plan: Plan, snapshot: Snapshot) -> dict[Part, str]:
-    """See plans._too_early."""
+    """See pieces._too_early."""
     here = {each.booking for each in snapshot.requests}
     here |= {each.booking for each in snapshot.held if not each.started and each.tenant}
     left = {name for name in here if tables.bookings[name].state in OVER}

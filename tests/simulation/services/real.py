@@ -28,11 +28,9 @@ from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.bookings.changes import booking_extend
-from allocation.services.decide import apply_assignments, apply_pauses
 from allocation.services.decide import cycle as cycles
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.decide.plan_diff import Changes, changes_of
 from allocation.services.inbox.apply import message_apply
 from allocation.services.nodes.fleet import (
     enrolment_token_create,
@@ -50,6 +48,8 @@ from allocation.services.operate.maintenance import (
     maintenance_plan,
 )
 from allocation.services.operate.portal_modes import freeze_begin, mode_end, outage_begin
+from allocation.services.plans import apply_assignments, apply_pauses
+from allocation.services.plans.plan_diff import Changes, changes_of
 from allocation.services.publish.publish import publish_due, republish_all
 from allocation.services.runs.lost_runs import node_bookings_requeue
 from allocation.services.runs.pause_choices import booking_saved, more_time_request

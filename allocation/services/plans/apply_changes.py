@@ -12,7 +12,7 @@ from allocation.reasons.reason import reason
 from allocation.rules.states import EXTENDABLE, PLANNED_TIMES, TERMINAL, State
 from allocation.services.bookings.change_rows import change_close, terms_apply
 from allocation.services.bookings.terms import hold_of
-from allocation.services.decide.apply_assignments import PlanStale
+from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
 from allocation.services.runs.end import nodes_bump

@@ -9,42 +9,17 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from allocation.models import Booking, Decision, DecisionPiece, SolverState
-from allocation.reasons.catalogue import UNPROVEN
-from allocation.rules.states import OPEN, TERMINAL, State
-from allocation.services.decide.announced_starts import (
-    UNPLANNED,
-    Announcement,
-    PlannedAnew,
-    start_announce,
-)
-from allocation.services.decide.apply_assignments import (
+from allocation.rules.states import OPEN, TERMINAL
+from allocation.services.plans.answers import plan_write
+from allocation.services.plans.apply_assignments import (
     Fleet,
     PlanOvertaken,
     PlanStale,
-    allocations_write,
-    assignments_write,
-    plan_facts,
-    preemptors_of,
 )
-from allocation.services.decide.apply_changes import (
-    alternatives_data,
-    changes_write,
-    extension_write,
-)
-from allocation.services.decide.apply_pauses import pause_begin, pause_withdraw
-from allocation.services.decide.borrowing import BorrowingMark, borrowing_marks_write
-from allocation.services.decide.plan_diff import Changes
-from allocation.services.decide.rebind import move_record, moved_rows_supersede
-from allocation.services.decide.stale_parts import parts_stale, revisions_of
+from allocation.services.plans.borrowing import BorrowingMark, borrowing_marks_write
+from allocation.services.plans.plan_diff import Changes
+from allocation.services.plans.stale_parts import parts_stale, revisions_of
 from allocation.services.publish.live import decided_hint
-from allocation.services.record.costs import waiting_settle
-from allocation.services.record.history import Event, change_announce
-from allocation.services.record.open_pauses import pause_end
-from allocation.services.record.places import place_data
-from allocation.services.runs.pause_settle import paused_booking_end
-from allocation.services.runs.transition import booking_change, booking_move
-from allocation.services.snapshot.compaction_orders import order_answer
-from allocation.services.snapshot.snapshot import instant
 from allocation.solver import (
     CONFLICT,
     ROOM_FREED,
@@ -52,7 +27,6 @@ from allocation.solver import (
     Extend,
     Group,
     Move,
-    OrderAnswer,
     Part,
     Parts,
     Plan,
@@ -64,9 +38,6 @@ from allocation.solver import (
     narrowed,
     refused_too_early,
 )
-from allocation.words.events import event_text
-from allocation.words.reasons import reason_data
-from billing.rules import money_text
 from tenants.platform.log_ids import log_id
 
 logger = logging.getLogger(__name__)
@@ -280,156 +251,6 @@ class _Writing:
             piece = DecisionPiece(decision=decision, number=self.number, withheld=withheld)
             # It is there if halves of the piece are tried.
             DecisionPiece.objects.bulk_create([piece], ignore_conflicts=True)
-
-
-def plan_write(
-    plan: Plan, bookings: Mapping[str, Booking], fleet: Fleet, decision: Decision, now: datetime
-) -> None:
-    """Writes all of a plan for its locked bookings, in the caller's transaction.
-
-    Raises:
-        PlanStale, IntegrityError: something in it is not as the plan has it.
-    """
-    # Victims are shortened first, so that their GPUs are free for the beneficiaries.
-    for pause in plan.pauses:
-        victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
-        pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
-    for withdrawn in plan.withdrawn:
-        _withdraw(bookings[withdrawn], now)
-    # What a change gives up leaves the calendar before others enter it.
-    changes_write(plan, bookings, decision, now)
-    _move_all(plan.moves, bookings, fleet, decision, now)
-    preemptors = preemptors_of(plan, bookings)
-    assignments_write(bookings, plan.assigns, fleet, decision, now, preemptors)
-    for wait in plan.waits:
-        _wait(bookings[wait.booking], wait, decision, now)
-    for refuse in plan.refusals:
-        _refuse(bookings[refuse.booking], refuse, decision, now)
-    for extend in plan.extensions:
-        extension_write(bookings[extend.booking], extend, decision, now)
-    _orders_answer(plan.orders, decision, now)
-
-
-def _orders_answer(orders: Sequence[OrderAnswer], decision: Decision, now: datetime) -> None:
-    if not all(order_answer(each, decision, now) for each in orders):
-        raise PlanStale("an order was answered already")
-
-
-def _withdraw(booking: Booking, now: datetime) -> None:
-    if not pause_withdraw(booking, now):
-        raise PlanStale("a pause can't be withdrawn any more")
-
-
-def _move_all(
-    moves: Sequence[Move],
-    bookings: Mapping[str, Booking],
-    fleet: Fleet,
-    decision: Decision,
-    now: datetime,
-) -> None:
-    """Takes all moved bookings off the calendar before any enters it again: two may swap."""
-    for move in moves:
-        if not moved_rows_supersede(bookings[move.booking], move):
-            raise PlanStale("a booking to be moved has other GPUs by now")
-    allocations_write(bookings, moves, fleet, decision)
-    for move in moves:
-        move_record(bookings[move.booking], move, fleet.gpus, decision, now)
-
-
-def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
-    # Without a proven start the planned one is a guess and is not shown.
-    is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
-    has_start = bool(wait.places) and is_proven
-    announcement = (
-        _announcement_of(booking, wait, decision, now) if has_start else Announcement({**UNPLANNED})
-    )
-    facts = {
-        **plan_facts(booking, wait, decision),
-        "planned_places": [place_data(place) for place in wait.places],
-        "reasons": [reason_data(reason) for reason in wait.reasons],
-        **announcement.facts,
-    }
-    if booking.state == State.REQUESTED:
-        event = _wait_event("queued", wait, decision, has_start=has_start)
-        booking_move(booking, State.QUEUED, event=event, now=now, **facts)
-    else:
-        is_moved = booking.planned_starts != instant(wait.starts)
-        kind = _first_or_last(booking, has_start=has_start, is_moved=is_moved)
-        news = (
-            _wait_event(kind, wait, decision, has_start=has_start) if kind else announcement.event
-        )
-        booking_change(booking, event=news, now=now, **facts)
-        if news is None and is_moved:
-            change_announce(booking, now)
-    if announcement.receipt is not None:
-        announcement.receipt.save(force_insert=True)
-
-
-def _announcement_of(
-    booking: Booking, wait: Waiting, decision: Decision, now: datetime
-) -> Announcement:
-    detail = {"decision": decision.id}
-    plan = PlannedAnew(instant(wait.starts), wait.strength, wait.delayed_by, detail)
-    return start_announce(booking, plan, decision, now)
-
-
-def _first_or_last(booking: Booking, *, has_start: bool, is_moved: bool) -> str:
-    """Returns the kind of the event if a first start is planned, or none any more; else nothing."""
-    if has_start:
-        is_first = booking.announced_until is None and booking.planned_starts is not None
-        return "moved" if is_first and is_moved else ""
-    had_start = bool(booking.planned_places) and not booking.is_unplanned
-    return "delayed" if had_start else ""
-
-
-def _wait_event(kind: str, wait: Waiting, decision: Decision, *, has_start: bool) -> Event:
-    because = reason_data(wait.delayed_by) if wait.delayed_by else ""
-    starts = {"starts": instant(wait.starts).isoformat()} if has_start else {}
-    return Event(
-        kind,
-        event_text("queued" if has_start else "queued_unplanned", because=because),
-        detail={"decision": decision.id, **starts},
-    )
-
-
-def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
-    reasons = [reason_data(reason) for reason in refuse.reasons]
-    if booking.state == State.PAUSED:
-        booking_change(booking, now=now, decision=decision, reasons=reasons)
-        because = reasons[0] if reasons else event_text("no_resume")
-        paused_booking_end(booking, "not_resumed", because, now)
-        return
-    charged = waiting_settle(booking, now)
-    pause_end(booking, now)
-    to = _refused_as(booking)
-    text = event_text(
-        "refused",
-        because=reasons[0] if reasons else event_text("unplaceable"),
-        freed=money_text(booking.hold_amount - charged, booking.currency),
-    )
-    booking_move(
-        booking,
-        to,
-        event=Event(str(to), text, detail={"decision": decision.id}),
-        now=now,
-        outcome=str(to),
-        decision=decision,
-        reasons=reasons,
-        alternatives=alternatives_data(refuse.alternatives),
-        charged=charged,
-        ended_at=now,
-    )
-
-
-def _refused_as(booking: Booking) -> State:
-    """Returns the end state of a booking that can't be placed, or not any more."""
-    if booking.hardware_lost_at is not None:
-        return State.FAILED
-    if booking.replacement_count:
-        # It ran, and is charged for that.
-        return State.EXPIRED
-    is_window = booking.state == State.REQUESTED or booking.starts is not None
-    return State.REFUSED if is_window else State.EXPIRED
 
 
 def _bookings_locked(changes: Changes) -> dict[str, Booking]:

@@ -16,7 +16,7 @@ from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart, Pa
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings.offers import price_of_class
-from allocation.services.decide.announced_starts import Announcement, PlannedAnew, start_announce
+from allocation.services.plans.announced_starts import Announcement, PlannedAnew, start_announce
 from allocation.services.record.history import Event, events_add
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.transition import Change, bookings_change

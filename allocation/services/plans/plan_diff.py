@@ -8,7 +8,7 @@ from allocation.models import Booking
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import State
-from allocation.services.decide.borrowing import BorrowingMark, borrowing_marks
+from allocation.services.plans.borrowing import BorrowingMark, borrowing_marks
 from allocation.services.record.places import place_data
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.snapshot import instant
@@ -77,10 +77,10 @@ def _keeps_waiting(booking: Booking, now: datetime) -> bool:
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= MIN_DURATION_SECONDS
 
 
-def _strength_kept(wait: Waiting) -> str | None:
-    """Returns the strength as it is stored: a start that is only a guess has none."""
+def has_planned_start(wait: Waiting) -> bool:
+    """Returns whether the start is planned: without a proof it is a guess and is not shown."""
     is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
-    return wait.strength if wait.places and is_proven else None
+    return bool(wait.places) and is_proven
 
 
 def _is_known(wait: Waiting, booking: Booking | None) -> bool:
@@ -88,7 +88,7 @@ def _is_known(wait: Waiting, booking: Booking | None) -> bool:
         booking is not None
         and booking.state in (State.QUEUED, State.PAUSING, State.PAUSED)
         and booking.planned_starts == instant(wait.starts)
-        and booking.planned_strength == _strength_kept(wait)
+        and booking.planned_strength == (wait.strength if has_planned_start(wait) else None)
         and booking.planned_places == [place_data(place) for place in wait.places]
         and booking.reasons == [reason_data(reason) for reason in wait.reasons]
     )

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from allocation.models import Booking, BookingChange, CompactionOrder
 from allocation.rules.states import EXTENDABLE, TERMINAL, WAITING, State
-from allocation.services.decide.plan_diff import Changes
+from allocation.services.plans.plan_diff import Changes
 from allocation.services.record.open_pauses import pauses_unneeded
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import (

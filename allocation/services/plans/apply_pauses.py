@@ -13,7 +13,7 @@ from allocation.models import Allocation, Booking, Decision, Pause, PauseCause, 
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
-from allocation.services.decide.apply_assignments import PlanStale
+from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import OPEN, pauses_to_extend, pauses_unneeded

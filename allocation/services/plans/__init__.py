@@ -1,0 +1,1 @@
+"""Writing a plan: what each answer of the solver changes, in transactions that fail whole."""

@@ -1,0 +1,379 @@
+"""The catalogue of the sentences of reasons, by code.
+
+A sentence names no clock time, because each page knows its reader's zone: `frees_at` says when.
+"""
+
+from collections.abc import Callable
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
+
+from allocation.words.amounts import Facts
+from allocation.words.queue import overtaken_text
+
+Text = Callable[[Facts], str] | Promise | str
+
+
+def sentence_of(code: str, facts: Facts) -> str:
+    """Returns the sentence of a code. KeyError: no sentence for it, or a fact is missing."""
+    text = SENTENCES[code]
+    return text(facts) if callable(text) else str(text % facts)
+
+
+def _unknown_class(facts: Facts) -> str:
+    if "gpu_class" not in facts:
+        return _("No GPU class was named.")
+    return _("There is no GPU class %(gpu_class)s in the fleet.") % facts
+
+
+def _impossible_together(facts: Facts) -> str:
+    if "profile" in facts and facts["level"] == "domain":
+        return _("Slices have no NVLink: ask for one node, or for whole GPUs.")
+    return _("No %(group)s has room for more than %(most)s of %(shape)s.") % facts
+
+
+def _gpus_busy(facts: Facts) -> str:
+    if facts["level"] != "any":
+        return _("No %(group)s has %(shape)s free for that long.") % facts
+    if "planned" not in facts:
+        text = _(
+            "Running and scheduled bookings leave %(left)s of %(shape)s for that long; "
+            "%(asked)s are needed."
+        )
+        return text % facts
+    text = ngettext(
+        "%(left)s of %(shape)s is free for that long; %(asked)s are needed.",
+        "%(left)s of %(shape)s are free for that long; %(asked)s are needed.",
+        int(facts["left"]),
+    )
+    return text % facts
+
+
+def _quota(whose: str) -> Callable[[Facts], str]:
+    def text(facts: Facts) -> str:
+        words = Facts({**facts, "name": str(_WHOSE[whose])})
+        if "used" not in facts:
+            text = _(
+                "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
+            )
+        else:
+            text = _(
+                "%(name)s has %(used_gpus)s of %(limit_gpus)s %(gpu_class)s in use or booked; "
+                "this needs %(asked_gpus)s more."
+            )
+        return text % words
+
+    return text
+
+
+def _window_past(facts: Facts) -> str:
+    return _("The window has begun already.") if "begun" in facts else _("The window is over.")
+
+
+def _deadline_unreachable(facts: Facts) -> str:
+    if "busy" in facts:
+        return _("It cannot be finished before its deadline.")
+    return _("The booking is longer than the time before its deadline.")
+
+
+def _hardware_out(facts: Facts) -> str:
+    if "gpus" not in facts:
+        return _("A GPU of this booking is being taken out of service.")
+    return _("%(out)s of %(gpus)s %(gpu_class)s are out of service.") % facts
+
+
+def _overrun(facts: Facts) -> str:
+    if "ends_late" in facts:
+        return _("A booking on its GPUs ends later than planned.")
+    return _("Its GPUs are taken.")
+
+
+def _mode_fixed(facts: Facts) -> str:
+    is_all = facts["fixed"] == facts["gpus"]
+    if facts["mode"] == "whole":
+        text = (
+            _("All %(gpu_class)s GPUs are set to whole GPUs only.")
+            if is_all
+            else _("%(fixed)s of %(gpus)s %(gpu_class)s GPUs are set to whole GPUs only.")
+        )
+    else:
+        text = (
+            _("All %(gpu_class)s GPUs are set to slices only.")
+            if is_all
+            else _("%(fixed)s of %(gpus)s %(gpu_class)s GPUs are set to slices only.")
+        )
+    return text % facts
+
+
+def _mode_pinned(facts: Facts) -> str:
+    if facts["mode"] == "whole":
+        text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to whole GPUs only.")
+    else:
+        text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to slices only.")
+    return text % facts
+
+
+def _quota_cut(facts: Facts) -> str:
+    first = _("A limit is lower than when the start was planned.")
+    if "because" not in facts:
+        return first
+    return f"{first} {sentence_of(str(facts['because']), facts)}"
+
+
+def _maintenance(facts: Facts) -> str:
+    count = int(facts["gpus"])
+    if facts["which"] == "class":
+        text = ngettext(
+            "%(gpus)s GPU of %(gpu_class)s is in maintenance for some of that time.",
+            "%(gpus)s GPUs of %(gpu_class)s are in maintenance for some of that time.",
+            count,
+        )
+    elif facts["which"] == "booking":
+        text = ngettext(
+            "%(gpus)s GPU of this booking is in maintenance for some of that time.",
+            "%(gpus)s GPUs of this booking are in maintenance for some of that time.",
+            count,
+        )
+    else:
+        text = ngettext(
+            "%(gpus)s GPU it was planned on is in maintenance for some of that time.",
+            "%(gpus)s GPUs it was planned on are in maintenance for some of that time.",
+            count,
+        )
+    return text % facts
+
+
+def _guarantee_only(facts: Facts) -> str:
+    left = Facts({**facts, "left": int(facts["guaranteed"]) - int(facts["used"])})
+    text = _(
+        "A tier that is never paused can't borrow: %(left_gpus)s of the %(guaranteed_gpus)s "
+        "%(gpu_class)s guaranteed to your project are left; this needs %(asked_gpus)s."
+    )
+    return text % left
+
+
+def _gpu_hours(facts: Facts) -> str:
+    words = Facts({**facts, "name": str(_WHOSE[str(facts["whose"])])})
+    if "days" not in facts:
+        text = _(
+            "%(name)s may have %(limit_grouped)s GPU-hours in the period; %(used_grouped)s are "
+            "used or booked, and this needs %(asked_grouped)s."
+        )
+        return text % words
+    text = _(
+        "%(name)s may have %(limit_grouped)s GPU-hours in any %(days)s days; %(used_grouped)s are "
+        "used or booked, and this needs %(asked_grouped)s."
+    )
+    return text % words
+
+
+def _borrowed(facts: Facts) -> str:
+    return str(_BORROWED[bool(facts["own"]), "at_risk_from" in facts] % facts)
+
+
+def _taken_back(facts: Facts) -> str:
+    """The pause of work outside the guarantee, or outside the part of the guarantee that a project
+    has."""
+    if facts.get("whose") == "project":
+        because = _("A booking within its project's part of your guarantee needs the GPUs.")
+    else:
+        because = _("A booking within its guarantee needs the GPUs that this booking borrows.")
+    return _least_lost(because)(facts)
+
+
+def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
+    def paused(facts: Facts) -> str:
+        minutes = -(-int(facts["lost"]) // 60)
+        text = ngettext(
+            "%(because)s The booking that loses the least is paused: %(minutes)s GPU-minute since "
+            "the last save.",
+            "%(because)s The booking that loses the least is paused: %(minutes)s GPU-minutes since "
+            "the last save.",
+            minutes,
+        )
+        return text % {"because": because, "minutes": f"{minutes:,}"}
+
+    return paused
+
+
+def _host_too_small(facts: Facts) -> str:
+    if facts["most"] and facts["level"] == "any":
+        return _("The nodes have %(host)s for %(most)s %(gpu_class)s in all.") % facts
+    return _("No node has %(host)s for each of %(asked)s %(gpu_class)s.") % facts
+
+
+def _pin_too_small(facts: Facts) -> str:
+    if facts["level"] == "any":
+        return _("%(pins)s has room for %(most)s of %(shape)s.") % facts
+    return _("%(pins)s has room for %(most)s of %(shape)s in one %(group)s.") % facts
+
+
+def _pinned(facts: Facts) -> str:
+    if facts["elsewhere"]:
+        text = _("It is pinned to %(pins)s, which is not free for that long; other GPUs are free.")
+        return text % facts
+    return _("It is pinned to %(pins)s, which is not free for that long.") % facts
+
+
+def _start_slow(facts: Facts) -> str:
+    if facts["answers"]:
+        first = _("%(node)s takes unusually long to prepare the GPUs.") % facts
+    else:
+        first = _("%(node)s does not answer.") % facts
+    return f"{first} {_('Nothing is charged until the GPUs are handed over.')}"
+
+
+_WHOSE = {
+    "tenant": gettext_lazy("Your organisation"),
+    "project": gettext_lazy("Your project"),
+}
+# By whether some GPUs are the own ones, and whether the owner of the others waits for them.
+_BORROWED = {
+    (False, False): gettext_lazy("On borrowed GPUs: can be paused when their owner needs them."),
+    (False, True): gettext_lazy(
+        "On borrowed GPUs: can be paused, because their owner is waiting for them."
+    ),
+    (True, False): gettext_lazy(
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused when the owner of "
+        "the borrowed ones needs them."
+    ),
+    (True, True): gettext_lazy(
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused, because the owner "
+        "of the borrowed ones is waiting for them."
+    ),
+}
+_MODE_CHANGES = {
+    "sliced": ngettext_lazy(
+        "%(gpus)s %(gpu_class)s GPU changes to slices first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPUs change to slices first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "gpus",
+    ),
+    "whole": ngettext_lazy(
+        "%(gpus)s %(gpu_class)s GPU changes to whole first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPUs change to whole first, "
+        "which takes %(seconds)s s on an empty GPU.",
+        "gpus",
+    ),
+}
+_PROBLEMS = {
+    "gone": gettext_lazy("The booking that was to get the GPUs is no longer waiting."),
+    "moved": gettext_lazy(
+        "A booking that was to move no longer runs there, or cannot be paused now."
+    ),
+    "taken": gettext_lazy("A place that the order needs is taken or out of service."),
+    "too_late": gettext_lazy("The booking that was to get the GPUs would end after its deadline."),
+    "limit": gettext_lazy("A limit of its organisation or project is reached."),
+}
+SENTENCES: dict[str, Text] = {
+    "unknown_class": _unknown_class,
+    "impossible_profile": gettext_lazy("%(gpu_class)s GPUs have no slice %(profile)s."),
+    "impossible_together": _impossible_together,
+    "gpus_busy": _gpus_busy,
+    "line": ngettext_lazy(
+        "Ahead in the queue for %(gpu_class)s: %(ahead)s booking, %(ahead_units_gpus)s GPUs.",
+        "Ahead in the queue for %(gpu_class)s: %(ahead)s bookings, %(ahead_units_gpus)s GPUs.",
+        "ahead",
+    ),
+    "tenant_quota": _quota("tenant"),
+    "project_quota": _quota("project"),
+    "not_enough_gpus": gettext_lazy("The fleet has room for %(most)s × %(kind)s in all."),
+    "advance_window": gettext_lazy("The start is further ahead than bookings can be planned."),
+    "window_past": _window_past,
+    "deadline_passed": gettext_lazy("The deadline has passed."),
+    "deadline_at_risk": gettext_lazy(
+        "No start before its deadline is free now. It keeps its place in the queue until its last "
+        "possible start, because other bookings may end early."
+    ),
+    "missed": gettext_lazy("Its last possible start has passed; other bookings went first."),
+    "deadline_unreachable": _deadline_unreachable,
+    "window_busy": gettext_lazy("The GPUs are booked by others for some of that time."),
+    "hardware_out": _hardware_out,
+    "not_before": gettext_lazy("You asked for a start no earlier than this."),
+    "no_room_in_horizon": gettext_lazy(
+        "There is no free time as far ahead as bookings are planned."
+    ),
+    "extension_busy": gettext_lazy("Another booking has the GPUs after this one."),
+    "hardware_lost": gettext_lazy("GPUs it was planned on are out of service."),
+    "overrun": _overrun,
+    "too_short": gettext_lazy("The booking has no time left."),
+    "mode_fixed": _mode_fixed,
+    "quota_cut": _quota_cut,
+    "maintenance": _maintenance,
+    "placed": gettext_lazy("%(shape)s fit on %(on_nodes)s."),
+    "ask_changed": gettext_lazy("The request has changed."),
+    "not_live": gettext_lazy("The booking has nothing running or planned that could be extended."),
+    "guarantee_only": _guarantee_only,
+    "lent_out": gettext_lazy(
+        "%(borrowed_gpus)s of the %(asked_gpus)s %(gpu_class)s would have to be borrowed, "
+        "and others do not lend so many."
+    ),
+    "gpu_hours": _gpu_hours,
+    "borrowed": _borrowed,
+    "makes_room": ngettext_lazy(
+        "It starts when %(pauses)s paused booking has made room.",
+        "It starts when %(pauses)s paused bookings have made room.",
+        "pauses",
+    ),
+    "taken_back": _taken_back,
+    "higher_tier": _least_lost(
+        gettext_lazy("A booking of a higher tier in your organisation needs the GPUs.")
+    ),
+    "fairer_share": _least_lost(
+        gettext_lazy("A booking of an organisation that borrows less than yours needs the GPUs.")
+    ),
+    "room_promised": gettext_lazy("A higher-priority booking needs the GPUs of this booking."),
+    "host_busy": gettext_lazy(
+        "GPUs are free, but no node with free GPUs has %(host)s free for that long."
+    ),
+    "host_too_small": _host_too_small,
+    "share_of_one": gettext_lazy("A share is a part of one whole GPU."),
+    "series_conflict": gettext_lazy(
+        "Another date of the series can't be booked, and the request is for all dates or none."
+    ),
+    "class_too_slow": gettext_lazy(
+        "%(gpu_class)s needs more time for it than there is before the deadline."
+    ),
+    "laid_anew": gettext_lazy("It has other GPUs at its own time, so that more bookings fit."),
+    "pin_elsewhere": gettext_lazy("There are no %(gpu_class)s on %(pins)s."),
+    "pin_too_small": _pin_too_small,
+    "pinned": _pinned,
+    "pin_out": gettext_lazy("%(pins)s: out of service."),
+    "none_in_service": gettext_lazy(
+        "%(out)s of %(gpus)s %(gpu_class)s are out of service or do not answer, so no start "
+        "can be planned. Bookings keep their place in the queue until they are back."
+    ),
+    "moved_together": gettext_lazy(
+        "An operator moves it to other GPUs, so that a waiting booking can start sooner. "
+        "It resumes there as soon as it has left these."
+    ),
+    "order_stale": lambda facts: str(_PROBLEMS[str(facts["problem"])]),
+    "node_unanswering": gettext_lazy(
+        "%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."
+    ),
+    "change_no_room": gettext_lazy("The change does not fit, so the booking keeps what it has."),
+    "change_weaker": gettext_lazy(
+        "With this change other bookings could delay its start, so it keeps what it has. Accept a "
+        "weaker start, or change less."
+    ),
+    "change_begun": gettext_lazy(
+        "The booking began before the change was decided, so it keeps what it has."
+    ),
+    "change_awaited": gettext_lazy(
+        "Other bookings are paused for this one, so it can only be shortened or cancelled."
+    ),
+    "suspended_there": gettext_lazy(
+        "It resumes where it was suspended; on other GPUs it would start from its last save."
+    ),
+    "mode_pinned": _mode_pinned,
+    "start_slow": _start_slow,
+    "node_silent": gettext_lazy("%(node)s does not answer, so this booking needs other GPUs."),
+    "node_conflict": gettext_lazy(
+        "%(node)s reported the run as over too early, so this booking needs other GPUs."
+    ),
+    "overtaken": lambda facts: overtaken_text(str(facts["rule"]), is_own=bool(facts["own_tenant"])),
+    "mode_change": lambda facts: str(_MODE_CHANGES[str(facts["mode"])] % facts),
+}
