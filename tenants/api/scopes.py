@@ -42,6 +42,7 @@ WRITES: Mapping[str, str] = {
     "api-webhook-resend": Scope.PROJECT,
     # Rules of the tenant and the platform
     "api-tenants": Scope.ADMIN,
+    "api-person": Scope.ADMIN,
     "api-tier": Scope.ADMIN,
     "api-quotas": Scope.ADMIN,
     "api-policy-versions": Scope.ADMIN,

@@ -12,6 +12,7 @@ from tenants.api.invitations import (
 )
 from tenants.api.log import Log
 from tenants.api.me import Me, SessionOne, Sessions, TokenOne, TokenRotate, Tokens
+from tenants.api.people import People, PersonOne
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
 from tenants.api.service_accounts import (
@@ -56,6 +57,8 @@ urlpatterns = [
         name="api-my-invitation-decline",
     ),
     path("members/<uuid:member_id>", MemberOne.as_view(), name="api-member"),
+    path("people", People.as_view(), name="api-people"),
+    path("people/<str:username>", PersonOne.as_view(), name="api-person"),
     path("tenants", Tenants.as_view(), name="api-tenants"),
     path("tiers", Tiers.as_view(), name="api-tiers"),
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),

@@ -162,11 +162,14 @@ class Tenant(models.Model):
 
 class KnownPerson(models.Model):
     """A person whose name a tenant may see: a present or former member, or an operator who acted
-    there. Written by triggers only. In a web request, `User` shows the known people of the tenant.
+    there. Only triggers add rows. In a web request, `User` shows the known people of the tenant.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    disabled = models.DateTimeField(
+        null=True, blank=True, help_text="Since when the tenant's admins keep the person out."
+    )
 
     class Meta:
         constraints = [

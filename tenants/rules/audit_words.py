@@ -45,6 +45,8 @@ ACTIONS = {
     "invitation.revoked": "withdrew an invitation",
     "maintenance.ended": "ended maintenance of {object}",
     "maintenance.planned": "planned maintenance of {object}",
+    "member.disabled": "disabled {object} in the tenant",
+    "member.enabled": "enabled {object} in the tenant",
     "membership.removed": "removed a member",
     "membership.set": "set a member's role",
     "node.approved": "put {object} into service",

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
-from tenants.models import Membership, Project, Role, ServiceAccount, User
+from tenants.models import KnownPerson, Membership, Project, Role, ServiceAccount, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.services.input_values import name_read, slug_read
 
@@ -205,7 +205,7 @@ def require_another_lead(leaving: Membership) -> None:
         .select_related("user")
         .order_by("id")
     )
-    if not any(each.user.is_active for each in leads if each.id != leaving.id):
+    if not any(_is_open(each) for each in leads if each.id != leaving.id):
         raise Refused(
             "last_lead",
             "This is the project's only lead. Make somebody else lead first, or ask a tenant"
@@ -224,9 +224,15 @@ def require_another_admin(leaving: Membership) -> None:
         .select_related("user")
         .order_by("id")
     )
-    if not any(each.user.is_active for each in admins if each.id != leaving.id):
+    if not any(_is_open(each) for each in admins if each.id != leaving.id):
         raise Refused(
             "last_admin",
             "This is the tenant's last admin. Make somebody else an admin first.",
             owner="the platform",
         )
+
+
+def _is_open(membership: Membership) -> bool:
+    """Whether the member's account is open, and the tenant to it."""
+    known = KnownPerson.objects.filter(tenant_id=membership.tenant_id, user=membership.user)
+    return membership.user.is_active and not known.filter(disabled__isnull=False).exists()

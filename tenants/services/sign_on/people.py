@@ -11,6 +11,7 @@ from django.db import transaction
 
 from tenants.audit import audit_record, platform_record
 from tenants.models import (
+    KnownPerson,
     Membership,
     Role,
     Session,
@@ -68,7 +69,7 @@ def sign_on_person(provider: SignOnProvider, claims: Claims, now: datetime) -> S
         user = _account_create(provider, claims, now)
         identity = _identity_create(provider, claims, user, now)
     user = identity.user
-    if (closed := _may_not(user)) is not None:
+    if (closed := _may_not(provider, user)) is not None:
         return SignedOn(None, closed)
     note = _roles_set(provider, user, wanted, now)
     if not Membership.objects.filter(tenant_id=provider.tenant_id, user=user).exists():
@@ -290,13 +291,17 @@ def _role_record(
     )
 
 
-def _may_not(user: User) -> Refused | None:
+def _may_not(provider: SignOnProvider, user: User) -> Refused | None:
     """Returns why the account can't sign in by a provider, or None."""
     if user.is_staff:
         sentence = "Operators sign in with their password: no organisation's provider does it."
         return Refused("not_allowed", sentence, "denied")
     if not user.is_active:
         return Refused("account_closed", "Your account is closed. Ask the platform's operator.")
+    known = KnownPerson.objects.filter(tenant_id=provider.tenant_id, user=user)
+    if known.filter(disabled__isnull=False).exists():
+        sentence = f"An admin of {provider.tenant.name} has disabled you there. Ask them."
+        return Refused("disabled", sentence, "denied", owner="tenant_admin")
     return None
 
 

@@ -50,6 +50,7 @@ OPEN = {
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
 BODIES: dict[str, Any] = {
     "/rotate": {},
+    "people": {"is_active": False},
     "service-accounts": {"name": "CI", "scopes": ["read"]},
     "/secret": {},
     "/test": {},
@@ -110,6 +111,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     account = said(site.lead.post("service-accounts", robot))
     return {
         "account_id": lambda: account["id"],
+        "username": lambda: site.people["viewer"].username,
         "webhook_id": lambda: webhook["id"],
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
@@ -128,6 +130,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
 NOBODYS = {
     "number": "9",
     "account_id": str(uuid4()),
+    "username": "nobody",
     "webhook_id": str(uuid4()),
     "delivery_id": "999999",
     "approval_id": str(uuid4()),

@@ -28,7 +28,9 @@ from tenants.models import (
     Tenant,
     User,
 )
+from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
+from tenants.services.people import require_another_admin
 from tenants.services.sessions import session_digest
 from tenants.services.sign_on.providers import (
     Editor,
@@ -39,7 +41,15 @@ from tenants.services.sign_on.providers import (
     provider_set,
 )
 from tenants.services.sign_on.secrets import secret_open
-from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_operator
+from tests.api.builders import Api, a_token, said
+from tests.builders import (
+    a_member,
+    a_project,
+    a_tenant,
+    a_tenant_admin,
+    actor_now,
+    an_operator,
+)
 from tests.roles import as_system
 from tests.web.sign_on.provider import Provider, a_provider, sent_to, sign_in_by
 
@@ -373,3 +383,52 @@ def test_the_sign_in_page_finds_the_provider(provider: Provider) -> None:
     assert "Continue to 127.0.0.1" in found
     unknown = Client().get("/sso?organisation=<b>").content.decode()
     assert "There is no single sign-on for “&lt;b&gt;”" in unknown
+
+
+def test_an_admin_disables_people_over_rest_and_they_are_out_at_once(provider: Provider) -> None:
+    site = a_site(provider)
+    provider.person("mara", preferred_username="mara", name="Mara", groups=["gpu-users"])
+    browser = Client()
+    sign_in_by(provider, browser, "helix", "mara")
+    mara = person_of("mara")
+    api = Api(a_token(actor_now(site.admin.user_id, "helix")))
+    token = Api(a_token(actor_now(mara.pk, "helix")))
+    (row,) = [each for each in said(api.get("people"))["items"] if each["is_connected"]]
+    assert row == {
+        "username": "mara@helix",
+        "name": "Mara",
+        "is_active": True,
+        "is_connected": True,
+        "is_service_account": False,
+        "is_tenant_admin": False,
+        "roles": [{"project": "folding-helix", "role": "researcher"}],
+    }
+    out, back = {"is_active": False}, {"is_active": True}
+    assert token.put("people/mara@helix", out).status_code == 404
+    assert token.get("people").status_code == 403
+    assert said(api.put("people/mara@helix", out))["is_active"] is False
+    assert said(api.put("people/mara@helix", out))["is_active"] is False, "idempotent"
+    assert browser.get("/t/helix/bookings").status_code == 404
+    assert token.get("me").status_code == 401
+    refused = sign_in_by(provider, Client(), "helix", "mara")
+    assert "has disabled you there" in refused.content.decode()
+    assert api.put(f"people/{site.admin.user.username}", out).status_code == 409, "not oneself"
+    assert api.put("people/nobody", out).status_code == 404
+    assert api.put("people/mara@helix", {"is_active": "no"}).status_code in (400, 422)
+    assert roles_of(mara) == {"folding-helix": "researcher"}, "roles wait"
+    api.put("people/mara@helix", back)
+    assert browser.get("/t/helix/bookings").status_code == 200
+    assert token.get("me").status_code == 200
+    with as_system():
+        log = set(AuditEntry.objects.filter(tenant=site.tenant).values_list("action", flat=True))
+    assert {"member.disabled", "member.enabled"} <= log
+
+
+def test_a_disabled_admin_does_not_count_and_nobody_disables_the_last(provider: Provider) -> None:
+    site, out = a_site(provider), {"is_active": False}
+    first, second = site.admin, a_tenant_admin(site.tenant)
+    api = Api(a_token(actor_now(second.user_id, "helix")))
+    assert api.put(f"people/{first.user.username}", out).status_code == 200
+    assert said(api.put(f"people/{second.user.username}", out))["code"] == "own_account"
+    with as_system(), pytest.raises(Refused, match="last_admin"):
+        require_another_admin(second)
