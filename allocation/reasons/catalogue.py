@@ -47,6 +47,7 @@ FACTS: dict[str, Kind] = {
     "dates": "amount",
     "days": "amount",
     "deadline": "instant",
+    "depth": "amount",
     "duration": "seconds",
     "elsewhere": "flag",
     "ends_late": "flag",
@@ -211,13 +212,16 @@ RULES: tuple[Rule, ...] = (
          optional=("booking",)),
     Rule("R101", "deadline_at_risk", "line", "others", "delays"),
     Rule("R102", "missed", "line", "others", "refuses"),
+    Rule("R103", "behind_the_plan", "line", "operator", "delays", ("depth",)),
     Rule("R110", "node_conflict", "hardware", "operator", "delays", optional=("node",)),
     Rule("R111", "no_show", "policy", "operator", "refuses", optional=("absent", "fee", "limit")),
     Rule("R112", "own_pause", "policy", "operator", "explains"),
     Rule("R120", "decisions_frozen", "policy", "operator", "delays"),
 )  # fmt: skip
 
-UNPROVEN = frozenset({"deadline_at_risk", "none_in_service", "no_room_in_horizon"})
+UNPROVEN = frozenset(
+    {"behind_the_plan", "deadline_at_risk", "none_in_service", "no_room_in_horizon"}
+)
 """Codes of a first reason under which no start can be planned: the stored start is an estimate."""
 
 BY_CODE: dict[str, Rule] = {rule.code: rule for rule in RULES}

@@ -288,6 +288,10 @@ SENTENCES: dict[str, Text] = {
         "No start before its deadline is free now. It keeps its place in the queue until its last "
         "possible start, because other bookings may end early."
     ),
+    "behind_the_plan": gettext_lazy(
+        "Starts are planned for the first %(depth)s bookings of the queue. It gets one when it is "
+        "among them, or starts before if there is room."
+    ),
     "missed": gettext_lazy("Its last possible start has passed; other bookings went first."),
     "deadline_unreachable": _deadline_unreachable,
     "window_busy": gettext_lazy("The GPUs are booked by others for some of that time."),

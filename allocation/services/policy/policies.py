@@ -36,6 +36,7 @@ MOST = {
     "mode_patience": _DAY,
     "patience": 366 * _DAY,
     "epoch": _DAY,
+    "plan_depth": 1_000_000,
     "long_run_weight": 1_000,
     "future_requests": 1_000,
     "host_core_cost": 56_000,
@@ -49,7 +50,12 @@ MOST = {
 LISTS = {"victim_rules": VICTIM_RULES, "order": ORDER_KEYS}
 PolicyValue = int | tuple[str, ...]
 # Smallest value; 1 for the others.
-LEAST = {"mode_changes": 0, "mode_patience": 0, **dict.fromkeys(PRESENCE_POLICY_MAX, 0)}
+LEAST = {
+    "mode_changes": 0,
+    "mode_patience": 0,
+    "plan_depth": 0,
+    **dict.fromkeys(PRESENCE_POLICY_MAX, 0),
+}
 # Exceptions that a defect in pure code raises.
 SOLVER_FAULTS = (
     ArithmeticError,

@@ -78,7 +78,7 @@ def place_in_turn(
     mark = outcome.rebinding.movable.mark()
     got: list[tuple[Request, Fit]] = []
     for each in members:
-        able = _able_demands(outcome, each)
+        able = able_demands(outcome, each)
         found = _at_fixed_start(outcome, each, able[0]) if able else None
         if found is not None:
             outcome.state.reserve(found)
@@ -100,7 +100,7 @@ def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit |
 
     Returns the fit, reserved; None: it waits without a proof, or is refused.
     """
-    able = _able_demands(outcome, request)
+    able = able_demands(outcome, request)
     if able is None:
         return None
     demands, slow = able
@@ -117,7 +117,7 @@ def find(outcome: Outcome, request: Request) -> Fit | None:
 
     Others may have other places then, and running work may have to be paused.
     """
-    able = _able_demands(outcome, request)
+    able = able_demands(outcome, request)
     if able is None:
         return None
     demands, slow = able
@@ -147,7 +147,7 @@ def _flexible_reasons(
     return (horizon, *blockers, *slow)
 
 
-def _able_demands(
+def able_demands(
     outcome: Outcome, request: Request
 ) -> tuple[tuple[Demand, ...], tuple[Reason, ...]] | None:
     """The demands that can be met in time, and why slower classes can't; None: it is refused."""

@@ -15,6 +15,7 @@ from itertools import accumulate
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.changes import Changes
+from allocation.solver.cycle.depth import behind_the_depth, start_or_wait
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
 from allocation.solver.cycle.planned_starts import planned_start_reserve
@@ -45,6 +46,8 @@ class Walk:
         self._earliest: dict[str, list[int]] = {}
         self._series = series_of(t.request for t in turns if t.request.promise is None)
         self._parts = _connected_classes(turns)
+        depth = outcome.state.policy.plan_depth
+        self._behind_depth = behind_the_depth(turns, depth, self._part_of)
         self._expected: dict[str, list[int]] = {}
         self._guaranteed: dict[Whose, list[int]] = {}
         self._list_planned()
@@ -202,6 +205,9 @@ class Walk:
     def _newcomer(self, turn: Turn) -> None:
         """Place a booking that has no start, and whoever is placed with it."""
         request, outcome = turn.request, self._outcome
+        if request.booking in self._behind_depth:
+            self._start_or_wait(turn)
+            return
         is_member = request.promise is None and request.fixed and request.series is not None
         if is_member and request.series not in self._series:
             return
@@ -226,6 +232,13 @@ class Walk:
             self._put_back(self._freed.keys() - freed)
             if not is_open:
                 self._opened.pop(self._part_of(request), None)
+
+    def _start_or_wait(self, turn: Turn) -> None:
+        """Start a booking behind the depth of planning, or let it wait without a planned start."""
+        found = start_or_wait(self._outcome, turn.request)
+        if found is not None:
+            self._placed(turn.request, found, turn)
+        self._done.add(turn.request.booking)
 
     def _exchange(self, turn: Turn, change: Change) -> None:
         """Give a booking what its change asks for, or leave it where it is."""
@@ -346,6 +359,9 @@ class Walk:
             self.reserved.append((request.booking, answer))
             self._kept[request.booking] = answer
             self._keep(request, answer)
+            return
+        if request.booking in self._behind_depth:
+            self._start_or_wait(turn)
             return
         cause = self._takers.of(old, request) or self._opened.get(self._part_of(request))
         # Without one, an extension has taken the quota of work that does not count.

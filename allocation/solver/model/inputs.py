@@ -390,7 +390,9 @@ class Policy:
     Bookings are paused by the `victim_rules` only, each of `VICTIM_RULES`. Who has waited longer
     than `patience` goes before all who borrow. Past use is read at the last full `epoch`, so that
     no share, and no order, changes in between with time alone. The other constants are those of
-    `Scoring`. `order` has all of `ORDER_KEYS`, the one that decides first at the beginning.
+    `Scoring`. Behind the first `plan_depth` of the queue in connected classes (0: no bound) a
+    booking that borrows waits without a planned start. `order` has all of `ORDER_KEYS`, the one
+    that decides first at the beginning.
     """
 
     version: int
@@ -419,6 +421,7 @@ class Policy:
     order: tuple[str, ...] = ORDER_KEYS
     patience: int = 3 * 86_400
     epoch: int = 3_600
+    plan_depth: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def scoring(self) -> Scoring:

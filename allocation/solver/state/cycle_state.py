@@ -183,6 +183,11 @@ class CycleState(Space):
         chunks = (tried[at : at + _CHUNK] for at in range(0, len(tried), _CHUNK))
         return any(bool(fits(pool, demand, *self.held.busy(demand, each)).any()) for each in chunks)
 
+    def has_room(self, demand: Demand, starts: int) -> bool:
+        """True when the demand has room at exactly this start, whatever its quota."""
+        at = np.array([starts], dtype=np.int64)
+        return bool(fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, at))[0])
+
     def has_room_unpinned(self, demand: Demand, starts: int) -> bool:
         """True when a pinned demand would have room elsewhere, whatever its quota."""
         return self._placed([(0, replace(demand, pin=()))], starts) is not None

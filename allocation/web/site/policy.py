@@ -41,6 +41,7 @@ COUNTS = {
     "share_step": "millionths of a class",
     "share_owners": "owners",
     "neighbourhoods": "tries",
+    "plan_depth": "bookings",
     "exact_neighbourhoods": "tries",
     "mode_changes": "0 or 1",
     "no_show_share": "%",
@@ -70,6 +71,11 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
                 "After it, a booking goes before borrowers.",
             ),
             ("epoch", "Refresh of past use", "Shares, and so the queue, change at its multiples."),
+            (
+                "plan_depth",
+                "Planned starts",
+                "Only so many of the queue get one; those behind start when there is room. 0: all.",
+            ),
         ),
     ),
     (

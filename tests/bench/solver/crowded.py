@@ -227,11 +227,11 @@ def early_end(site: Snapshot) -> Snapshot:
     return replace(site, held=tuple(row for row in site.held if row.booking != gone))
 
 
-def timed(site: Snapshot, decide: Decide | None) -> tuple[Plan, float, float]:
+def timed(site: Snapshot, policy: Policy, decide: Decide | None) -> tuple[Plan, float, float]:
     """The plan, processor and wall seconds; those of workers are in the wall seconds alone."""
     wall, cpu = time.perf_counter(), time.process_time()
     with gc_paused():
-        plan = solve(site, Policy(1), decide, split_from=0)
+        plan = solve(site, policy, decide, split_from=0)
     return plan, round(time.process_time() - cpu, 2), round(time.perf_counter() - wall, 2)
 
 
@@ -240,15 +240,16 @@ def measured(asked: argparse.Namespace) -> dict[str, object]:
     classes, split = asked.classes, asked.split
     site = site_of(asked.gpus, asked.bookings, classes, asked.pausable, split=split)
     decide = ShardWorkers(asked.workers).decide if asked.workers > 1 else None
-    plan, first, first_wall = timed(site, decide)
+    policy = Policy(1, plan_depth=asked.depth)
+    plan, first, first_wall = timed(site, policy, decide)
     settled = the_next(site, plan)
-    again, keep, _ = timed(settled, decide)
+    again, keep, _ = timed(settled, policy, decide)
     kept = {wait.booking: wait.starts for wait in plan.waits}
     more = one_more(settled, classes, is_first=False, split=split)
-    _, at_end, at_end_wall = timed(more, decide)
+    _, at_end, at_end_wall = timed(more, policy, decide)
     more = one_more(settled, classes, is_first=True, split=split)
-    _, at_head, _ = timed(more, decide)
-    _, ended, _ = timed(early_end(settled), decide)
+    _, at_head, _ = timed(more, policy, decide)
+    _, ended, _ = timed(early_end(settled), policy, decide)
     return {
         **vars(asked),
         "goals_ms": GOALS_MS,
@@ -261,6 +262,7 @@ def measured(asked: argparse.Namespace) -> dict[str, object]:
         "early_end_s": ended,
         "assigned": len(plan.assigns),
         "waiting": len(plan.waits),
+        "without_a_start": sum(not wait.places for wait in plan.waits),
         "refused": len(plan.refusals),
         "pauses": len(plan.pauses),
         "later": sum(wait.starts > kept.get(wait.booking, wait.starts) for wait in again.waits),
@@ -276,6 +278,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--bookings", type=int, default=10_000)
     parser.add_argument("--classes", type=int, default=4)
     parser.add_argument("--pausable", type=float, default=0.5)
+    parser.add_argument("--depth", type=int, default=0, help="planned starts (0: all)")
     parser.add_argument("--split", action="store_true", help="tenants of its own for each class")
     parser.add_argument("--workers", type=int, default=1, help="processes that decide shards")
     return parser
