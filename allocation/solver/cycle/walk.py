@@ -65,8 +65,9 @@ class Walk:
         self._told = len(outcome.preemption.pauses)
         self._newcomers = 0
         self.changes: Changes | None = None
-        self.reserved: list[tuple[str, Fit]] = []
-        self.freed: list[tuple[Turn, Fit]] = []
+        # What it has reserved, and what it freed of the starts that were reserved before it.
+        self._reserved: dict[str, Fit] = {}
+        self._given_up: dict[str, tuple[Turn, Fit]] = {}
 
     def run(self, running: Iterable[Request]) -> None:
         """Give each booking its start; then improve what kept its places behind others. `running`
@@ -111,13 +112,13 @@ class Walk:
     def undo(self) -> None:
         """Free what was reserved."""
         movable, state = self._outcome.rebinding.movable, self._outcome.state
-        for booking, found in reversed(self.reserved):
+        for booking, found in reversed(self._reserved.items()):
             state.free(movable.take(booking, found.demand.gpu_class) or found)
             self._outcome.strengths.lift(booking)
 
     def redo(self) -> None:
         """Reserve again what was freed, once all moves are undone."""
-        for turn, found in self.freed:
+        for turn, found in self._given_up.values():
             self._outcome.state.reserve(found)
             self._keep(turn.request, found)
 
@@ -263,7 +264,8 @@ class Walk:
         if found is not None:
             self._placed(turn.request, found, turn)
             self._done.add(booking)
-            self.reserved[-1] = (booking, found)
+            self._reserved.pop(turn.request.booking)
+            self._reserved[booking] = found
             self._await_resumes()
             return
         self._outcome.rebinding.attempts = attempts
@@ -279,7 +281,7 @@ class Walk:
         for booking, found in list(self._freed.items()):
             if booking in bookings:
                 self._outcome.state.reserve(found)
-                self.reserved.append((booking, found))
+                self._reserved[booking] = found
                 self._kept[booking] = self._freed.pop(booking)
                 self._keep(self._turns[self._index[booking]].request, found)
         lifted = (at for at in self._lifted if self._turns[at].request.booking in self._freed)
@@ -287,7 +289,7 @@ class Walk:
 
     def _placed(self, request: Request, found: Fit, cause: Turn) -> None:
         self._done.add(request.booking)
-        self.reserved.append((request.booking, found))
+        self._reserved[request.booking] = found
         self._takers.add(found, cause)
         self._changed.add(found.demand.gpu_class)
 
@@ -336,8 +338,9 @@ class Walk:
         booking = turn.request.booking
         found = self._outcome.rebinding.take(booking, self._kept)
         if found is not None:
-            self.freed.append((turn, self._kept[booking]))
-            del self._kept[booking]
+            kept = self._kept.pop(booking)
+            if self._reserved.pop(booking, None) is None:
+                self._given_up[booking] = (turn, kept)
             self._outcome.state.free(found)
             self._outcome.strengths.lift(booking)
             self._freed[booking] = found
@@ -356,7 +359,7 @@ class Walk:
             outcome.state, outcome.preemption, request, replace(old, victims=())
         )
         if isinstance(answer, Fit):
-            self.reserved.append((request.booking, answer))
+            self._reserved[request.booking] = answer
             self._kept[request.booking] = answer
             self._keep(request, answer)
             return
@@ -404,7 +407,7 @@ class Walk:
             _, booking, paused = heapq.heappop(self._resumes)
             found = self._outcome.resume(paused.request)
             if found is not None:
-                self.reserved.append((booking, found))
+                self._reserved[booking] = found
                 self._takers.add(found, paused)
 
     def _list_planned(self) -> None:

@@ -141,6 +141,8 @@ def test_the_quoted_strength_is_the_one_that_the_next_cycle_states() -> None:
     seen = Seen()
     agree(4, 8, seen)
     agree(9, 8, seen)
+    # Here the queue frees a start twice before the quote.
+    agree(6, 8, seen)
     assert set(seen.strengths) == {"firm", "guaranteed", "expected"}, seen.strengths
 
 
