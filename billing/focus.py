@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from io import StringIO
@@ -31,6 +31,8 @@ class StatementLine:
     tier: str
     gpu_class: str
     per_hour: Decimal
+    peak_per_hour: Decimal
+    surcharge: Decimal
     exact: Decimal
     currency: str
     note: str
@@ -52,7 +54,24 @@ class StatementLine:
         """The paid hours of the booking; None for corrections and free bookings."""
         if self.is_correction or not self.per_hour:
             return None
-        return (self.exact / self.per_hour).quantize(LEDGER_STEP)
+        return ((self.exact - self.surcharge) / self.per_hour).quantize(LEDGER_STEP)
+
+    @property
+    def peak_hours(self) -> Decimal | None:
+        """Those of the paid hours that were in peak hours; None without any."""
+        if not self.surcharge or self.peak_per_hour <= self.per_hour:
+            return None
+        return (self.surcharge / (self.peak_per_hour - self.per_hour)).quantize(LEDGER_STEP)
+
+    def parts(self) -> "tuple[StatementLine, ...]":
+        """The line, divided by price; the exact amounts add up to that of the line."""
+        if self.peak_hours is None:
+            return (self,)
+        rise = self.peak_per_hour - self.per_hour
+        exact = min(self.exact, (self.surcharge * self.peak_per_hour / rise).quantize(LEDGER_STEP))
+        peak = replace(self, per_hour=self.peak_per_hour, surcharge=ZERO, exact=exact)
+        rest = replace(self, surcharge=ZERO, exact=self.exact - exact)
+        return (rest, peak) if rest.exact else (peak,)
 
 
 @dataclass(slots=True)
@@ -86,7 +105,7 @@ class Totals:
 
 STATEMENT_COLUMNS = (
     "at", "booking", "name", "project", "person", "campaign", "tier", "gpu_class", "kind", "hours",
-    "amount", "exact", "currency", "note",
+    "peak_hours", "surcharge", "amount", "exact", "currency", "note",
 )  # fmt: skip
 
 
@@ -108,8 +127,9 @@ def focus_csv(
     """The lines in the columns of FOCUS 1.2. `tenant` is its slug and name."""
     yield csv_row(FOCUS_COLUMNS)
     for line in lines:
-        row = _focus_row(line, tenant, month)
-        yield csv_row([row.get(name, "") for name in FOCUS_COLUMNS])
+        for part in line.parts():
+            row = _focus_row(part, tenant, month)
+            yield csv_row([row.get(name, "") for name in FOCUS_COLUMNS])
 
 
 def csv_row(cells: Iterable[object]) -> str:
@@ -129,8 +149,8 @@ def _cell(value: object) -> str:
 def _statement_row(line: StatementLine) -> list[object]:
     return [
         instant_text(line.at), line.booking, line.name, line.project, line.person, line.campaign,
-        line.tier, line.gpu_class, line.kind, line.hours, line.amount, line.exact, line.currency,
-        line.note,
+        line.tier, line.gpu_class, line.kind, line.hours, line.peak_hours, line.surcharge,
+        line.amount, line.exact, line.currency, line.note,
     ]  # fmt: skip
 
 

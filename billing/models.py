@@ -10,6 +10,7 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
+from billing.rates import PeakHours, peak_hours
 from billing.rules import BudgetOwner
 from tenants.models import GpuClass, Project, Tenant, Tier, User
 
@@ -23,9 +24,25 @@ class PriceBook(models.Model):
     valid_from = models.DateTimeField(unique=True)
     currency = models.CharField(max_length=3, default="EUR")
     note = models.CharField(max_length=200, blank=True)
+    published_at = models.DateTimeField(
+        null=True, help_text="Quotes of before it don't know it; null: from `valid_from` on."
+    )
+    peak_zone = models.CharField(
+        max_length=64, default="UTC", db_default="UTC", help_text="Whose clocks the peak hours are."
+    )
+    peak_weekly = models.JSONField(
+        default=list,
+        db_default=[],
+        help_text="Peak hours: [weekday, first hour, hour of the end], Monday is 0.",
+    )
 
     class Meta:
         ordering = ["-valid_from"]
+
+    @property
+    def hours(self) -> PeakHours:
+        """The peak hours."""
+        return peak_hours(self.peak_zone, self.peak_weekly)
 
 
 class Price(models.Model):
@@ -36,12 +53,20 @@ class Price(models.Model):
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT)
     per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4)
+    peak_per_gpu_hour = models.DecimalField(
+        max_digits=12, decimal_places=4, null=True, help_text="In peak hours; null: the same."
+    )
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["book", "gpu_class", "tier"], name="price_once"),
             models.CheckConstraint(
                 condition=Q(per_gpu_hour__gte=0, per_gpu_hour__lt=1_000_000), name="price_sane"
+            ),
+            models.CheckConstraint(
+                condition=Q(peak_per_gpu_hour=None)
+                | Q(peak_per_gpu_hour__gte=F("per_gpu_hour"), peak_per_gpu_hour__lt=1_000_000),
+                name="price_peak_not_lower",
             ),
         ]
 
@@ -126,6 +151,9 @@ class Transfer(models.Model):
         Account, on_delete=models.PROTECT, related_name="+", db_constraint=False
     )
     amount = models.DecimalField(**MONEY)
+    surcharge = models.DecimalField(
+        **MONEY, default=0, db_default=0, help_text="The part of a charge that is for peak hours."
+    )
     hold = models.OneToOneField(
         "self",
         on_delete=models.PROTECT,
@@ -181,6 +209,11 @@ class Transfer(models.Model):
                 condition=Q(amount__gt=0, amount__lt=10**12), name="transfer_amount_sane"
             ),
             models.CheckConstraint(condition=~Q(debit=F("credit")), name="transfer_two_accounts"),
+            models.CheckConstraint(
+                condition=Q(surcharge=0)
+                | Q(kind="settle", surcharge__gt=0, surcharge__lte=F("amount")),
+                name="transfer_surcharge_in_charge",
+            ),
             models.CheckConstraint(
                 condition=Q(kind__in=["settle", "release"], hold__isnull=False)
                 | (Q(hold=None) & ~Q(kind__in=["settle", "release"])),

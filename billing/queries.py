@@ -10,19 +10,9 @@ from django.db import connection
 from django.db.models import Count, DecimalField, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
-from billing.models import Budget, Guardrail, Price, PriceBook, Transfer
+from billing.models import Budget, Guardrail, Transfer
 from billing.rules import Period
 from tenants.models import Project
-from tenants.platform.errors import Refused
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentPrice:
-    """A price of one GPU for an hour, with the version of its price book."""
-
-    version: int
-    currency: str
-    per_gpu_hour: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,52 +69,6 @@ class BalanceMismatch:
     field: str
     stored: Decimal
     recomputed: Decimal
-
-
-def price_book_at(now: datetime) -> PriceBook | None:
-    """The price book in force at `now`."""
-    return PriceBook.objects.filter(valid_from__lte=now).order_by("-valid_from").first()
-
-
-def price_book_after(now: datetime) -> PriceBook | None:
-    """The next price book that is published and not in force yet."""
-    return PriceBook.objects.filter(valid_from__gt=now).order_by("valid_from").first()
-
-
-def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
-    """The prices of a book per GPU and hour, by (class, tier)."""
-    rows = Price.objects.filter(book=book).values_list("gpu_class_id", "tier_id", "per_gpu_hour")
-    return {(gpu_class, tier): price for gpu_class, tier, price in rows}
-
-
-def current_prices(now: datetime) -> dict[tuple[str, str], CurrentPrice]:
-    """The prices in force, by (class, tier). Empty if none was ever published."""
-    book = price_book_at(now)
-    if book is None:
-        return {}
-    return {
-        key: CurrentPrice(book.version, book.currency, price)
-        for key, price in prices_of(book).items()
-    }
-
-
-def price_of(*, gpu_class: str, tier: str, now: datetime) -> CurrentPrice:
-    """The price in force for a class in a tier.
-
-    Raises:
-        Refused: `no_price`.
-    """
-    newest = PriceBook.objects.filter(valid_from__lte=now).order_by("-valid_from")
-    return _price(Price.objects.filter(book=newest.values("version")[:1]), gpu_class, tier)
-
-
-def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:
-    """The price in one version of the price book, in force or not.
-
-    Raises:
-        Refused: `no_price`.
-    """
-    return _price(Price.objects.filter(book=version), gpu_class, tier)
 
 
 def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
@@ -260,25 +204,6 @@ def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Deci
     held = rows.filter(kind="hold", end__isnull=True).aggregate(sum=Sum("amount"))["sum"]
     charged = rows.filter(kind="settle").aggregate(sum=Sum("amount"))["sum"]
     return held or Decimal(0), charged or Decimal(0)
-
-
-def _price(prices: QuerySet[Price], gpu_class: str, tier: str) -> CurrentPrice:
-    found = prices.filter(gpu_class=gpu_class, tier=tier).values_list(
-        "book_id", "book__currency", "per_gpu_hour"
-    )
-    for version, currency, per_gpu_hour in found:
-        return CurrentPrice(version, currency, per_gpu_hour)
-    raise _no_price(gpu_class, tier)
-
-
-def _no_price(gpu_class: str, tier: str) -> Refused:
-    return Refused(
-        "no_price",
-        f"{gpu_class} has no price in the tier {tier} now. The operator publishes prices.",
-        rule="R32",
-        owner="operator",
-        numbers={"gpu_class": gpu_class, "tier": tier},
-    )
 
 
 def _effects(budgets: QuerySet[Budget]) -> list[BudgetFigures]:

@@ -149,6 +149,13 @@ class Booking(models.Model):
         default=list,
         help_text="[{seconds, per_hour}] in order, if parts of its time have different prices.",
     )
+    peak_surcharge = models.DecimalField(
+        **MONEY, db_default=0, default=0, help_text="More per hour in peak hours."
+    )
+    peak_zone = models.CharField(max_length=64, blank=True, db_default="", default="")
+    peak_weekly = models.JSONField(
+        default=list, db_default=[], help_text="Peak hours, as its price book has them."
+    )
     hold_amount = models.DecimalField(**MONEY, help_text="The most that it can cost.")
     settled = models.DecimalField(
         **MONEY, db_default=0, default=0, help_text="Charged for earlier runs, out of the hold."
@@ -183,6 +190,9 @@ class Booking(models.Model):
     )
     used_seconds = models.PositiveIntegerField(
         db_default=0, default=0, help_text="Of earlier runs that still have to be charged."
+    )
+    used_peak_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="Those of `used_seconds` that were in peak hours."
     )
     redo_seconds = models.PositiveIntegerField(
         db_default=0, default=0, help_text="Credited by pauses and not done again yet."

@@ -6,8 +6,10 @@ makes necessary again (the credit), and time lost to failed hardware. A node's c
 a run. See docs/decisions/0033.
 """
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from billing.rates import NO_PEAKS, PeakHours, Spell
 
 NO_SHOW_MIN_SECONDS = 600
 """The shortest absence that counts as a no-show."""
@@ -17,29 +19,30 @@ NO_SHOW_MIN_SECONDS = 600
 class Run:
     """A run on its devices since `ready`. `noticed`: time of a pause's notice; `own`: the preemptor
     belongs to the same owner or organisation; `saved`: the last save; `broken`: the hardware failed
-    after the notice."""
+    after the notice; `peaks`: the peak hours of its price."""
 
     ready: datetime
     noticed: datetime | None = None
     own: bool = False
     saved: datetime | None = None
     broken: bool = False
+    peaks: PeakHours = NO_PEAKS
 
-    def seconds(self, until: datetime) -> int:
-        """The charged seconds of a run that ends at `until`, before any credit."""
+    def time(self, until: datetime) -> Spell:
+        """The charged time of a run that ends at `until`, before any credit."""
         if self.noticed is not None and (self.broken or not self.own):
             until = min(until, self.noticed)
         if self.broken:
             until = min(until, self.saved or self.ready)
-        return _between(self.ready, until)
+        return self.peaks.spell(self.ready, until)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierRuns:
-    """The totals of earlier runs. `uncharged`: used seconds that are charged at the end; `redo`:
+    """The totals of earlier runs. `uncharged`: used time that is charged at the end; `redo`:
     credited seconds of work not yet repeated; `credited`: all credited seconds."""
 
-    uncharged: int = 0
+    uncharged: Spell = field(default_factory=Spell)
     redo: int = 0
     credited: int = 0
 
@@ -49,8 +52,8 @@ class PauseBill:
     """The bill of a run that a pause ended, in seconds."""
 
     lost: int
-    credit: int
-    charged: int
+    credit: Spell
+    charged: Spell
     remaining: int
     redo: int
     credited: int
@@ -64,7 +67,7 @@ def pause_bill(
     The credit is the work since the last save, at most `cap` over all pauses of the booking, and 0
     if the preemptor is the booking's own. A flexible booking gets the credited time back at its
     end; a fixed window does not. After a hardware failure all lost work is credited and the grace
-    period is not charged.
+    period is not charged. The credited time is the last before the notice.
     """
     noticed = run.noticed
     if noticed is None:
@@ -72,27 +75,27 @@ def pause_bill(
     saved = max(run.ready, min(run.saved or run.ready, noticed))
     lost = _between(saved, noticed)
     if run.broken:
-        used, credit, out = before.uncharged + _between(run.ready, noticed), lost, noticed
+        used, free, out = run.peaks.spell(run.ready, noticed), lost, noticed
     else:
-        used = before.uncharged + run.seconds(out)
-        credit = 0 if run.own else min(lost, max(0, cap - before.credited))
-    charged = used - credit
+        used, free = run.time(out), 0 if run.own else min(lost, max(0, cap - before.credited))
+    credit = run.peaks.spell(noticed - timedelta(seconds=free), noticed)
+    charged = before.uncharged + used - credit
     left = _between(out, ends)
-    remaining = left if is_fixed else left + credit
-    counted = 0 if run.broken else credit
-    redo = max(0, before.redo - charged) + counted
+    remaining = left if is_fixed else left + free
+    counted = 0 if run.broken else free
+    redo = max(0, before.redo - charged.seconds) + counted
     redo = min(redo, remaining) if is_fixed else redo
     return PauseBill(lost, credit, charged, remaining, redo, before.credited + counted)
 
 
-def end_seconds(run: int, before: EarlierRuns, rest: int) -> int:
-    """The seconds charged when a booking ends. `run` are the charged seconds of its last run.
+def end_time(run: Spell, before: EarlierRuns, rest: int) -> Spell:
+    """The time charged when a booking ends. `run` is the charged time of its last run.
 
-    `rest` is the remaining time that the owner gives up. Credited work that could have been
-    repeated in it is charged: a credit pays for repeated work, once.
+    `rest` are the remaining seconds that the owner gives up. Credited work that could have been
+    repeated in them is charged outside of peak hours: a credit pays for repeated work, once.
     """
     used = before.uncharged + run
-    return max(used, min(before.redo, used + rest))
+    return used + Spell(max(0, min(before.redo, used.seconds + rest) - used.seconds))
 
 
 def no_show_after(length: int, limit: int) -> int:

@@ -71,7 +71,7 @@ CLEARED_IN: Mapping[State, tuple[str, ...]] = {
     State.PAUSING: (
         "extension_until", *PLANNED_TIMES, "planned_places", "reasons",
     ),
-    State.PAUSED: ("ready_at", "notified_at", "saved_at", "used_seconds"),
+    State.PAUSED: ("ready_at", "notified_at", "saved_at", "used_seconds", "used_peak_seconds"),
     State.ENDING: ("extension_until",),
     **dict.fromkeys(TERMINAL, ("extension_until", "planned_places")),
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """Price books: versions of all prices. Everybody can read them, operators publish."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.http.response import HttpResponseBase
@@ -9,7 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing.models import PriceBook
-from billing.services import price_book_publish
+from billing.peak_text import peak_hours_read, peak_hours_text
+from billing.services import Peaks, price_book_publish
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid, missing
 from tenants.platform.fields import Instant, Money, Strict, Text
@@ -24,6 +25,21 @@ class PriceOut(Strict):
     gpu_class = Text(max_length=40)
     tier = Text(max_length=40)
     per_gpu_hour = Money(max_digits=10, decimal_places=4)
+    peak_per_gpu_hour = Money(
+        max_digits=10,
+        decimal_places=4,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="In peak hours. Null or left out: the same at all times.",
+    )
+
+
+class PeakHoursOut(Strict):
+    """Hours of the week with peak prices, by the clocks of `zone`."""
+
+    zone = Text(max_length=64, help_text="Such as `Europe/Berlin`.")
+    weekly = Text(max_length=400, allow_blank=True, help_text="`Mon-Fri 8-20, Sat 10-14`.")
 
 
 class PriceBookOut(serializers.Serializer[Any]):
@@ -33,6 +49,7 @@ class PriceBookOut(serializers.Serializer[Any]):
     valid_from = serializers.DateTimeField()
     currency = serializers.CharField()
     note = serializers.CharField()
+    peak_hours = PeakHoursOut(allow_null=True, help_text="Null: prices are the same at all times.")
     prices = PriceOut(many=True)
 
 
@@ -41,6 +58,7 @@ class PriceBookNew(Strict):
 
     valid_from = Instant(required=False, help_text="From now on, when left out.")
     note = Text(required=False, allow_blank=True, max_length=200, default="")
+    peak_hours = PeakHoursOut(required=False, allow_null=True, default=None)
     prices = PriceOut(many=True, allow_empty=False)
 
 
@@ -83,7 +101,8 @@ class PriceBooks(ApiView):
                 book = price_book_publish(
                     actor_id=self.actor.user_id,
                     valid_from=sent.get("valid_from", self.now),
-                    prices=_by_class_and_tier(sent["prices"]),
+                    prices=_by_class_and_tier(sent["prices"], "per_gpu_hour"),
+                    peaks=_peaks(sent),
                     note=sent["note"],
                     now=self.now,
                 )
@@ -105,13 +124,24 @@ class PriceBookOne(ApiView):
             return Response(_shown(book))
 
 
-def _by_class_and_tier(prices: Iterable[dict[str, Any]]) -> dict[tuple[str, str], Any]:
+def _peaks(sent: Mapping[str, Any]) -> Peaks:
+    hours = sent["peak_hours"] or {"zone": "UTC", "weekly": ""}
+    prices = _by_class_and_tier(sent["prices"], "peak_per_gpu_hour")
+    return Peaks(
+        peak_hours_read(hours["weekly"], hours["zone"]),
+        {key: price for key, price in prices.items() if price is not None},
+    )
+
+
+def _by_class_and_tier(
+    prices: Iterable[Mapping[str, Any]], name: str
+) -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], Any] = {}
     for price in prices:
         key = price["gpu_class"], price["tier"]
         if key in found:
             raise invalid("price_repeated", f"{key[0]} in {key[1]} has two prices.", "prices")
-        found[key] = price["per_gpu_hour"]
+        found[key] = price[name]
     return found
 
 
@@ -123,11 +153,15 @@ def _shown(book: PriceBook) -> dict[str, Any]:
             "valid_from": book.valid_from,
             "currency": book.currency,
             "note": book.note,
+            "peak_hours": {"zone": book.peak_zone, "weekly": peak_hours_text(book.hours)}
+            if book.peak_weekly
+            else None,
             "prices": [
                 {
                     "gpu_class": price.gpu_class_id,
                     "tier": price.tier_id,
                     "per_gpu_hour": price.per_gpu_hour,
+                    "peak_per_gpu_hour": price.peak_per_gpu_hour,
                 }
                 for price in prices
             ],

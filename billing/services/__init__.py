@@ -5,6 +5,7 @@ from billing.services.campaigns import campaign_create, campaign_open_set, campa
 from billing.services.corrections import charge_add, charge_refund
 from billing.services.guardrails import Rung, ladder_set
 from billing.services.holds import (
+    Charge,
     hold_delta_place,
     hold_exchange,
     hold_place,
@@ -15,11 +16,13 @@ from billing.services.holds import (
     holds_place,
 )
 from billing.services.months import month_close
-from billing.services.prices import price_book_check, price_book_publish, price_param
+from billing.services.prices import Peaks, price_book_check, price_book_publish, price_param
 from billing.services.shares import HoldRequest
 
 __all__ = [
+    "Charge",
     "HoldRequest",
+    "Peaks",
     "Rung",
     "budget_put",
     "budget_set",

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
@@ -16,6 +16,14 @@ from billing.services.ledger import OVERSPENT, account_of, constraint_of
 from billing.services.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
 from billing.services.shortages import budget_exceeded
 from tenants.platform.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """An amount to charge, and the part of it that is for peak hours."""
+
+    amount: Decimal
+    surcharge: Decimal = Decimal(0)
 
 
 def hold_place(  # noqa: PLR0913 (a hold has exactly these facts; callers have no object for them)
@@ -206,7 +214,7 @@ def _holds_join(tenant_id: UUID, request: HoldRequest, delta: UUID | None, now: 
     """Keeps the request's amount in the budgets that hold it and `delta`."""
     with transaction.atomic():
         added = [] if delta is None else _open_holds(tenant_id, [delta])
-        _settle(added, [Decimal(0)] * len(added), now)
+        _settle(added, [Charge(Decimal(0))] * len(added), now)
         copies = [_hold_copy(hold, hold.amount, now) for hold in added]
         for copy in copies:
             copy.reference = request.reference
@@ -220,18 +228,20 @@ def _holds_join(tenant_id: UUID, request: HoldRequest, delta: UUID | None, now: 
         )
 
 
-def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal, now: datetime) -> Decimal:
+def hold_settle(
+    *, tenant_id: UUID, reference: UUID, amount: Decimal | Charge, now: datetime
+) -> Decimal:
     """Charges `amount` to the open holds of the reference, oldest period first; ends them all.
 
     Never charges more than was held. Returns the charged amount: zero if an earlier call has ended
     the holds.
     """
     holds = _open_holds(tenant_id, [reference])
-    return _settle(holds, _taken(holds, amount), now)
+    return _settle(holds, _taken(holds, _charge(amount)), now)
 
 
 def hold_settle_partially(
-    *, tenant_id: UUID, reference: UUID, amount: Decimal, keep: Decimal, now: datetime
+    *, tenant_id: UUID, reference: UUID, amount: Decimal | Charge, keep: Decimal, now: datetime
 ) -> tuple[Decimal, Decimal]:
     """Charges `amount` now, oldest period first, and keeps `keep` on hold.
 
@@ -240,12 +250,12 @@ def hold_settle_partially(
     """
     with transaction.atomic():
         holds = _open_holds(tenant_id, [reference])
-        taken = _taken(holds, amount)
+        taken = _taken(holds, _charge(amount))
         charged = _settle(holds, taken, now)
         kept: list[Transfer] = []
         rest = ledger_amount(keep)
         for hold, used in reversed(list(zip(holds, taken, strict=True))):
-            again = min(rest, hold.amount - used)
+            again = min(rest, hold.amount - used.amount)
             rest -= again
             if again:
                 kept.append(_hold_copy(hold, again, now))
@@ -310,19 +320,25 @@ def _open_holds(tenant_id: UUID, references: Sequence[UUID]) -> list[Transfer]:
     )
 
 
-def _taken(holds: Sequence[Transfer], amount: Decimal) -> list[Decimal]:
-    """The part of `amount` that each hold pays, in order."""
-    rest = ledger_amount(amount)
-    if rest < 0:
-        raise ValueError("a charge can't be negative")
+def _charge(amount: Decimal | Charge) -> Charge:
+    return amount if isinstance(amount, Charge) else Charge(amount)
+
+
+def _taken(holds: Sequence[Transfer], charge: Charge) -> list[Charge]:
+    """The part of the charge that each hold pays, in order; its surcharge in proportion."""
+    rest, surcharge = ledger_amount(charge.amount), ledger_amount(charge.surcharge)
+    if not 0 <= surcharge <= rest:
+        raise ValueError("a charge can't be negative, or below its surcharge")
     taken = []
     for hold in holds:
-        taken.append(min(rest, hold.amount))
-        rest -= taken[-1]
+        amount = min(rest, hold.amount)
+        part = ledger_amount(surcharge * amount / rest) if rest else Decimal(0)
+        taken.append(Charge(amount, part))
+        rest, surcharge = rest - amount, surcharge - part
     return taken
 
 
-def _settle(holds: Sequence[Transfer], taken: Sequence[Decimal], now: datetime) -> Decimal:
+def _settle(holds: Sequence[Transfer], taken: Sequence[Charge], now: datetime) -> Decimal:
     ends = [
         _ending_transfer(hold, charged, now) for hold, charged in zip(holds, taken, strict=True)
     ]
@@ -348,13 +364,14 @@ def _hold_copy(hold: Transfer, amount: Decimal, now: datetime) -> Transfer:
     )
 
 
-def _ending_transfer(hold: Transfer, charged: Decimal, now: datetime) -> Transfer:
+def _ending_transfer(hold: Transfer, charged: Charge, now: datetime) -> Transfer:
     return Transfer(
         tenant_id=hold.tenant_id,
-        kind="settle" if charged else "release",
+        kind="settle" if charged.amount else "release",
         debit_id=hold.debit_id,
         credit_id=hold.credit_id,
-        amount=charged or hold.amount,
+        amount=charged.amount or hold.amount,
+        surcharge=charged.surcharge,
         hold=hold,
         reference=hold.reference,
         day=hold.day,

@@ -1,24 +1,43 @@
 """Writes price books: versions of all prices."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from django.db import IntegrityError, transaction
 
 from billing.models import Price, PriceBook
+from billing.peak_text import peak_hours_text
+from billing.rates import NO_PEAKS, PeakHours
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
 
 MAX_ADVANCE = timedelta(days=3653)
+MOST = 1_000_000
+
+
+Prices = Mapping[tuple[str, str], Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """The peak hours of a price book, and the prices of a GPU in them by (class, tier).
+
+    What has no peak price costs the same at all times.
+    """
+
+    hours: PeakHours = NO_PEAKS
+    prices: Prices = field(default_factory=dict)
 
 
 def price_book_publish(
     *,
     actor_id: int | None,
     valid_from: datetime,
-    prices: Mapping[tuple[str, str], Decimal],
+    prices: Prices,
+    peaks: Peaks = Peaks(),
     note: str = "",
     now: datetime,
 ) -> PriceBook:
@@ -28,14 +47,18 @@ def price_book_publish(
 
     Raises:
         Refused: `price_book_past`, `price_book_far`, `price_book_overlaps`, `price_missing`,
-            `bad_amount`, `price_book_raced`.
+            `bad_amount`, `bad_peak_hours`,
+            `price_book_raced`.
     """
-    latest = price_book_check(valid_from=valid_from, prices=prices, now=now)
+    latest = price_book_check(valid_from=valid_from, prices=prices, peaks=peaks, now=now)
     book = PriceBook(
         version=latest.version + 1 if latest else 1,
         valid_from=valid_from,
         currency=latest.currency if latest else "EUR",
         note=note[:200],
+        published_at=now,
+        peak_zone=peaks.hours.zone,
+        peak_weekly=[list(each) for each in peaks.hours.weekly],
     )
     try:
         with transaction.atomic():
@@ -47,7 +70,13 @@ def price_book_publish(
             " Check it, then publish yours again.",
         ) from error
     Price.objects.bulk_create(
-        Price(book=book, gpu_class_id=gpu_class, tier_id=tier, per_gpu_hour=price)
+        Price(
+            book=book,
+            gpu_class_id=gpu_class,
+            tier_id=tier,
+            per_gpu_hour=price,
+            peak_per_gpu_hour=peaks.prices.get((gpu_class, tier)),
+        )
         for (gpu_class, tier), price in sorted(prices.items())
     )
     audit_everywhere(
@@ -64,22 +93,31 @@ def price_book_publish(
 
 
 def price_book_check(
-    *, valid_from: datetime, prices: Mapping[tuple[str, str], Decimal], now: datetime
+    *,
+    valid_from: datetime,
+    prices: Prices,
+    peaks: Peaks = Peaks(),
+    now: datetime,
 ) -> PriceBook | None:
     """Validates a new version; returns the latest one. Raises as `price_book_publish`."""
     latest = PriceBook.objects.order_by("-version").first()
     _dates_checked(latest, valid_from, now)
     _prices_checked(prices)
+    _peaks_checked(prices, peaks)
     return latest
 
 
 def _prices_kept(book: PriceBook | None) -> dict[str, str]:
     """The prices of a version by class and tier, for the log."""
     rows = Price.objects.filter(book=book) if book else Price.objects.none()
-    return {
-        f"{row.gpu_class_id} {row.tier_id}": f"{row.per_gpu_hour:.4f}"
-        for row in rows.order_by("gpu_class_id", "tier_id")
-    }
+    kept = {}
+    for row in rows.order_by("gpu_class_id", "tier_id"):
+        kept[f"{row.gpu_class_id} {row.tier_id}"] = f"{row.per_gpu_hour:.4f}"
+        if row.peak_per_gpu_hour is not None:
+            kept[f"{row.gpu_class_id} {row.tier_id} in peak hours"] = f"{row.peak_per_gpu_hour:.4f}"
+    if book and book.peak_weekly:
+        kept["peak hours"] = f"{peak_hours_text(book.hours)} ({book.peak_zone})"
+    return kept
 
 
 def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime) -> None:
@@ -102,7 +140,7 @@ def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime
         )
 
 
-def _prices_checked(prices: Mapping[tuple[str, str], Decimal]) -> None:
+def _prices_checked(prices: Prices) -> None:
     classes = set(GpuClass.objects.values_list("slug", flat=True))
     tiers = set(Tier.objects.values_list("slug", flat=True))
     wanted = {(gpu_class, tier) for gpu_class in classes for tier in tiers}
@@ -113,7 +151,7 @@ def _prices_checked(prices: Mapping[tuple[str, str], Decimal]) -> None:
             price_param(gpu_class, tier),
         )
     for (gpu_class, tier), price in sorted(prices.items()):
-        if not price.is_finite() or not 0 <= price < 1_000_000:
+        if not price.is_finite() or not 0 <= price < MOST:
             raise invalid(
                 "bad_amount",
                 "A price must be at least 0 and below one million.",
@@ -121,9 +159,22 @@ def _prices_checked(prices: Mapping[tuple[str, str], Decimal]) -> None:
             )
 
 
-def price_param(gpu_class: str, tier: str) -> str:
+def _peaks_checked(prices: Prices, peaks: Peaks) -> None:
+    if peaks.prices and not peaks.hours.weekly:
+        raise invalid("bad_peak_hours", "Enter the hours in which peak prices count.", "peak_hours")
+    for (gpu_class, tier), peak in sorted(peaks.prices.items()):
+        price = prices.get((gpu_class, tier))
+        if price is None or not peak.is_finite() or not price <= peak < MOST:
+            raise invalid(
+                "bad_amount",
+                "A peak price must be at least the other price, and below one million.",
+                price_param(gpu_class, tier, is_peak=True),
+            )
+
+
+def price_param(gpu_class: str, tier: str, *, is_peak: bool = False) -> str:
     """The name of a price's form field, also in refusals."""
-    return f"price-{gpu_class}-{tier}"
+    return f"{'peak' if is_peak else 'price'}-{gpu_class}-{tier}"
 
 
 def _day(day: date) -> str:

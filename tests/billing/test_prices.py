@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from billing.models import PriceBook
-from billing.queries import current_prices, price_at, price_of
+from billing.price_books import PriceShelf, current_prices, price_at
 from billing.services import price_book_publish
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
@@ -29,8 +29,10 @@ def test_a_version_counts_from_its_date_until_the_next() -> None:
     dearer = {key: price * 2 for key, price in PRICES.items()}
     later = NOW + timedelta(days=14)
     price_book_publish(actor_id=None, valid_from=later, prices=dearer, now=NOW)
-    before = price_of(gpu_class="h100", tier="spot", now=later - timedelta(seconds=1))
-    after = price_of(gpu_class="h100", tier="spot", now=later)
+    before, after = (
+        PriceShelf.read(at).price("h100", "spot", at)
+        for at in (later - timedelta(seconds=1), later)
+    )
     assert (before.version, before.per_gpu_hour) == (1, Decimal("1.68"))
     assert (after.version, after.per_gpu_hour) == (2, Decimal("3.36"))
     assert current_prices(NOW)["l40s", "standard"].per_gpu_hour == Decimal("1.05")
@@ -40,7 +42,7 @@ def test_a_version_counts_from_its_date_until_the_next() -> None:
 def test_what_has_no_price_is_refused(gpu_class: str, tier: str) -> None:
     a_price_book(NOW)
     with pytest.raises(Refused) as refusal:
-        price_of(gpu_class=gpu_class, tier=tier, now=NOW)
+        PriceShelf.read(NOW).price(gpu_class, tier, NOW)
     assert refusal.value.code == "no_price"
 
 
@@ -54,7 +56,7 @@ def test_a_version_that_is_no_longer_in_force_keeps_its_prices() -> None:
 def test_without_any_book_there_is_no_price() -> None:
     assert current_prices(NOW) == {}
     with pytest.raises(Refused, match="no_price"):
-        price_of(gpu_class="h100", tier="spot", now=NOW)
+        PriceShelf.read(NOW).price("h100", "spot", NOW)
 
 
 @pytest.mark.parametrize(

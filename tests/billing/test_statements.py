@@ -25,6 +25,7 @@ from allocation.queries.bookings.statements import (
 from billing.focus import FOCUS_COLUMNS, StatementLine, Totals, focus_csv, statement_csv
 from billing.models import Transfer
 from billing.queries import budget_figures
+from billing.rates import Rate, Spell
 from billing.rules import money_text
 from billing.services import (
     budget_set,
@@ -49,8 +50,9 @@ def a_line(exact: str = "4.8", **more: object) -> StatementLine:
     facts: dict[str, object] = {
         "transfer": uuid4(), "at": NOW, "kind": "settle", "booking": "BK-7", "name": "run",
         "project": "folding", "person": "mara", "campaign": "", "tier": "standard",
-        "gpu_class": "h100", "per_hour": Decimal("2.4"), "exact": Decimal(exact), "currency": "EUR",
-        "note": "", "day": NOW.date(), "labels": {},
+        "gpu_class": "h100", "per_hour": Decimal("2.4"), "peak_per_hour": Decimal(3),
+        "surcharge": Decimal(0), "exact": Decimal(exact), "currency": "EUR", "note": "",
+        "day": NOW.date(), "labels": {},
     }  # fmt: skip
     return StatementLine(**(facts | more))  # type: ignore[arg-type]
 
@@ -102,6 +104,8 @@ def test_the_focus_export_keeps_the_published_rules_of_its_columns() -> None:
         a_line(day=date(2026, 10, 30), campaign="ablation"),
         a_line("-1.5", kind="reverse", note="Node was slow"),
         a_line("3", name="=HYPERLINK(1)"),
+        # An hour at 2.40, and two in peak hours at 3.00.
+        a_line("8.4", surcharge=Decimal("1.2")),
     ]
     rows = rows_of(focus_csv(lines, ("helix", "Helix Institute"), NOVEMBER.starts))
     assert set(NEVER_EMPTY) | set(NULLABLE) <= set(FOCUS_COLUMNS)
@@ -127,7 +131,29 @@ def test_the_focus_export_keeps_the_published_rules_of_its_columns() -> None:
         assert isinstance(json.loads(row["Tags"]), dict)
     assert (rows[1]["ChargeClass"], rows[1]["PricingQuantity"]) == ("Correction", "")
     assert rows[2]["ResourceName"].startswith("'=")
-    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("6.3")
+    assert [(row["PricingQuantity"], row["ListUnitPrice"]) for row in rows[3:]] == [
+        ("1.000000", "2.4"),
+        ("2.000000", "3"),
+    ]
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("14.7")
+
+
+def test_the_parts_of_random_lines_add_up_to_the_last_digit() -> None:
+    random = Random(8)  # noqa: S311 (not a secret)
+    for _ in range(2_000):
+        plain, rise = (Decimal(random.randrange(1, 10**7)) / 10**6 for _ in range(2))
+        seconds = random.randrange(1, 10**6)
+        peak = random.randrange(seconds + 1)
+        rate = Rate(plain, plain + rise)
+        spell = Spell(seconds, peak)
+        line = a_line(
+            str(rate.cost(spell)), per_hour=plain, peak_per_hour=plain + rise,
+            surcharge=rate.surcharge(spell),
+        )  # fmt: skip
+        assert sum(part.exact for part in line.parts()) == line.exact
+        step = Decimal("0.000002") / min(plain, rise)
+        assert abs((line.hours or 0) - Decimal(seconds) / 3600) <= step + Decimal("0.000001")
+        assert abs((line.peak_hours or 0) - Decimal(peak) / 3600) <= step + Decimal("0.000001")
 
 
 def test_a_pdf_of_the_same_lines_is_the_same_file() -> None:

@@ -9,7 +9,8 @@ that a booking had its devices, each is paid but for
   whole life of the booking; who then gives the booking up pays them after all, except as far as
   minutes that he paid have come after them.
 
-Nobody pays more than was held, and a no-show pays a share of the time left besides.
+A minute in peak hours is paid at their price. Nobody pays more than was held, and a no-show pays a
+share of the time left besides.
 """
 
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ class Oracle:
     credits: list[tuple[int, int]] = field(default_factory=list)
     """After how many minutes had, how many of them are not charged."""
     run: list[str] = field(default_factory=list)
+    peaks: list[bool] = field(default_factory=list)
+    """Which minutes of the run are in peak hours."""
+    owed_peak: int = 0
     saved: int = 0
     noticed: int | None = None
     own: bool = False
@@ -36,9 +40,11 @@ class Oracle:
     def begin(self) -> None:
         """Devices are handed over."""
         self.run, self.saved, self.noticed, self.own = [], 0, None, False
+        self.peaks = []
 
-    def minute(self) -> None:
+    def minute(self, *, is_peak: bool = False) -> None:
         """One more minute with the devices."""
+        self.peaks.append(is_peak)
         is_free = self.noticed is not None and not self.own
         self.run.append(GRACE if is_free else PAID)
 
@@ -76,10 +82,18 @@ class Oracle:
         """The run's minutes are counted; `credit` of those that would be paid are not."""
         paid = self.run.count(PAID) - credit
         self.minutes += self.run
+        self.owed_peak += sum(
+            is_peak
+            for minute, is_peak in zip(self.run, self.peaks, strict=True)
+            if minute == PAID and is_peak
+        )
+        # The credited minutes are those just before the notice.
+        noticed = self.noticed or 0
+        self.owed_peak -= sum(self.peaks[noticed - credit : noticed]) if credit else 0
         self.owed_again = max(0, self.owed_again - paid) + credit
         if credit:
             self.credits.append((len(self.minutes), credit))
-        self.run = []
+        self.run, self.peaks = [], []
 
     def cut(self, remaining: int) -> None:
         """In a fixed window no more can be done again than there is time for."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from allocation.rules import charging
+from billing.rates import Spell
 from tests.money.games import play
 
 GAMES, SEED = 100_000, 20_261_122
@@ -25,10 +26,11 @@ def test_nor_in_a_million(seed: int) -> None:
 
 Rule = Callable[..., Any]
 Facts = Any  # what a faulty rule hands on to the right one
-_bill, _end, _seconds, _fee = (
+Time = Any  # that of the right one, changed
+_bill, _end, _time, _fee = (
     charging.pause_bill,
-    charging.end_seconds,
-    charging.Run.seconds,
+    charging.end_time,
+    charging.Run.time,
     charging.no_show_fee,
 )
 
@@ -47,7 +49,7 @@ def _credit_used_twice(run: charging.Run, **facts: Facts) -> charging.PauseBill:
 
 
 def _earlier_runs_forgotten(run: charging.Run, **facts: Facts) -> charging.PauseBill:
-    facts["before"] = dataclasses.replace(facts["before"], uncharged=0)
+    facts["before"] = dataclasses.replace(facts["before"], uncharged=Spell())
     return _bill(run, **facts)
 
 
@@ -55,24 +57,34 @@ def _window_grows(run: charging.Run, **facts: Facts) -> charging.PauseBill:
     return _bill(run, **{**facts, "is_fixed": False})
 
 
-def _waiting_is_free(run: int, before: charging.EarlierRuns, rest: int) -> int:
-    return _end(run, dataclasses.replace(before, uncharged=0), rest)
+def _waiting_is_free(run: Spell, before: charging.EarlierRuns, rest: int) -> Time:
+    return _end(run, dataclasses.replace(before, uncharged=Spell()), rest)
 
 
-def _given_up_keeps_the_credit(run: int, before: charging.EarlierRuns, rest: int) -> int:
+def _given_up_keeps_the_credit(run: Spell, before: charging.EarlierRuns, rest: int) -> Time:
     return _end(run, before, 0)
 
 
-def _broken_costs_all(run: charging.Run, until: datetime) -> int:
-    return _seconds(dataclasses.replace(run, broken=False), until)
+def _broken_costs_all(run: charging.Run, until: datetime) -> Time:
+    return _time(dataclasses.replace(run, broken=False), until)
 
 
-def _own_grace_is_free(run: charging.Run, until: datetime) -> int:
-    return _seconds(dataclasses.replace(run, own=False), until)
+def _own_grace_is_free(run: charging.Run, until: datetime) -> Time:
+    return _time(dataclasses.replace(run, own=False), until)
 
 
-def _a_second_less(run: charging.Run, until: datetime) -> int:
-    return max(0, _seconds(run, until) - 1)
+def _a_second_less(run: charging.Run, until: datetime) -> Time:
+    found = _time(run, until)
+    return found - Spell(1) if found.seconds else found
+
+
+def _peaks_at_the_plain_price(run: charging.Run, until: datetime) -> Time:
+    return Spell(_time(run, until).seconds)
+
+
+def _credit_in_peaks_is_plain(run: charging.Run, **facts: Facts) -> charging.PauseBill:
+    bill = _bill(run, **facts)
+    return dataclasses.replace(bill, charged=bill.charged + Spell(0, bill.credit.peak))
 
 
 FAULTS: list[tuple[str, Rule]] = [
@@ -81,11 +93,13 @@ FAULTS: list[tuple[str, Rule]] = [
     ("pause_bill", _credit_used_twice),
     ("pause_bill", _earlier_runs_forgotten),
     ("pause_bill", _window_grows),
-    ("end_seconds", _waiting_is_free),
-    ("end_seconds", _given_up_keeps_the_credit),
-    ("Run.seconds", _broken_costs_all),
-    ("Run.seconds", _own_grace_is_free),
-    ("Run.seconds", _a_second_less),
+    ("end_time", _waiting_is_free),
+    ("end_time", _given_up_keeps_the_credit),
+    ("Run.time", _broken_costs_all),
+    ("Run.time", _own_grace_is_free),
+    ("Run.time", _a_second_less),
+    ("Run.time", _peaks_at_the_plain_price),
+    ("pause_bill", _credit_in_peaks_is_plain),
     ("no_show_fee", lambda rest, share: 0),
     ("no_show_fee", lambda rest, share: rest),
 ]

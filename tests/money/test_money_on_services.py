@@ -16,7 +16,8 @@ from allocation.services.bookings.changes import booking_extend
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.runs.pause_choices import booking_saved
 from allocation.words.events import event_text
-from billing.services import price_book_publish
+from billing.rates import peak_hours
+from billing.services import Peaks, price_book_publish
 from tenants.models import Tier
 from tenants.platform.errors import Refused
 from tests.builders_allocation import PRICE, Lab, a_lab, an_ask
@@ -29,6 +30,7 @@ from tests.services.plant import Plant, fresh, rows_of
 MINUTE = timedelta(minutes=1)
 GRACE = timedelta(minutes=4)
 CAP = 10 * 60
+PEAKS = peak_hours("UTC", [(day, hour, hour + 1) for day in range(7) for hour in range(1, 24, 2)])
 RUNS = (State.ACTIVE, State.PAUSING)
 OFF = Interruption("R62", event_text("node_off", node="n1"))
 
@@ -41,6 +43,7 @@ class Game:
     rng: random.Random
     people: tuple[Lab, Lab]
     price: Decimal
+    rise: Decimal
     story: list[str] = field(default_factory=list)
 
     def play(self) -> None:
@@ -65,8 +68,10 @@ class Game:
         if booking.state in RUNS:
             (row,) = [row for row in rows_of(booking) if row.state == "active"]
             until = min(self.plant.now + step, row.period.upper)
-            for _ in range(int((until - self.plant.now).total_seconds())):
-                self.oracle.minute()
+            for second in range(int((until - self.plant.now).total_seconds())):
+                at = self.plant.now + timedelta(seconds=second)
+                # Every second hour is a peak hour.
+                self.oracle.minute(is_peak=at.hour % 2 == 1)
         was, number = booking.state, booking.pauses.count
         with as_system():
             known = number()
@@ -181,6 +186,7 @@ class Game:
             booking = fresh(self.booking)
         assert booking.charged is not None, self.story
         owed = self.oracle.owes(given_up=self.given_up) * self.price / 3600
+        owed += self.oracle.owed_peak * self.rise / 3600
         owed = min(owed, booking.hold_amount)
         assert abs(booking.charged - owed) < Decimal("0.0001"), (booking.charged, owed, self.story)
         least = min(booking.hold_amount, self.oracle.least() * self.price / 3600)
@@ -192,17 +198,19 @@ def play(plant: Plant, games: int, seed: int) -> None:
     people = a_lab("helix", gpus=0, money="100000"), a_lab("rivals", gpus=0, money="100000")
     with as_system():
         Tier.objects.update(pausable=True, credit_cap_seconds=CAP, grace_seconds=240)
-    rng, price = random.Random(seed), PRICE  # noqa: S311 (a game, not a secret)
+    rng, price, rise = random.Random(seed), PRICE, Decimal(0)  # noqa: S311 (a game, not a secret)
     for _ in range(games):
-        Game(plant, rng, people, price).play()
+        Game(plant, rng, people, price, rise).play()
         plant.later(20 * MINUTE)
         with as_system():
             GpuEvent.objects.filter(kind="conflict").delete()
             Gpu.objects.update(health="ok", health_reason="", drain_by=None, needs_operator=False)
             price = Decimal(rng.randrange(1, 9_0000)) / 10_000
+            rise = Decimal(rng.randrange(1, 9_0000)) / 10_000
+            key = ("h100", "standard")
             price_book_publish(
-                actor_id=None, valid_from=plant.now, prices={("h100", "standard"): price},
-                now=plant.now,
+                actor_id=None, valid_from=plant.now, prices={key: price},
+                peaks=Peaks(PEAKS, {key: price + rise}), now=plant.now,
             )  # fmt: skip
         plant.later(MINUTE)
     assert all_is_well()

@@ -33,7 +33,12 @@ class OptionOut(serializers.Serializer[Any]):
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()
     nodes = serializers.ListField(child=serializers.CharField())
-    price = Money(max_digits=20)
+    price = Money(max_digits=20, help_text="At this start.")
+    most = Money(
+        max_digits=20,
+        help_text="The highest price, held by a booking: it may start at a time with more peak"
+        " hours.",
+    )
     currency = serializers.CharField()
     request = serializers.CharField()
     pause_risk = serializers.IntegerField(help_text="Probability of a pause, in thousandths.")

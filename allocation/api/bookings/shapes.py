@@ -17,8 +17,10 @@ from allocation.models import (
 )
 from allocation.rules.changes import Strength
 from allocation.rules.states import WAITING, State
+from allocation.services.record.costs import rate_of
 from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
+from billing.peak_text import peak_words
 from tenants.models import Tier
 from tenants.platform.fields import Money, iso_duration
 from tenants.platform.labels import Labels
@@ -53,6 +55,14 @@ class PriceOfBooking(serializers.Serializer[Any]):
 
     currency = serializers.CharField()
     per_hour = Money(max_digits=20, help_text="Price of the whole booking for one hour.")
+    peak_per_hour = Money(
+        max_digits=20,
+        allow_null=True,
+        help_text="The same in peak hours. Null: the price is the same at all times.",
+    )
+    peak_hours = serializers.CharField(
+        help_text="`Mon-Fri 8-20 Europe/Berlin`; empty without peak hours."
+    )
     held = Money(max_digits=20, help_text="The highest possible cost, held in the budget.")
     settled = Money(max_digits=20, help_text="Charged for runs that ended with a pause.")
     charged = Money(max_digits=20, allow_null=True, help_text="Null until the booking ends.")
@@ -285,6 +295,8 @@ def _data(
             "price": {
                 "currency": booking.currency,
                 "per_hour": booking.price_per_hour,
+                "peak_per_hour": rate_of(booking).peak if booking.peak_weekly else None,
+                "peak_hours": peak_words(rate_of(booking).hours),
                 "held": booking.hold_amount,
                 "settled": booking.settled,
                 "charged": booking.charged,

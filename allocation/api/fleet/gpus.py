@@ -16,7 +16,7 @@ from allocation.services.nodes.gpu_modes import mode_pin
 from allocation.services.operate.drain import gpu_return
 from allocation.solver.fleet.mig_geometry import units_of
 from allocation.solver.model.inputs import Model, Placement
-from billing.queries import current_prices
+from billing.price_books import current_prices
 from tenants.api.base import ApiView, list_response
 from tenants.models import GpuClass
 from tenants.platform.errors import missing

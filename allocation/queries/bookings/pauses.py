@@ -8,7 +8,7 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from billing.queries import current_prices
+from billing.price_books import current_prices
 from billing.rules import cost_of
 from tenants.access import Actor
 from tenants.models import Tier

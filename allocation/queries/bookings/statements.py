@@ -20,6 +20,7 @@ SELECT t.id, t.at, t.kind,
        coalesce('BK-' || b.number, ''), coalesce(b.name, ''), coalesce(p.slug, ''),
        coalesce(u.username, ''), coalesce(c.slug, ''), coalesce(b.tier_id, ''),
        coalesce(b.planned_class, ''), coalesce(b.price_per_hour, 0),
+       coalesce(b.price_per_hour + b.peak_surcharge, 0), t.surcharge,
        CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END,
        a.currency, t.note, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
        coalesce(b.labels, '{{}}')

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from allocation.models import Booking, GpuModel, Node
 from allocation.queries.fleet.reported import ReportedModel, reported_models
 from billing.models import Budget, PriceBook
-from billing.queries import prices_of
+from billing.price_books import prices_of
 from tenants.models import GpuClass, Invitation, Membership, Project, Quota, Tenant, Tier
 
 

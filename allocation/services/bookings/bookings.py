@@ -13,7 +13,7 @@ from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.bookings.admission import Admission, admission_check
 from allocation.services.bookings.approval_requests import approvals_request
 from allocation.services.bookings.approvals import approval_withdraw
-from allocation.services.bookings.offers import Offer, offer_price
+from allocation.services.bookings.offers import Offer, offer_price, peak_facts
 from allocation.services.record.costs import unused_seconds, waiting_settle
 from allocation.services.record.history import Event, events_add
 from allocation.services.record.open_pauses import pause_end
@@ -26,6 +26,7 @@ from allocation.services.runs.transition import (
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.models import Campaign
+from billing.price_books import PriceShelf
 from billing.rules import money_text
 from billing.services import HoldRequest, campaign_to_charge, holds_place
 from tenants.access import Actor, access_project_to_book
@@ -97,7 +98,7 @@ def booking_create(
         project,
         request,
         admission,
-        offer_price(admission, request.priced_at or now),
+        offer_price(admission, PriceShelf.read(request.priced_at or now)),
         series,
         campaign_to_charge(project, request.campaign),
     )
@@ -222,7 +223,8 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         campaign=admitted.campaign,
         currency=offer.price.currency,
         price_version=offer.price.version,
-        price_per_hour=offer.price.per_gpu_hour,
+        price_per_hour=offer.rate.plain,
+        **peak_facts(offer.rate),
         hold_amount=offer.most,
         class_durations=list(offer.lengths),
     )

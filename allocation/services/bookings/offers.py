@@ -1,67 +1,84 @@
 """The price of an admitted request."""
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.admission import Admission
 from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
-from billing.queries import CurrentPrice, price_at, price_of
-from billing.rules import UNITS_PER_GPU, cost_of
+from billing.price_books import CurrentPrice, PriceShelf, price_at
+from billing.rates import Rate
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The price per hour on the dearest class and the highest total cost of a booking.
+    """The rate on the dearest class and the highest total cost of a booking.
 
     `lengths`: (class, seconds) in order of cost, where cost decides.
     """
 
     price: CurrentPrice
+    rate: Rate
     most: Decimal
     lengths: tuple[tuple[str, int], ...]
 
 
-def offer_price(admission: Admission, at: datetime) -> Offer:
-    """Returns the offer at the prices of a time. Raises Refused: `no_price`."""
-    hourly = {
-        gpu_class: _for_units(
-            price_of(gpu_class=gpu_class, tier=admission.tier.slug, now=at), units
-        )
-        for gpu_class, units in admission.units.items()
+def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
+    """Returns the offer at the prices of the requested day. Raises Refused: `no_price`."""
+    day = priced_from(admission.ask, shelf.at)
+    prices = {
+        gpu_class: shelf.price(gpu_class, admission.tier.slug, day) for gpu_class in admission.units
     }
-    costs = [
-        cost_of(
-            per_gpu_hour=price.per_gpu_hour,
-            units=UNITS_PER_GPU,
-            seconds=admission.seconds_on(gpu_class),
-        )
-        for gpu_class, price in hourly.items()
-    ]
+    rates = {name: price.rate(admission.units[name]) for name, price in prices.items()}
+    costs = {
+        name: most_of(rate, admission.ask.starts, admission.seconds_on(name))
+        for name, rate in rates.items()
+    }
     order = classes_by_cost(
-        admission.ask,
-        admission.lengths,
-        {name: price.per_gpu_hour for name, price in hourly.items()},
+        admission.ask, admission.lengths, {name: rate.plain for name, rate in rates.items()}
     )
+    dearest = max(rates, key=lambda name: rates[name].plain)
+    # A class of a lower price can have more expensive peak hours.
+    rate = replace(rates[dearest], peak=max(rate.peak for rate in rates.values()))
     return Offer(
-        price=max(hourly.values(), key=lambda price: price.per_gpu_hour),
-        most=max(costs),
+        price=prices[dearest],
+        rate=rate,
+        most=max(costs.values()),
         lengths=tuple((name, admission.seconds_on(name)) for name in order)
         if is_cheapest_first(admission.ask)
         else (),
     )
 
 
-def price_of_class(booking: Booking, gpu_class: str) -> Decimal:
-    """Returns the booking's price per hour on a class, in the price book it was booked with."""
+def priced_from(ask: AskDocument, now: datetime) -> datetime:
+    """Returns the time whose price book counts: the requested start, if that is later."""
+    return max(filter(None, (now, ask.starts, ask.not_before)))
+
+
+def most_of(rate: Rate, starts: datetime | None, seconds: int) -> Decimal:
+    """Returns the most that a booking of this length costs; `starts` is that of a fixed window."""
+    if starts is None:
+        return rate.most(seconds)
+    return rate.cost(rate.between(starts, starts + timedelta(seconds=seconds)))
+
+
+def peak_facts(rate: Rate) -> dict[str, Any]:
+    """Returns the fields of a booking with this rate."""
+    if rate.peak == rate.plain or not rate.hours.weekly:
+        return {"peak_surcharge": Decimal(0), "peak_zone": "", "peak_weekly": []}
+    return {
+        "peak_surcharge": rate.peak - rate.plain,
+        "peak_zone": rate.hours.zone,
+        "peak_weekly": [list(each) for each in rate.hours.weekly],
+    }
+
+
+def rate_of_class(booking: Booking, gpu_class: str) -> Rate:
+    """Returns the booking's rate on a class, in the price book it was booked with."""
     units = ask_units(AskDocument.from_json(booking.ask))[gpu_class]
     price = price_at(version=booking.price_version, gpu_class=gpu_class, tier=booking.tier_id)
-    return _for_units(price, units).per_gpu_hour
-
-
-def _for_units(price: CurrentPrice, units: int) -> CurrentPrice:
-    hourly = cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=3600)
-    return CurrentPrice(version=price.version, currency=price.currency, per_gpu_hour=hourly)
+    return price.rate(units)

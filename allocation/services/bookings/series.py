@@ -23,6 +23,7 @@ from allocation.services.bookings.bookings import (
 )
 from allocation.services.bookings.offers import offer_price
 from allocation.words.refusals import refusal_text
+from billing.price_books import PriceShelf
 from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_record
@@ -142,14 +143,15 @@ def _bookings_request(
     """Creates a booking for each date; returns the refusals by date."""
     failed: dict[datetime, Refused] = {}
     ask = replace(request.ask, starts=dates.starts[0])
-    # The dates share one admission and one price.
+    # The dates share one admission; each has the price of its day.
     admission = admission_check(project=series.project, tier_slug=request.tier, ask=ask, now=now)
-    offer = offer_price(admission, request.priced_at or now)
+    shelf = PriceShelf.read(request.priced_at or now)
     campaign = campaign_to_charge(series.project, request.campaign)
     requests: dict[UUID, AdmittedRequest] = {}
     for place, starts in enumerate(dates.starts):
         try:
             dated = admission_at(admission, starts, now)
+            offer = offer_price(dated, shelf)
         except Refused as refusal:
             failed[starts] = refusal
         else:

@@ -1,20 +1,23 @@
 """The terms that a change gives a booking, with their price."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Target
 from allocation.services.bookings.admission import admission_check
-from allocation.services.bookings.offers import offer_price
-from allocation.services.record.costs import granted_seconds, price_lines_of
+from allocation.services.bookings.offers import most_of, offer_price, peak_facts, priced_from
+from allocation.services.record.costs import granted_seconds, price_lines_of, rate_of
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import durations_of
+from billing.price_books import CurrentPrice, PriceShelf
 from billing.price_lines import PriceLine, Size, line_cost, lines_after, lines_data
-from billing.queries import price_of
+from billing.rates import Rate, peak_hours
+from billing.rules import ledger_amount
 from billing.services import HoldRequest
 
 
@@ -50,8 +53,11 @@ def weaker_terms(booking: Booking, target: Target, request_text: str) -> Terms:
     )
     sizes = Size(before, old.ask["count"]), Size(length, ask.count)
     lines = lines_after(price_lines_of(booking), *sizes, Decimal(0))
+    surcharge = ledger_amount(old.peak_surcharge * ask.count / old.ask["count"])
+    changed = replace(changed, peak_surcharge=surcharge)
     # The hold covers the slowest class, as it did before.
-    held = line_cost(lines, int(changed.longest().total_seconds()))
+    longest = int(changed.longest().total_seconds())
+    held = line_cost(lines, longest) + _peak_cost(changed, longest)
     return _priced(changed, lines, min(old.hold_amount, booking.settled + held))
 
 
@@ -65,7 +71,8 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
     admission = admission_check(
         project=booking.project, tier_slug=target.tier, ask=target.ask, now=now
     )
-    ask, offer = admission.ask, offer_price(admission, now)
+    shelf = PriceShelf.read(now)
+    ask, offer = admission.ask, offer_price(admission, shelf)
     changed = Terms(
         name=target.name,
         ask=ask.to_json(),
@@ -78,8 +85,9 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
         class_durations=[list(each) for each in offer.lengths],
         currency=offer.price.currency,
         price_version=offer.price.version,
-        price_per_hour=offer.price.per_gpu_hour,
+        price_per_hour=offer.rate.plain,
         price_lines=[],
+        **peak_facts(offer.rate),
         hold_amount=booking.settled + offer.most,
     )
     old = AskDocument.from_json(booking.ask)
@@ -88,30 +96,51 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
     )  # fmt: skip
     if not is_same_kind or ask.workload is not None:
         return changed
+    prices = shelf.on(priced_from(ask, now))
     dearest = max(
         admission.units,
-        key=lambda name: (
-            price_of(gpu_class=name, tier=target.tier, now=now).per_gpu_hour * admission.units[name]
-        ),
+        key=lambda name: prices[name, target.tier].per_gpu_hour * admission.units[name],
     )
-    price = price_of(gpu_class=dearest, tier=target.tier, now=now)
+    price = prices[dearest, target.tier]
     was = Size(booking.duration_seconds, ask_units(old)[dearest])
     will = Size(changed.duration_seconds, admission.units[dearest])
     lines = lines_after(price_lines_of(booking), was, will, price.per_gpu_hour)
     version = booking.price_version if lines == price_lines_of(booking) else price.version
-    held = booking.settled + line_cost(lines, changed.duration_seconds)
-    return _priced(replace(changed, price_version=version), lines, held)
+    changed = replace(changed, price_version=version, **_peaks_after(booking, was, will, price))
+    length = changed.duration_seconds
+    held = booking.settled + line_cost(lines, length) + _peak_cost(changed, length)
+    return _priced(changed, lines, held)
+
+
+def _peaks_after(booking: Booking, was: Size, will: Size, price: CurrentPrice) -> dict[str, Any]:
+    """The surcharge of a booking after a change of its size: the old part keeps its own, what is
+    added has that of now. All of it has the peak hours that it was booked with, if there are any.
+    """
+    surcharge = ledger_amount(booking.peak_surcharge * min(was.units, will.units) / was.units)
+    added = price.rate(max(0, will.units - was.units))
+    hours = rate_of(booking).hours if booking.peak_weekly else added.hours
+    return peak_facts(Rate(Decimal(0), surcharge + added.peak - added.plain, hours))
+
+
+def _peak_cost(terms: Terms, seconds: int) -> Decimal:
+    """The most that peak hours can add to the cost of a length."""
+    rate = Rate(
+        Decimal(0), terms.peak_surcharge, peak_hours(terms.peak_zone or "UTC", terms.peak_weekly)
+    )
+    return most_of(rate, terms.starts, seconds)
 
 
 def longer_terms(booking: Booking, seconds: int, now: datetime) -> Terms:
-    """The terms of a booking with GPUs that ends so many seconds later, at the prices of now."""
+    """The terms of a booking with GPUs that ends so many seconds later, at the prices of now. The
+    surcharge of peak hours is the one that it was booked with."""
     old, granted = terms_of(booking), granted_seconds(booking)
-    price = price_of(gpu_class=booking.planned_class, tier=booking.tier_id, now=now)
+    price = PriceShelf.read(now).price(booking.planned_class, booking.tier_id, now)
     units = ask_units(AskDocument.from_json(booking.ask))[booking.planned_class]
     was, will = Size(granted, units), Size(granted + seconds, units)
     before = _as_long_as(price_lines_of(booking), granted)
     lines = lines_after(before, was, will, price.per_gpu_hour)
     extra = line_cost(lines, granted + seconds) - line_cost(before, granted)
+    extra += _surcharge_at_end(booking, 0, seconds)
     return _priced(_with_length(old, granted + seconds), lines, old.hold_amount + extra)
 
 
@@ -120,8 +149,19 @@ def shorter_terms(booking: Booking, seconds: int) -> Terms:
     old, granted = terms_of(booking), granted_seconds(booking)
     lines = _as_long_as(price_lines_of(booking), granted)
     less = line_cost(lines, granted) - line_cost(lines, granted - seconds)
+    less += _surcharge_at_end(booking, -seconds, 0)
     held = max(booking.settled, old.hold_amount - less)
     return _priced(_with_length(old, granted - seconds), lines, held)
+
+
+def _surcharge_at_end(booking: Booking, first: int, last: int) -> Decimal:
+    """The surcharge of the time between two numbers of seconds after the planned end."""
+    rate, ends = rate_of(booking), booking.planned_ends
+    if ends is None:
+        return Decimal(0)
+    return rate.surcharge(
+        rate.between(ends + timedelta(seconds=first), ends + timedelta(seconds=last))
+    )
 
 
 def hold_of(booking: Booking, terms: Terms) -> HoldRequest:

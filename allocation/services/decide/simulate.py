@@ -13,7 +13,7 @@ from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.solver import UNITS_PER_GPU, Gpu, Limit, Model, Policy, Snapshot, Tier
 from allocation.solver.simulation.metrics import Rates
 from allocation.solver.simulation.workload import Workload
-from billing.queries import current_prices
+from billing.price_books import current_prices
 from billing.rules import LEDGER_STEP
 
 # A synthetic site begins at the same second each time: 5 January 2026, a Monday.

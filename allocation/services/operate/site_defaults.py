@@ -12,7 +12,7 @@ from allocation.rules.site.known_models import KnownModel, known_catalogue
 from allocation.services.operate.catalogue import ModelTerms, class_set, model_set
 from allocation.services.record.workloads import speeds_set
 from billing.models import PriceBook
-from billing.queries import prices_of
+from billing.price_books import prices_of
 from tenants.models import GpuClass, Tier, User
 from tenants.platform.errors import invalid
 from tenants.services import TierTerms, tier_set

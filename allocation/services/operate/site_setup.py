@@ -25,7 +25,8 @@ from allocation.services.operate.site_defaults import (
 )
 from allocation.services.record.workloads import speeds_set
 from billing.models import Budget, PriceBook
-from billing.queries import budget_figures, prices_of
+from billing.price_books import prices_of
+from billing.queries import budget_figures
 from billing.rules import Period, month_of
 from billing.services import budget_set, price_book_publish
 from tenants.access import Actor

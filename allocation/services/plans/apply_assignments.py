@@ -15,8 +15,9 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart, PauseCause
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
-from allocation.services.bookings.offers import price_of_class
+from allocation.services.bookings.offers import peak_facts, rate_of_class
 from allocation.services.plans.announced_starts import Announcement, PlannedAnew, start_announce
+from allocation.services.record.costs import rate_of
 from allocation.services.record.history import Event, events_add
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.transition import Change, bookings_change
@@ -35,6 +36,7 @@ from allocation.solver import (
 )
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
+from billing.rates import Rate
 from billing.services import HoldRequest, holds_move
 from tenants.platform.errors import Refused
 
@@ -259,8 +261,7 @@ def _change_of(
     if len(booking.ask["classes"]) > 1:
         # The hold covers the dearest class. A class without a price costs what was quoted.
         with suppress(Refused):
-            price = price_of_class(booking, assign.gpu_class)
-            facts["price_per_hour"] = min(booking.price_per_hour, price)
+            facts |= _cheaper(rate_of(booking), rate_of_class(booking, assign.gpu_class))
     if not has_run(booking):
         # From now on a workload is as long as it takes on this class.
         lengths = dict(booking.class_durations)
@@ -276,6 +277,12 @@ def _change_of(
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
     return Change(booking, event, None if resumes else State.SCHEDULED, facts)
+
+
+def _cheaper(booked: Rate, placed: Rate) -> dict[str, object]:
+    """Returns the price fields of a booking on the class that it was placed on."""
+    rate = Rate(min(booked.plain, placed.plain), min(booked.peak, placed.peak), placed.hours)
+    return {"price_per_hour": rate.plain, **peak_facts(rate)}
 
 
 def _delays(why: Reason) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
@@ -14,13 +14,15 @@ from allocation.rules.ask.line.text import document_text
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.rules.start_range import start_range
+from allocation.services.bookings.offers import most_of, priced_from
 from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.solver import QUARTER, Option, Shape
 from allocation.solver.model.inputs import Strength
 from allocation.words.planned_starts import mover_text
 from allocation.words.quotes import note_text
-from billing.queries import CurrentPrice, current_prices
-from billing.rules import LEDGER_STEP, cost_of
+from billing.price_books import CurrentPrice, PriceShelf
+from billing.rates import Rate
+from billing.rules import LEDGER_STEP
 from tenants.models import Tier
 
 DAY = 86_400
@@ -38,7 +40,7 @@ class QuoteOption:
     `pause_risk` and `speed` (compared with the request; None: unknown) are thousandths.
     `pause_basis` says what the risk was computed from; empty if it is never paused. `pauses` is the
     number of running bookings that would be paused for it. `latest` is the latest start that is to
-    be expected by its `strength`.
+    be expected by its `strength`. `most` is the price at another start with more peak hours.
     """
 
     kind: str
@@ -51,6 +53,8 @@ class QuoteOption:
     ends: datetime
     nodes: tuple[str, ...]
     price: Decimal
+    most: Decimal
+    rate: Rate
     currency: str
     ask: AskDocument
     request: str
@@ -76,7 +80,7 @@ class Market:
     """
 
     now: datetime
-    prices: dict[tuple[str, str], CurrentPrice]
+    shelf: PriceShelf = field(repr=False)
     record: PauseRecord = field(repr=False)
     sizes: dict[str, int]
     histories: dict[str, list[tuple[int, int]]] = field(default_factory=dict, repr=False)
@@ -84,7 +88,12 @@ class Market:
     @classmethod
     def read(cls, now: datetime) -> "Market":
         """Reads it as of `now`, inside the tenant's transaction."""
-        return cls(now, current_prices(now), pause_record(), class_gigabytes())
+        return cls(now, PriceShelf.read(now), pause_record(), class_gigabytes())
+
+    @property
+    def prices(self) -> dict[tuple[str, str], CurrentPrice]:
+        """Returns the present prices, by (class, tier)."""
+        return self.shelf.on(self.now)
 
     def history(self, tier: str) -> list[tuple[int, int]]:
         """Returns how late past starts of a tier were; read once."""
@@ -136,11 +145,13 @@ def quote_option(
     `tiers` are its own and the requested one.
     """
     tier = tiers[0]
-    price = market.prices.get((option.gpu_class, tier.slug))
     ask = _ask_of(option, asked)
+    day = priced_from(ask, market.now)
+    price = market.shelf.on(day).get((option.gpu_class, tier.slug))
     units = ask_units(ask).get(option.gpu_class)
     if price is None or units is None:
         return None
+    rate, starts = price.rate(units), instant(option.starts)
     risk = market.risk_of(option, tier)
     strength = option.strength
     expected = start_range(
@@ -157,10 +168,12 @@ def quote_option(
         profile=option.profile,
         count=option.count,
         share=option.share,
-        starts=instant(option.starts),
+        starts=starts,
         ends=instant(option.ends),
         nodes=option.places_hint,
-        price=cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=ask.duration),
+        price=rate.cost(rate.between(starts, starts + timedelta(seconds=ask.duration))),
+        most=most_of(rate, ask.starts, ask.duration),
+        rate=rate,
         currency=price.currency,
         ask=ask,
         request=document_text(ask, zone),

@@ -23,7 +23,8 @@ from allocation.solver import (
     best_options,
 )
 from allocation.words.reasons import sentence
-from billing.queries import BudgetFigures, current_prices, tightest_figures
+from billing.price_books import current_prices
+from billing.queries import BudgetFigures, tightest_figures
 from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier

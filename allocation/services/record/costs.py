@@ -1,25 +1,39 @@
-"""The cost of a booking: of a number of seconds, of what it has used, and its final charge."""
+"""The cost of a booking: of a time, of what it has used, and its final charge."""
 
 from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Booking, Pause
-from allocation.rules.charging import EarlierRuns, Run, end_seconds
+from allocation.rules.charging import EarlierRuns, Run, end_time
 from allocation.services.record.open_pauses import pause_open
 from billing.price_lines import PriceLine, line_cost, lines_read
-from billing.services import hold_settle
+from billing.rates import NO_PEAKS, Rate, Spell, peak_hours
+from billing.services import Charge, hold_settle
 
 
-def booking_cost(booking: Booking, seconds: int) -> Decimal:
-    """Cost of the whole booking for its next so many seconds that are not charged yet, with six
-    decimal places."""
-    return line_cost(price_lines_of(booking), seconds)
+def booking_cost(booking: Booking, spell: Spell) -> Decimal:
+    """Cost of the whole booking for its next time that is not charged yet, with six decimal
+    places."""
+    return line_cost(price_lines_of(booking), spell.seconds) + rate_of(booking).surcharge(spell)
 
 
 def price_lines_of(booking: Booking) -> tuple[PriceLine, ...]:
     """Its stretches of different prices; one if it has a single price."""
     lines = lines_read(booking.price_lines)
     return lines or (PriceLine(booking.duration_seconds, booking.price_per_hour),)
+
+
+def rate_of(booking: Booking) -> Rate:
+    """What the first stretch of the booking costs for an hour. The surcharge of peak hours is the
+    same in each."""
+    hours = peak_hours(booking.peak_zone, booking.peak_weekly) if booking.peak_weekly else NO_PEAKS
+    return Rate(booking.price_per_hour, booking.price_per_hour + booking.peak_surcharge, hours)
+
+
+def booking_charge(booking: Booking, spell: Spell, most: Decimal) -> Charge:
+    """The charge of a time, at most `most`."""
+    amount = min(most, booking_cost(booking, spell))
+    return Charge(amount, min(amount, rate_of(booking).surcharge(spell)))
 
 
 def charged_run(booking: Booking, pause: Pause | None) -> Run | None:
@@ -32,20 +46,21 @@ def charged_run(booking: Booking, pause: Pause | None) -> Run | None:
         own=pause is not None and pause.is_own,
         saved=booking.saved_at,
         broken=run_is_broken(booking),
+        peaks=rate_of(booking).hours,
     )
 
 
-def run_seconds(booking: Booking, until: datetime) -> int:
-    """Charged seconds of the current run: from "ready" to `until` or to the notice of a pause. A
+def run_time(booking: Booking, until: datetime) -> Spell:
+    """Charged time of the current run: from "ready" to `until` or to the notice of a pause. A
     pause for a claim of its own organisation is charged to its end. Of a run that failed with its
     hardware, the saved part is charged."""
     pause = pause_open(booking) if booking.notified_at is not None else None
     run = charged_run(booking, pause)
     if run is None:
-        return 0
+        return Spell()
     if pause is not None:
         until = min(until, pause.acknowledged_at or pause.deadline)
-    return run.seconds(until)
+    return run.time(until)
 
 
 def granted_seconds(booking: Booking) -> int:
@@ -67,14 +82,24 @@ def run_is_broken(booking: Booking) -> bool:
     return lost >= noticed
 
 
-def run_saved_seconds(booking: Booking) -> int:
-    """Seconds of the run whose results are saved: they are charged and not repeated."""
-    return run_seconds(booking, booking.saved_at) if booking.saved_at else 0
+def run_saved_time(booking: Booking) -> Spell:
+    """Time of the run whose results are saved: it is charged and not repeated."""
+    return run_time(booking, booking.saved_at) if booking.saved_at else Spell()
+
+
+def used_time(booking: Booking) -> Spell:
+    """Time of earlier runs that still has to be charged."""
+    return Spell(booking.used_seconds, booking.used_peak_seconds)
+
+
+def used_facts(used: Spell) -> dict[str, int]:
+    """The fields of a booking whose earlier runs have used this time."""
+    return {"used_seconds": used.seconds, "used_peak_seconds": used.peak}
 
 
 def booking_spent(booking: Booking, until: datetime) -> Decimal:
     """Charge for earlier runs plus the cost of this one until then; at most the held amount."""
-    used = booking.used_seconds + run_seconds(booking, until)
+    used = used_time(booking) + run_time(booking, until)
     return min(booking.hold_amount, booking.settled + booking_cost(booking, used))
 
 
@@ -84,8 +109,8 @@ def cancellation_cost(booking: Booking, now: datetime) -> Decimal:
         return booking.charged
     at = booking.released_at or min(now, booking.planned_ends or now)
     rest = unused_seconds(booking, at) if booking.redo_seconds else 0
-    seconds = end_seconds(run_seconds(booking, at), earlier_charges(booking), rest)
-    return min(booking.hold_amount, booking.settled + booking_cost(booking, seconds))
+    time = end_time(run_time(booking, at), earlier_charges(booking), rest)
+    return min(booking.hold_amount, booking.settled + booking_cost(booking, time))
 
 
 def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
@@ -95,23 +120,23 @@ def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
     `rest` is the unused time if its owner cancels it, zero if somebody else ends it.
     """
     return booking.settled + final_settle(
-        booking, end_seconds(0, earlier_charges(booking), rest), now
+        booking, end_time(Spell(), earlier_charges(booking), rest), now
     )
 
 
-def final_settle(booking: Booking, seconds: int, now: datetime) -> Decimal:
-    """Charges these seconds against the rest of the hold, and ends the hold. Returns the charge."""
+def final_settle(booking: Booking, spell: Spell, now: datetime) -> Decimal:
+    """Charges this time against the rest of the hold, and ends the hold. Returns the charge."""
     return hold_settle(
         tenant_id=booking.tenant_id,
         reference=booking.id,
-        amount=min(booking.hold_amount - booking.settled, booking_cost(booking, seconds)),
+        amount=booking_charge(booking, spell, booking.hold_amount - booking.settled),
         now=now,
     )
 
 
 def earlier_charges(booking: Booking) -> EarlierRuns:
-    """Seconds of earlier runs that are still to be charged or repeated."""
-    return EarlierRuns(booking.used_seconds, booking.redo_seconds, booking.credited_seconds)
+    """Time of earlier runs that is still to be charged or repeated."""
+    return EarlierRuns(used_time(booking), booking.redo_seconds, booking.credited_seconds)
 
 
 def unused_seconds(booking: Booking, at: datetime) -> int:

@@ -2,7 +2,7 @@
 replaces."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -28,6 +28,9 @@ class Terms:
     price_per_hour: Decimal
     price_lines: list[Any]
     hold_amount: Decimal
+    peak_surcharge: Decimal = Decimal(0)
+    peak_zone: str = ""
+    peak_weekly: list[Any] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """The terms as a change stores them."""
@@ -42,7 +45,7 @@ class Terms:
         values = dict(data)
         for name in _TIMES:
             values[name] = datetime.fromisoformat(values[name]) if values[name] else None
-        return cls(**{**values, **{name: Decimal(values[name]) for name in _AMOUNTS}})
+        return cls(**{**values, **{name: Decimal(values.get(name, 0)) for name in _AMOUNTS}})
 
     def facts(self) -> dict[str, Any]:
         """The values by field of the booking, except its tier."""
@@ -55,7 +58,7 @@ class Terms:
 
 
 _TIMES = ("starts", "not_before", "deadline")
-_AMOUNTS = ("price_per_hour", "hold_amount")
+_AMOUNTS = ("price_per_hour", "hold_amount", "peak_surcharge")
 _FACTS = tuple(each.name for each in fields(Terms) if each.name != "tier")
 
 

@@ -9,13 +9,13 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, Node, Occupancy
-from allocation.rules.charging import end_seconds
+from allocation.rules.charging import end_time
 from allocation.rules.states import PLANNED_TIMES, State
 from allocation.services.record.conflicts import unready_note
 from allocation.services.record.costs import (
     earlier_charges,
     final_settle,
-    run_seconds,
+    run_time,
     unused_seconds,
     waiting_settle,
 )
@@ -36,6 +36,7 @@ from allocation.services.runs.transition import (
     planned_rows_supersede,
 )
 from allocation.words.events import event_text
+from billing.rates import Spell
 from billing.rules import money_text
 
 STARTED = (Allocation.State.STARTING, Allocation.State.ACTIVE)
@@ -256,13 +257,13 @@ def _paused_end(booking: Booking, now: datetime) -> bool:
 
 def _finish(booking: Booking, now: datetime) -> None:
     """Charges the seconds of this run, releases the rest of the hold, and ends the booking."""
-    run, rest = 0, 0
+    run, rest = Spell(), 0
     if booking.released_at and booking.outcome != "failed":
-        run = run_seconds(booking, booking.released_at)
+        run = run_time(booking, booking.released_at)
         rest = unused_seconds(booking, booking.released_at)
     given_up = rest if booking.outcome in ENDED_EARLY else 0
-    used = end_seconds(run, earlier_charges(booking), given_up)
-    amount = booking.settled + final_settle(booking, used + booking.fee_seconds, now)
+    used = end_time(run, earlier_charges(booking), given_up)
+    amount = booking.settled + final_settle(booking, used + Spell(booking.fee_seconds), now)
     pause_end(booking, now)
     to = State.FAILED if booking.outcome == "failed" else State.ENDED
     text = event_text(

@@ -19,7 +19,13 @@ from allocation.queries.fleet.maintenance import in_scope, maintenance_open
 from allocation.rules.states import State
 from allocation.services.nodes.gpu_modes import pinned_to_other_mode
 from allocation.services.record.conflicts import refund_note
-from allocation.services.record.costs import granted_seconds, run_saved_seconds, run_seconds
+from allocation.services.record.costs import (
+    granted_seconds,
+    run_saved_time,
+    run_time,
+    used_facts,
+    used_time,
+)
 from allocation.services.record.history import Event, event_add
 from allocation.services.record.places import place_data, place_of_row
 from allocation.services.runs.end import STARTED, run_abandon, run_complete
@@ -91,19 +97,21 @@ def run_interrupt(
         if booking.state not in RUNNING:
             return False
         length = granted_seconds(booking)
-        kept = run_saved_seconds(booking)
+        kept = run_saved_time(booking)
         if failed_on is not None:
-            refund_note(failed_on, (run_seconds(booking, now) - kept) * booking.ask["count"])
+            lost = run_time(booking, now) - kept
+            refund_note(failed_on, lost.seconds * booking.ask["count"])
         places = [] if booking.starts else _places(booking, STARTED)
-        run_abandon(booking, now, kept)
-        text = event_text("broken_off_saved" if kept else "broken_off", cause=cause.text)
+        run_abandon(booking, now, kept.seconds)
+        detail = {"rule": cause.rule, "kept_seconds": kept.seconds}
+        text = event_text("broken_off_saved" if kept.seconds else "broken_off", cause=cause.text)
         booking_move(
             booking,
             State.QUEUED,
-            event=Event("broken_off", text, detail={"rule": cause.rule, "kept_seconds": kept}),
+            event=Event("broken_off", text, detail=detail),
             now=now,
             duration_seconds=length,
-            used_seconds=booking.used_seconds + kept,
+            **used_facts(used_time(booking) + kept),
             planned_places=places,
             hardware_lost_at=now,
             checked_in_at=None,

@@ -17,7 +17,7 @@ from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
 from allocation.rules.states import State
 from allocation.services.nodes.leases import ON_LEASE
 from allocation.services.record.conflicts import RULE, conflict_note
-from allocation.services.record.costs import granted_seconds, run_seconds
+from allocation.services.record.costs import granted_seconds, run_time, used_facts, used_time
 from allocation.services.record.history import Event
 from allocation.services.runs.end import CLOCK_TOLERANCE, STARTED, run_abandon
 from allocation.services.runs.interrupt import Interruption, pausing_run_interrupt
@@ -117,16 +117,16 @@ def booking_requeue(
     left: then it ends where it is.
     """
     # The granted length includes extensions.
-    length, kept = granted_seconds(booking), run_seconds(booking, until)
-    used = booking.used_seconds + kept
-    if seconds_remaining(booking, length, used, now) < MIN_DURATION_SECONDS:
+    length, kept = granted_seconds(booking), run_time(booking, until)
+    used = used_time(booking) + kept
+    if seconds_remaining(booking, length, used.seconds, now) < MIN_DURATION_SECONDS:
         return False
-    run_abandon(booking, now, kept)
+    run_abandon(booking, now, kept.seconds)
     why = reason(BY_ID[cause.rule].code, node=cause.text.facts["node"])
     event = Event(
         "replaced",
         event_text("requeued", cause=cause.text),
-        detail={"rule": cause.rule, "used_seconds": used},
+        detail={"rule": cause.rule, "used_seconds": used.seconds},
     )
     booking_move(
         booking,
@@ -134,7 +134,7 @@ def booking_requeue(
         event=event,
         now=now,
         duration_seconds=length,
-        used_seconds=used,
+        **used_facts(used),
         replacement_count=booking.replacement_count + 1,
         planned_starts=None,
         planned_ends=None,

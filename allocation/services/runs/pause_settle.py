@@ -1,6 +1,6 @@
 """The bill of a run that a pause has ended, and the end of a booking that can't resume."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -9,10 +9,12 @@ from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.charging import PauseBill, pause_bill
 from allocation.rules.states import State
 from allocation.services.record.costs import (
+    booking_charge,
     booking_cost,
     charged_run,
     earlier_charges,
     price_lines_of,
+    rate_of,
     run_is_broken,
 )
 from allocation.services.record.history import Event
@@ -21,7 +23,7 @@ from allocation.services.runs.transition import booking_move, planned_rows_super
 from allocation.words.events import EventText, event_text
 from billing.price_lines import line_cost, lines_data, lines_from
 from billing.rules import money_text
-from billing.services import hold_release, hold_settle_partially
+from billing.services import Charge, hold_release, hold_settle_partially
 
 
 def run_paused(booking: Booking, now: datetime) -> None:
@@ -35,8 +37,8 @@ def run_paused(booking: Booking, now: datetime) -> None:
     bill = _bill(booking, pause)
     charge = _charge(booking, pause, bill)
     # What is charged now is the oldest part of its time; the rest keeps its own prices.
-    lines = lines_from(price_lines_of(booking), bill.charged)
-    keep = line_cost(lines, pause.remaining_seconds or 0)
+    lines = lines_from(price_lines_of(booking), bill.charged.seconds)
+    keep = line_cost(lines, pause.remaining_seconds or 0) + _surcharge_of_rest(booking, pause)
     pause.charged, kept = hold_settle_partially(
         tenant_id=booking.tenant_id, reference=booking.id, amount=charge, keep=keep, now=now
     )
@@ -111,13 +113,23 @@ def _bill(booking: Booking, pause: Pause) -> PauseBill:
     )
 
 
-def _charge(booking: Booking, pause: Pause, bill: PauseBill) -> Decimal:
+def _charge(booking: Booking, pause: Pause, bill: PauseBill) -> Charge:
     """Returns the cost of the run; fills in the lost, credited and remaining time of the pause."""
-    pause.lost_seconds, pause.credit_seconds = bill.lost, bill.credit
+    pause.lost_seconds, pause.credit_seconds = bill.lost, bill.credit.seconds
     pause.remaining_seconds = bill.remaining
-    charge = booking_cost(booking, bill.charged)
-    pause.credit = booking_cost(booking, bill.charged + bill.credit) - charge
+    charge = booking_charge(booking, bill.charged, booking.hold_amount - booking.settled)
+    both = booking_cost(booking, bill.charged + bill.credit)
+    pause.credit = both - booking_cost(booking, bill.charged)
     return charge
+
+
+def _surcharge_of_rest(booking: Booking, pause: Pause) -> Decimal:
+    """Returns the most that peak hours can add to the cost of the remaining time."""
+    rate, remaining = rate_of(booking), pause.remaining_seconds or 0
+    if booking.starts is None:
+        return rate.surcharge(rate.hours.most(remaining))
+    since = pause.ends_before - timedelta(seconds=remaining)
+    return rate.surcharge(rate.between(since, pause.ends_before))
 
 
 def _out_at(booking: Booking, pause: Pause) -> datetime:

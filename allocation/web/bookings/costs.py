@@ -9,6 +9,7 @@ from allocation.models import Booking, Pause
 from allocation.services.record.costs import booking_cost, booking_spent, cancellation_cost
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import clock
+from billing.rates import Spell
 from billing.rules import money_text
 
 
@@ -37,7 +38,7 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
     so_far = spent_so_far(booking, ctx.now)
     runs = run_costs(booking, ctx.pauses, ctx)
     if booking.charged is not None:
-        fee = money(booking_cost(booking, booking.fee_seconds))
+        fee = money(booking_cost(booking, Spell(booking.fee_seconds)))
         fees = (CostLine("No-show fee", fee),) if booking.fee_seconds else ()
         return (
             *runs,

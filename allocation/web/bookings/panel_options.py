@@ -13,7 +13,7 @@ from allocation.services.quotes.quotes import Quote
 from allocation.web.bookings.earlier_options import percent_words
 from allocation.web.bookings.summary import shape_words
 from allocation.web.parts.planned_start import start_words
-from allocation.web.parts.times import window_words
+from allocation.web.parts.times import length_words, window_words
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
@@ -70,12 +70,32 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "what": shape_words(option.count, label, option.profile, option.share),
         "nodes": ", ".join(option.nodes),
         "price": price,
+        "parts": price_parts(option),
         "window": window,
         "button": f"Book {window.removeprefix('today ')} for {price}",
         "value": f"{option.tier} {option.request}",
         # The tier's pill already shows its description.
         "notes": [note for note in option.notes if tier is None or note != tier.description],
     }
+
+
+def price_parts(option: QuoteOption) -> str:
+    """Returns the peak part of the price, and the price at another start if that can be higher."""
+    rate = option.rate
+    if rate.peak == rate.plain or not rate.hours.weekly:
+        return ""
+    spell = rate.between(option.starts, option.ends)
+    words = [
+        f"{length_words(seconds)} {name} at {money_text(per_hour, option.currency)}/h"
+        for seconds, per_hour, name in (
+            (spell.peak, rate.peak, "peak"),
+            (spell.seconds - spell.peak, rate.plain, "off-peak"),
+        )
+        if seconds
+    ]
+    if option.most > option.price:
+        words.append(f"at most {money_text(option.most, option.currency)} at another start")
+    return ", ".join(words)
 
 
 def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:

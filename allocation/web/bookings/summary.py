@@ -19,7 +19,7 @@ from allocation.rules.ask.line.text import (
     shape_text,
 )
 from allocation.rules.states import OPEN, State
-from allocation.services.record.costs import booking_cost
+from allocation.services.record.costs import booking_cost, rate_of
 from allocation.services.runs.no_shows import no_show_limit, presence_policy
 from allocation.solver import UNITS_PER_GPU
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
@@ -28,6 +28,7 @@ from allocation.web.bookings.pause_notice import paused_words
 from allocation.web.parts.planned_start import mover_words, waiting_words
 from allocation.web.parts.times import clock, length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
+from billing.peak_text import peak_words
 from billing.rules import money_text
 
 CHECKS = (
@@ -119,10 +120,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         checks=_checks(booking, ctx) if has_reasons else (),
         sooner=_sooner(booking, ctx) if waits else (),
         costs=booking_costs(booking, ctx),
-        price=(
-            f"{money_text(booking.price_per_hour, booking.currency)} per hour, fixed at "
-            f"booking (price book version {booking.price_version})"
-        ),
+        price=_price_words(booking),
         again=f"{ctx.base}book?q={quote(_again(ask))}",
         give_back=_give_back(state) if may_change else "",
         returns=returned_text(booking, ctx.now),
@@ -364,6 +362,15 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
     return tuple(cards)
 
 
+def _price_words(booking: Booking) -> str:
+    plain = f"{money_text(booking.price_per_hour, booking.currency)} per hour"
+    if booking.peak_weekly:
+        rate = rate_of(booking)
+        peak = money_text(rate.peak, booking.currency)
+        plain += f", {peak} in peak hours ({peak_words(rate.hours)})"
+    return f"{plain}, fixed at booking (price book version {booking.price_version})"
+
+
 def _give_back(state: State) -> str:
     if state in BEFORE_START or state == State.PAUSED:
         return "cancel"
@@ -376,7 +383,8 @@ def _extensions(booking: Booking, ctx: PageContext) -> tuple[ExtendChoice, ...]:
     choices = []
     for until in ctx.ends:
         seconds = int((until - booking.planned_ends).total_seconds())
-        price = money_text(booking_cost(booking, seconds), booking.currency)
+        added = rate_of(booking).between(booking.planned_ends, until)
+        price = money_text(booking_cost(booking, added), booking.currency)
         words = f"{length_words(seconds)} more, until {moment_words(until, ctx.zone, ctx.now)}"
         choices.append(ExtendChoice(seconds, f"{words}, for {price}"))
     return tuple(choices)

@@ -24,7 +24,7 @@ from allocation.services.operate.catalogue import (
     model_set,
 )
 from allocation.services.operate.site_defaults import known_model_add, speeds_fill
-from billing.queries import current_prices
+from billing.price_books import current_prices
 from billing.rules import money_text
 from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid

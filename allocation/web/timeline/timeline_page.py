@@ -29,7 +29,7 @@ from allocation.web.timeline.span import (
     span_read,
 )
 from allocation.web.timeline.tables import booked_rows, free_rows
-from billing.queries import current_prices
+from billing.price_books import current_prices
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.web.frame import tenant_page, zone_of

@@ -13,6 +13,7 @@ from allocation.services.record.open_pauses import NOTIFY_MARGIN
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
+from billing.rates import Spell
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
@@ -88,7 +89,7 @@ def test_it_runs_on_to_its_end_and_pays_for_all_of_it(plant: Plant, lab: Lab, ri
     plant.later_until(ends)
     plant.later(timedelta(seconds=1))
     over = fresh(booking)
-    assert (over.state, over.charged) == ("ended", booking_cost(over, 7200))
+    assert (over.state, over.charged) == ("ended", booking_cost(over, Spell(7200)))
     assert money_of(over) == (Decimal(0), over.charged)
     with as_system():
         used = [each for each in used_read(plant.now) if each.tenant == str(lab.tenant_id)]
@@ -167,7 +168,9 @@ def test_it_can_be_told_again_for_the_next_claim(plant: Plant, lab: Lab, rival: 
     plant.later(GRACE)
     assert (fresh(booking).state, fresh(again).state) == ("paused", "active")
     # Billed once, from its start to the second notice.
-    assert pause_of(booking).charged + pause_of(booking).credit == booking_cost(booking, 31 * 60)
+    assert pause_of(booking).charged + pause_of(booking).credit == booking_cost(
+        booking, Spell(31 * 60)
+    )
     assert all_is_well()
 
 

@@ -22,6 +22,7 @@ from allocation.services.record.costs import booking_cost
 from allocation.services.runs.end import allocation_empty
 from allocation.services.runs.lost_runs import node_bookings_requeue
 from allocation.services.runs.start import allocations_ready
+from billing.rates import Spell
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import NOW, Lab, a_lab, a_node, a_wish, an_ask
@@ -268,7 +269,7 @@ def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(
         over = fresh(booking)
         assert over.state == "ended"
         second = int((row.period.upper - began).total_seconds())
-        assert over.charged == booking_cost(over, used + second)
+        assert over.charged == booking_cost(over, Spell(used + second))
         # The node that fell silent is still silent, and the booking is over all the same.
         assert Occupancy.objects.filter(closed=None).count() == 1
         assert invariants_check() == []
@@ -282,7 +283,7 @@ def test_what_is_cancelled_while_it_waits_is_charged_for_what_it_had(
     cut_until_replaced(plant, booking)
     with as_system():
         over = booking_cancel(actor=lab.actor, booking=fresh(booking), now=plant.now)
-        assert over.charged == booking_cost(over, over.used_seconds) > 0
+        assert over.charged == booking_cost(over, Spell(over.used_seconds)) > 0
         assert invariants_check() == []
 
 
@@ -303,7 +304,7 @@ def test_a_fixed_window_that_finds_no_place_is_over_and_charged(plant: Plant, la
     plant.cycle()
     over = fresh(booking)
     assert over.state == "expired"
-    assert over.charged == booking_cost(over, over.used_seconds) > 0
+    assert over.charged == booking_cost(over, Spell(over.used_seconds)) > 0
 
 
 def test_less_than_a_minute_is_not_worth_another_start(plant: Plant, lab: Lab) -> None:

@@ -14,6 +14,7 @@ from allocation.services.runs.lost_runs import booking_requeue
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from allocation.words.events import event_text
+from billing.rates import Spell
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
@@ -70,7 +71,7 @@ def ran_to_its_end(plant: Plant, booking: Booking, *, earlier: int) -> Booking:
     plant.later(timedelta(seconds=1))
     over = fresh(booking)
     assert over.state == "ended"
-    assert over.charged == booking_cost(over, earlier + seconds)
+    assert over.charged == booking_cost(over, Spell(earlier + seconds))
     assert money_of(over) == (Decimal(0), over.charged)
     assert all_is_well()
     return over
@@ -224,7 +225,7 @@ def test_what_was_begun_anew_and_then_paused_is_charged_once(
     plant.later(GRACE)
     pause = pause_of(booking)
     # Nothing was saved: the twenty minutes are done again, the ten before are not.
-    assert (pause.credit_seconds, pause.charged) == (1200, booking_cost(booking, 600))
+    assert (pause.credit_seconds, pause.charged) == (1200, booking_cost(booking, Spell(600)))
     assert fresh(booking).used_seconds == 0
     # Quota still counts what the pause has billed.
     assert counted(plant, lab) == 2 * 600

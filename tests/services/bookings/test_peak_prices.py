@@ -1,0 +1,111 @@
+"""A booking over a boundary of peak hours: quoted, held, charged and shown in its parts."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from allocation.queries.bookings.statements import StatementOf, statement_lines
+from allocation.services.bookings.bookings import BookingRequest, booking_release, booking_request
+from allocation.services.bookings.terms import longer_terms, shorter_terms
+from allocation.services.quotes.quotes import quote_make
+from allocation.web.bookings.panel_options import price_parts
+from billing.models import Transfer
+from billing.rates import peak_hours
+from billing.rules import month_of
+from billing.services import Peaks, price_book_publish
+from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
+from tests.roles import as_system
+from tests.services.paused import all_is_well
+from tests.services.plant import Plant, fresh
+
+KEY = ("h100", "standard")
+PLAIN, PEAK = Decimal(2), Decimal(5)
+MINUTE = timedelta(minutes=1)
+
+
+def published(at: datetime, plain: Decimal, *, until: int, now: datetime) -> None:
+    """Prices whose peak hours of each day end at `until` o'clock UTC."""
+    hours = peak_hours("UTC", [(day, 0, until) for day in range(7)])
+    with as_system():
+        price_book_publish(
+            actor_id=None, valid_from=at, prices={KEY: plain},
+            peaks=Peaks(hours, {KEY: plain + 3}), now=now,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def lab(plant: Plant) -> Lab:
+    """Half an hour before the end of the peak hours."""
+    lab = a_lab("helix", gpus=0, money="1000")
+    plant.later(30 * MINUTE)
+    published(plant.now, PLAIN, until=plant.now.hour + 1, now=plant.now)
+    return lab
+
+
+def test_a_run_over_the_boundary_is_charged_by_its_parts(plant: Plant, lab: Lab) -> None:
+    with as_system():
+        request = BookingRequest(lab.project.slug, "standard", an_ask(1, hours=2))
+        quote = quote_make(actor=lab.actor, request=request, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
+    option = quote.options[0]
+    assert option.starts == plant.now
+    assert option.price == PEAK / 2 + PLAIN * 3 / 2
+    assert option.most == 2 * PEAK == booking.hold_amount
+    assert price_parts(option) == (
+        "30 min peak at €5.00/h, 1 h 30 min off-peak at €2.00/h, at most €10.00 at another start"
+    )
+    plant.round()
+    with as_system():
+        active = fresh(booking)
+        # The last hour is outside of peak hours.
+        assert shorter_terms(active, 3600).hold_amount == 2 * PEAK - PLAIN
+        # 22 hours more end at 10:30 on the next day.
+        longer = longer_terms(active, 22 * 3600, plant.now).hold_amount
+        assert longer == 2 * PEAK + 22 * PLAIN + Decimal("10.5") * (PEAK - PLAIN)
+    plant.later(70 * MINUTE)
+    with as_system():
+        booking_release(actor=lab.actor, booking=fresh(booking), now=plant.now)
+    plant.round()
+    over = fresh(booking)
+    assert over.state == "ended"
+    assert over.charged is not None
+    with as_system():
+        (charge,) = Transfer.objects.filter(reference=booking.id, kind="settle")
+        (line,) = statement_lines(StatementOf(over.tenant_id, month_of(plant.now.date())))
+    assert charge.surcharge == (PEAK - PLAIN) / 2
+    assert over.charged == charge.amount == charge.surcharge + Decimal("2.333333")
+    assert (line.peak_hours, line.hours) == (Decimal("0.5"), Decimal("1.166666"))
+    assert all_is_well()
+
+
+def test_a_later_booking_has_the_price_of_its_day_and_keeps_it(plant: Plant, lab: Lab) -> None:
+    tomorrow = plant.now + 24 * HOUR
+    published(tomorrow, Decimal(20), until=24, now=plant.now)
+    at = (tomorrow + HOUR).replace(minute=0)
+    with as_system():
+        window = BookingRequest(lab.project.slug, "standard", an_ask(1, hours=1, starts=at))
+        quote = quote_make(actor=lab.actor, request=window, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=window, now=plant.now)
+        now = booking_request(
+            actor=lab.actor,
+            request=BookingRequest(lab.project.slug, "standard", an_ask(1, hours=1)),
+            now=plant.now,
+        )
+    assert quote.options[0].price == booking.hold_amount == 23
+    assert (booking.price_version - now.price_version, now.hold_amount) == (1, PEAK)
+    # What is published after a quote is not known to it, even for its day.
+    locked = plant.now
+    plant.later(MINUTE)
+    published(tomorrow + 30 * MINUTE, Decimal(30), until=24, now=plant.now)
+    with as_system():
+        kept = booking_request(
+            actor=lab.actor,
+            request=BookingRequest(
+                lab.project.slug, "standard", an_ask(1, hours=1, starts=at + HOUR),
+                priced_at=locked,
+            ),
+            now=plant.now,
+        )  # fmt: skip
+    assert kept.hold_amount == 23
+    assert fresh(booking).hold_amount == 23
