@@ -2,6 +2,7 @@
 
 from allocation.web.approvals import inbox, rules_page
 from allocation.web.bookings import booking_pages, list_page, panel, series, site_bookings
+from allocation.web.changes import change_page
 from allocation.web.fleet import (
     compaction,
     fleet_pages,
@@ -30,6 +31,7 @@ urlpatterns = [
     *panel.urlpatterns,
     *list_page.urlpatterns,
     *booking_pages.urlpatterns,
+    *change_page.urlpatterns,
     *series.urlpatterns,
     *rules_page.urlpatterns,
     *inbox.urlpatterns,

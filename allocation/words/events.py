@@ -117,7 +117,7 @@ _SENTENCES: dict[str, Text] = {
     "changed_to": gettext_lazy("%(label)s was booked instead."),
     "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
     "changed": gettext_lazy("Changed by %(actor)s: %(what)s."),
-    "change_made": gettext_lazy("The change was made."),
+    "change_made": gettext_lazy("The change was made: %(what)s."),
     "change_asked": gettext_lazy("%(actor)s asked for a change: %(what)s."),
     "change_kept": gettext_lazy("%(because)s %(why)s"),
     "change_withdrawn": gettext_lazy("%(actor)s withdrew the change."),

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_booking, access_booking_to_change
+from allocation.api.bookings.change_shapes import change_quote_data
 from allocation.api.bookings.changes import IF_MATCH, PatchIn, patch_of, revision_sent
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.quotes import quote_data
@@ -37,11 +38,13 @@ from allocation.services.bookings.bookings import (
 )
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import (
+    Patch,
     booking_extend,
     booking_patch,
     revision_moved,
 )
 from allocation.services.bookings.lengths import planned_end_of
+from allocation.services.quotes.changes import change_quote
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
@@ -53,6 +56,7 @@ from tenants.platform.fields import Duration, Instant, Strict, Text
 from tenants.platform.labels import MAX_TEXT, Reference, labels_read
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
+from tenants.services.rate_limits import call_limit_check
 
 
 class BookingQuery(PageQuery):
@@ -189,21 +193,35 @@ class BookingOne(ApiView):
         """Changes a booking. What only gives up time, GPUs or conditions takes effect at once (200)
         and keeps the place in line. Anything else is decided: the answer is 202, the open change is
         in `change`, and until it is granted the booking keeps what it has. A later PATCH replaces
-        an open change. Requires `If-Match` with the booking's ETag: 428 without, 412 if the
-        request was changed meanwhile."""
+        an open change. `Prefer: dry-run` writes nothing and answers with the price, the start
+        and the place in the queue that the change would have. Requires `If-Match` with the
+        booking's ETag: 428 without, 412 if the request was changed meanwhile."""
         sent, revision = self.sent(PatchIn), revision_sent(request)
+        is_dry_run = preferences_of(request).dry_run
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             if revision is not None and revision != booking.revision:
                 raise revision_moved(booking)
             patch = patch_of(self.actor, booking, sent, self.now)
+            if is_dry_run:
+                return self._quote(booking, patch, revision)
             changed = booking_patch(
                 actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
             )
             return booking_answer(changed, status=202 if is_change_open(changed) else 200)
 
+        if is_dry_run:
+            with self.tx():
+                return work()
         return self.once(work)
+
+    def _quote(self, booking: Booking, patch: Patch, revision: int | None) -> Response:
+        call_limit_check("quotes", str(self.actor.user_id), self.now)
+        quote = change_quote(
+            actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
+        )
+        return Response(change_quote_data(quote), headers={"Preference-Applied": "dry-run"})
 
 
 class _BookingAction(ApiView):

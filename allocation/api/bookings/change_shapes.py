@@ -5,7 +5,11 @@ from uuid import UUID
 
 from rest_framework import serializers
 
+from allocation.api.bookings.quotes import OptionOut
 from allocation.models import BookingChange
+from allocation.rules.ask.words.document import time_text
+from allocation.rules.changes import Strength
+from allocation.services.quotes.changes import ChangeQuote
 from tenants.platform.fields import Money
 
 
@@ -25,3 +29,21 @@ class BookingChangeOut(serializers.Serializer[Any]):
     def get_id(self, change: BookingChange) -> str:
         """The change's `ch_…` id."""
         return f"ch_{UUID(str(change.id)).hex}"
+
+
+def change_quote_data(quote: ChangeQuote) -> dict[str, Any]:
+    """What a change would do, as JSON values."""
+    option = quote.option
+    return {
+        "strength": quote.strength.value,
+        "place_in_line": "now" if quote.strength is Strength.STRONGER else "kept",
+        "price": {
+            "currency": quote.after.currency,
+            "held_before": str(quote.before.hold_amount),
+            "held_after": str(quote.after.hold_amount),
+            "difference": str(quote.difference),
+        },
+        "ends": time_text(quote.until) if quote.until else None,
+        "start": None if option is None else dict(OptionOut(option).data),
+        "blocking": quote.blocking or None,
+    }

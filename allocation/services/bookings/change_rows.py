@@ -3,9 +3,11 @@
 from datetime import datetime
 
 from allocation.models import Booking, BookingChange
+from allocation.rules.states import State
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
-from allocation.services.runs.transition import booking_change
+from allocation.services.runs.transition import booking_change, booking_move
+from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from billing.services import hold_release
 from tenants.access import Actor
@@ -34,15 +36,21 @@ def change_close(change: BookingChange, state: str, now: datetime, **facts: obje
 def terms_apply(
     booking: Booking, terms: Terms, event: Event, now: datetime, **facts: object
 ) -> None:
-    """Writes new terms of a locked booking under a new revision, with the event."""
+    """Writes new terms of a locked booking under a new revision, with the event.
+
+    A `state` among the facts is a step to another state.
+    """
     tier = booking.tier if booking.tier_id == terms.tier else Tier.objects.get(slug=terms.tier)
     values = {**terms.facts(), "tier": tier, "revision": booking.revision + 1, **facts}
-    booking_change(booking, event=event, now=now, **values)
+    to = values.pop("state", None)
+    if isinstance(to, State):
+        booking_move(booking, to, event=event, now=now, **values)
+    else:
+        booking_change(booking, event=event, now=now, **values)
 
 
 def change_event(kind: str, change: BookingChange, actor: Actor) -> Event:
     """The event of a change that a person made or asked for."""
-    what = ", ".join(sorted(name.replace("_", " ") for name in change.differences))
-    text = event_text(kind, actor=actor.name, what=what)
+    text = event_text(kind, actor=actor.name, what=differences_text(change.differences))
     detail = {"change": change.id.hex, "differences": change.differences}
     return Event(kind, text, actor.user_id, detail)

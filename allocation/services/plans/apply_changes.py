@@ -19,11 +19,11 @@ from allocation.services.runs.end import nodes_bump
 from allocation.services.runs.transition import (
     booking_change,
     booking_lock,
-    booking_move,
     planned_rows_supersede,
 )
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Alternative, ChangeAnswer, Extend, Plan, Reason
+from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.services import hold_exchange
@@ -107,9 +107,6 @@ def _asked(booking: Booking, answer: ChangeAnswer) -> BookingChange:
 def _grant(booking: Booking, change: BookingChange, decision: Decision, now: datetime) -> None:
     """Takes what the booking had off the calendar and out of its plan."""
     planned_rows_supersede(booking)
-    if booking.state == State.SCHEDULED:
-        event = Event("queued", event_text("change_made"), detail={"decision": decision.id})
-        booking_move(booking, State.QUEUED, event=event, now=now)
     empty = dict.fromkeys((*PLANNED_TIMES, "first_planned_start", "first_planned_at"))
     facts: dict[str, object] = {
         **empty,
@@ -117,6 +114,8 @@ def _grant(booking: Booking, change: BookingChange, decision: Decision, now: dat
         "alternatives": [],
         "ranked_at": change.asked_at,
     }
+    if booking.state == State.SCHEDULED:
+        facts["state"] = State.QUEUED
     _exchange(booking, change, decision, now, **facts)
 
 
@@ -131,7 +130,8 @@ def _exchange(
     detail = {
         "change": change.id.hex, "decision": decision.id, "differences": change.differences,
     }  # fmt: skip
-    event = Event("changed", event_text("change_made"), detail=detail)
+    text = event_text("change_made", what=differences_text(change.differences))
+    event = Event("changed", text, detail=detail)
     terms_apply(booking, terms, event, now, **facts)
     hold_exchange(
         tenant_id=booking.tenant_id, project_id=booking.project_id, request=request,

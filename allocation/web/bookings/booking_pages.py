@@ -27,7 +27,7 @@ from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.changes import BEFORE_RUN, RUNNING, booking_extend
 from allocation.services.bookings.lengths import planned_end_of
 from allocation.services.quotes.extensions import later_ends
 from allocation.services.quotes.why_waiting import why_waiting
@@ -45,6 +45,7 @@ from allocation.web.bookings.summary import (
     what_words,
 )
 from allocation.web.parts.approvals import approval_line
+from allocation.web.parts.changes import shown_change
 from allocation.web.parts.labels import labels_context
 from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
@@ -57,6 +58,7 @@ from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import refused_page, tenant_page, zone_of
 
 LONGEST_EXTENSION = 90 * 86_400
+CHANGEABLE = (*BEFORE_RUN, *RUNNING)
 
 Act = Callable[[HttpRequest, Actor, Booking, datetime], str]
 Ask = Callable[[Booking, PageContext], Confirmation]
@@ -142,6 +144,8 @@ def _booking_answer(
         "changes": change_lines(waits.changes, ctx.zone, ctx.now),
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
+        "can_change": may and booking.state in CHANGEABLE,
+        "change": shown_change(booking, ctx.zone, ctx.now),
         **labels_context(booking.labels, booking.external_ref),
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
@@ -229,7 +233,7 @@ def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetim
 
 @require_POST
 @tenant_page
-def booking_change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+def booking_earlier_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
     """Replaces the booking with an earlier option and shows the new booking."""
     booking = access_booking_to_change(actor, label)
     try:
@@ -320,7 +324,7 @@ urlpatterns = [
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
     path(f"{BOOKING}/saved", _action(_saved), name="booking-saved"),
     path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),
-    path(f"{BOOKING}/change", booking_change_page, name="booking-change"),
+    path(f"{BOOKING}/earlier", booking_earlier_page, name="booking-earlier"),
     path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
 ]
 

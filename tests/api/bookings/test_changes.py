@@ -1,5 +1,6 @@
 """PATCH of a booking: its precondition, its answers, and bad input."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -85,3 +86,19 @@ def test_the_same_key_changes_once(site: Site, path: str) -> None:
 def test_another_tenants_booking_is_not_there(site: Site, path: str) -> None:
     answer = site.outsider.send("PATCH", path, {"name": "mine"}, headers={"if_match": "*"})
     assert answer.status_code == 404
+
+
+def test_a_dry_run_says_price_start_and_place_and_writes_nothing(site: Site, path: str) -> None:
+    before = shown(site, path)
+    headers = {"if_match": '"1"', "prefer": "dry-run"}
+    answer: Any = site.researcher.send("PATCH", path, {"duration": "PT1H"}, headers=headers)
+    assert (answer.status_code, answer["Preference-Applied"]) == (200, "dry-run")
+    quote = answer.json()
+    assert (quote["strength"], quote["place_in_line"]) == ("weaker", "kept")
+    assert Decimal(quote["price"]["difference"]) == -Decimal(before["price"]["held"]) / 2
+    answer = site.researcher.send("PATCH", path, {"duration": "PT3H"}, headers=headers)
+    quote = answer.json()
+    assert (quote["strength"], quote["place_in_line"]) == ("stronger", "now")
+    assert quote["start"]["starts"] == before["window"]["starts"]
+    assert (quote["start"]["strength"], quote["blocking"]) == ("firm", None)
+    assert shown(site, path) == before

@@ -132,6 +132,7 @@ def test_a_change_is_one_exchange_of_rows_terms_and_money(lab: Lab) -> None:
     with as_system():
         event = mine.events.filter(kind="changed").get()
     assert event.detail["differences"]["count"] == [4, 6]
+    assert event.sentence == "The change was made: number 4 → 6, start, length 2 h → 3 h."
 
 
 def test_what_is_added_has_the_price_of_today_and_is_charged_last(lab: Lab) -> None:

@@ -365,7 +365,7 @@ def test_a_change_to_nonsense_is_refused_beside_the_booking(starts: str) -> None
         member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
     )
     sent = {"tier": "standard", "request": "1 h100 1h", "starts": starts}
-    response = _client(member).post(_url(booking, "/change"), sent)
+    response = _client(member).post(_url(booking, "/earlier"), sent)
     assert response.status_code == 409
     assert _change(booking).state == State.QUEUED
 

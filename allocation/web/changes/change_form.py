@@ -1,0 +1,185 @@
+"""The form of a change: every part of the request with its present value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from allocation.errors import AskError
+from allocation.models import Booking
+from allocation.rules.ask import AskDocument, count_of, duration_of, pin_of
+from allocation.rules.ask.words.numbers import length_of
+from allocation.rules.ask.words.times import duration_words
+from allocation.rules.changes import Target
+from allocation.rules.states import State
+from allocation.services.bookings.changes import Accept, Patch
+from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
+from allocation.services.bookings.terms import target_of
+from tenants.models import GpuClass, Tier
+from tenants.platform.errors import Refused, invalid
+from tenants.web.parts import Field
+
+_LOCAL = "%Y-%m-%dT%H:%M"
+_BEGUN = (State.STARTING, State.ACTIVE)
+# Names of refused parts as the form calls them.
+_FIELDS = {
+    "duration": "length", "request": "length", "classes": "classes", "not_before": "starts",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeForm:
+    """The fields of the form as they were typed, or as the booking has them."""
+
+    values: Mapping[str, str]
+    zone: tzinfo
+    is_begun: bool
+    is_fixed: bool
+
+    @classmethod
+    def of(cls, booking: Booking, zone: tzinfo) -> "ChangeForm":
+        """The form of a booking as it is."""
+        target = target_of(booking)
+        ask = target.ask
+        values = {
+            "name": target.name,
+            "count": str(ask.count),
+            "length": duration_words(ask.duration),
+            "starts": _local(ask.starts or ask.not_before, zone),
+            "deadline": _local(ask.deadline, zone),
+            "classes": " ".join(ask.classes),
+            "tier": target.tier,
+            "pin": " ".join(ask.pin),
+            "revision": str(booking.revision),
+        }
+        return cls(values, zone, booking.state in _BEGUN, ask.starts is not None)
+
+    def typed(self, data: Mapping[str, str]) -> "ChangeForm":
+        """The form with what was sent; fields that were not sent keep their values."""
+        values = {name: data.get(name, old).strip()[:200] for name, old in self.values.items()}
+        more = {name: data.get(name, "") for name in ("start_by", "strength")}
+        return replace(self, values={**values, **more})
+
+    def patch(self, booking: Booking) -> Patch:
+        """The change that the form describes.
+
+        Raises:
+            Refused: a field can't be read; `param` names it.
+        """
+        old, values = target_of(booking), self.values
+        try:
+            ask = old.ask if self.is_begun else self._ask(old)
+            ask = replace(ask, duration=_length(values["length"], old.ask.duration))
+            ask.check_window()
+        except AskError as error:
+            raise invalid(error.code, error.sentence, error.param) from error
+        return Patch(ask=ask, tier=values["tier"], name=values["name"], accept=self._accept())
+
+    def _ask(self, old: Target) -> AskDocument:
+        values, ask = self.values, old.ask
+        starts = self._time("starts", ask.starts or ask.not_before)
+        deadline = None if self.is_fixed else self._time("deadline", ask.deadline)
+        names = [each for each in values["pin"].replace(",", " ").split() if each != "or"]
+        count = values["count"]
+        return replace(
+            ask,
+            count=count_of(int(count) if count.isascii() and count.isdigit() else -1),
+            classes=tuple(values["classes"].split()) or ask.classes,
+            pin=pin_of(names),
+            starts=starts if self.is_fixed else None,
+            not_before=None if self.is_fixed else starts,
+            deadline=deadline,
+        )
+
+    def _time(self, name: str, old: datetime | None) -> datetime | None:
+        text = self.values[name]
+        if text == _local(old, self.zone):
+            # The field has no seconds: an unchanged one keeps them.
+            return old
+        if not text and not (name == "starts" and self.is_fixed):
+            return None
+        try:
+            moment = datetime.fromisoformat(text).replace(tzinfo=self.zone).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise AskError("not_a_time", "Enter a date and a time.", name) from None
+        return moment.replace(microsecond=0)
+
+    def _accept(self) -> Accept:
+        """The bounds of the start that was shown."""
+        shown = self.values.get("start_by", "")
+        if not (shown.isascii() and shown.isdigit() and len(shown) < 12):
+            return Accept()
+        by = datetime.fromtimestamp(int(shown), UTC) + PRICE_LOCK_TIME
+        strength = self.values.get("strength", "")
+        return Accept(start_by=by, strength=strength if strength in _STRENGTHS else "")
+
+    def fields(self, refusal: Refused | None) -> list[Field]:
+        """The fields that can be changed in this state, with the refusal at its field."""
+
+        def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401 (a Field's)
+            is_wrong = refusal is not None and _param(refusal) == name
+            error = refusal.sentence if refusal is not None and is_wrong else ""
+            value = self.values[name]
+            return Field(name, label, value, hint=hint, error=error, id=f"change-{name}", **more)
+
+        first = [
+            field("name", "Name", required=False, maxlength=80),
+            field("length", "Length", "Such as 6h or 1h30m."),
+        ]
+        if self.is_begun:
+            return first
+        start = ("Start", "") if self.is_fixed else ("Not before", "Empty: as soon as possible.")
+        window = [
+            field("starts", *start, type="datetime-local", required=self.is_fixed),
+        ]
+        if not self.is_fixed:
+            hint = "Latest end. Empty: no deadline."
+            window.append(
+                field("deadline", "Deadline", hint, type="datetime-local", required=False)
+            )
+        return [
+            *first,
+            field("count", "Number", inputmode="numeric"),
+            *window,
+            field("classes", "GPU class", choices=self._classes()),
+            field("tier", "Tier", choices=tuple(Tier.objects.values_list("slug", "name"))),
+            field("pin", "Only on", "Nodes or GPUs, such as n0003 or n0003/2.", required=False),
+        ]
+
+    def _classes(self) -> list[tuple[str, str]]:
+        choices = list(GpuClass.objects.values_list("slug", "label"))
+        labels, now = dict(choices), self.values["classes"]
+        if now not in labels:
+            choices.insert(0, (now, " or ".join(labels.get(n, n) for n in now.split())))
+        return choices
+
+    @property
+    def refused_fields(self) -> frozenset[str]:
+        """Names of the fields that this form shows."""
+        return frozenset(field.name for field in self.fields(None))
+
+
+_STRENGTHS = ("firm", "guaranteed", "expected")
+
+
+def is_of_a_field(refusal: Refused, form: ChangeForm) -> bool:
+    """Whether the refusal is shown at one of the form's fields."""
+    return _param(refusal) in form.refused_fields
+
+
+def _param(refusal: Refused) -> str:
+    name = (refusal.param or "").removeprefix("ask.")
+    return _FIELDS.get(name, name)
+
+
+def _local(moment: datetime | None, zone: tzinfo) -> str:
+    return moment.astimezone(zone).strftime(_LOCAL) if moment else ""
+
+
+def _length(text: str, old: int) -> int:
+    if text == duration_words(old):
+        return old
+    seconds = length_of(text)
+    if seconds is None:
+        raise AskError("not_a_duration", "Enter a duration, such as 6h or 1h30m.", "length")
+    return duration_of(seconds, "length")

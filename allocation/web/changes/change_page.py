@@ -1,0 +1,187 @@
+"""The page on which a booking is changed: the form, its price and start, and the change."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from allocation.access import access_booking, access_booking_to_change
+from allocation.models import Booking
+from allocation.rules.ask import AskDocument
+from allocation.rules.changes import Strength
+from allocation.services.bookings.change_rows import is_change_open
+from allocation.services.bookings.changes import booking_patch, change_withdraw
+from allocation.services.quotes.changes import ChangeQuote, change_quote
+from allocation.web.bookings.booking_pages import page_context
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.summary import what_words
+from allocation.web.changes.change_form import ChangeForm, is_of_a_field
+from allocation.web.parts.times import moment_words
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.platform.errors import Refused, invalid
+from tenants.web.frame import tenant_page
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change would do, in words, and what the button to make it says."""
+
+    what: str
+    price: str
+    difference: str
+    start: str
+    place: str
+    risk: str
+    blocking: str
+    button: str
+    start_by: int | None = None
+    strength: str = ""
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Shows the form; `act=look` shows what the change would do, `act=change` makes it."""
+    booking, ctx = access_booking_to_change(actor, label), page_context(actor, timezone.now())
+    form = ChangeForm.of(booking, ctx.zone)
+    if request.method != "POST":
+        return _answer(request, booking, ctx, form)
+    form = form.typed(request.POST.dict())
+    try:
+        if request.POST.get("act") == "change":
+            return _change(request, actor, booking, form, ctx)
+        quote = change_quote(
+            actor=actor, booking=booking, patch=form.patch(booking), revision=_revision(form),
+            now=ctx.now,
+        )  # fmt: skip
+    except Refused as refusal:
+        if refusal.kind in ("missing", "denied"):
+            raise
+        return _answer(request, access_booking(actor, label), ctx, form, refusal=refusal)
+    return _answer(request, booking, ctx, form, preview=preview_of(quote, ctx))
+
+
+@require_POST
+@tenant_page
+def change_withdraw_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Withdraws the open change and shows the booking."""
+    booking = access_booking_to_change(actor, label)
+    change_withdraw(actor=actor, booking=booking, now=timezone.now())
+    messages.success(request, f"The change is withdrawn. {booking.label} stays as it is.")
+    return HttpResponseRedirect(_address(actor, booking))
+
+
+def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
+    """Returns what a change would do in words."""
+    before, after, option = quote.before, quote.after, quote.option
+    currency = after.currency
+    at_once = quote.strength is not Strength.STRONGER
+    more = money_text(abs(quote.difference), currency)
+    sign = "+" if quote.difference > 0 else "−"
+    start = "as it is"
+    if option is not None:
+        start = f"{moment_words(option.starts, ctx.zone, ctx.now)}. {option.sentence}"
+    elif quote.until is not None:
+        start = f"ends {moment_words(quote.until, ctx.zone, ctx.now)}"
+    elif not at_once:
+        start = "no start as asked"
+    return Preview(
+        what=what_words(AskDocument.from_json(after.ask), ctx.labels),
+        price=f"{money_text(after.hold_amount, currency)} "
+        f"(now {money_text(before.hold_amount, currency)})",
+        difference=f"{sign}{more}" if quote.difference else "no difference",
+        start=start,
+        place=_PLACE[quote.strength],
+        risk=f"{option.pause_risk / 10:g} %: {option.pause_basis}"
+        if option is not None and option.pause_risk
+        else "",
+        blocking=quote.blocking,
+        button="Change it" if at_once else "Ask for the change",
+        start_by=int(option.starts.timestamp()) if option is not None else None,
+        strength=option.strength if option is not None else "",
+    )
+
+
+_PLACE = {
+    Strength.WORD: "Takes effect at once.",
+    Strength.WEAKER: "Takes effect at once and keeps its place in the queue.",
+    Strength.STRONGER: "Decided in a few seconds at a place in the queue from now on. "
+    "Until then, and if it does not fit, the booking keeps what it has.",
+}
+
+
+def _change(
+    request: HttpRequest, actor: Actor, booking: Booking, form: ChangeForm, ctx: PageContext
+) -> HttpResponse:
+    made = booking_patch(
+        actor=actor, booking=booking, patch=form.patch(booking), revision=_revision(form),
+        now=ctx.now,
+    )  # fmt: skip
+    if is_change_open(made):
+        said = f"Asked for the change. Until it is decided {made.label} stays as it is."
+    else:
+        said = f"{made.label} is changed."
+    messages.success(request, said)
+    return HttpResponseRedirect(_address(actor, booking))
+
+
+def _revision(form: ChangeForm) -> int:
+    text = form.values["revision"]
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise invalid("revision_moved", "Open the form again.", "revision")
+    return int(text)
+
+
+def _answer(
+    request: HttpRequest,
+    booking: Booking,
+    ctx: PageContext,
+    form: ChangeForm,
+    *,
+    preview: Preview | None = None,
+    refusal: Refused | None = None,
+) -> HttpResponse:
+    at_field = refusal is not None and is_of_a_field(refusal, form)
+    context: dict[str, Any] = {
+        "booking": booking,
+        "what": what_words(AskDocument.from_json(booking.ask), ctx.labels),
+        "price": money_text(booking.hold_amount, booking.currency),
+        "fields": form.fields(refusal),
+        "revision": form.values["revision"],
+        "preview": preview,
+        "refusal": None if at_field else refusal,
+        "suggestions": _suggestions(refusal, ctx),
+        "zone": str(ctx.zone),
+    }
+    status = 200 if refusal is None else 409
+    return render(request, "allocation/change.html", context, status=status)
+
+
+def _suggestions(refusal: Refused | None, ctx: PageContext) -> list[str]:
+    """What would work, of a refusal that says so."""
+    found = []
+    for each in refusal.alternatives if refusal is not None else ():
+        if "name" in each:
+            found.append(f"The tier {each['name']}.")
+        if "until" in each:
+            until = datetime.fromisoformat(str(each["until"]))
+            found.append(f"An end by {moment_words(until, ctx.zone, ctx.now)}.")
+    return found
+
+
+def _address(actor: Actor, booking: Booking) -> str:
+    return f"/t/{actor.tenant_slug}/bookings/{booking.label}"
+
+
+_BOOKING = "t/<slug:tenant>/bookings/<str:label>/change"
+urlpatterns = [
+    path(_BOOKING, change_page, name="booking-change"),
+    path(f"{_BOOKING}/withdraw", change_withdraw_page, name="booking-change-withdraw"),
+]

@@ -1,0 +1,64 @@
+"""The latest change of a booking, as its page shows it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from allocation.models import Booking, BookingChange
+from allocation.rules.changes import Strength
+from allocation.web.parts.times import moment_words
+from allocation.words.changes import NAMES, TIMES, value_text
+from allocation.words.reasons import stored_sentence
+
+# For this long after it was answered the page says that a change was not possible.
+SHOWN = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownChange:
+    """An open change, or one that was not possible."""
+
+    title: str
+    is_open: bool
+    differences: tuple[str, ...]
+    reasons: tuple[str, ...]
+    alternatives: tuple[str, ...]
+
+
+def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange | None:
+    """Returns the latest change that needed a decision; None if it was made, or long ago."""
+    rows = BookingChange.objects.filter(booking=booking, strength=Strength.STRONGER)
+    change = rows.order_by("-asked_at").first()
+    if change is None:
+        return None
+    is_open = change.state in BookingChange.OPEN
+    is_kept = change.state == BookingChange.State.KEPT
+    if not is_open and not (is_kept and change.decided_at and now - change.decided_at < SHOWN):
+        return None
+    title = "A change is being decided" if is_open else "The change was not possible"
+    starts = (each["starts"] for each in change.alternatives)
+    return ShownChange(
+        title=title,
+        is_open=is_open,
+        differences=tuple(difference_lines(change.differences, zone, now)),
+        reasons=tuple(stored_sentence(each) for each in change.reasons),
+        alternatives=tuple(moment_words(_time(each), zone, now) for each in starts),
+    )
+
+
+def difference_lines(differences: dict[str, Any], zone: tzinfo, now: datetime) -> list[str]:
+    """Returns what a change changes, such as `Number: 2 → 4`."""
+    return [
+        f"{str(NAMES.get(name, name)).capitalize()}: {_words(name, before, zone, now)} → "
+        f"{_words(name, after, zone, now)}"
+        for name, (before, after) in differences.items()
+    ]
+
+
+def _words(name: str, value: Any, zone: tzinfo, now: datetime) -> str:  # noqa: ANN401 (JSON)
+    is_time = name in TIMES and value
+    return moment_words(_time(value), zone, now) if is_time else value_text(name, value)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,108 @@
+"""The page on which a booking is changed: present values, then price and start, then the change."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Booking
+from allocation.services.bookings.bookings import booking_request
+from tenants.platform.wall import tenant_tx
+from tests.api.builders import Site, a_site
+from tests.builders_allocation import a_wish, an_ask
+from tests.roles import as_system
+from tests.web.flat import flat
+
+
+@pytest.fixture
+def site(db: None) -> Site:
+    return a_site()
+
+
+@pytest.fixture
+def booking(site: Site) -> Booking:
+    """A firm window of two GPUs, tomorrow."""
+    now = timezone.now()
+    starts = (now + timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
+    request = a_wish(site.project, an_ask(2, starts=starts))
+    with tenant_tx(site.tenant.id):
+        return booking_request(actor=site.actor(), request=request, now=now)
+
+
+def posted(site: Site, booking: Booking, **values: str) -> tuple[int, str]:
+    """Status and text of the page after the form was sent as it was shown, with these values."""
+    client = Client()
+    client.force_login(site.people["researcher"])
+    url = f"/t/{site.tenant.slug}/bookings/{booking.label}/change"
+    page = client.get(url).content.decode()
+    shown = dict(re.findall(r'name="(\w+)"[^>]*?value="([^"]*)"', page, flags=re.DOTALL))
+    shown |= dict(
+        re.findall(
+            r'<select[^>]*name="(\w+)".*?<option value="([^"]*)" selected', page, flags=re.DOTALL
+        )
+    )
+    shown.pop("csrfmiddlewaretoken", None)
+    answer = client.post(url, {**shown, **values})
+    return answer.status_code, flat(answer.content.decode())
+
+
+def fresh(booking: Booking) -> Booking:
+    with as_system():
+        return Booking.objects.get(id=booking.id)
+
+
+def test_the_price_and_the_start_are_shown_before_anything_changes(
+    site: Site, booking: Booking
+) -> None:
+    status, page = posted(site, booking, act="look", length="3 h")
+    assert status == 200
+    assert "Ask for the change" in page
+    assert "Price at most" in page
+    assert "+€" in page
+    assert "if it does not fit, the booking keeps what it has" in page
+    with as_system():
+        assert not booking.changes.exists()
+    status, _ = posted(site, booking, act="change", length="3 h")
+    assert status == 302
+    with as_system():
+        assert booking.changes.get().state == "changed"
+    assert fresh(booking).duration_seconds == 3 * 3600
+
+
+def test_less_is_changed_at_once_and_an_unchanged_form_changes_nothing(
+    site: Site, booking: Booking
+) -> None:
+    before = fresh(booking)
+    status, page = posted(site, booking, act="look")
+    assert (status, "no difference" in page) == (200, True)
+    status, _ = posted(site, booking, act="change", count="1")
+    after = fresh(booking)
+    assert (status, after.ask["count"], after.revision) == (302, 1, 2)
+    assert after.hold_amount == before.hold_amount / Decimal(2)
+
+
+REFUSED: tuple[tuple[dict[str, str], str], ...] = (
+    ({"length": "purple"}, "Enter a duration, such as 6h or 1h30m."),
+    ({"count": "0"}, "The count must be between 1 and 512."),
+    ({"starts": ""}, "Enter a date and a time."),
+    ({"starts": "9999-12-31T23:59"}, "days from now"),
+    ({"length": "9d"}, "may last"),
+    ({"tier": "gold"}, "There is no such tier."),
+    ({"pin": "nowhere"}, "nowhere"),
+    ({"revision": "7"}, "was changed meanwhile"),
+    ({"revision": "x"}, "Open the form again."),
+    ({"count": "5"}, "may use 4"),
+)
+
+
+def test_what_can_not_be_is_refused_in_the_form_and_changes_nothing(
+    site: Site, booking: Booking
+) -> None:
+    for values, words in REFUSED:
+        for act in ("look", "change"):
+            status, page = posted(site, booking, act=act, **values)
+            assert (status, words in page) == (409, True), (values, page)
+    assert fresh(booking).revision == 1
