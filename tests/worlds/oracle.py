@@ -13,6 +13,7 @@ from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
 from tests.worlds.life import EVERY, Turn, World
+from tests.worlds.messages import Messages
 from tests.worlds.replay import is_true, said_again
 
 EMPTY = Plan((), (), (), ())
@@ -40,6 +41,7 @@ class Found:
     inside_guarantee: list[str] = field(default_factory=list)
     later: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    messages: int = 0
 
 
 class Oracle:
@@ -59,6 +61,7 @@ class Oracle:
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._due: dict[str, int] = {}
         self._turn = len(world.drawn.jobs) % SAMPLED
+        self._messages = Messages()
 
     def look(self, turn: Turn) -> None:
         """Checks one turn, after its plan was made true."""
@@ -71,6 +74,7 @@ class Oracle:
         found.violations += self._idle(turn)
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
+        self._messages.read(turn)
         found.rings += self._rings(turn)
         if len(turn.site.requests) and found.cycles % SAMPLED == self._turn:
             found.violations += said_again(turn, self.world.drawn.policy)
@@ -85,6 +89,7 @@ class Oracle:
         left = sorted(world.runs.keys() - world.ended.keys() - world.refused.keys())
         self.found.violations += [f"{name} was never served" for name in left]
         self.found.bookings = len(world.runs)
+        self.found.messages = sum(self._messages.later.values())
         self.found.makespan = max(world.ended.values(), default=NOON) - NOON
         self.found.pairs += [
             f"{victim} was paused {times} times for {claimant}"

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Held, Pause, Plan, PlannedStart
+from allocation.solver import Held, Pause, Place, Plan, PlannedStart, Waiting
 from allocation.solver.preemption.victim_rules import VictimRules
 from tests.solver.builders import NOON, a_limit
 from tests.solver.standing import Block
 from tests.worlds.__main__ import world_check
 from tests.worlds.life import Turn, World
-from tests.worlds.oracle import Oracle
+from tests.worlds.messages import Messages
+from tests.worlds.oracle import EMPTY, Oracle
 
 PLAIN = 48
 """A large world of whole GPUs."""
@@ -168,3 +169,21 @@ def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
     site = replace(turn.site, requests=requests, now=turn.site.now - 600)
     late = Turn(site, turn.plan, frozenset())
     assert any(wait.booking in each for each in Oracle(world)._later(late))
+
+
+def test_a_start_is_told_once_when_it_leaves_the_announced_range() -> None:
+    place = Place("g", None, 0, 8)
+
+    def told(*hours: float) -> int:
+        messages = Messages()
+        for at, each in enumerate(hours):
+            starts = NOON + int(each * 3_600)
+            wait = Waiting("b", "h100", (place,), starts, starts + 3_600, (), None, "expected")
+            site = replace(World.of(PLAIN).snapshot(), now=NOON + at)
+            messages.read(Turn(site, replace(EMPTY, waits=(wait,)), frozenset()))
+        return sum(messages.later.values())
+
+    assert told(8, 10, 9, 8) == 0, "in the range of two hours"
+    assert told(8, 10 + 1 / 60) == 0, "a minute late is on time"
+    assert told(8, 11, 12, 13) == 1, "the new range is what was told then"
+    assert told(8, 11, 8, 11) == 2
