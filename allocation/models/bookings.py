@@ -94,6 +94,9 @@ class Booking(models.Model):
     approved_hash = models.CharField(
         max_length=64, blank=True, db_default="", help_text="Digest that was approved; empty: none."
     )
+    place_from = models.DateTimeField(
+        null=True, blank=True, help_text="Earliest start of the place that is kept until then."
+    )
     place_until = models.DateTimeField(
         null=True, blank=True, help_text="How long its place is kept while it awaits an approval."
     )

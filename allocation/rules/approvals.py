@@ -16,6 +16,11 @@ MAX_OPEN = 20
 SUMMED = timedelta(hours=24)
 # A step without a time of its own is decided within three days.
 DECIDE_WITHIN = timedelta(days=3)
+# While a request waits, its place is kept this long at most, and until so long before its start.
+PLACE_KEPT = timedelta(hours=4)
+PLACE_MARGIN = timedelta(minutes=15)
+# People decide no sooner than this, so that shorter work can use the GPUs meanwhile.
+DECISION_TIME = timedelta(minutes=30)
 _DAY = timedelta(days=1)
 
 

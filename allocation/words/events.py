@@ -128,6 +128,9 @@ _SENTENCES: dict[str, Text] = {
     "approval_escalated": gettext_lazy("Nobody decided in time, so it goes to the admins."),
     "approved": _approved,
     "declined": gettext_lazy("Declined by %(actor)s: %(reason)s. %(freed)s is no longer held."),
+    "place_kept": gettext_lazy("A place is kept for it while it waits for its approval."),
+    "place_lapsed": gettext_lazy("Its place is kept no longer: the approval has not come in time."),
+    "place_passed": gettext_lazy("Others needed its place, so none is kept at the moment."),
     "approval_expired": gettext_lazy("Nobody approved it in time. %(freed)s is no longer held."),
     # Planned starts that change
     "start_later": gettext_lazy("Its planned start is later now. %(because)s"),

@@ -6,6 +6,8 @@ TEST = "webhook.test"
 EVENT_TYPES = {
     "booking.requested": "A booking was requested.",
     "booking.approval_requested": "A booking waits for an approval.",
+    "booking.place_kept": "A place is kept for a booking that waits for an approval.",
+    "booking.place_lost": "The place of a booking that waits for an approval is kept no longer.",
     "booking.approved": "A booking was approved.",
     "booking.declined": "A booking was declined.",
     "booking.approval_expired": "Nobody approved a booking in time.",

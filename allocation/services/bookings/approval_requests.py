@@ -13,7 +13,9 @@ from allocation.models import Approval, ApprovalRule, Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.approvals import (
+    DECISION_TIME,
     MAX_OPEN,
+    PLACE_KEPT,
     SUMMED,
     Amounts,
     RequestFacts,
@@ -36,6 +38,9 @@ from tenants.platform.errors import Refused
 # States of a booking that nobody got anything from.
 _NEVER_HAD = (State.REFUSED, State.REJECTED, State.CANCELLED, State.EXPIRED)
 _HOUR = 3_600
+# The decisions whose median is the typical time to decide.
+TYPICAL_OF = timedelta(days=90)
+MOST_TIMES = 100
 
 
 def approvals_request(
@@ -65,8 +70,9 @@ def approvals_request(
     names = ", ".join(rule.name for rule in rules)
     text = event_text("approval_requested", rules=names)
     event = Event("approval_requested", text, actor.user_id, {"rules": _named(rules)})
+    places = _place_kept(actor, now)
     bookings_change(
-        [Change(booking, event, State.AWAITING_APPROVAL) for booking in bookings], now=now
+        [Change(booking, event, State.AWAITING_APPROVAL, places) for booking in bookings], now=now
     )
 
 
@@ -214,6 +220,39 @@ def _too_soon() -> Refused:
         rule=rule.id,
         owner=rule.owner,
     )
+
+
+def _place_kept(actor: Actor, now: datetime) -> dict[str, object]:
+    """From when and until when a place may be kept; nothing after a request that came to nothing.
+
+    A person whose last request was withdrawn or has expired gets no place for as long as that one
+    lasted, so that nobody keeps GPUs by asking again and again.
+    """
+    closed = Approval.objects.filter(
+        tenant_id=actor.tenant_id,
+        asker=actor.user_id,
+        state__in=[Approval.State.WITHDRAWN, Approval.State.EXPIRED],
+    )
+    for asked, decided in closed.order_by("-decided").values_list("asked", "decided")[:1]:
+        if decided is not None and now - decided < decided - asked:
+            return {"place_from": None, "place_until": None}
+    typical = max(DECISION_TIME, _decision_time(actor.tenant_id, now))
+    return {"place_from": now + typical, "place_until": now + PLACE_KEPT}
+
+
+def _decision_time(tenant_id: UUID, now: datetime) -> timedelta:
+    """The median time that the organisation's latest requests took to decide."""
+    rows = Approval.objects.filter(
+        tenant_id=tenant_id,
+        state__in=[Approval.State.APPROVED, Approval.State.DECLINED],
+        decided__gt=now - TYPICAL_OF,
+    )
+    times = sorted(
+        decided - asked
+        for asked, decided in rows.order_by("-decided").values_list("asked", "decided")[:MOST_TIMES]
+        if decided is not None
+    )
+    return times[len(times) // 2] if times else DECISION_TIME
 
 
 def _facts_of(

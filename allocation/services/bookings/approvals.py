@@ -216,6 +216,7 @@ def _act(
         event=Event("approved", text, actor.user_id),
         now=now,
         approved_hash=approval.digest,
+        place_from=None,
         place_until=None,
     )
 
@@ -249,6 +250,7 @@ def _booking_end(
         now=now,
         outcome=str(to) if actor else "approval_expired",
         charged=charged,
+        place_from=None,
         place_until=None,
         planned_starts=None,
         planned_ends=None,

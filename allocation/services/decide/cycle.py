@@ -39,6 +39,11 @@ from allocation.services.plans.apply_changes import changes_sweep
 from allocation.services.plans.apply_pauses import pauses_due
 from allocation.services.plans.pieces import plan_apply
 from allocation.services.plans.plan_diff import changes_of
+from allocation.services.plans.soft_places import (
+    places_lapsed,
+    soft_places_lapse,
+    soft_places_write,
+)
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (
@@ -107,6 +112,7 @@ def is_anything_due(now: datetime) -> bool:
         or _changes_asked().exists()
         or Booking.objects.filter(
             Q(state=State.REQUESTED)
+            | places_lapsed(now)
             | Q(state=State.SCHEDULED, planned_starts__lte=now)
             | Q(RESUME_PLANNED, planned_starts__lte=now)
             | _EXTENSION_ASKED
@@ -128,6 +134,7 @@ def is_anything_undecided() -> bool:
         or Booking.objects.filter(
             Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
             | Q(at_risk_from__isnull=False, state__in=OPEN)
+            | Q(place_until__isnull=False, state=State.AWAITING_APPROVAL)
             | _EXTENSION_ASKED
         ).exists()
     )
@@ -162,6 +169,7 @@ def _turn(now: datetime) -> CycleResult:
     # 1. End what is over.
     calendar_cut()
     ended = ends_due(now) + hardware_vacate(now, planned=frozen is None) + approvals_expire(now)
+    soft_places_lapse(now)
     if frozen is not None:
         publish_due(now)
         return CycleResult("frozen", ended=ended)
@@ -243,6 +251,7 @@ def _decide(
         return _drop_record(error)
     decision_log.written(decision)
     queue_places.write(plan, term)
+    soft_places_write(changes.plan.soft, decision, now)
     withheld_count(withheld)
     return _Attempt("decided", decision.id, _has_unanswered(withheld))
 

@@ -9,6 +9,7 @@ from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import State
 from allocation.services.plans.borrowing import BorrowingMark, borrowing_marks
+from allocation.services.plans.soft_places import soft_places_changed
 from allocation.services.record.places import place_data
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.snapshot import instant
@@ -27,7 +28,7 @@ class Changes:
         plan = self.plan
         answers = plan.assigns or plan.waits or plan.refusals or plan.extensions or plan.changes
         others = self.marks or plan.pauses or plan.moves or plan.withdrawn or plan.orders
-        return bool(answers or others)
+        return bool(answers or others or plan.soft)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
@@ -57,6 +58,7 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         ),
         refusals=tuple(each for each in plan.refusals if each.booking not in kept),
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
+        soft=soft_places_changed(plan.soft),
     )
     return Changes(news, borrowing_marks(plan))
 

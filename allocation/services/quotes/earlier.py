@@ -15,6 +15,7 @@ from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.history import event_add
+from allocation.services.record.refusals import refusal
 from allocation.services.runs.transition import booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
@@ -86,6 +87,10 @@ def booking_exchange(*, actor: Actor, booking: Booking, change: Change, now: dat
         booking_cancel(actor=actor, booking=old, now=now)
         request = _request(old, option, change.priced_at)
         new = booking_request(actor=actor, request=request, now=now, booking_id=instead)
+        if new.state == State.AWAITING_APPROVAL:
+            # The old booking would be given up for one that may never be approved.
+            sentence = refusal_text("option_needs_approval", label=old.label)
+            raise refusal("approval_needed", sentence, "conflict", "request")
         for row, text in (
             (Booking.objects.get(id=old.id), event_text("changed_to", label=new.label)),
             (new, event_text("changed_from", label=old.label)),

@@ -90,6 +90,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
         unneeded=unneeded_read(now),
         orders=orders_read(),
         changes=asked_changes_read(now),
+        pending=pending_read(now),
     )
 
 
@@ -246,6 +247,19 @@ def requests_read(
     found = [_request_of(row, now) for row in rows]
     found += pauses_requested(now, only)
     return tuple(sorted(found, key=lambda request: request.booking))
+
+
+def pending_read(now: datetime) -> tuple[Request, ...]:
+    """Requests that wait for an approval and may have a place meanwhile."""
+    rows = Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now)
+    found = []
+    for row in rows.select_related("tier", "series").order_by("id"):
+        request = _request_of(row, now)
+        until = seconds(row.place_until) if row.place_until else None
+        if row.place_from is not None and row.starts is None:
+            request = replace(request, earliest=max(request.earliest, seconds(row.place_from)))
+        found.append(replace(request, until=until))
+    return tuple(found)
 
 
 def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:

@@ -12,6 +12,7 @@ from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
 from allocation.solver.cycle.queue import BookingQueue
 from allocation.solver.cycle.relocation_orders import relocation_orders_apply
+from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.strengths import Strengths
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.inputs import Policy, Snapshot
@@ -50,14 +51,15 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # free, or room after moves or pauses that the rules allow. Planned starts stay where they are
     # if nobody ahead has taken their room, and get earlier if there is room. Paused bookings resume
     # at their own place in the queue. A booking with a change has two: one for what it has, one for
-    # what it asks for.
+    # what it asks for. Requests that wait for an approval get soft places.
     extended = {each.booking for each in extensions if each.granted}
     changed = {state.class_of(r.place.gpu) or "" for r in snapshot.held if r.booking in extended}
     turns = [turn for turn in turns if turn.request.booking not in done]
     walk = Walk(outcome, queue, turns, kept, broken, changed)
     walk.changes = Changes.of(outcome, snapshot)
-    walk.run(snapshot.running)
+    soft = SoftPlaces(outcome, queue, snapshot.pending)
+    walk.run(snapshot.running, soft)
     # 6. Add who borrows, and the totals of each queue.
     plan = outcome.plan(walk.changes.applied(snapshot), extensions)
     answers = sorted(walk.changes.answers, key=lambda each: each.booking)
-    return replace(plan, withdrawn=withdrawn, changes=tuple(answers))
+    return replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())

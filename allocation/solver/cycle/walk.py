@@ -20,6 +20,7 @@ from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
 from allocation.solver.cycle.planned_starts import planned_start_reserve
 from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn, criterion
+from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.strengths import Whose
 from allocation.solver.model.demand import Fit, demands_of
 from allocation.solver.model.inputs import Change, Place, Request
@@ -69,18 +70,23 @@ class Walk:
         self._reserved: dict[str, Fit] = {}
         self._given_up: dict[str, tuple[Turn, Fit]] = {}
 
-    def run(self, running: Iterable[Request]) -> None:
+    def run(self, running: Iterable[Request], soft: SoftPlaces) -> None:
         """Give each booking its start; then improve what kept its places behind others. `running`
         are the requests of those that may be paused, for their resumes."""
         self._running = {request.booking: request for request in running}
         for at, turn in enumerate(self._turns):
             self._at = at
             self._resume_before(turn)
-            self._take(turn)
+            soft.keep_before(turn.key, self._freed.values())
+            with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
+                self._take(turn)
         self._settle(len(self._turns))
         self._resume_before(None)
+        soft.keep_before(None)
         for turn in self._later:
-            if turn.request.booking in self._kept:
+            if turn.request.booking not in self._kept:
+                continue
+            with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
                 self._improve(turn)
         self._resume_before(None)
 

@@ -202,6 +202,8 @@ class Request:
 
     Suspended work is kept on the GPUs of `home` and can continue only there; it waits `home_wait`
     seconds longer for them than for others. `revision`: how often the request was changed.
+
+    A request in `Snapshot.pending` waits for an approval, and its place is kept `until` then.
     """
 
     booking: str
@@ -225,6 +227,7 @@ class Request:
     home: tuple[Place, ...] = ()
     home_wait: int = 0
     revision: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+    until: int | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def pinned(self) -> bool:
@@ -438,7 +441,7 @@ class Snapshot:
     `running` has the request of each running booking that may be paused, with what is left of it
     now, for its planned resume. A booking without one is paused without a resume. `unneeded`
     bookings have notice for a preemptor that no longer needs their room; `until` is their original
-    end.
+    end. `pending` requests wait for an approval: they get soft places only.
     """
 
     now: int
@@ -457,3 +460,4 @@ class Snapshot:
     unneeded: tuple[Extension, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     orders: tuple[Order, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     changes: tuple[Change, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    pending: tuple[Request, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

@@ -34,6 +34,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         unneeded=_unique(snapshot.unneeded, "booking"),
         orders=_unique(snapshot.orders, "id"),
         changes=_unique(snapshot.changes, "booking"),
+        pending=tuple(map(request_in_order, _unique(snapshot.pending, "booking"))),
     )
 
 

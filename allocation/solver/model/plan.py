@@ -60,6 +60,17 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class SoftPlace:
+    """Keep these places for a request that waits for an approval; without any, it has lost them."""
+
+    booking: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Refuse a booking that can't be placed as requested. `alternatives` are windows that would
     work."""
@@ -192,4 +203,5 @@ class Plan:
     orders: tuple[OrderAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     dropped: tuple[DroppedPause, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     changes: tuple[ChangeAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    soft: tuple[SoftPlace, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     format: int = PLAN_FORMAT

@@ -120,7 +120,7 @@ def _couplings(
     def on(places: Iterable[Place]) -> list[Node]:
         return [("class", class_of[each.gpu]) for each in places if each.gpu in class_of]
 
-    for request in (*snapshot.requests, *snapshot.running):
+    for request in (*snapshot.requests, *snapshot.running, *snapshot.pending):
         places = () if request.promise is None else request.promise.places
         yield (
             _whose(request),
@@ -172,6 +172,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "held": apart(snapshot.held, booking_of),
         "requests": apart(snapshot.requests, _whose),
         "running": apart(snapshot.running, _whose),
+        "pending": apart(snapshot.pending, _whose),
         "extensions": apart(snapshot.extensions, booking_of),
         "unneeded": apart(snapshot.unneeded, booking_of),
         "limits": apart(snapshot.limits, class_of),

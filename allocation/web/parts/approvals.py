@@ -41,4 +41,10 @@ def approval_line(booking: Booking, zone: tzinfo, now: datetime) -> tuple[Approv
     if not words:
         who = step_words(approval.present_step, approval.project.name)
         words = f"{who} decides by {moment_words(approval.decide_by, zone, now)}."
+        if booking.planned_starts is not None and booking.place_until is not None:
+            starts, until = booking.planned_starts, booking.place_until
+            words += (
+                f" If it is approved by {moment_words(until, zone, now)}, it starts"
+                f" {moment_words(starts, zone, now)}: its GPUs are kept until then."
+            )
     return approval, words

@@ -11,7 +11,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from pytest_django.fixtures import Settings
 
 from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, BookingEvent
-from allocation.rules.approvals import Step
+from allocation.rules.approvals import PLACE_KEPT, Step
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.approval_rules import (
@@ -415,3 +415,20 @@ def test_those_who_may_decide_get_one_mail_with_a_link(
     decided(lead, first, "decline", reason="no")
     with as_system():
         assert section_of(found[0], NOW) is None
+
+
+def test_who_withdraws_a_request_gets_no_place_for_as_long_as_it_lasted(
+    lab: Lab, lead: Actor
+) -> None:
+    pending = booked(lab)
+    assert stored(pending).place_until == NOW + PLACE_KEPT
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=pending, now=NOW + HOUR)
+    wish = a_wish(lab.project, an_ask(hours=24))
+    for now, until in (
+        (NOW + 2 * HOUR - timedelta(seconds=1), None),
+        (NOW + 2 * HOUR, NOW + 2 * HOUR + PLACE_KEPT),
+    ):
+        with tenant_tx(lab.tenant_id):
+            again = booking_request(actor=lab.actor, request=wish, now=now)
+        assert stored(again).place_until == until

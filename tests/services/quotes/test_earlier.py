@@ -11,6 +11,7 @@ from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.outcomes import booking_start_range, pause_record
 from allocation.rules.start_range import StartRange
 from allocation.rules.states import State
+from allocation.services.bookings.approval_rules import approval_rule_retire
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
@@ -20,10 +21,11 @@ from billing.queries import reference_totals
 from billing.services import price_book_publish
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_tier
+from tests.builders import a_tenant_admin, a_tier, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
+from tests.services.bookings.test_approvals import COSTLY, ruled
 from tests.services.plant import fresh
 
 MINUTE = timedelta(minutes=1)
@@ -87,6 +89,15 @@ def test_the_change_gives_one_up_and_books_the_other_in_one_step(
     lab, waiting = busy
     (option, *_) = seen(lab, waiting, NOW + MINUTE)
     change = Change(option.tier, option.request, option.starts)
+    # The booking is not given up for one that may never be approved.
+    admin = an_actor(a_tenant_admin(lab.tenant))
+    rule = ruled(admin, replace(COSTLY, min_cost=option.price))
+    with pytest.raises(Refused) as caught:
+        changed(lab, waiting, change, NOW + MINUTE)
+    assert caught.value.code == "approval_needed"
+    assert fresh(waiting).state == State.QUEUED
+    with tenant_tx(lab.tenant_id):
+        approval_rule_retire(actor=admin, rule_id=rule.id, now=NOW)
     new = changed(lab, waiting, change, NOW + MINUTE)
     old = fresh(waiting)
     assert (old.state, new.state) == (State.CANCELLED, State.REQUESTED)

@@ -1,0 +1,123 @@
+"""Places kept for bookings that wait for an approval: kept, passed, given up, and taken."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from allocation.models import Approval, Booking, BookingEvent, EventCounter
+from allocation.rules.approvals import DECISION_TIME, PLACE_MARGIN, Step
+from allocation.rules.states import State
+from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
+from allocation.services.bookings.approvals import Decision, approval_decide
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.decide.cycle import cycle_run, is_anything_due
+from allocation.services.decide.invariants import invariants_check
+from allocation.services.decide.replay import decision_replay
+from allocation.services.snapshot.kept import DRIFT
+from allocation.services.snapshot.snapshot import snapshot_take
+from tenants.access import Actor
+from tenants.models import Role
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member, a_tenant_admin, an_actor
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.roles import as_system
+from tests.servers.servers import Servers
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def lab(real_db: Servers) -> Lab:
+    """One GPU, and a rule for bookings of four hours and more."""
+    lab = a_lab("helix")
+    terms = RuleTerms("Long", (Step("lead", hours=48),), min_seconds=4 * 3600)
+    with tenant_tx(lab.tenant_id):
+        approval_rule_set(actor=an_actor(a_tenant_admin(lab.tenant)), terms=terms, now=NOW)
+    return lab
+
+
+def asked(lab: Lab, hours: float, now: datetime = NOW, starts: datetime | None = None) -> Booking:
+    with tenant_tx(lab.tenant_id):
+        wish = a_wish(lab.project, an_ask(hours=hours, starts=starts))
+        return booking_request(actor=lab.actor, request=wish, now=now)
+
+
+def cycled(now: datetime) -> None:
+    with as_system():
+        cycle_run(now)
+
+
+def now_of(booking: Booking) -> Booking:
+    with as_system():
+        return Booking.objects.get(id=booking.id)
+
+
+def approved(lead: Actor, booking: Booking, now: datetime) -> None:
+    with tenant_tx(lead.tenant_id):
+        approval = Approval.objects.get(booking=booking)
+        decision = Decision("approve", approval.digest)
+        approval_decide(actor=lead, approval_id=approval.id, decision=decision, now=now)
+
+
+def kinds(booking: Booking) -> list[str]:
+    with as_system():
+        return list(BookingEvent.objects.filter(booking=booking).values_list("kind", flat=True))
+
+
+def test_a_place_is_kept_others_use_the_wait_and_it_is_gone_in_one_turn(lab: Lab) -> None:
+    pending = asked(lab, 4)
+    cycled(NOW)
+    first, kept = NOW + DECISION_TIME, now_of(pending)
+    assert (kept.state, kept.planned_starts) == (State.AWAITING_APPROVAL, first)
+    assert kept.place_until == first - PLACE_MARGIN
+    with as_system():
+        (request,) = snapshot_take(NOW + SECOND).pending
+        assert request.promise is not None
+        assert request.until == int(kept.place_until.timestamp())
+
+    # What ends before it starts at once; an hour comes after it, for as long as it is kept.
+    short, long = (asked(lab, hours, now=NOW + SECOND) for hours in (0.4, 1))
+    cycled(NOW + SECOND)
+    assert now_of(short).planned_starts == NOW + SECOND
+    after = now_of(long).planned_starts
+    assert after is not None
+    assert after >= first + 4 * HOUR
+
+    gone_at(pending, kept.place_until)
+    sooner = now_of(long).planned_starts
+    assert sooner is not None
+    assert sooner < first + HOUR
+    with as_system():
+        assert invariants_check() == []
+        assert kept.decision is not None
+        assert decision_replay(kept.decision).is_equal
+
+
+def gone_at(pending: Booking, lapse: datetime) -> None:
+    """Asserts that the turn at that second, which is due, gives the place up."""
+    with as_system():
+        assert not is_anything_due(lapse - SECOND)
+        assert is_anything_due(lapse)
+    cycled(lapse)
+    gone = now_of(pending)
+    assert (gone.planned_starts, gone.planned_places, gone.place_until) == (None, [], None)
+    assert kinds(pending) == ["requested", "approval_requested", "place_kept", "place_lost"]
+
+
+def test_approved_in_time_it_gets_its_place_and_keeps_its_rank(lab: Lab) -> None:
+    lead = an_actor(a_member(lab.project, Role.LEAD))
+    window = asked(lab, 4, starts=NOW + 2 * HOUR)
+    cycled(NOW)
+    rival = asked(lab, 3, now=NOW + SECOND)
+    cycled(NOW + SECOND)
+    later = now_of(rival).planned_starts
+    assert later is not None
+    assert later >= NOW + 6 * HOUR
+    approved(lead, window, NOW + HOUR)
+    # Meanwhile the snapshot that is kept from turn to turn was compared with fresh ones.
+    with as_system():
+        assert not EventCounter.objects.filter(name__startswith=DRIFT).exists()
+    cycled(NOW + HOUR)
+    done = now_of(window)
+    assert (done.state, done.planned_starts) == (State.SCHEDULED, NOW + 2 * HOUR)
+    assert (done.submitted, done.place_until) == (NOW, None)
