@@ -72,7 +72,8 @@ def sign_on_start(request: HttpRequest, slug: str) -> HttpResponse:
     try:
         call_limit_check("sign_on", client_address(request.META), timezone.now())
         user_id = _connecting(request) if request.method == "POST" else None
-        if request.session.session_key is None or request.session.is_empty():
+        if not request.session.exists(request.session.session_key or ""):
+            # Also for the key of a session that has ended, which no attempt may be bound to.
             request.session.create()
         with operator_tx():
             provider = _provider(slug)

@@ -254,6 +254,15 @@ def test_answers_of_other_browsers_tenants_and_times_are_refused(provider: Provi
     assert "access_denied" in said
     back = provider.signs_in(sent_to(thief, "helix"), "mara")
     assert thief.get(back.replace("code=", "code=x")).status_code == 422
+    # A browser whose session has ended gets a new one, to which the attempt is bound.
+    stale = Client()
+    stale.cookies[portal_settings.SESSION_COOKIE_NAME] = "a" * 32
+    assert sign_in_by(provider, stale, "helix", "mara")["Location"] == "/account"
+    ended = Client()
+    ended.cookies[portal_settings.SESSION_COOKIE_NAME] = "a" * 32
+    back = provider.signs_in(sent_to(ended, "helix"), "mara")
+    assert ended.cookies[portal_settings.SESSION_COOKIE_NAME].value != "a" * 32
+    assert ended.get(back)["Location"] == "/account"
 
 
 def test_a_sign_in_leads_to_paths_of_the_portal_only(provider: Provider) -> None:
