@@ -271,6 +271,8 @@ SPECTACULAR_SETTINGS = {
     # Two fields with the same choices share one enum.
     "ENUM_NAME_OVERRIDES": {
         "ApprovalStateEnum": ["open", "approved", "declined", "expired", "withdrawn"],
+        "DeliveryStateEnum": ["pending", "delivered", "failed", "dropped"],
+        "JiraMessageStateEnum": ["received", "done", "refused", "ignored"],
         "PauseMethodEnum": ["stop", "signal", "suspend"],
         "PolicyStateEnum": ["draft", "live", "retired"],
     },

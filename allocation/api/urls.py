@@ -65,6 +65,17 @@ from allocation.api.fleet.portal_modes import (
     PortalOutageClose,
     PortalOutageEnd,
 )
+from allocation.api.jira.connections import (
+    JiraCalls,
+    JiraConnectionOne,
+    JiraConnections,
+    JiraDryRun,
+    JiraEnabled,
+    JiraLog,
+    JiraProjectOne,
+    JiraSecret,
+    JiraTest,
+)
 from allocation.api.jira.messages import JiraMessages
 
 
@@ -195,6 +206,19 @@ urlpatterns = [
     path("portal/freeze/end", PortalFreezeEnd.as_view(), name="api-portal-freeze-end"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
+    path("jira", JiraConnections.as_view(), name="api-jira"),
+    path("jira/<uuid:connection_id>", JiraConnectionOne.as_view(), name="api-jira-one"),
+    path("jira/<uuid:connection_id>/enabled", JiraEnabled.as_view(), name="api-jira-enabled"),
+    path("jira/<uuid:connection_id>/secret", JiraSecret.as_view(), name="api-jira-secret"),
+    path("jira/<uuid:connection_id>/test", JiraTest.as_view(), name="api-jira-test"),
+    path("jira/<uuid:connection_id>/dry-run", JiraDryRun.as_view(), name="api-jira-dry-run"),
+    path("jira/<uuid:connection_id>/messages", JiraLog.as_view(), name="api-jira-log"),
+    path("jira/<uuid:connection_id>/calls", JiraCalls.as_view(), name="api-jira-calls"),
+    path(
+        "jira/<uuid:connection_id>/projects/<str:jira_key>",
+        JiraProjectOne.as_view(),
+        name="api-jira-project",
+    ),
     path(
         "jira/<uuid:tenant_id>/<uuid:connection_id>/messages",
         JiraMessages.as_view(),

@@ -41,6 +41,13 @@ WRITES: Mapping[str, str] = {
     "api-webhook-test": Scope.PROJECT,
     "api-webhook-resend": Scope.PROJECT,
     # Rules of the tenant and the platform
+    "api-jira": Scope.ADMIN,
+    "api-jira-one": Scope.ADMIN,
+    "api-jira-enabled": Scope.ADMIN,
+    "api-jira-secret": Scope.ADMIN,
+    "api-jira-test": Scope.ADMIN,
+    "api-jira-dry-run": Scope.ADMIN,
+    "api-jira-project": Scope.ADMIN,
     "api-tenants": Scope.ADMIN,
     "api-person": Scope.ADMIN,
     "api-tier": Scope.ADMIN,

@@ -45,7 +45,7 @@ from tenants.web.webhooks import delivery_log, webhook_state
 
 SHOWN_MESSAGES = 30
 NEW_CONNECTION = {"name": "Jira", "flavour": "cloud"}
-NEW_PROJECT = {"act_of": "book", "request": "{customfield_10050}"}
+NEW_PROJECT = {"tier": "standard", "act_of": "book", "request": "{customfield_10050}"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -48,7 +48,18 @@ OPEN = {
     "maintenance/<uuid:maintenance_id>/end",
 }
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
+JIRA_SITE = {
+    "name": "Jira", "url": "http://127.0.0.1:9", "flavour": "data_center", "token": "x",
+}  # fmt: skip
 BODIES: dict[str, Any] = {
+    "jira/<uuid:connection_id>/projects": {
+        "project": "folding",
+        "owner": "mara",
+        "tier": "standard",
+        "act": "book",
+        "request": "1 h100 1h",
+    },
+    "/dry-run": {"message": {"issue": {"key": "GPU-7"}}},
     "/rotate": {},
     "people": {"is_active": False},
     "service-accounts": {"name": "CI", "scopes": ["read"]},
@@ -57,6 +68,7 @@ BODIES: dict[str, Any] = {
     "/resend": {},
     "/enabled": {"is_enabled": True},
     "webhook_id": HOOK,
+    "connection_id": JIRA_SITE,
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
     "guardrails": {"rungs": []},
@@ -109,7 +121,11 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     webhook = said(site.lead.post("webhooks", HOOK))
     robot = {"name": "CI", "project": "folding"}
     account = said(site.lead.post("service-accounts", robot))
+    jira = said(site.admin.post("jira", JIRA_SITE))
+    site.admin.put(f"jira/{jira['id']}/projects/GPU", BODIES["jira/<uuid:connection_id>/projects"])
     return {
+        "connection_id": lambda: jira["id"],
+        "jira_key": lambda: "GPU",
         "account_id": lambda: account["id"],
         "username": lambda: site.people["viewer"].username,
         "webhook_id": lambda: webhook["id"],
@@ -128,6 +144,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
 
 
 NOBODYS = {
+    "connection_id": str(uuid4()),
+    "jira_key": "NONE",
     "number": "9",
     "account_id": str(uuid4()),
     "username": "nobody",

@@ -1,0 +1,72 @@
+"""Connections to Jira over REST: the same acts as on the page, for the same people."""
+
+from ipaddress import ip_network
+
+import pytest
+from pytest_django import Settings
+
+from tests.api.builders import Site, a_site, said
+from tests.jira.stub import ACCOUNT, TOKEN, webhook_of
+from tests.jira.test_jira import TERMS, ms
+
+SITE = {
+    "name": "Helix Jira", "url": "http://127.0.0.1:9", "flavour": "cloud", "account": ACCOUNT,
+    "token": TOKEN,
+}  # fmt: skip
+MAPPING = {name: value for name, value in TERMS.items() if name != "key"}
+
+
+@pytest.fixture
+def site(db: None, settings: Settings) -> Site:
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+    return a_site()
+
+
+def test_a_connection_s_life(site: Site) -> None:
+    made = site.admin.post("jira", SITE, idempotency_key="one")
+    shown = said(made)
+    assert made.status_code == 201, made.content
+    assert shown.pop("secret").startswith("whsec_")
+    assert TOKEN not in made.content.decode()
+    assert said(site.admin.post("jira", SITE, idempotency_key="one"))["secret"] is None
+    assert said(site.admin.get("jira"))["items"] == [shown]
+    address = f"jira/{shown['id']}"
+    put = site.admin.put(f"{address}/projects/GPU", MAPPING)
+    assert put.status_code == 200, put.content
+    (project,) = said(site.admin.get(address))["projects"]
+    assert project == {**TERMS, "board": None, "sprint_request": ""}
+    tried = said(site.admin.post(f"{address}/dry-run", {"message": webhook_of("GPU-7", ms())}))
+    assert (tried["state"], tried["subject"]) == ("done", "GPU-7")
+    assert said(site.admin.get("bookings"))["items"] == []
+    assert site.admin.post(f"{address}/test", {}).status_code == 202
+    (call,) = said(site.admin.get(f"{address}/calls"))["items"]
+    assert call["type"] == "webhook.test"
+    assert said(site.admin.get(f"{address}/messages"))["items"] == []
+    assert said(site.admin.post(f"{address}/secret", {}))["secret"].startswith("whsec_")
+    assert said(site.admin.put(address, {**SITE, "name": "J", "token": ""}))["name"] == "J"
+    off = said(site.admin.put(f"{address}/enabled", {"is_enabled": False}))
+    assert off["is_enabled"] is False
+    assert site.admin.delete(f"{address}/projects/GPU").status_code == 204
+    assert site.admin.delete(address).status_code == 204
+    assert site.admin.get(address).status_code == 404
+
+
+def test_bad_bodies_and_other_people_are_refused(site: Site) -> None:
+    bad: list[tuple[dict[str, object], str, str]] = [
+        ({"url": "http://10.0.0.1"}, "bad_url", "url"),
+        ({"flavour": "server"}, "unknown_choice", "flavour"),
+        ({"events": ["nothing.such"]}, "unknown_event", "events"),
+        ({"account": ""}, "missing_field", "account"),
+    ]
+    for changes, code, param in bad:
+        problem = said(site.admin.post("jira", {**SITE, **changes}))
+        assert (problem["code"], problem["param"]) == (code, param), problem
+    address = f"jira/{said(site.admin.post('jira', SITE))['id']}"
+    for name, value in (("board", 3), ("owner", "vera")):
+        problem = said(site.admin.put(f"{address}/projects/GPU", {**MAPPING, name: value}))
+        assert problem["param"] == name, problem
+    tried = site.admin.post(f"{address}/dry-run", {"message": {"issue": 7}})
+    assert said(tried)["code"] == "bad_message", tried.content
+    assert site.lead.get("jira").status_code == 403
+    assert site.lead.post("jira", SITE).status_code == 403
+    assert site.lead.get(address).status_code == 404
