@@ -9,6 +9,7 @@ from allocation.api.bookings.approvals import (
     Approvals,
 )
 from allocation.api.bookings.availability import Availability
+from allocation.api.bookings.batches import BookingBatch
 from allocation.api.bookings.bookings import (
     BookingAcknowledge,
     BookingCancel,
@@ -119,6 +120,7 @@ urlpatterns = [
     path("quotes", Quotes.as_view(), name="api-quotes"),
     path("corrections", Corrections.as_view(), name="api-corrections"),
     path("bookings", Bookings.as_view(), name="api-bookings"),
+    path("bookings/batch", BookingBatch.as_view(), name="api-booking-batch"),
     path("bookings/<booking:reference>", BookingOne.as_view(), name="api-booking"),
     path("bookings/<booking:reference>/cancel", BookingCancel.as_view(), name="api-booking-cancel"),
     path(

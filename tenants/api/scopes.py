@@ -66,6 +66,7 @@ WRITES: Mapping[str, str] = {
     "api-quotes": Scope.READ,
     "api-bookings": Scope.BOOK,
     "api-booking": Scope.BOOK,
+    "api-booking-batch": Scope.BOOK,
     "api-booking-cancel": Scope.BOOK,
     "api-booking-release": Scope.BOOK,
     "api-booking-extend": Scope.BOOK,
