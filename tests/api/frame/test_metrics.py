@@ -150,7 +150,7 @@ def test_it_tells_how_long_people_waited(site: Site) -> None:
             row.refresh_from_db()
             for kind, after in (("requested", 0), ("queued", seconds), ("started", 10 * seconds)):
                 at = asked + timedelta(seconds=after)
-                event_add(row, kind=kind, sentence=event_text("extended"), now=at)
+                event_add(row, kind=kind, sentence=event_text("unplaceable"), now=at)
     metrics = parsed(read()[1])
     median = (("quantile", "0.5"),)
     assert metrics["gpu_portal_request_to_decision_seconds", median] == 6

@@ -25,7 +25,7 @@ from tests.roles import as_system
 ROOT = Path(__file__).parents[3]
 DOOR = "allocation/services/runs/transition.py"
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
-EVENT = Event("moved", event_text("extended"))
+EVENT = Event("moved", event_text("unplaceable"))
 # Other things with a state, by the names that they have where it is assigned.
 NOT_BOOKINGS = {"node", "live", "invitation", "place", "pause", "delivery"}
 OTHER_STATES = ("Allocation.State.", "WebhookDelivery.State.")
