@@ -59,6 +59,7 @@ RECORDS = {
     for app in ("allocation", "billing", "tenants")
     for model in apps.get_app_config(app).get_models()
 } - {"GpuClass", "GpuModel", "Tier", "WorkSpeed"}
+WAITING = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED)
 WRITES = {"create", "get_or_create", "update_or_create", "bulk_create", "update", "bulk_update"}
 
 
@@ -137,7 +138,7 @@ def test_the_site_has_a_past_a_present_and_a_future() -> None:
     assert Booking.objects.filter(state=State.REQUESTED, name__endswith="-big").count() == 3
     assert Allocation.objects.filter(state="planned", mode="sliced").exists()
     # Nothing is under way: the agents that come now begin with nothing.
-    assert set(states) <= {"ended", "cancelled", "refused", "scheduled", "requested", "queued"}
+    assert set(states) <= {"ended", "cancelled", "refused", "scheduled", *WAITING}
 
 
 def test_there_is_one_of_each_rarer_thing() -> None:
@@ -164,7 +165,7 @@ def test_there_is_one_of_each_rarer_thing() -> None:
     broken = GpuEvent.objects.get(kind="xid")
     assert BookingEvent.objects.filter(kind="broken_off", at=broken.at).exists()
     assert not Node.objects.filter(gpus__needs_operator=True).exists()
-    for kind in ("extended", "no_show_warned", "resumed", "cancelled", "refused"):
+    for kind in ("changed", "no_show_warned", "resumed", "cancelled", "refused"):
         assert BookingEvent.objects.filter(kind=kind).exists(), kind
 
 
@@ -195,7 +196,7 @@ def test_every_run_has_what_the_services_write() -> None:
 def test_every_booking_was_asked_for_and_every_answer_decided() -> None:
     asked = AuditEntry.objects.filter(action="booking.request").values_list("object_id", flat=True)
     assert set(asked) == {str(key) for key in Booking.objects.values_list("id", flat=True)}
-    answered = Booking.objects.exclude(state=State.REQUESTED)
+    answered = Booking.objects.exclude(state__in=(State.REQUESTED, State.AWAITING_APPROVAL))
     assert not answered.filter(Q(decision=None) & ~Q(state=State.CANCELLED)).exists()
     assert Decision.objects.exclude(at__lt=EDGE).count() == 0
     last = BookingEvent.objects.exclude(booking__submitted=NOW).order_by("-at")[0]
@@ -231,7 +232,7 @@ def test_the_ledger_says_the_same_as_the_bookings() -> None:
     assert ledger_check() == []
     for booking in Booking.objects.all():
         held, charged = reference_totals(tenant_id=booking.tenant_id, reference=booking.id)
-        is_open = booking.state in (State.SCHEDULED, State.REQUESTED, State.QUEUED)
+        is_open = booking.state in (*WAITING, State.SCHEDULED)
         assert held == (booking.hold_amount if is_open else 0)
         assert charged == (booking.charged or 0)
 
@@ -245,7 +246,10 @@ def test_gpus_are_those_that_the_simulated_agents_will_report() -> None:
 
 def test_what_people_typed_means_what_was_booked() -> None:
     catalogue = ask_catalogue()
-    for booking in Booking.objects.all():
+    # A change of its fields leaves a booking without the words that asked for it.
+    typed = Booking.objects.exclude(request_text="")
+    assert 0 < Booking.objects.count() - typed.count() < 5
+    for booking in typed:
         parsed = parse_ask(
             booking.request_text,
             catalogue=catalogue,

@@ -16,6 +16,7 @@ from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
 from allocation.services.runs.end import nodes_bump
 from allocation.services.runs.transition import (
+    booking_change,
     booking_lock,
     booking_move,
     planned_rows_supersede,
@@ -40,9 +41,12 @@ def plan_cut(booking: Booking, terms: Terms, now: datetime) -> None:
     if starts < terms.not_before:
         _unplan(booking, now)
         return
-    booking.planned_ends = starts + timedelta(seconds=terms.duration_seconds)
-    booking.planned_places = booking.planned_places[: terms.ask["count"]]
-    booking.save(update_fields=["planned_ends", "planned_places"])
+    booking_change(
+        booking,
+        now=now,
+        planned_ends=starts + timedelta(seconds=terms.duration_seconds),
+        planned_places=booking.planned_places[: terms.ask["count"]],
+    )
 
 
 def _unplan(booking: Booking, now: datetime) -> None:
@@ -53,9 +57,7 @@ def _unplan(booking: Booking, now: datetime) -> None:
         event = Event("queued", event_text("queued_unplanned", because=""))
         booking_move(booking, State.QUEUED, event=event, now=now, **facts)
         return
-    for name, value in facts.items():
-        setattr(booking, name, value)
-    booking.save(update_fields=list(facts))
+    booking_change(booking, now=now, **facts)
 
 
 def calendar_cuts_due() -> bool:

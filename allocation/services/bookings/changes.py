@@ -237,7 +237,9 @@ class _Asked:
         if until <= now:
             raise invalid("end_past", refusal_text("end_past", label=booking.label), "duration")
         self._replace_open()
-        terms = replace(shorter_terms(booking, -seconds), name=self.new.name)
+        terms = replace(
+            shorter_terms(booking, -seconds), name=self.new.name, request_text=self._text()
+        )
         self._store(terms, Strength.WEAKER, planned_ends=until)
         self._exchange(self._hold_of_run(terms, until))
         task_request("allocation.cycle")
@@ -247,7 +249,8 @@ class _Asked:
         booking = self.booking
         length_check(self.actor, booking, until)
         approval_check(self.actor, booking, terms, self.now)
-        change = self._row(replace(terms, name=self.new.name), Strength.STRONGER)
+        terms = replace(terms, name=self.new.name, request_text=self._text())
+        change = self._row(terms, Strength.STRONGER)
         change.until = until
         return self._ask(change, self._hold_of_run(terms, until))
 
