@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from billing.models import Price, PriceBook
 from billing.rates import NO_PEAKS, PeakHours, Rate
@@ -69,8 +70,10 @@ class PriceShelf:
     @classmethod
     def read(cls, at: datetime) -> "PriceShelf":
         """The books that are known at `at`."""
+        in_force = PriceBook.objects.filter(valid_from__lte=at).order_by("-valid_from")
         known = PriceBook.objects.filter(
-            Q(valid_from__lte=at) | Q(published_at__lte=at), valid_from__gte=_in_force_since(at)
+            Q(valid_from__lte=at) | Q(published_at__lte=at),
+            valid_from__gte=Coalesce(Subquery(in_force.values("valid_from")[:1]), at),
         )
         books: dict[int, tuple[datetime, dict[tuple[str, str], CurrentPrice]]] = {
             book.version: (book.valid_from, {}) for book in known.order_by("valid_from")
@@ -94,11 +97,6 @@ class PriceShelf:
         if found is None:
             raise _no_price(gpu_class, tier)
         return found
-
-
-def _in_force_since(at: datetime) -> datetime:
-    book = price_book_at(at)
-    return book.valid_from if book else at
 
 
 def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:

@@ -25,6 +25,6 @@ def test_a_booking_takes_few_statements(site: Site) -> None:
         made = site.researcher.post("bookings", body, idempotency_key="a key")
     assert made.status_code == 201, said(made)
     asked = [sql for sql in seen if not sql.startswith(FRAME)]
-    assert len(asked) <= 18, "\n".join(asked)
+    assert len(asked) <= 20, "\n".join(asked)
     (hold,) = (place for place, sql in enumerate(asked) if 'INTO "billing_transfer"' in sql)
     assert len(asked) - hold <= 8, "\n".join(asked)
