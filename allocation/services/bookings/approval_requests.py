@@ -47,9 +47,10 @@ def approvals_request(
     actor: Actor,
     bookings: Sequence[Booking],
     units: Mapping[UUID, Mapping[str, int]],
+    in_force: Sequence[ApprovalRule],
     now: datetime,
 ) -> None:
-    """Makes new bookings of one request wait for an approval if they meet a rule.
+    """Makes new bookings of one request wait for an approval if they meet a rule in force.
 
     `units` are quota units by booking and class. The bookings are a single one or the dates of a
     series, and new in the caller's transaction.
@@ -57,7 +58,7 @@ def approvals_request(
     Raises:
         Refused: `too_many_approvals` or `no_approver`.
     """
-    rules = rules_met(actor, bookings, units, now)
+    rules = rules_met(in_force, bookings, units, now)
     if not rules:
         return
     steps = steps_merged(rule.step_list for rule in rules)
@@ -76,23 +77,23 @@ def approvals_request(
     )
 
 
+def rules_in_force(actor: Actor, project_id: UUID) -> Sequence[ApprovalRule]:
+    """Returns the rules for bookings in a project."""
+    of_project = Q(project=None) | Q(project=project_id)
+    return list(ApprovalRule.objects.filter(of_project, tenant_id=actor.tenant_id, retired=None))
+
+
 def rules_met(
-    actor: Actor,
+    in_force: Sequence[ApprovalRule],
     bookings: Sequence[Booking],
     units: Mapping[UUID, Mapping[str, int]],
     now: datetime,
 ) -> list[ApprovalRule]:
-    """Returns the rules in force that the bookings of one request meet together."""
-    first = bookings[0]
-    rules = list(
-        ApprovalRule.objects.filter(
-            Q(project=None) | Q(project=first.project_id), tenant_id=actor.tenant_id, retired=None
-        )
-    )
-    if not rules:
+    """Returns the rules that the bookings of one request meet together."""
+    if not in_force:
         return []
     facts = _facts_of(bookings, units, now)
-    return [rule for rule in rules if is_met(rule.conditions, facts)]
+    return [rule for rule in in_force if is_met(rule.conditions, facts)]
 
 
 def approval_digest(booking: Booking, dates: Sequence[datetime] = ()) -> str:

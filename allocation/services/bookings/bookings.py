@@ -11,7 +11,7 @@ from allocation.models import Booking, BookingEvent, Series
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.bookings.admission import Admission, admission_check
-from allocation.services.bookings.approval_requests import approvals_request
+from allocation.services.bookings.approval_requests import approvals_request, rules_in_force
 from allocation.services.bookings.approvals import approval_withdraw
 from allocation.services.bookings.offers import Offer, offer_price, peak_facts
 from allocation.services.record.costs import unused_seconds, waiting_settle
@@ -119,6 +119,8 @@ def bookings_create(
     rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
     holds = [_hold_of(row, requests[key]) for key, row in rows.items()]
     (project_id,) = {row.project_id for row in rows.values()}
+    # Before the hold, from which on others wait for the same budget.
+    rules = rules_in_force(actor, project_id)
     refused = holds_place(
         tenant_id=actor.tenant_id, project_id=project_id, requests=holds, now=now, are_new=True
     )
@@ -129,7 +131,7 @@ def bookings_create(
         events_add([_requested(actor, row, now) for row in written])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
         units = {row.id: requests[row.id].admission.units for row in written}
-        approvals_request(actor, written, units, now)
+        approvals_request(actor, written, units, rules, now)
         task_request("allocation.cycle")
     return {**rows, **refused}
 

@@ -7,7 +7,7 @@ from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.approval_requests import rules_met
+from allocation.services.bookings.approval_requests import rules_in_force, rules_met
 from allocation.services.record.refusals import refusal
 from allocation.services.record.terms import Terms
 from allocation.words.refusals import refusal_text
@@ -28,7 +28,7 @@ def approval_check(actor: Actor, booking: Booking, terms: Terms, now: datetime) 
     if booking.state == State.AWAITING_APPROVAL:
         sentence = refusal_text("change_while_approval", label=booking.label)
         raise refusal("approval_needed", sentence, "conflict", "request")
-    rules = rules_met(actor, [changed], units, now)
+    rules = rules_met(rules_in_force(actor, changed.project_id), [changed], units, now)
     if rules:
         names = ", ".join(rule.name for rule in rules)
         sentence = refusal_text("approval_needed", rules=names, label=booking.label)
