@@ -24,7 +24,13 @@ from allocation.solver import (
 )
 from tests.simulation.model import stale
 from tests.simulation.model.pausing import pause_begin, pause_withdraw
-from tests.simulation.tables.accounts import has_earlier_run, none_left, pause_end, time_remaining
+from tests.simulation.tables.accounts import (
+    granted_seconds,
+    has_earlier_run,
+    none_left,
+    pause_end,
+    time_remaining,
+)
 from tests.simulation.tables.calendar import is_excluded
 from tests.simulation.tables.rows import LIVE, Booking, Row, Tables
 
@@ -271,6 +277,7 @@ def _extend(tables: Tables, extend: Extend) -> None:
         tables.bump(rows)
         booking.bought += extend.until - (booking.ends or extend.until)
         booking.ends = extend.until
+        booking.duration = granted_seconds(booking)
     booking.extension = None
 
 
