@@ -113,7 +113,9 @@ class Waiting:
         try:
             while True:
                 try:
-                    await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
+                    # Not wait_for: in Python 3.11 it loses a cancellation that meets the event.
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._wake.wait()
                 except TimeoutError:
                     if not any(self._waiters.values()):
                         continue

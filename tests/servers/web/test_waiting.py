@@ -179,6 +179,22 @@ async def test_one_tenant_takes_a_part_of_the_room(monkeypatch: pytest.MonkeyPat
     assert [(await each).content for each in (*first, other)] == [b"nothing True"] * 3  # type: ignore[attr-defined]
 
 
+async def test_a_cancellation_at_any_moment_ends_the_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_look_in_thread", due_alone)
+    for steps in range(6):
+        room = Waiting()
+        room._begin()
+        look, _ = room._tasks
+        await asyncio.sleep(0.01)
+        room._wake.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        look.cancel()
+        done, _ = await asyncio.wait({look}, timeout=2)
+        look.cancel()
+        assert done, steps
+
+
 async def test_a_fault_of_a_look_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(everybody: object) -> waiting.Answers:
         raise KeyError("a bug")
