@@ -102,7 +102,9 @@ def test_leaving_a_word_out_changes_the_meaning_or_is_refused(
     whole = _meant(read(" ".join(words)))
     for at, word in enumerate(words):
         left = read(" ".join(words[:at] + words[at + 1 :]))
-        spared = ("a", "gpus", "at", "on", "tier", "for", "project")
+        spared = ["a", "gpus", "at", "on", "tier", "for", "project"]
+        # A clock time that is over today is that of tomorrow.
+        spared += ["tomorrow"] if "time" in said else []
         assert word in spared or left.problems or left.missing or _meant(left) != whole, word
 
 

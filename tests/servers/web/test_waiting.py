@@ -184,7 +184,7 @@ async def test_a_cancellation_at_any_moment_ends_the_look(monkeypatch: pytest.Mo
     for steps in range(6):
         room = Waiting()
         room._begin()
-        look, _ = room._tasks
+        look, listen = room._tasks
         await asyncio.sleep(0.01)
         room._wake.set()
         for _ in range(steps):
@@ -192,6 +192,8 @@ async def test_a_cancellation_at_any_moment_ends_the_look(monkeypatch: pytest.Mo
         look.cancel()
         done, _ = await asyncio.wait({look}, timeout=2)
         look.cancel()
+        listen.cancel()
+        await asyncio.wait({listen}, timeout=2)
         assert done, steps
 
 
