@@ -9,11 +9,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/installed-runtime
 TESTING := $(VENV)/installed-test
+ENGINES := .venv-engines
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation gpu_client tests manage.py
 
-.PHONY: demo wheel clean-demo test test-pure test-long test-containers mutants check audit bench screens docs lock browser
+.PHONY: demo wheel clean-demo test test-pure test-long test-containers test-engines mutants check audit bench screens docs lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -26,7 +27,7 @@ clean-demo: $(RUNTIME)
 # for days, 2,000 seeded schedules of faults, then the tests that kill processes or drive a browser,
 # file by file.
 test: check browser
-	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers"
+	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers and not engines"
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "(faults or browser) and not long and not containers"
@@ -49,6 +50,11 @@ mutants: $(TESTING)
 # their registry, or as root from Debian's packages (debootstrap). Skipped without podman.
 test-containers: $(TESTING)
 	$(BIN)/python -m pytest -q -m containers tests/containers
+
+# integrations/ in real Airflow, Prefect and Snakemake, which get an environment of their own (450 MB).
+# Their lock has no hashes: pip refuses a package that is named with and without its extras.
+test-engines: $(TESTING) $(ENGINES)/installed
+	ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -m engines tests/integrations
 
 check: $(TESTING)
 	$(BIN)/ruff check $(CODE)
@@ -78,6 +84,7 @@ docs: $(TESTING)
 	$(BIN)/python -m tests.docs.architecture
 
 lock:
+	$(COMPILE) --no-generate-hashes --extra engines pyproject.toml -o requirements-engines.lock
 	$(COMPILE) --extra server --extra local pyproject.toml -o requirements.lock
 	$(COMPILE) --extra server --extra local --extra cli --extra test pyproject.toml -o requirements-test.lock
 
@@ -95,6 +102,12 @@ $(TESTING): requirements-test.lock | $(BIN)/python
 	@echo "Installing Python packages into $(VENV), about a minute …"
 	@$(PIP) -r requirements-test.lock
 	@touch $@ $(RUNTIME)
+
+$(ENGINES)/installed: requirements-engines.lock
+	@$(PYTHON) -m venv $(ENGINES)
+	@echo "Installing workflow engines into $(ENGINES), about three minutes …"
+	@$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-engines.lock
+	@touch $@
 
 # Browser tests are never skipped: without a Chromium the run fails here with instructions.
 browser:
