@@ -68,6 +68,7 @@ def main() -> None:
     """Print the walk of a golden, with its returns marked."""
     golden = golden_read(sys.argv[1] if len(sys.argv) > 1 else SNAPSHOT)
     site, policy = golden.site, golden.policy
+    solve(site, policy)
     steps = walk(lambda: solve(site, policy))
     back = set(returns(steps))
     for module, name in steps:
