@@ -3,29 +3,36 @@
 import re
 from uuid import UUID
 
-from allocation.models import Approval, Booking, Series
+from django.db.models import Q, QuerySet
+
+from allocation.models import Approval, Booking, BookingArray, Override, Series, WaitOffer
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, denied, missing
 from tenants.platform.log_ids import log_id
 
-LABEL = re.compile(r"BK-([1-9][0-9]{0,17})", re.IGNORECASE)
+LABEL = re.compile(r"BK-([1-9][0-9]{0,17})(?:\[([1-9][0-9]{0,8})\])?", re.IGNORECASE)
 IDENTIFIER = re.compile(r"bk_([0-9a-f]{32})")
 SERIES = re.compile(r"sr_([0-9a-f]{32})")
+ARRAY = re.compile(r"ar_([0-9a-f]{32})")
 
 
 def access_booking(actor: Actor, reference: str) -> Booking:
-    """Returns a booking of a project that the actor may see, by `BK-2041` or `bk_<hex>`.
+    """Returns a booking of a project that the actor may see, by `BK-2041`, `BK-2041[17]` or
+    `bk_<hex>`.
 
     Raises:
-        Refused: `not_found`.
+        Refused: `not_found`, or `array_not_booking` for the number of an array.
     """
     found = None
     bookings = Booking.objects.select_related("project", "tier", "owner", "campaign").filter(
         tenant_id=actor.tenant_id
     )
     if label := LABEL.fullmatch(reference):
-        found = bookings.filter(number=int(label[1])).first()
+        index = int(label[2]) if label[2] else None
+        found = bookings.filter(number=int(label[1]), array_index=index).first()
+        if found is None and index is None:
+            _array_check(actor, reference)
     elif identifier := IDENTIFIER.fullmatch(reference):
         found = bookings.filter(id=UUID(identifier[1])).first()
     if found is None or actor.role_in(found.project_id) is None:
@@ -34,16 +41,93 @@ def access_booking(actor: Actor, reference: str) -> Booking:
     return found
 
 
+def access_array(actor: Actor, reference: str) -> BookingArray:
+    """Returns an array of a project that the actor may see, by `BK-2041` or `ar_<hex>`.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    found = _array_of(actor, reference)
+    if found is None:
+        raise missing("array")
+    return found
+
+
+def access_array_to_change(actor: Actor, reference: str) -> BookingArray:
+    """Returns an array whose elements the actor may cancel.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    array = access_array(actor, reference)
+    if not may_change_array(actor, array):
+        raise denied(refusal_text("array_not_yours"))
+    return array
+
+
+def may_change_array(actor: Actor, array: BookingArray) -> bool:
+    """Returns whether the actor owns the array or leads its project."""
+    return actor.may_lead(array.project_id) or (
+        array.owner_id == actor.user_id and actor.may_book(array.project_id)
+    )
+
+
+def _array_of(actor: Actor, reference: str) -> BookingArray | None:
+    rows = BookingArray.objects.select_related("project", "owner", "tenant")
+    rows = rows.filter(tenant_id=actor.tenant_id)
+    found = None
+    if (label := LABEL.fullmatch(reference)) and not label[2]:
+        found = rows.filter(number=int(label[1])).first()
+    elif identifier := ARRAY.fullmatch(reference):
+        found = rows.filter(id=UUID(identifier[1])).first()
+    return None if found is None or actor.role_in(found.project_id) is None else found
+
+
+def _array_check(actor: Actor, reference: str) -> None:
+    array = _array_of(actor, reference)
+    if array is not None:
+        sentence = refusal_text("array_not_booking", label=array.label)
+        raise Refused("array_not_booking", sentence, "invalid", "reference")
+
+
 def access_approval(actor: Actor, approval_id: UUID) -> Approval:
     """Returns a request for approval that the actor made or may decide.
 
     Raises:
         Refused: `not_found`.
     """
-    rows = Approval.objects.select_related("booking", "project", "asker", "decided_by")
+    rows = Approval.objects.select_related("booking", "project", "asker", "decided_by", "change")
     found = rows.filter(tenant_id=actor.tenant_id, id=approval_id).first()
     if found is None or not (actor.may_lead(found.project_id) or found.asker_id == actor.user_id):
         raise missing("approval")
+    return found
+
+
+def overrides_visible(actor: Actor) -> QuerySet[Override]:
+    """Returns what the actor asked for or can use, and what their projects have or asked for if
+    they lead them."""
+    rows = Override.objects.filter(tenant_id=actor.tenant_id).select_related(
+        "project", "person", "gpu_class", "tier", "budget", "booking", "asked_by", "decided_by",
+        "tenant",
+    )  # fmt: skip
+    if actor.is_tenant_admin:
+        return rows
+    led = [project for project in actor.roles if actor.may_lead(project)]
+    mine = Q(asked_by=actor.user_id) | Q(person=actor.user_id)
+    granted = Q(person=None, state__in=[Override.State.GRANTED, Override.State.ENDED])
+    own = Q(project__in=list(actor.roles)) | Q(project=None)
+    return rows.filter(mine | Q(project__in=led) | (granted & own & Q(budget=None)))
+
+
+def access_override(actor: Actor, override_id: UUID) -> Override:
+    """Returns an override that the actor may see.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    found = overrides_visible(actor).filter(id=override_id).first()
+    if found is None:
+        raise missing("request")
     return found
 
 
@@ -62,6 +146,21 @@ def deciding_refusal(actor: Actor, approval: Approval) -> Refused | None:
     if not code or (is_over and code != "approval_own"):
         return None
     return denied(refusal_text(code))
+
+
+def access_wait_offer(actor: Actor, offer_id: UUID) -> WaitOffer:
+    """Returns an offer of the waiting list that the actor may answer.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    rows = WaitOffer.objects.select_related("booking__project", "booking__tier", "booking__owner")
+    found = rows.filter(tenant_id=actor.tenant_id, id=offer_id).first()
+    if found is None or actor.role_in(found.booking.project_id) is None:
+        raise missing("offer")
+    if not may_change(actor, found.booking):
+        raise denied(refusal_text("offer_not_yours"))
+    return found
 
 
 def access_series(actor: Actor, reference: str) -> Series:

@@ -15,6 +15,7 @@ from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.publish.publish import publish_due
+from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
 from allocation.services.runs.no_shows import presence_watch
 from allocation.services.runs.start import slow_starts_notify
@@ -112,6 +113,12 @@ def allocation_telemetry() -> None:
     now = timezone.now()
     usage_roll_up(now)
     telemetry_sweep(now)
+
+
+@shared_task(name="allocation.forecasts", ignore_result=True)
+def allocation_forecasts() -> None:
+    """Stores the forecasts of budgets, on which rungs of ladders can act."""
+    forecasts_store(timezone.now())
 
 
 @shared_task(name="allocation.invariants")

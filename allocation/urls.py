@@ -1,7 +1,15 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web.approvals import inbox, rules_page
-from allocation.web.bookings import booking_pages, list_page, panel, series, site_bookings
+from allocation.web.approvals import inbox, overrides_page, rules_page
+from allocation.web.bookings import (
+    arrays,
+    booking_pages,
+    list_page,
+    panel,
+    series,
+    site_bookings,
+    waitlist,
+)
 from allocation.web.changes import change_page
 from allocation.web.fleet import (
     compaction,
@@ -32,9 +40,12 @@ urlpatterns = [
     *list_page.urlpatterns,
     *booking_pages.urlpatterns,
     *change_page.urlpatterns,
+    *waitlist.urlpatterns,
     *series.urlpatterns,
+    *arrays.urlpatterns,
     *rules_page.urlpatterns,
     *inbox.urlpatterns,
+    *overrides_page.urlpatterns,
     *calendars.urlpatterns,
     *jira_pages.urlpatterns,
     *speeds.urlpatterns,

@@ -36,6 +36,7 @@ class StatementLine:
     exact: Decimal
     currency: str
     note: str
+    fee: str
     day: date
     labels: Mapping[str, str]
 
@@ -50,9 +51,14 @@ class StatementLine:
         return self.kind != "settle"
 
     @property
+    def fee_name(self) -> str:
+        """What a fee is for; empty for GPU time."""
+        return FEES.get(self.fee, "")
+
+    @property
     def hours(self) -> Decimal | None:
-        """The paid hours of the booking; None for corrections and free bookings."""
-        if self.is_correction or not self.per_hour:
+        """The paid hours of the booking; None for corrections, fees and free bookings."""
+        if self.is_correction or self.fee or not self.per_hour:
             return None
         return ((self.exact - self.surcharge) / self.per_hour).quantize(LEDGER_STEP)
 
@@ -105,7 +111,7 @@ class Totals:
 
 STATEMENT_COLUMNS = (
     "at", "booking", "name", "project", "person", "campaign", "tier", "gpu_class", "kind", "hours",
-    "peak_hours", "surcharge", "amount", "exact", "currency", "note",
+    "peak_hours", "surcharge", "amount", "exact", "currency", "note", "fee",
 )  # fmt: skip
 
 
@@ -150,7 +156,7 @@ def _statement_row(line: StatementLine) -> list[object]:
     return [
         instant_text(line.at), line.booking, line.name, line.project, line.person, line.campaign,
         line.tier, line.gpu_class, line.kind, line.hours, line.peak_hours, line.surcharge,
-        line.amount, line.exact, line.currency, line.note,
+        line.amount, line.exact, line.currency, line.note, line.fee,
     ]  # fmt: skip
 
 
@@ -170,6 +176,8 @@ FOCUS_COLUMNS = (
     "SkuId", "SkuPriceId", "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
 )  # fmt: skip
 PROVIDER = "GPU Portal"
+FEES = {"late_share": "Late cancellation", "no_show": "No-show"}
+"""Names of fees."""
 
 
 def _focus_row(line: StatementLine, tenant: tuple[str, str], month: date) -> dict[str, object]:
@@ -183,10 +191,10 @@ def _focus_row(line: StatementLine, tenant: tuple[str, str], month: date) -> dic
         "BillingCurrency": line.currency,
         "BillingPeriodStart": instant_text(midnight(month)),
         "BillingPeriodEnd": instant_text(midnight(after)),
-        "ChargeCategory": "Usage",
+        "ChargeCategory": "Purchase" if line.fee else "Usage",
         "ChargeClass": "Correction" if line.is_correction else "",
-        "ChargeDescription": line.note or f"GPU time of {line.booking}",
-        "ChargeFrequency": "Usage-Based",
+        "ChargeDescription": line.note or f"{FEES.get(line.fee, 'GPU time')} of {line.booking}",
+        "ChargeFrequency": "One-Time" if line.fee else "Usage-Based",
         "ChargePeriodStart": instant_text(midnight(min(line.day, line.at.astimezone(UTC).date()))),
         "ChargePeriodEnd": instant_text(_midnight_after(line.at)),
         "InvoiceId": f"{tenant[0]}-{month:%Y-%m}",
@@ -199,7 +207,7 @@ def _focus_row(line: StatementLine, tenant: tuple[str, str], month: date) -> dic
         "ServiceCategory": "Compute",
         "ServiceName": "GPU booking",
         "ServiceSubcategory": "Other (Compute)",
-        "SkuId": f"{line.gpu_class}/{line.tier}",
+        "SkuId": line.fee or f"{line.gpu_class}/{line.tier}",
         "SubAccountId": line.project,
         "SubAccountName": line.project,
         "SubAccountType": "Project",
@@ -209,7 +217,15 @@ def _focus_row(line: StatementLine, tenant: tuple[str, str], month: date) -> dic
 
 
 def _prices(line: StatementLine) -> dict[str, object]:
-    """Quantities and unit prices, which FOCUS leaves empty for corrections."""
+    """Quantities and unit prices, empty for corrections as FOCUS says. A fee is bought once."""
+    if line.fee:
+        return {
+            "PricingQuantity": 1,
+            "PricingUnit": "Fees",
+            **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), line.exact),
+            "PricingCategory": "Standard",
+            "SkuPriceId": f"{line.fee}/{line.exact:f}",
+        }
     if line.hours is None:
         return {}
     return {

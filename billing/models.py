@@ -175,6 +175,10 @@ class Transfer(models.Model):
     )  # fmt: skip
     at = models.DateTimeField()
     note = models.CharField(max_length=200, blank=True)
+    fee = models.CharField(
+        max_length=12, blank=True, db_default="", default="",
+        help_text="What a charge is for that is for no GPU time: `late_share` or `no_show`.",
+    )  # fmt: skip
 
     class Meta:
         indexes = [
@@ -213,6 +217,9 @@ class Transfer(models.Model):
                 condition=Q(surcharge=0)
                 | Q(kind="settle", surcharge__gt=0, surcharge__lte=F("amount")),
                 name="transfer_surcharge_in_charge",
+            ),
+            models.CheckConstraint(
+                condition=Q(fee="") | Q(kind="settle", surcharge=0), name="transfer_fee_in_charge"
             ),
             models.CheckConstraint(
                 condition=Q(kind__in=["settle", "release"], hold__isnull=False)
@@ -267,6 +274,12 @@ class Budget(models.Model):
         help_text="What is left when the period ends is added to the next one.",
     )
 
+    # Forecast of what is spent at the end of the period; null with less than a week of history
+    forecast = models.DecimalField(**MONEY, null=True, blank=True)
+    forecast_low = models.DecimalField(**MONEY, null=True, blank=True)
+    forecast_high = models.DecimalField(**MONEY, null=True, blank=True)
+    forecast_at = models.DateTimeField(null=True, blank=True, help_text="When it was computed.")
+
     is_new = False
     """Whether this object has just been created."""
 
@@ -309,12 +322,17 @@ class Guardrail(models.Model):
 
         SPENT = "spent", "Spent"
         COMMITTED = "committed", "Spent and held"
+        FORECAST = "forecast", "Forecast at the end of the period"
 
     class Action(models.TextChoices):
-        """What happens."""
+        """What happens, from the mildest to the strongest. Every one notifies, too."""
 
         NOTIFY = "notify", "Notify"
-        NO_BOOKINGS = "no_bookings", "Notify, and take no new bookings"
+        APPROVAL = "approval", "Ask for an approval of new bookings"
+        NO_BORROWING = "no_borrowing", "Start nothing on borrowed GPUs"
+        NO_BOOKINGS = "no_bookings", "Take no new bookings"
+        DRAIN = "drain", "Start nothing new"
+        PAUSE = "pause", "Pause what runs, after its notice"
 
     class Audience(models.TextChoices):
         """The notified roles. A budget of the organisation always notifies its admins."""
@@ -346,8 +364,17 @@ class Guardrail(models.Model):
                 condition=Q(percent__gte=1, percent__lte=200), name="guardrail_percent"
             ),
             models.CheckConstraint(
-                condition=Q(measure__in=["spent", "committed"])
-                & Q(action__in=["notify", "no_bookings"])
+                condition=Q(measure__in=["spent", "committed", "forecast"])
+                & Q(
+                    action__in=[
+                        "notify",
+                        "approval",
+                        "no_borrowing",
+                        "no_bookings",
+                        "drain",
+                        "pause",
+                    ]
+                )
                 & Q(audience__in=["leads", "admins", "both"]),
                 name="guardrail_choices",
             ),

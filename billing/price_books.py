@@ -1,16 +1,18 @@
 """Reads price books: versions of all prices."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
-from django.db.models import Q, QuerySet, Subquery
+from django.db.models import QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from billing.models import Price, PriceBook
 from billing.rates import NO_PEAKS, PeakHours, Rate
 from billing.rules import cost_of
 from tenants.platform.errors import Refused
+from tenants.platform.reference import by_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,40 @@ def peak_prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
     return {(gpu_class, tier): price for gpu_class, tier, price in keys if price is not None}
 
 
-def current_prices(now: datetime) -> dict[tuple[str, str], CurrentPrice]:
+def current_prices(now: datetime) -> Mapping[tuple[str, str], CurrentPrice]:
     """The prices in force, by (class, tier). Empty if none was ever published."""
     return PriceShelf.read(now).on(now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    """A price book: since when it is in force and known, and its prices by (class, tier)."""
+
+    since: datetime
+    published: datetime | None
+    prices: Mapping[tuple[str, str], CurrentPrice]
+
+    def is_known(self, at: datetime) -> bool:
+        """Whether it counted, or was published, by then."""
+        return self.since <= at or (self.published is not None and self.published <= at)
+
+
+@by_version
+def _books_read(day: date) -> tuple[_Book, ...]:
+    """The book in force when the day begins, and all later ones, by the time from which they
+    count."""
+    midnight = datetime.combine(day, time(), UTC)
+    in_force = PriceBook.objects.filter(valid_from__lte=midnight).order_by("-valid_from")
+    rows = PriceBook.objects.filter(
+        valid_from__gte=Coalesce(Subquery(in_force.values("valid_from")[:1]), midnight)
+    )
+    prices: dict[int, dict[tuple[str, str], CurrentPrice]] = {}
+    books = list(rows.order_by("valid_from"))
+    for row in Price.objects.filter(book__in=books).select_related("book"):
+        prices.setdefault(row.book_id, {})[row.gpu_class_id, row.tier_id] = _current(row.book, row)
+    return tuple(
+        _Book(book.valid_from, book.published_at, prices.get(book.version, {})) for book in books
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +98,17 @@ class PriceShelf:
     """The price book in force at a time and the later ones that were published by then."""
 
     at: datetime
-    books: tuple[tuple[datetime, dict[tuple[str, str], CurrentPrice]], ...]
+    books: tuple[tuple[datetime, Mapping[tuple[str, str], CurrentPrice]], ...]
 
     @classmethod
     def read(cls, at: datetime) -> "PriceShelf":
         """The books that are known at `at`."""
-        in_force = PriceBook.objects.filter(valid_from__lte=at).order_by("-valid_from")
-        known = PriceBook.objects.filter(
-            Q(valid_from__lte=at) | Q(published_at__lte=at),
-            valid_from__gte=Coalesce(Subquery(in_force.values("valid_from")[:1]), at),
-        )
-        books: dict[int, tuple[datetime, dict[tuple[str, str], CurrentPrice]]] = {
-            book.version: (book.valid_from, {}) for book in known.order_by("valid_from")
-        }
-        for row in Price.objects.filter(book__in=list(books)).select_related("book"):
-            books[row.book_id][1][row.gpu_class_id, row.tier_id] = _current(row.book, row)
-        return cls(at, tuple(books.values()))
+        books = [book for book in _books_read(at.astimezone(UTC).date()) if book.is_known(at)]
+        in_force = [book.since for book in books if book.since <= at]
+        oldest = max(in_force, default=at)
+        return cls(at, tuple((book.since, book.prices) for book in books if book.since >= oldest))
 
-    def on(self, day: datetime) -> dict[tuple[str, str], CurrentPrice]:
+    def on(self, day: datetime) -> Mapping[tuple[str, str], CurrentPrice]:
         """The prices that count for a booking from `day` on, by (class, tier)."""
         in_force = [prices for since, prices in self.books if since <= max(day, self.at)]
         return in_force[-1] if in_force else {}

@@ -36,6 +36,8 @@ class BudgetFigures:
     is_hard: bool = True
     is_repeated: bool = False
     rolls_over: bool = False
+    forecast: Decimal | None = None
+    """What is spent at the end of the period; None for too little history."""
 
     @property
     def period(self) -> Period:
@@ -50,8 +52,11 @@ class BudgetFigures:
         return (self.spent + self.held) * 100 / self.amount
 
     def share_of(self, measure: str, without: Decimal = Decimal(0)) -> Decimal:
-        """`spent` or `committed` money in percent of the amount, without a part that is held."""
+        """`spent`, `committed` or `forecast` money in percent of the amount, without a part that
+        is held. A forecast is never below what is spent and held."""
         used = self.spent if measure == "spent" else self.spent + self.held - without
+        if measure == "forecast" and self.forecast is not None:
+            used = max(used, self.forecast)
         return used * 100 / self.amount if self.amount else Decimal(100)
 
     @property
@@ -173,6 +178,13 @@ def would_have_stopped(budget: Budget, measure: str, percent: int) -> Stopped:
     return Stopped(len(stopped), amount, min(stopped.values(), default=None))
 
 
+def open_holds(budget: Budget) -> Stopped:
+    """The bookings that hold money which the budget counts."""
+    rows = _transfers_counted(budget).filter(kind="hold", end=None)
+    found = rows.aggregate(count=Count("reference", distinct=True), amount=Sum("amount"))
+    return Stopped(found["count"], found["amount"] or Decimal(0), None)
+
+
 def _transfers_counted(budget: Budget) -> QuerySet[Transfer]:
     """The transfers of bookings that the budget counts."""
     rows = Transfer.objects.filter(
@@ -247,6 +259,7 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
         is_hard=account.limited,
         is_repeated=budget.repeat_amount is not None,
         rolls_over=budget.rolls_over,
+        forecast=budget.forecast,
     )
 
 

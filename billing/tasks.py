@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from billing.services.guardrails import guardrails_evaluate
 from billing.services.renewals import budgets_renew
+from tenants.outbox import task_request
 
 
 @shared_task(name="billing.renew", ignore_result=True)
@@ -16,4 +17,5 @@ def billing_renew() -> None:
 @shared_task(name="billing.guardrails", ignore_result=True)
 def billing_guardrails() -> None:
     """Marks the rungs of budgets' ladders that were reached or cleared, and announces them."""
-    guardrails_evaluate(timezone.now())
+    if guardrails_evaluate(timezone.now()):
+        task_request("allocation.cycle")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -16,6 +17,8 @@ Document = dict[str, Any]
 
 # The operations that this client calls, by their ids in the OpenAPI document.
 OPERATIONS = {
+    "create_device_sign_in": ("POST", "/device/codes"),
+    "create_device_token": ("POST", "/device/token"),
     "get_me": ("GET", "/me"),
     "create_quote": ("POST", "/quotes"),
     "create_booking": ("POST", "/bookings"),
@@ -25,6 +28,7 @@ OPERATIONS = {
     "extend_booking": ("POST", "/bookings/{reference}/extend"),
     "release_booking": ("POST", "/bookings/{reference}/release"),
     "cancel_booking": ("POST", "/bookings/{reference}/cancel"),
+    "report_booking_result": ("POST", "/bookings/{reference}/result"),
     "get_availability": ("GET", "/availability"),
     "list_quotas": ("GET", "/quotas"),
     "list_budgets": ("GET", "/budgets"),
@@ -40,9 +44,12 @@ class Client:
     """A connection to one portal. Methods return the API's JSON; refusals raise Problem."""
 
     def __init__(self, config: Config, transport: httpx.BaseTransport | None = None) -> None:
+        headers = {"User-Agent": "gpu-client/1"}
+        if config.token:
+            headers["Authorization"] = f"Bearer {config.token}"
         self._rest = httpx.Client(
             base_url=f"{config.url.rstrip('/')}/api/v1",
-            headers={"Authorization": f"Bearer {config.token}", "User-Agent": "gpu-client/1"},
+            headers=headers,
             timeout=ANSWER_SECONDS,
             transport=transport,
         )
@@ -58,6 +65,14 @@ class Client:
     ) -> None:
         self._rest.close()
 
+    def device_sign_in(self, name: str) -> Document:
+        """Begins the sign-in of this machine under `name`; needs no token."""
+        return self._call("create_device_sign_in", body={"name": name})
+
+    def device_token(self, device_code: str) -> Document:
+        """Returns the token of a sign-in that a person has confirmed; needs no token."""
+        return self._call("create_device_token", body={"device_code": device_code})
+
     def me(self) -> Document:
         """Returns the account behind the token."""
         return self._call("get_me")
@@ -66,9 +81,12 @@ class Client:
         """Returns options for a request, best first."""
         return self._call("create_quote", body=request)
 
-    def book(self, request: Mapping[str, Any], wait: int = 10) -> Document:
-        """Creates a booking and waits for the decision, for at most `wait` seconds."""
-        return self._call("create_booking", body=request, wait=wait)
+    def book(self, request: Mapping[str, Any], wait: int = 10, key: str = "") -> Document:
+        """Creates a booking and waits for the decision, for at most `wait` seconds.
+
+        A second call with the same `key` and request returns the first booking.
+        """
+        return self._call("create_booking", body=request, wait=wait, key=key)
 
     def bookings(self, **query: str) -> list[Document]:
         """Returns all bookings that `query` asks for."""
@@ -93,6 +111,10 @@ class Client:
     def cancel(self, reference: str) -> Document:
         """Cancels a booking that has not started."""
         return self._call("cancel_booking", reference)
+
+    def result(self, reference: str, result: str) -> Document:
+        """Reports `success` or `failure` of a booking's program."""
+        return self._call("report_booking_result", reference, body={"result": result})
 
     def availability(self, gpu_class: str, starts: str, until: str) -> Document:
         """Returns the free GPUs of a class over time."""
@@ -143,13 +165,14 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         wait: int = 0,
+        key: str = "",
     ) -> Document:
         """Calls one operation. Raises Problem, PortalUnreachable."""
         method, path = OPERATIONS[operation]
         headers = {"Prefer": f"wait={wait}"} if wait else {}
         if method == "POST":
             # Only a repetition by the transport could have an effect twice.
-            headers["Idempotency-Key"] = str(uuid.uuid4())
+            headers["Idempotency-Key"] = key or str(uuid.uuid4())
         try:
             response = self._rest.request(
                 method,
@@ -166,12 +189,16 @@ class Client:
         return _document(response)
 
 
+# What a number has besides letters and digits: BK-2041[17].
+_BETWEEN = str.maketrans("", "", "-_[]")
+
+
 def _quoted(reference: str) -> str:
     """Returns the reference as one part of an address."""
-    plain = reference.isascii() and reference.replace("-", "").replace("_", "").isalnum()
+    plain = reference.isascii() and reference.translate(_BETWEEN).isalnum()
     if reference and not plain:
         raise Problem({"status": 422, "detail": f"{reference!r} is not a booking like BK-2041."})
-    return reference
+    return quote(reference, safe="")
 
 
 def _events(response: httpx.Response) -> Iterator[Document]:

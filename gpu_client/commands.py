@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_client.api import Client, Document
-from gpu_client.config import Config, config_load, config_path, config_save
+from gpu_client.config import config_load
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run
 from gpu_client.output import (
     error_print,
@@ -24,15 +24,20 @@ from gpu_client.output import (
     table_print,
 )
 from gpu_client.problems import REFUSED, USAGE, WAITING
+from gpu_client.sign_in import login, logout
 from gpu_client.words import ends, iso_length, moment, money, place, risk, starts
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__, rich_markup_mode=None)
 hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something happens.")
 app.add_typer(hook_app, name="hook")
+app.command()(login)
+app.command()(logout)
 
 HAS_PLACE = frozenset({"scheduled", "starting", "active", "pausing", "ending", "ended"})
 OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "failed"})
-NOT_STARTED = frozenset({"requested", "awaiting_approval", "queued", "scheduled"})
+NOT_STARTED = frozenset(
+    {"requested", "awaiting_approval", "waitlisted", "offered", "queued", "scheduled"}
+)
 GPU_UNITS = 56_000
 
 Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
@@ -50,33 +55,6 @@ def portal(is_json: bool) -> Iterator[Client]:
     """Opens the portal; errors end the program with their sentence."""
     with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
         yield client
-
-
-@app.command()
-def login(
-    url: Annotated[str, typer.Option(prompt="Address of the portal", envvar="GPU_URL")],
-    token: Annotated[
-        str,
-        typer.Option(prompt="Token (Settings, API tokens)", hide_input=True, envvar="GPU_TOKEN"),
-    ],
-    is_json: Json = False,
-) -> None:
-    """Save the portal's address and an API token, in a file that only you can read."""
-    config = Config(url.strip(), token.strip())
-    with errors_shown(is_json=is_json), Client(config) as client:
-        me = client.me()
-    path = config_save(config, os.environ)
-    if is_json:
-        json_print(me)
-    else:
-        line_print(f"Signed in to {me['tenant']['name']} as {me['name']}. Saved in {path}.")
-
-
-@app.command()
-def logout() -> None:
-    """Delete the saved token. It stays valid until you revoke it on the settings page."""
-    config_path(os.environ).unlink(missing_ok=True)
-    line_print("Signed out.")
 
 
 @app.command()
@@ -104,6 +82,8 @@ def book(
     ref: Annotated[str, typer.Option(help="A ticket: its key or its address.")] = "",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask: for scripts.")] = False,
     wait: Annotated[int, typer.Option(min=1, max=50, help="Seconds to wait.")] = 10,
+    array: Annotated[int, typer.Option(help="Run it so many times, each a booking.")] = 0,
+    parallel: Annotated[int, typer.Option(help="Of an array: open at a time, at most.")] = 0,
     is_json: Json = False,
 ) -> None:
     """Book GPUs: shows the options, and Enter takes the first.
@@ -120,6 +100,10 @@ def book(
             request["labels"] = _labels(label)
         if ref:
             request["external_ref"] = ref
+        if array:
+            request["array"] = array
+        if parallel:
+            request["parallel"] = parallel
         booking = client.book(request, wait)
     _booking_print(booking, is_json=is_json)
     raise SystemExit(_decided_status(booking))
@@ -236,6 +220,17 @@ def release(reference: Reference, is_json: Json = False) -> None:
         before = client.booking(reference)
         end = client.cancel if before["state"] in NOT_STARTED else client.release
         _booking_print(end(reference), is_json=is_json)
+
+
+@app.command()
+def result(
+    reference: Reference,
+    outcome: Annotated[str, typer.Argument(help="success or failure", show_default=False)],
+    is_json: Json = False,
+) -> None:
+    """Report the result of a booking's program, also for an element: BK-2041[17]."""
+    with portal(is_json) as client:
+        _booking_print(client.result(reference, outcome), is_json=is_json)
 
 
 @app.command()

@@ -15,6 +15,8 @@ from gpu_client.config import NotSignedIn
 from gpu_client.problems import NOT_ALLOWED, SERVER, PortalUnreachable, Problem
 
 WIDTH_MOST = 100
+# Columns of times, which are hard to read in two lines.
+TIMES = frozenset({"Starts", "Ends"})
 Row = Mapping[str, Any]
 Columns = Mapping[str, Callable[[Any], str]]
 
@@ -27,12 +29,14 @@ _STYLES = {
 }
 
 
-def console() -> Console:
-    """Returns a console without colour unless it is a terminal and NO_COLOR is not set."""
-    plain = Console(highlight=False, soft_wrap=False)
-    return Console(
-        highlight=False, width=min(plain.width, WIDTH_MOST) if plain.is_terminal else WIDTH_MOST
-    )
+def console(*, is_error: bool = False) -> Console:
+    """Returns a console without colour unless it is a terminal and NO_COLOR is not set.
+
+    `is_error` chooses standard error.
+    """
+    plain = Console(highlight=False, soft_wrap=False, stderr=is_error)
+    width = min(plain.width, WIDTH_MOST) if plain.is_terminal else WIDTH_MOST
+    return Console(highlight=False, width=width, stderr=is_error)
 
 
 def json_print(document: object) -> None:
@@ -52,7 +56,7 @@ def table_print(columns: Columns, rows: Sequence[Row], empty: str) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name in TIMES)
     for row in rows:
         table.add_row(*(Text(value(row)) for value in columns.values()))
     console().print(table)

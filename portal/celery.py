@@ -100,7 +100,8 @@ PERIODS = {
     "tenants.sweep": 600,
     "audit.seal": 60,
     "billing.renew": 600,
-    "billing.guardrails": 2,
+    "billing.guardrails": 1,
+    "allocation.forecasts": 600,
 }
 
 app.add_defaults(_configuration)

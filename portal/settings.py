@@ -270,6 +270,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     # Two fields with the same choices share one enum.
     "ENUM_NAME_OVERRIDES": {
+        "OfferStateEnum": ["open", "accepted", "declined", "expired", "withdrawn"],
         "ApprovalStateEnum": ["open", "approved", "declined", "expired", "withdrawn"],
         "DeliveryStateEnum": ["pending", "delivered", "failed", "dropped"],
         "JiraMessageStateEnum": ["received", "done", "refused", "ignored"],
@@ -297,6 +298,7 @@ CALL_LIMITS = {
     "quotes": env_int("QUOTES_PER_PERSON", 100, low=1, high=10**9),
     "enrol": env_int("ENROLMENTS_PER_ADDRESS", 50, low=1, high=10**9),
     "sign_on": env_int("SIGN_ONS_PER_ADDRESS", 50, low=1, high=10**9),
+    "device": env_int("DEVICE_SIGN_INS", 20, low=1, high=10**9),
 }
 
 # --- Mail -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from portal.integrations.relay import outbox_sweep as sweep
 from portal.integrations.webhooks.publish import events_sweep
 from portal.storage.audit_sources import audit_seal_all
 from tenants.outbox import task_request_clear
+from tenants.services.notifications import notifications_sweep
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,10 @@ def outbox_relay() -> None:
 
 @shared_task(name="outbox.sweep")
 def outbox_sweep() -> None:
-    """Removes messages, mails and events that were sent long ago."""
+    """Removes messages, mails, notifications and events that were sent long ago."""
     sweep(timezone.now())
     mails_sweep(timezone.now())
+    notifications_sweep(timezone.now())
     events_sweep(timezone.now())
     messages_sweep(timezone.now())
 

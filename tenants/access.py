@@ -13,6 +13,7 @@ from django.db import connection
 
 from tenants.models import Project, Role, User
 from tenants.platform.errors import denied, missing
+from tenants.platform.reference import by_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def access_project(actor: Actor, slug: str, param: str | None = None) -> Project
     Raises:
         Refused: `not_found`, for foreign, hidden and missing projects alike.
     """
-    project = Project.objects.filter(tenant_id=actor.tenant_id, slug=slug).first()
+    project = _project_read(actor.tenant_id, slug)
     if project is None or actor.role_in(project.id) is None:
         raise missing("project", param)
     return project
@@ -196,6 +197,11 @@ def access_project_to_book(actor: Actor, slug: str, param: str | None = None) ->
     if not project.is_open:
         raise denied(f"{project.name} is closed. Its tenant admin can open it again.")
     return project
+
+
+@by_version
+def _project_read(tenant_id: UUID, slug: str) -> Project | None:
+    return Project.objects.filter(tenant_id=tenant_id, slug=slug).first()
 
 
 def require_tenant_admin(actor: Actor) -> None:

@@ -15,6 +15,8 @@ from tenants.models import (
     Invitation,
     Mail,
     Membership,
+    Notification,
+    NotificationSettings,
     OutboxMessage,
     Project,
     PublishedEvent,
@@ -359,3 +361,23 @@ def event_data(event: PublishedEvent) -> dict[str, Any]:
         "timestamp": event.at.isoformat(),
         "data": event.data,
     }
+
+
+UNREAD_SHOWN = 99
+
+
+def notifications_of(tenant_id: UUID, user_id: int) -> QuerySet[Notification]:
+    """A person's inbox in the tenant."""
+    return Notification.objects.filter(tenant_id=tenant_id, user_id=user_id)
+
+
+def unread_count(tenant_id: UUID, user_id: int) -> int:
+    """How many entries are unread; counts to one more than is shown."""
+    unread = notifications_of(tenant_id, user_id).filter(read=None)
+    return unread.order_by()[: UNREAD_SHOWN + 1].count()
+
+
+def notification_settings_of(tenant_id: UUID, user_id: int) -> NotificationSettings:
+    """What a person chose in the tenant; the defaults if nothing is stored."""
+    found = NotificationSettings.objects.filter(tenant_id=tenant_id, user_id=user_id).first()
+    return found or NotificationSettings(tenant_id=tenant_id, user_id=user_id)

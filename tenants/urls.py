@@ -4,6 +4,7 @@ from django.urls import path
 
 from tenants.web.accounts import ops_accounts
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
+from tenants.web.notifications import urlpatterns as notification_urls
 from tenants.web.people import people
 from tenants.web.quotas import ops_quotas, quotas
 from tenants.web.service_accounts import urlpatterns as service_account_urls
@@ -17,6 +18,7 @@ urlpatterns = [
     path("t/<slug:tenant>/quotas", quotas, name="quotas"),
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
+    *notification_urls,
     *service_account_urls,
     *webhook_urls,
     path("t/<slug:tenant>/log", log, name="log"),

@@ -88,8 +88,10 @@ def saved(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def booking_find(root: Path, wanted: str, account: str, now: float) -> dict[str, Any]:
     """The `booking.json` of an active booking, by full name (`helix.BK-12`) or, for its owner, by
-    its number alone: numbers are their tenants' own. `now` in Unix seconds. Raises NotNow, OSError.
+    its number alone: numbers are their tenants' own. An element of an array may be `BK-12[3]`.
+    `now` in Unix seconds. Raises NotNow, OSError.
     """
+    wanted = wanted.replace("[", "_").removesuffix("]")
     paths = {path.parent.name: path for path in root.glob("*/booking.json")}
     names = [name for name in sorted(paths) if wanted in (name, name.rpartition(".")[2])]
     if not names:

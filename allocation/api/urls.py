@@ -8,6 +8,7 @@ from allocation.api.bookings.approvals import (
     ApprovalOne,
     Approvals,
 )
+from allocation.api.bookings.arrays import ArrayCancel, ArrayOne, BookingResult
 from allocation.api.bookings.availability import Availability
 from allocation.api.bookings.batches import BookingBatch
 from allocation.api.bookings.bookings import (
@@ -24,10 +25,19 @@ from allocation.api.bookings.bookings import (
 )
 from allocation.api.bookings.corrections import Corrections
 from allocation.api.bookings.earlier import BookingChange, BookingEarlierOptions
+from allocation.api.bookings.overrides import (
+    OverrideDecline,
+    OverrideEnd,
+    OverrideGrant,
+    OverrideOne,
+    Overrides,
+    OverrideWithdraw,
+)
 from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.statements import FocusCsv, StatementCsv, StatementPdf, Statements
 from allocation.api.bookings.use import BookingUse, GpuUseOne
+from allocation.api.bookings.waitlist import OfferAccept, OfferDecline, WaitList, WaitOffers
 from allocation.api.fleet.bookings import SiteBookings
 from allocation.api.fleet.catalogue import (
     GpuClassOne,
@@ -78,12 +88,14 @@ from allocation.api.jira.connections import (
     JiraTest,
 )
 from allocation.api.jira.messages import JiraMessages
+from allocation.api.money.forecasts import Forecasts
+from allocation.api.money.spend import Spend
 
 
 class ReferenceConverter:
-    """Matches a booking's id, `bk_<hex>`, or its number, `BK-2041`."""
+    """Matches a booking's id, `bk_<hex>`, or its number, `BK-2041` or `BK-2041[17]`."""
 
-    regex = r"bk_[0-9a-f]{32}|[Bb][Kk]-[1-9][0-9]{0,17}"
+    regex = r"bk_[0-9a-f]{32}|[Bb][Kk]-[1-9][0-9]{0,17}(?:\[[1-9][0-9]{0,8}\])?"
 
     def to_python(self, value: str) -> str:
         """The reference, unchanged."""
@@ -100,10 +112,19 @@ class SeriesConverter(ReferenceConverter):
     regex = r"sr_[0-9a-f]{32}"
 
 
+class ArrayConverter(ReferenceConverter):
+    """Matches an array's id, `ar_<hex>`, or its number, `BK-2041`."""
+
+    regex = r"ar_[0-9a-f]{32}|[Bb][Kk]-[1-9][0-9]{0,17}"
+
+
 register_converter(ReferenceConverter, "booking")
+register_converter(ArrayConverter, "array")
 register_converter(SeriesConverter, "series")
 
 urlpatterns = [
+    path("forecasts", Forecasts.as_view(), name="api-forecasts"),
+    path("spend", Spend.as_view(), name="api-spend"),
     path("statements", Statements.as_view(), name="api-statements"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
@@ -144,6 +165,7 @@ urlpatterns = [
         BookingCheckIn.as_view(),
         name="api-booking-check-in",
     ),
+    path("bookings/<booking:reference>/result", BookingResult.as_view(), name="api-booking-result"),
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),
     path(
         "bookings/<booking:reference>/earlier-options",
@@ -153,6 +175,10 @@ urlpatterns = [
     path("bookings/<booking:reference>/change", BookingChange.as_view(), name="api-booking-change"),
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
+    path("waitlist", WaitList.as_view(), name="api-waitlist"),
+    path("offers", WaitOffers.as_view(), name="api-offers"),
+    path("offers/<uuid:offer_id>/accept", OfferAccept.as_view(), name="api-offer-accept"),
+    path("offers/<uuid:offer_id>/decline", OfferDecline.as_view(), name="api-offer-decline"),
     path("approvals", Approvals.as_view(), name="api-approvals"),
     path("approvals/<uuid:approval_id>", ApprovalOne.as_view(), name="api-approval"),
     path(
@@ -165,6 +191,22 @@ urlpatterns = [
         ApprovalDecline.as_view(),
         name="api-approval-decline",
     ),
+    path("arrays/<array:array>", ArrayOne.as_view(), name="api-array"),
+    path("arrays/<array:array>/cancel", ArrayCancel.as_view(), name="api-array-cancel"),
+    path("overrides", Overrides.as_view(), name="api-overrides"),
+    path("overrides/<uuid:override_id>", OverrideOne.as_view(), name="api-override"),
+    path("overrides/<uuid:override_id>/grant", OverrideGrant.as_view(), name="api-override-grant"),
+    path(
+        "overrides/<uuid:override_id>/decline",
+        OverrideDecline.as_view(),
+        name="api-override-decline",
+    ),
+    path(
+        "overrides/<uuid:override_id>/withdraw",
+        OverrideWithdraw.as_view(),
+        name="api-override-withdraw",
+    ),
+    path("overrides/<uuid:override_id>/end", OverrideEnd.as_view(), name="api-override-end"),
     path("series", SeriesList.as_view(), name="api-series-list"),
     path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
     path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),

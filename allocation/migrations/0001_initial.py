@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('tenants', '0002_wall'),
+        ("tenants", "0002_wall"),
     ]
 
     operations = [

@@ -22,8 +22,8 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0002_rules'),
-        ('tenants', '0002_wall'),
+        ("allocation", "0002_rules"),
+        ("tenants", "0002_wall"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

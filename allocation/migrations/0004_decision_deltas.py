@@ -50,7 +50,7 @@ CREATE CONSTRAINT TRIGGER archived_together AFTER UPDATE OF archived_in ON alloc
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0003_planned_start_strengths'),
+        ("allocation", "0003_planned_start_strengths"),
     ]
 
     operations = [

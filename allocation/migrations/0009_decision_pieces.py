@@ -15,7 +15,7 @@ PIECES = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0008_policy_lists'),
+        ("allocation", "0008_policy_lists"),
     ]
 
     operations = [

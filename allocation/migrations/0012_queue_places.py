@@ -44,7 +44,7 @@ GRANT EXECUTE ON FUNCTION portal_queue_ahead(uuid, text[]) TO portal_web, portal
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0011_labels'),
+        ("allocation", "0011_labels"),
     ]
 
     operations = [

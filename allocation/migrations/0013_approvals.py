@@ -104,8 +104,8 @@ WALL = "".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0012_queue_places'),
-        ('tenants', '0007_second_factors'),
+        ("allocation", "0012_queue_places"),
+        ("tenants", "0007_second_factors"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -24,8 +24,8 @@ CREATE TRIGGER change_by_{event} AFTER {event} ON allocation_bookingchange
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0013_approvals'),
-        ('tenants', '0007_second_factors'),
+        ("allocation", "0013_approvals"),
+        ("tenants", "0007_second_factors"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -30,8 +30,8 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0014_booking_changes'),
-        ('tenants', '0011_jira_receivers'),
+        ("allocation", "0014_booking_changes"),
+        ("tenants", "0011_jira_receivers"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

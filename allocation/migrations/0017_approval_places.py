@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0016_peak_prices'),
+        ("allocation", "0016_peak_prices"),
     ]
 
     operations = [

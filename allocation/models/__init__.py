@@ -2,7 +2,13 @@
 
 from allocation.models.allocations import Allocation, Occupancy
 from allocation.models.approvals import Approval, ApprovalAct, ApprovalRule
-from allocation.models.bookings import Booking, BookingEvent, MovedStart, PlannedStrength
+from allocation.models.arrays import BookingArray
+from allocation.models.booking_events import BookingEvent, MovedStart
+from allocation.models.bookings import (
+    Booking,
+    PlannedStrength,
+    WaitMode,
+)
 from allocation.models.changes import BookingChange
 from allocation.models.charges import ChargeSum
 from allocation.models.compaction import CompactionOrder
@@ -14,6 +20,7 @@ from allocation.models.decisions import (
     QueuePlace,
     SolverState,
 )
+from allocation.models.dependencies import Dependency
 from allocation.models.feeds import CalendarFeed
 from allocation.models.hardware import (
     EnrolmentToken,
@@ -29,9 +36,11 @@ from allocation.models.jira import JiraConnection, JiraMessage, JiraProject
 from allocation.models.labels import BookingLabel
 from allocation.models.maintenance import GpuEvent, Maintenance
 from allocation.models.operations import Backup, PortalMode
+from allocation.models.overrides import Override
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
+from allocation.models.waiting import WaitEntry, WaitOffer
 
 __all__ = [
     "Allocation",
@@ -40,6 +49,7 @@ __all__ = [
     "ApprovalRule",
     "Backup",
     "Booking",
+    "BookingArray",
     "BookingChange",
     "BookingEvent",
     "BookingLabel",
@@ -48,6 +58,7 @@ __all__ = [
     "CompactionOrder",
     "Decision",
     "DecisionPiece",
+    "Dependency",
     "EnrolmentToken",
     "EventCounter",
     "Gpu",
@@ -66,6 +77,7 @@ __all__ = [
     "NodeExamination",
     "NodeInventory",
     "Occupancy",
+    "Override",
     "Pause",
     "PauseCause",
     "PauseRelation",
@@ -76,5 +88,8 @@ __all__ = [
     "Rack",
     "Series",
     "SolverState",
+    "WaitEntry",
+    "WaitMode",
+    "WaitOffer",
     "WorkSpeed",
 ]

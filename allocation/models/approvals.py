@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.bookings import Booking
+from allocation.models.changes import BookingChange
 from allocation.models.series import Series
 from allocation.rules.approvals import Conditions, Step, WorkingHours
 from billing.models import MONEY
@@ -120,7 +121,8 @@ class ApprovalRule(models.Model):
 
 
 class Approval(models.Model):
-    """A booking's request for an approval. `digest` names exactly what is approved.
+    """A booking's request for an approval, or that of its change. `digest` names exactly what is
+    approved.
 
     The time of a decision is inside [asked, decide_by).
     """
@@ -141,6 +143,11 @@ class Approval(models.Model):
     series = models.ForeignKey(
         Series, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
         help_text="All of its dates are decided together.",
+    )  # fmt: skip
+    change = models.ForeignKey(
+        BookingChange, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        help_text="The change that is to be approved; null for the booking itself.",
+        related_name="approvals",
     )  # fmt: skip
     asker = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     digest = models.CharField(max_length=64, help_text="SHA-256 of what is to be approved.")

@@ -7,11 +7,10 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from allocation.models.arrays import BookingArray
 from allocation.models.series import NO_LABELS, Series
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import State
-from allocation.words.events import event_sentence
-from allocation.words.reasons import stored_sentence
 from billing.models import MONEY, Campaign
 from tenants.models import Project, Tenant, Tier
 
@@ -21,6 +20,16 @@ def booking_states() -> list[tuple[str, str]]:
     return [(state.value, state.value.replace("_", " ").capitalize()) for state in State]
 
 
+def booking_label(number: int, index: int | None) -> str:
+    """Returns the number that people use, `BK-2041` or `BK-2041[17]`."""
+    return f"BK-{number}" if index is None else f"BK-{number}[{index}]"
+
+
+def booking_node_name(number: int, index: int | None) -> str:
+    """Returns the number that nodes use, `BK-2041` or `BK-2041_17`."""
+    return f"BK-{number}" if index is None else f"BK-{number}_{index}"
+
+
 class PlannedStrength(models.TextChoices):
     """What a planned start is worth: no booking delays a firm one, only its own organisation's a
     guaranteed one, and any booking ahead in the queue an expected one."""
@@ -28,6 +37,14 @@ class PlannedStrength(models.TextChoices):
     FIRM = "firm", "Firm"
     GUARANTEED = "guaranteed", "Guaranteed"
     EXPECTED = "expected", "Expected"
+
+
+class WaitMode(models.TextChoices):
+    """How a booking waits for a window that is full: it is booked as soon as there is room, with
+    its money held, or a place is offered to its owner."""
+
+    AUTO = "auto", "Book it"
+    OFFER = "offer", "Offer it"
 
 
 class Booking(models.Model):
@@ -62,6 +79,13 @@ class Booking(models.Model):
         Series, on_delete=models.PROTECT, related_name="bookings", null=True, blank=True,
         db_constraint=False, help_text="The series that this booking is one date of.",
     )  # fmt: skip
+    array = models.ForeignKey(
+        BookingArray, on_delete=models.PROTECT, related_name="elements", null=True, blank=True,
+        db_constraint=False, help_text="The array that this booking is one element of.",
+    )  # fmt: skip
+    array_index = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Its index in the array, from 1."
+    )
     ask = models.JSONField(help_text="The request as `allocation.rules.ask` writes it.")
     request_text = models.CharField(max_length=200, blank=True, help_text="As it was typed.")
     zone = models.CharField(max_length=64, default="UTC", help_text="Time zone of the request.")
@@ -78,10 +102,22 @@ class Booking(models.Model):
     extension_until = models.DateTimeField(
         null=True, blank=True, help_text="End that the owner asked to extend to; not yet decided."
     )
+    waitlist = models.CharField(
+        max_length=5, choices=WaitMode.choices, blank=True, db_default="", default="",
+        help_text="How it waits if its window is full; empty: it is refused.",
+    )  # fmt: skip
 
     # State
     state = models.CharField(max_length=20, choices=booking_states, default=State.REQUESTED)
     outcome = models.CharField(max_length=20, blank=True, help_text="How an ended booking ended.")
+    awaits_parents = models.BooleanField(
+        default=False, db_default=False, help_text="It depends on bookings that are not over."
+    )
+    result = models.CharField(
+        max_length=8, blank=True, default="", db_default="",
+        choices=[("success", "Success"), ("failure", "Failure")],
+        help_text="What its program has reported.",
+    )  # fmt: skip
     version = models.BigIntegerField(default=1, help_text="Rises with every change.")
     revision = models.PositiveIntegerField(
         db_default=1, default=1, help_text="Of the request: rises with each change of it."
@@ -100,6 +136,14 @@ class Booking(models.Model):
     place_until = models.DateTimeField(
         null=True, blank=True, help_text="How long its place is kept while it awaits an approval."
     )
+
+    has_override = models.BooleanField(
+        db_default=False, default=False, help_text="Some of its units don't count against a limit."
+    )
+    is_drained = models.BooleanField(
+        default=False, db_default=False,
+        help_text="The ladder of a budget keeps it from starting; it has no planned start.",
+    )  # fmt: skip
 
     # Plan of the last cycle
     decision = models.ForeignKey(
@@ -172,6 +216,15 @@ class Booking(models.Model):
     fee_seconds = models.PositiveIntegerField(
         db_default=0, default=0, help_text="Charged beyond the use: a no-show's fee."
     )
+    notice_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="As its tier had it when it was booked or changed."
+    )
+    late_share = models.PositiveSmallIntegerField(
+        db_default=0, default=0, help_text="Percent of the price of time that is given up late."
+    )
+    late_fees = models.DecimalField(
+        **MONEY, db_default=0, default=0, help_text="Charged for late time, a part of `settled`."
+    )
 
     # Current run
     ready_at = models.DateTimeField(null=True, blank=True, help_text="When its GPUs were ready.")
@@ -223,6 +276,7 @@ class Booking(models.Model):
                     state__in=["ended", "refused", "rejected", "expired", "cancelled", "failed"]
                 ),
             ),
+            models.Index(fields=["tenant"], name="booking_drained", condition=Q(is_drained=True)),
             # A text index can't be used behind row-level security, so a search scans one of these,
             # which hold every column that it reads.
             models.Index(
@@ -252,7 +306,16 @@ class Booking(models.Model):
             ),
         ]
         constraints = [
-            models.UniqueConstraint(fields=["tenant", "number"], name="booking_number_in_tenant"),
+            models.UniqueConstraint(
+                fields=["tenant", "number", "array_index"],
+                name="booking_number_in_tenant_once",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(array=None, array_index=None)
+                | Q(array__isnull=False, array_index__isnull=False, array_index__gte=1),
+                name="booking_index_of_an_array",
+            ),
             models.UniqueConstraint(fields=["tenant", "id"], name="booking_id_in_tenant"),
             models.CheckConstraint(
                 condition=Q(external_ref__regex=r"^\S*$"), name="booking_reference_sane"
@@ -301,8 +364,13 @@ class Booking(models.Model):
 
     @property
     def label(self) -> str:
-        """The number that people use, `BK-2041`; unique in the tenant."""
-        return f"BK-{self.number}"
+        """The number that people use, `BK-2041` or `BK-2041[17]`; unique in the tenant."""
+        return booking_label(self.number, self.array_index)
+
+    @property
+    def node_name(self) -> str:
+        """The same on nodes, where it is a part of paths: `BK-2041_17`."""
+        return booking_node_name(self.number, self.array_index)
 
     @property
     def is_unplanned(self) -> bool:
@@ -318,135 +386,3 @@ class Booking(models.Model):
     def expected_start(self) -> datetime | None:
         """The planned start, or None if no start could be planned."""
         return None if self.is_unplanned else self.planned_starts
-
-
-class BookingEvent(models.Model):
-    """A line of a booking's history, written in the transaction of the change."""
-
-    id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, related_name="events", db_constraint=False
-    )
-    at = models.DateTimeField()
-    kind = models.CharField(max_length=40)
-    state = models.CharField(max_length=20, choices=booking_states)
-    sentence = models.CharField(max_length=300)
-    actor = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True
-    )
-    detail = models.JSONField(default=dict)
-
-    class Meta:
-        ordering = ["id"]
-        indexes = [models.Index(fields=["tenant", "booking", "id"], name="event_of_booking")]
-
-    @property
-    def text(self) -> str:
-        """The sentence in the reader's language; an old event has the one it was stored with."""
-        stored = self.detail.get("text")
-        return event_sentence(stored) if stored else self.sentence
-
-    @property
-    def starts(self) -> datetime | None:
-        """The start in `detail`, for display in the reader's time zone."""
-        return self._moment("starts")
-
-    @property
-    def latest(self) -> datetime | None:
-        """The latest start in `detail`; `starts` is the earliest."""
-        return self._moment("latest")
-
-    @property
-    def was(self) -> datetime | None:
-        """The start in `detail` announced before; `was_latest` is its latest."""
-        return self._moment("was")
-
-    @property
-    def was_latest(self) -> datetime | None:
-        """The latest start in `detail` announced before."""
-        return self._moment("was_latest")
-
-    @property
-    def until(self) -> datetime | None:
-        """The end in `detail`."""
-        return self._moment("until")
-
-    @property
-    def at_risk_from(self) -> datetime | None:
-        """The time in `detail` from which borrowed quota can be reclaimed."""
-        return self._moment("at_risk_from")
-
-    def _moment(self, name: str) -> datetime | None:
-        text = self.detail.get(name)
-        return datetime.fromisoformat(text) if text else None
-
-
-class MovedStart(models.Model):
-    """A receipt: the planned start left the range that was announced, and a new one was announced.
-
-    `decision` with `rule` says why. `claimant` is the booking that goes first, if it is of the same
-    organisation and known; another organisation's is never stored.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, related_name="moved_starts", db_constraint=False,
-        db_index=False,
-    )  # fmt: skip
-    at = models.DateTimeField()
-    decision = models.ForeignKey(
-        "allocation.Decision", on_delete=models.PROTECT, related_name="+", db_index=False
-    )
-
-    # Ranges announced before and after
-    was_from = models.DateTimeField()
-    was_until = models.DateTimeField()
-    now_from = models.DateTimeField()
-    now_until = models.DateTimeField()
-    strength = models.CharField(
-        max_length=10, choices=PlannedStrength.choices, help_text="Of the start that was left."
-    )
-
-    # Cause
-    rule = models.CharField(max_length=8)
-    overtaken_by = models.CharField(
-        max_length=10, blank=True, help_text="Key of the order by which another booking goes first."
-    )
-    is_own = models.BooleanField(help_text="The own organisation's work goes first.")
-    claimant = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, related_name="+", null=True, blank=True,
-        db_constraint=False,
-    )  # fmt: skip
-    reason = models.JSONField(help_text="The reason as the plan gives it.")
-
-    class Meta:
-        ordering = ["id"]
-        indexes = [
-            models.Index(fields=["tenant", "booking", "id"], name="moved_start_of_booking"),
-            models.Index(fields=["at"], name="moved_start_by_time"),
-        ]
-        constraints = [
-            models.CheckConstraint(
-                condition=Q(
-                    was_until__gte=F("was_from"),
-                    now_until__gte=F("now_from"),
-                    now_from__gt=F("was_until"),
-                ),
-                name="moved_start_is_later",
-            ),
-            models.CheckConstraint(
-                condition=Q(claimant=None) | Q(is_own=True), name="moved_start_names_own_only"
-            ),
-        ]
-
-    @property
-    def was(self) -> dict[str, datetime]:
-        """The range that was announced before, as REST shows it."""
-        return {"earliest": self.was_from, "latest": self.was_until}
-
-    @property
-    def sentence(self) -> str:
-        """Why it moved, in the reader's language."""
-        return stored_sentence(self.reason)

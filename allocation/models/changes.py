@@ -63,6 +63,10 @@ class BookingChange(models.Model):
         **MONEY, default=0, help_text="Held for the added cost until it is decided."
     )
 
+    late_fee = models.DecimalField(
+        **MONEY, default=0, db_default=0, help_text="The most that what it gives up late costs."
+    )
+
     # People and the answer
     asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
@@ -86,6 +90,7 @@ class BookingChange(models.Model):
             ),
         ]
         constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="change_id_in_tenant"),
             models.UniqueConstraint(
                 fields=["booking"],
                 condition=Q(state__in=["asked", "awaiting_approval"]),
@@ -104,3 +109,8 @@ class BookingChange(models.Model):
                 name="change_sane",
             ),
         ]
+
+    @property
+    def is_only_end(self) -> bool:
+        """Whether it changes the length and nothing else that needs a decision."""
+        return set(self.differences) <= {"duration", "name"}

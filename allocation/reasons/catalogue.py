@@ -76,6 +76,7 @@ FACTS: dict[str, Kind] = {
     "own_tenant": "flag",
     "owner": "name",
     "pauses": "amount",
+    "percent": "amount",
     "pin": "names",
     "pinned": "amount",
     "planned": "flag",
@@ -208,19 +209,30 @@ RULES: tuple[Rule, ...] = (
          ("gpu_class", "gpus", "mode", "seconds")),
     Rule("R97", "approval_too_late", "policy", "asker", "refuses"),
     Rule("R98", "change_begun", "policy", "asker", "refuses"),
+    Rule("R99", "dependency_failed", "line", "asker", "refuses", ("booking",)),
     Rule("R100", "overtaken", "line", "others", "delays", ("own_tenant", "rule"),
          optional=("booking",)),
     Rule("R101", "deadline_at_risk", "line", "others", "delays"),
     Rule("R102", "missed", "line", "others", "refuses"),
     Rule("R103", "behind_the_plan", "line", "operator", "delays", ("depth",)),
+    Rule("R104", "approval_declined", "policy", "lead", "refuses"),
+    Rule("R107", "awaits_booking", "line", "asker", "delays", ("booking",)),
     Rule("R110", "node_conflict", "hardware", "operator", "delays", optional=("node",)),
     Rule("R111", "no_show", "policy", "operator", "refuses", optional=("absent", "fee", "limit")),
     Rule("R112", "own_pause", "policy", "operator", "explains"),
+    Rule("R113", "budget_drained", "budget", "tenant_admin", "delays", ("owner", "percent")),
     Rule("R120", "decisions_frozen", "policy", "operator", "delays"),
+    Rule("R131", "too_many_entries", "policy", "asker", "refuses", optional=("most",)),
 )  # fmt: skip
 
 UNPROVEN = frozenset(
-    {"behind_the_plan", "deadline_at_risk", "none_in_service", "no_room_in_horizon"}
+    {
+        "awaits_booking",
+        "behind_the_plan",
+        "deadline_at_risk",
+        "none_in_service",
+        "no_room_in_horizon",
+    }
 )
 """Codes of a first reason under which no start can be planned: the stored start is an estimate."""
 

@@ -8,6 +8,8 @@ a run. See docs/decisions/0033.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import pairwise
 
 from billing.rates import NO_PEAKS, PeakHours, Spell
 
@@ -107,6 +109,35 @@ def no_show_after(length: int, limit: int) -> int:
 def no_show_fee(rest: int, share_percent: int) -> int:
     """The charged seconds of a no-show's remaining time, which is too short-term for others."""
     return max(0, rest) * share_percent // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """GPUs that a booking has in [starts, ends); `kind` says which can stand for each other."""
+
+    starts: datetime
+    ends: datetime
+    count: int
+    kind: str = ""
+
+
+def given_up(
+    old: Granted, new: Granted | None, since: datetime, until: datetime
+) -> list[tuple[datetime, datetime, Fraction]]:
+    """What of [since, until) a booking gives up with a change from `old` to `new`: stretches, and
+    the part of its GPUs that it has no more in each. None: it gives up everything."""
+    kept = new if new is not None and new.kind == old.kind else None
+    first, last = max(old.starts, since), min(old.ends, until)
+    marks = {first, last}
+    if kept is not None:
+        marks |= {min(max(each, first), last) for each in (kept.starts, kept.ends)}
+    found = []
+    for begins, ends in pairwise(sorted(marks)):
+        is_kept = kept is not None and kept.starts <= begins and ends <= kept.ends
+        lost = old.count - (kept.count if kept is not None and is_kept else 0)
+        if first < last and lost > 0:
+            found.append((begins, ends, Fraction(lost, old.count)))
+    return found
 
 
 def _between(since: datetime, until: datetime) -> int:

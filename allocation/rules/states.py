@@ -9,6 +9,8 @@ class State(StrEnum):
 
     REQUESTED = "requested"
     AWAITING_APPROVAL = "awaiting_approval"
+    WAITLISTED = "waitlisted"
+    OFFERED = "offered"
     QUEUED = "queued"
     SCHEDULED = "scheduled"
     STARTING = "starting"
@@ -28,19 +30,26 @@ TERMINAL = frozenset(
     {State.ENDED, State.REFUSED, State.REJECTED, State.EXPIRED, State.CANCELLED, State.FAILED}
 )
 WAITING = frozenset({State.REQUESTED, State.QUEUED})
+BEFORE_RUN = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
+RUNNING = (State.STARTING, State.ACTIVE)
 ON_HARDWARE = frozenset({State.STARTING, State.ACTIVE, State.PAUSING, State.ENDING})
 OPEN = frozenset(State) - TERMINAL
+# States in which a booking waits for a window on the waiting list.
+ON_WAITLIST = (State.WAITLISTED, State.OFFERED)
 # States in which a booking can be extended.
 EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 
 _NEXT: Mapping[State, tuple[State, ...]] = {
     State.REQUESTED: (
         State.AWAITING_APPROVAL,
+        State.WAITLISTED,
         State.QUEUED,
         State.SCHEDULED,
         State.REFUSED,
         State.CANCELLED,
     ),
+    State.WAITLISTED: (State.OFFERED, State.SCHEDULED, State.EXPIRED, State.CANCELLED),
+    State.OFFERED: (State.WAITLISTED, State.SCHEDULED, State.CANCELLED),
     State.AWAITING_APPROVAL: (
         State.REQUESTED,
         State.REJECTED,
@@ -67,6 +76,7 @@ PLANNED_TIMES = (
 )
 # Fields that have no meaning in a state. They are reset to their defaults when it is entered.
 CLEARED_IN: Mapping[State, tuple[str, ...]] = {
+    State.WAITLISTED: (*PLANNED_TIMES, "planned_class", "planned_places"),
     State.SCHEDULED: ("alternatives", "planned_places"),
     State.PAUSING: (
         "extension_until", *PLANNED_TIMES, "planned_places", "reasons",

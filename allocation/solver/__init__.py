@@ -24,10 +24,10 @@ from allocation.solver.model.inputs import Limit as Limit
 from allocation.solver.model.inputs import Maintenance as Maintenance
 from allocation.solver.model.inputs import Model as Model
 from allocation.solver.model.inputs import Order as Order
+from allocation.solver.model.inputs import Override as Override
 from allocation.solver.model.inputs import Place as Place
 from allocation.solver.model.inputs import Placement as Placement
 from allocation.solver.model.inputs import PlannedStart as PlannedStart
-from allocation.solver.model.inputs import Policy as Policy
 from allocation.solver.model.inputs import Relocation as Relocation
 from allocation.solver.model.inputs import Request as Request
 from allocation.solver.model.inputs import Shape as Shape
@@ -58,6 +58,7 @@ from allocation.solver.model.plan_parts import in_halves as in_halves
 from allocation.solver.model.plan_parts import in_pieces as in_pieces
 from allocation.solver.model.plan_parts import narrowed as narrowed
 from allocation.solver.model.plan_parts import refused_too_early as refused_too_early
+from allocation.solver.model.policy import Policy as Policy
 from allocation.solver.model.quote import QUARTER as QUARTER
 from allocation.solver.model.quote import Option as Option
 from allocation.solver.model.quote import Quote as Quote

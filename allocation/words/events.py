@@ -109,10 +109,30 @@ _SENTENCES: dict[str, Text] = {
     "because": "%(because)s",
     # The request
     "requested": gettext_lazy("Requested by %(actor)s; %(held)s held."),
+    "override_granted": gettext_lazy("%(actor)s granted an exception from a limit."),
+    "override_ended": gettext_lazy("%(actor)s ended its exception from a limit."),
     "queued": gettext_lazy("Waiting, with a planned start. %(because)s"),
     "queued_unplanned": gettext_lazy("Waiting, without a planned start. %(because)s"),
     "scheduled": gettext_lazy("Scheduled on %(nodes)s."),
     "refused": gettext_lazy("%(because)s %(freed)s is no longer held."),
+    "waitlisted": gettext_lazy(
+        "Waits for its window, and is booked when there is room. %(because)s"
+    ),
+    "awaits_offer": gettext_lazy("Waits for an offer of a place. Nothing is held meanwhile."),
+    "offered": gettext_lazy(
+        "A place is offered. Accept it in time: else the next in line gets the offer."
+    ),
+    "offer_accepted": gettext_lazy("%(actor)s accepted the offer; %(held)s held."),
+    "offer_declined": gettext_lazy("%(actor)s declined the offer; the next in line gets it."),
+    "offer_expired": gettext_lazy("Nobody answered the offer in time: the next in line gets it."),
+    "offers_end": gettext_lazy(
+        "Nobody answered two offers in a row, so it gets no more until its owner asks again."
+    ),
+    "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
+    "window_free": gettext_lazy("There is room in its window now: scheduled on %(nodes)s."),
+    "wait_missed": gettext_lazy(
+        "There was no room in its window until its last start. %(freed)s is no longer held."
+    ),
     "unplaceable": gettext_lazy("There are no GPUs for it."),
     "changed_to": gettext_lazy("%(label)s was booked instead."),
     "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
@@ -120,8 +140,31 @@ _SENTENCES: dict[str, Text] = {
     "change_made": gettext_lazy("The change was made: %(what)s."),
     "change_asked": gettext_lazy("%(actor)s asked for a change: %(what)s."),
     "change_kept": gettext_lazy("%(because)s %(why)s"),
+    "change_declined": gettext_lazy(
+        "The change was declined by %(actor)s: %(reason)s. The booking stays as it is."
+    ),
+    "change_expired": gettext_lazy(
+        "Nobody approved the change in time. The booking stays as it is."
+    ),
     "change_withdrawn": gettext_lazy("%(actor)s withdrew the change."),
+    "late_charged": gettext_lazy(
+        "%(amount)s charged: %(share)s %% of the price of GPUs that were given up less than "
+        "%(notice)s minutes before."
+    ),
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
+    "parents_over": gettext_lazy("The bookings that it depends on are over."),
+    "array_element": gettext_lazy("Its turn in the array %(label)s has come; %(held)s held."),
+    "array_started": gettext_lazy("The array %(label)s of %(count)s elements has started."),
+    "array_failures": gettext_lazy(
+        "%(failures)s of %(count)s elements of the array %(label)s have failed."
+    ),
+    "array_ended": gettext_lazy(
+        "The array %(label)s is over: of %(count)s elements %(ended)s ended and %(failures)s "
+        "failed."
+    ),
+    "array_stopped": gettext_lazy(
+        "Cancelled, because %(failures)s elements of its array have failed. It costs nothing."
+    ),
     # Approval
     "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),
     "approval_step": gettext_lazy("%(actor)s approved one step. The next one is to be decided."),
@@ -132,6 +175,12 @@ _SENTENCES: dict[str, Text] = {
     "place_lapsed": gettext_lazy("Its place is kept no longer: the approval has not come in time."),
     "place_passed": gettext_lazy("Others needed its place, so none is kept at the moment."),
     "approval_expired": gettext_lazy("Nobody approved it in time. %(freed)s is no longer held."),
+    # Ladders of budgets
+    "drained": gettext_lazy(
+        "The budget of %(owner)s has reached %(percent)s %%: nothing new starts until its share is "
+        "lower."
+    ),
+    "drained_no_more": gettext_lazy("No budget keeps it from starting any more."),
     # Planned starts that change
     "start_later": gettext_lazy("Its planned start is later now. %(because)s"),
     "start_earlier": gettext_lazy("Its planned start is earlier now."),
@@ -221,6 +270,8 @@ _SENTENCES: dict[str, Text] = {
     "node_closed_why": gettext_lazy("%(node)s takes no bookings now: %(why)s."),
     "lease_expired": gettext_lazy("%(node)s lost its connection to the portal and ended the run."),
     "run_disputed": gettext_lazy("%(node)s reports that the run is over early: %(why)s."),
+    "result_success": gettext_lazy("Its program has reported success."),
+    "result_failure": gettext_lazy("Its program has reported a failure."),
     # The end
     "time_over": gettext_lazy("Its time is over; the GPUs are being cleared."),
     "start_failed": gettext_lazy("The node could not start it: %(why)s"),

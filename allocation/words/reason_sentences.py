@@ -317,6 +317,10 @@ SENTENCES: dict[str, Text] = {
     ),
     "gpu_hours": _gpu_hours,
     "borrowed": _borrowed,
+    "budget_drained": gettext_lazy(
+        "The budget of %(owner)s has reached %(percent)s %%, so nothing new starts until its share "
+        "is lower. Its admins can raise it."
+    ),
     "makes_room": ngettext_lazy(
         "It starts when %(pauses)s paused booking has made room.",
         "It starts when %(pauses)s paused bookings have made room.",
@@ -363,8 +367,18 @@ SENTENCES: dict[str, Text] = {
         "With this change other bookings could delay its start, so it keeps what it has. Accept a "
         "weaker start, or change less."
     ),
+    "dependency_failed": gettext_lazy(
+        "It depends on %(booking)s, which did not end as it needs. It is cancelled at no cost."
+    ),
+    "awaits_booking": gettext_lazy("It is planned when %(booking)s is over."),
     "change_begun": gettext_lazy(
         "The booking began before the change was decided, so it keeps what it has."
+    ),
+    "approval_declined": gettext_lazy(
+        "The change was not approved, so the booking keeps what it has."
+    ),
+    "approval_expired": gettext_lazy(
+        "Nobody approved the change in time, so the booking keeps what it has."
     ),
     "change_awaited": gettext_lazy(
         "Other bookings are paused for this one, so it can only be shortened or cancelled."

@@ -38,6 +38,15 @@ def _no_approver(facts: Facts) -> str:
     return text % {**facts, "who": who}
 
 
+def _override_decider(facts: Facts) -> str:
+    who = {
+        "operator": _("an operator"),
+        "tenant_admin": _("an admin of the organisation"),
+        "lead": _("a lead of the project or an admin"),
+    }
+    return _("This limit is set by %(who)s, who decides.") % {"who": who[str(facts["decider"])]}
+
+
 def _rolling_hours(facts: Facts) -> str:
     if facts["days"]:
         text = _(
@@ -93,6 +102,35 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "quote_expired": gettext_lazy(
         "Prices are fixed for five minutes after they are shown. Ask for a new quote."
     ),
+    # The waiting list
+    "wait_needs_window": gettext_lazy(
+        "Only a fixed window can be waited for. Give a start and an end, or leave the start out: "
+        "then the booking waits in the queue anyway."
+    ),
+    "wait_in_series": gettext_lazy(
+        "The dates of a series and the elements of an array can't wait for full windows. Book one "
+        "of them alone to wait for it."
+    ),
+    "wait_needs_length": gettext_lazy(
+        "A workload takes as long as its class needs, so it can't wait for a window. Give a length."
+    ),
+    "offer_was_accepted": gettext_lazy("This offer was accepted already."),
+    "offer_was_declined": gettext_lazy("This offer was declined already."),
+    "offer_was_expired": gettext_lazy(
+        "The time to accept this offer is over. Your booking stays on the waiting list."
+    ),
+    "offer_was_withdrawn": gettext_lazy("This offer was withdrawn."),
+    "offer_not_yours": gettext_lazy(
+        "Only its owner and the project's leads may answer this offer."
+    ),
+    "offer_needs_approval": gettext_lazy(
+        "This needs an approval, by the rule %(rules)s, and an offer is too short to wait for one. "
+        "Choose to have the window booked: it asks for the approval now."
+    ),
+    "wait_too_late": gettext_lazy("The window is too near or too short to wait for it."),
+    "too_many_entries": gettext_lazy(
+        "You wait for %(most)s windows already. Cancel one of them to wait for another."
+    ),
     # Approvals
     "too_many_approvals": gettext_lazy(
         "%(most)s of your requests wait for an approval already. Wait for a decision, or cancel "
@@ -104,8 +142,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "start."
     ),
     "approval_needed": gettext_lazy(
-        "This needs an approval, by the rule %(rules)s. %(label)s stays as it is. Book it anew: "
-        "the new booking asks for the approval."
+        "This needs an approval, by the rule %(rules)s. %(label)s stays as it is."
     ),
     "approval_rule_admins_only": gettext_lazy(
         "Only the organisation's admins may change a rule of the whole organisation."
@@ -156,14 +193,14 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
     ),
     "change_while_approval": gettext_lazy(
-        "%(label)s waits for its approval, so only its name can be changed. Cancel it and ask "
-        "again."
+        "%(label)s waits for the approval of its series, so only its name can be changed. Cancel "
+        "it and ask again."
     ),
     "revision_moved": gettext_lazy(
         "%(label)s was changed meanwhile. Look at it again, then change it."
     ),
     "revision_needed": gettext_lazy(
-        "Send the revision that you have seen as If-Match, so that no other change is lost."
+        "Send the header If-Match with the ETag of the booking, so that no other change is lost."
     ),
     "change_awaited": gettext_lazy(
         "Other bookings are paused for %(label)s, so it can only be shortened or cancelled."
@@ -194,9 +231,57 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "series_overlap": gettext_lazy("Two dates overlap. Make each date shorter."),
     "series_failed": gettext_lazy("%(failed)s of %(of)s dates can't be booked. %(first)s: %(why)s"),
+    # Dependencies
+    "too_many_parents": gettext_lazy("A booking depends on at most %(most)s others."),
+    "depends_fixed": gettext_lazy(
+        "A booking that depends on others starts after them. Leave out the start."
+    ),
+    "depends_twice": gettext_lazy("%(label)s is named twice."),
+    "parent_failed": gettext_lazy("%(label)s is over and did not end as this needs."),
+    "depends_array": gettext_lazy("An array can't depend on other bookings."),
+    "depends_change": gettext_lazy(
+        "%(label)s waits for other bookings, so it can't be changed. Cancel it and book again."
+    ),
+    # Arrays
+    "bad_array": gettext_lazy("An array has 1 to %(most)s elements."),
+    "bad_parallel": gettext_lazy("1 to %(most)s elements of an array can be open at a time."),
+    "array_fixed": gettext_lazy(
+        "The elements of an array start one after the other. Leave out the start, or give a "
+        "deadline."
+    ),
+    "bad_elements": gettext_lazy(
+        "%(label)s has the elements 1 to %(count)s. Write them as 17 or 3-20, separated by commas."
+    ),
+    "array_not_booking": gettext_lazy(
+        "%(label)s is an array. Name one of its elements, such as %(label)s[1]."
+    ),
+    "array_not_yours": gettext_lazy("Only its owner and the project's leads may cancel it."),
+    # Results of programs
+    "no_run": gettext_lazy("%(label)s has no run whose result could be reported."),
+    "result_late": gettext_lazy("The result of %(label)s can't be reported any more."),
     # Orders of operators
     "order_stale": gettext_lazy(
         "The proposal is out of date, so nothing was done. Choose one of the new proposals."
+    ),
+    # Overrides
+    "override_kind": gettext_lazy("There is no such limit. Choose one of: %(known)s."),
+    "override_amount": gettext_lazy("Enter how much more is needed: a number above zero."),
+    "override_until": gettext_lazy("Choose an end in the future, within two years."),
+    "decline_reason": gettext_lazy("Give a reason of at most %(most)s characters."),
+    "override_reason": gettext_lazy("A reason has at most %(most)s characters."),
+    "override_never_once": gettext_lazy(
+        "More of this can be had until a date, not for one booking."
+    ),
+    "override_asked": gettext_lazy("You have asked for this already. It waits for its decision."),
+    "too_many_overrides": gettext_lazy(
+        "You have %(most)s requests that wait for a decision. Withdraw one first."
+    ),
+    "override_own": gettext_lazy("You asked for this, so another person decides."),
+    "override_of_another": gettext_lazy("Only the person who asked can withdraw a request."),
+    "override_over": gettext_lazy("This is %(state)s already."),
+    "override_decider": _override_decider,
+    "override_used": gettext_lazy(
+        "Another booking has used the exception that was for one booking. Ask for another one."
     ),
     # Access
     "series_not_yours": gettext_lazy(

@@ -6,6 +6,7 @@ from billing.services.corrections import charge_add, charge_refund
 from billing.services.guardrails import Rung, ladder_set
 from billing.services.holds import (
     Charge,
+    NewHolds,
     hold_delta_place,
     hold_exchange,
     hold_place,
@@ -14,6 +15,7 @@ from billing.services.holds import (
     hold_settle_partially,
     holds_move,
     holds_place,
+    new_holds_place,
 )
 from billing.services.months import month_close
 from billing.services.prices import Peaks, price_book_check, price_book_publish, price_param
@@ -22,6 +24,7 @@ from billing.services.shares import HoldRequest
 __all__ = [
     "Charge",
     "HoldRequest",
+    "NewHolds",
     "Peaks",
     "Rung",
     "budget_put",
@@ -41,6 +44,7 @@ __all__ = [
     "holds_place",
     "ladder_set",
     "month_close",
+    "new_holds_place",
     "price_book_check",
     "price_book_publish",
     "price_param",

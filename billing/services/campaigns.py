@@ -1,6 +1,7 @@
 """Writes campaigns: named pieces of a project's work."""
 
 from datetime import datetime
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
@@ -10,6 +11,7 @@ from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.models import Project
 from tenants.platform.errors import Refused, denied, invalid
+from tenants.platform.reference import by_version
 
 
 def campaign_create(*, actor: Actor, project: Project, name: str, now: datetime) -> Campaign:
@@ -57,7 +59,7 @@ def campaign_to_charge(project: Project, slug: str) -> Campaign | None:
     """
     if not slug:
         return None
-    found = Campaign.objects.filter(project=project, slug=slug).first()
+    found = _campaign_read(project.id, slug)
     if found is None:
         raise invalid("not_found", f"{project.name} has no campaign {slug}.", "campaign")
     if not found.is_open:
@@ -69,6 +71,11 @@ def campaign_to_charge(project: Project, slug: str) -> Campaign | None:
             owner="lead",
         )
     return found
+
+
+@by_version
+def _campaign_read(project_id: UUID, slug: str) -> Campaign | None:
+    return Campaign.objects.filter(project=project_id, slug=slug).first()
 
 
 def _require_lead(actor: Actor, project: Project) -> None:

@@ -1,5 +1,6 @@
 """The ladder of a budget: what happens while a share of its amount is used."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,10 +18,23 @@ from billing.services.shortages import RAISERS, budget_subject
 from tenants.audit import audit_record
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.reference import by_version
 
 MOST_RUNGS = 12
+# What a rung can be set to do; the stronger ones of the model are not built yet.
+OFFERED = ("notify", "approval", "no_bookings", "drain")
 REACHED = "budget.threshold_reached"
 CLEARED = "budget.threshold_cleared"
+# What rungs do with bookings that are made already, from the strongest.
+RESTRAINTS = (Guardrail.Action.PAUSE, Guardrail.Action.DRAIN, Guardrail.Action.NO_BORROWING)
+
+
+MEASURED = {
+    "spent": "spent",
+    "committed": "spent or held",
+    "forecast": "spent or forecast to be",
+}
+"""What a share of a budget is, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +102,27 @@ def guardrails_evaluate(now: datetime) -> int:
     return _evaluate(sorted(set(budgets)), now)
 
 
-def stopping_rungs(parts: Iterable[BudgetShare]) -> list[Guardrail]:
-    """Returns the rungs that refuse new bookings, of all budgets that count these shares.
+def rungs_of_holds(parts: Iterable[BudgetShare]) -> list[Guardrail]:
+    """Returns the rungs that do more than notify, of all budgets that count these shares.
 
     Call it after the holds of new bookings are written: their accounts are locked then, so no other
     booking can pass a rung at the same moment.
     """
-    budgets = {name for part in parts for name in _ids(part)}
-    return list(Guardrail.objects.filter(budget__in=budgets, action="no_bookings"))
+    found: dict[UUID, set[UUID]] = defaultdict(set)
+    for part in parts:
+        found[part.budget.tenant_id] |= _ids(part)
+    return [
+        rung
+        for tenant_id, budgets in found.items()
+        for rung in _rungs_read(tenant_id)
+        if rung.budget_id in budgets
+    ]
+
+
+@by_version
+def _rungs_read(tenant_id: UUID) -> tuple[Guardrail, ...]:
+    rows = Guardrail.objects.filter(tenant_id=tenant_id).exclude(action=Guardrail.Action.NOTIFY)
+    return tuple(rows.select_related("budget"))
 
 
 def bookings_stopped(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail]) -> Refused | None:
@@ -105,16 +132,64 @@ def bookings_stopped(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail]) -
     """
     shares = list(parts)
     budgets = {each.id: each for part in shares for each in (part.budget, *part.limits)}
-    mine = [rung for rung in rungs if rung.budget_id in budgets]
-    if not mine:
-        return None
-    figures = budget_figures_of({rung.budget_id for rung in mine})
-    for rung in mine:
-        own = sum((p.amount for p in shares if rung.budget_id in _ids(p)), Decimal(0))
-        effect = figures[rung.budget_id]
-        if reached(rung, effect, without=own):
-            return _stopped(rung, budgets[rung.budget_id], effect, own)
+    stopping = [rung for rung in rungs if rung.action == Guardrail.Action.NO_BOOKINGS]
+    for rung, effect in _reached(shares, stopping):
+        own = _own(shares, rung)
+        return _stopped(rung, budgets[rung.budget_id], effect, own)
     return None
+
+
+def rungs_asking(
+    parts: Iterable[BudgetShare], rungs: Iterable[Guardrail]
+) -> list[tuple[Guardrail, BudgetFigures]]:
+    """Returns the reached rungs that ask for an approval of these new shares, which don't count."""
+    return _reached(
+        list(parts), [rung for rung in rungs if rung.action == Guardrail.Action.APPROVAL]
+    )
+
+
+def restraint_at(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail], now: datetime) -> str:
+    """Returns the strongest acting restraint on bookings of the budgets; empty without one."""
+    budgets = {name for part in parts for name in _ids(part)}
+    today = now.astimezone(UTC).date()
+    acting = {
+        rung.action
+        for rung in rungs
+        if rung.reached_at and rung.budget_id in budgets and rung.budget.ends > today
+        if rung.budget.starts <= today
+    }
+    return next((each for each in RESTRAINTS if each in acting), "")
+
+
+def restraining_rungs(now: datetime) -> list[Guardrail]:
+    """Returns the rungs that restrain bookings now, of budgets whose period contains today."""
+    today = now.astimezone(UTC).date()
+    rows = Guardrail.objects.filter(
+        action__in=RESTRAINTS,
+        reached_at__isnull=False,
+        budget__starts__lte=today,
+        budget__ends__gt=today,
+    )
+    owners = ("tenant", "project", "campaign", "person")
+    return list(rows.select_related(*(f"budget__{each}" for each in owners)))
+
+
+def _reached(
+    shares: Sequence[BudgetShare], rungs: Sequence[Guardrail]
+) -> list[tuple[Guardrail, BudgetFigures]]:
+    """The rungs that are reached without these shares, with the figures of their budgets."""
+    names = {name for part in shares for name in _ids(part)}
+    mine = [rung for rung in rungs if rung.budget_id in names]
+    figures = budget_figures_of({rung.budget_id for rung in mine}) if mine else {}
+    return [
+        (rung, figures[rung.budget_id])
+        for rung in mine
+        if reached(rung, figures[rung.budget_id], without=_own(shares, rung))
+    ]
+
+
+def _own(shares: Iterable[BudgetShare], rung: Guardrail) -> Decimal:
+    return sum((part.amount for part in shares if rung.budget_id in _ids(part)), Decimal(0))
 
 
 def ladder_copy(source: Budget, target: Budget) -> None:
@@ -132,6 +207,22 @@ def ladder_copy(source: Budget, target: Budget) -> None:
     )
 
 
+def approval_needed(rung: Guardrail, effect: BudgetFigures) -> Refused:
+    """Returns the refusal of a change that a new booking would need an approval for."""
+    raiser, owner = RAISERS[effect.level]
+    return Refused(
+        "approval_needed",
+        f"The budget of {effect.name} asks for an approval from {rung.percent} % on, and a change"
+        f" can't wait for one. Book what is added as a new booking. {raiser} can raise the budget"
+        " or change its ladder.",
+        "conflict",
+        param="request",
+        rule="R10",
+        owner=owner,
+        frees_at=midnight(effect.ends),
+    )
+
+
 def _ids(part: BudgetShare) -> set[UUID]:
     return {part.budget.id, *(each.id for each in part.limits)}
 
@@ -141,6 +232,8 @@ def _rungs_check(rungs: Collection[Rung]) -> None:
         raise invalid("too_many_rungs", f"A ladder has at most {MOST_RUNGS} rungs.", "rungs")
     if any(not 1 <= rung.percent <= 200 for rung in rungs):
         raise invalid("bad_percent", "Enter a share from 1 to 200 percent.", "percent")
+    if any(rung.action not in OFFERED for rung in rungs):
+        raise invalid("unknown_choice", "Choose one of the values.", "action")
     if len({rung.key for rung in rungs}) < len(rungs):
         raise invalid("rung_twice", "This rung is on the ladder already.", "percent")
 
@@ -193,13 +286,12 @@ def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:
 def _stopped(rung: Guardrail, budget: Budget, effect: BudgetFigures, own: Decimal) -> Refused:
     raiser, owner = RAISERS[effect.level]
     share = effect.share_of(rung.measure, without=own)
-    word = "spent" if rung.measure == "spent" else "spent or held"
     return Refused(
         "bookings_stopped",
         f"{budget_subject(effect, budget)} has {share:.0f} % of its budget for"
-        f" {period_text(effect.period)} {word}, and takes no new bookings from {rung.percent} % on."
-        f" That ends by itself when the share is lower. {raiser} can raise the budget or change"
-        " its ladder.",
+        f" {period_text(effect.period)} {MEASURED[rung.measure]}, and takes no new bookings from"
+        f" {rung.percent} % on. That ends by itself when the share is lower. {raiser} can raise the"
+        " budget or change its ladder.",
         "budget",
         param="request",
         rule="R10",

@@ -1,18 +1,26 @@
 """Holds: money that a booking reserves, charged or released when the booking ends."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from billing.models import Budget, Transfer
+from billing.models import Guardrail, Transfer
+from billing.queries import BudgetFigures
 from billing.rules import ledger_amount
-from billing.services.guardrails import bookings_stopped, stopping_rungs
-from billing.services.ledger import OVERSPENT, account_of, constraint_of
+from billing.services.guardrails import (
+    approval_needed,
+    bookings_stopped,
+    restraint_at,
+    rungs_asking,
+    rungs_of_holds,
+)
+from billing.services.hold_rows import hold_copy, hold_end, holds_of
+from billing.services.ledger import OVERSPENT, constraint_of
 from billing.services.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
 from billing.services.shortages import budget_exceeded
 from tenants.platform.errors import Refused
@@ -20,10 +28,11 @@ from tenants.platform.errors import Refused
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """An amount to charge, and the part of it that is for peak hours."""
+    """An amount to charge, and the part of it that is for peak hours. A fee is for no GPU time."""
 
     amount: Decimal
     surcharge: Decimal = Decimal(0)
+    fee: str = ""
 
 
 def hold_place(  # noqa: PLR0913 (a hold has exactly these facts; callers have no object for them)
@@ -50,20 +59,48 @@ def hold_place(  # noqa: PLR0913 (a hold has exactly these facts; callers have n
         raise refused[reference]
 
 
+@dataclass(frozen=True, slots=True)
+class NewHolds:
+    """What the ladders of budgets say about new bookings.
+
+    `refused` are references with nothing held. `asking` rungs want an approval of the others
+    together, and `restraints` name the strongest restraint on each.
+    """
+
+    refused: dict[UUID, Refused]
+    asking: Sequence[tuple[Guardrail, BudgetFigures]] = ()
+    restraints: Mapping[UUID, str] = field(default_factory=dict)
+
+
 def holds_place(
-    *,
-    tenant_id: UUID,
-    project_id: UUID,
-    requests: Sequence[HoldRequest],
-    now: datetime,
-    are_new: bool = False,
+    *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
 ) -> dict[UUID, Refused]:
     """Like `hold_place`, for many references of a project in one statement.
 
-    `are_new`: the references are new bookings, which a rung of a budget's ladder can refuse.
     Returns the refused references with their reasons; if money is short, earlier ones are served
-    first.
+    first. No rung of a ladder refuses them: see `new_holds_place`.
     """
+    parts, refused = _shares(tenant_id, project_id, requests)
+    return refused | _place(parts, holds_of(requests, parts, now), are_new=False)[0]
+
+
+def new_holds_place(
+    *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
+) -> NewHolds:
+    """Like `holds_place`, for new bookings, on which the ladders of budgets have a say."""
+    parts, refused = _shares(tenant_id, project_id, requests)
+    stopped, rungs = _place(parts, holds_of(requests, parts, now), are_new=True)
+    refused |= stopped
+    held = {key: mine for key, mine in parts.items() if key not in refused}
+    shares = [part for mine in held.values() for part in mine]
+    restraints = {key: restraint_at(mine, rungs, now) for key, mine in held.items()}
+    return NewHolds(refused, rungs_asking(shares, rungs), restraints)
+
+
+def _shares(
+    tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest]
+) -> tuple[dict[UUID, list[BudgetShare]], dict[UUID, Refused]]:
+    """The shares of each reference, and the references that no budget covers."""
     refused: dict[UUID, Refused] = {}
     parts: dict[UUID, list[BudgetShare]] = {}
     budgets = budgets_of_requests(tenant_id, project_id, requests)
@@ -72,19 +109,25 @@ def holds_place(
             parts[request.reference] = shares_of(project_id, request, budgets)
         except Refused as refusal:
             refused[request.reference] = refusal
-    holds = _holds(requests, parts, now)
+    return parts, refused
+
+
+def _place(
+    parts: dict[UUID, list[BudgetShare]], holds: Sequence[Transfer], *, are_new: bool
+) -> tuple[dict[UUID, Refused], list[Guardrail]]:
+    """Writes the holds in one statement, or one by one where some are refused. Returns the refused
+    ones and, for new bookings, the rungs of their budgets."""
     try:
         with transaction.atomic():
             Transfer.objects.bulk_create(holds)
-            if are_new:
-                _stop(parts)
+            return {}, _stop(parts) if are_new else []
     except IntegrityError as error:
         if constraint_of(error) != OVERSPENT:
             raise
-        refused |= _holds_place_each(parts, holds, are_new=are_new)
     except _Stopped:
-        refused |= _holds_place_each(parts, holds, are_new=are_new)
-    return refused
+        pass
+    refused = _holds_place_each(parts, holds, are_new=are_new)
+    return refused, _rungs_of(parts) if are_new else []
 
 
 class _Stopped(Exception):
@@ -96,13 +139,18 @@ class _Stopped(Exception):
         self.refusal = refusal
 
 
-def _stop(parts: dict[UUID, list[BudgetShare]]) -> None:
-    """Raises _Stopped if a rung of a ladder refuses one of the new bookings."""
-    rungs = stopping_rungs(part for mine in parts.values() for part in mine)
+def _rungs_of(parts: dict[UUID, list[BudgetShare]]) -> list[Guardrail]:
+    return rungs_of_holds(part for mine in parts.values() for part in mine)
+
+
+def _stop(parts: dict[UUID, list[BudgetShare]]) -> list[Guardrail]:
+    """Returns the rungs; raises _Stopped if one refuses one of the new bookings."""
+    rungs = _rungs_of(parts)
     for mine in parts.values():
         refusal = bookings_stopped(mine, rungs)
         if refusal is not None:
             raise _Stopped(refusal)
+    return rungs
 
 
 def _holds_place_each(
@@ -163,7 +211,8 @@ def hold_delta_place(
     held amount. A rung of a budget's ladder can refuse it, as it refuses a new booking.
 
     Raises:
-        Refused: `no_budget`, `budget_exceeded` or `bookings_stopped`; then nothing is held.
+        Refused: `no_budget`, `budget_exceeded`, `bookings_stopped` or `approval_needed`; then
+            nothing is held.
     """
     there: dict[UUID, Decimal] = defaultdict(Decimal)
     for hold in _open_holds(tenant_id, [old]):
@@ -176,10 +225,13 @@ def hold_delta_place(
         if part.amount > covered:
             parts.append(replace(part, amount=part.amount - covered))
     by_reference = {request.reference: parts}
-    holds = _holds([request], by_reference, now)
-    refused = _holds_place_each(by_reference, holds, are_new=True) if parts else {}
-    if refused:
-        raise refused[request.reference]
+    holds = holds_of([request], by_reference, now)
+    with transaction.atomic():
+        refused = _holds_place_each(by_reference, holds, are_new=True) if parts else {}
+        if refused:
+            raise refused[request.reference]
+        for rung, effect in rungs_asking(parts, rungs_of_holds(parts)):
+            raise approval_needed(rung, effect)
     return sum((part.amount for part in parts), Decimal(0))
 
 
@@ -215,7 +267,7 @@ def _holds_join(tenant_id: UUID, request: HoldRequest, delta: UUID | None, now: 
     with transaction.atomic():
         added = [] if delta is None else _open_holds(tenant_id, [delta])
         _settle(added, [Charge(Decimal(0))] * len(added), now)
-        copies = [_hold_copy(hold, hold.amount, now) for hold in added]
+        copies = [hold_copy(hold, hold.amount, now) for hold in added]
         for copy in copies:
             copy.reference = request.reference
         Transfer.objects.bulk_create(copies)
@@ -258,7 +310,7 @@ def hold_settle_partially(
             again = min(rest, hold.amount - used.amount)
             rest -= again
             if again:
-                kept.append(_hold_copy(hold, again, now))
+                kept.append(hold_copy(hold, again, now))
         Transfer.objects.bulk_create(kept)
     return charged, sum((each.amount for each in kept), Decimal(0))
 
@@ -284,34 +336,6 @@ def _is_share(part: BudgetShare, hold: Transfer) -> bool:
     return in_period and hold.debit_id == part.budget.account_id and hold.amount == part.amount
 
 
-def _holds(
-    requests: Sequence[HoldRequest], parts: dict[UUID, list[BudgetShare]], now: datetime
-) -> list[Transfer]:
-    """The transfers of each reference; the trigger locks their accounts in one order."""
-    return [
-        Transfer(
-            tenant_id=part.budget.tenant_id,
-            kind="hold",
-            debit=part.budget.account,
-            credit_id=_spend_id(part.budget),
-            amount=part.amount,
-            reference=request.reference,
-            day=part.day,
-            person_id=request.person_id,
-            campaign_id=request.campaign_id,
-            at=now,
-        )
-        for request in requests
-        for part in parts.get(request.reference, ())
-    ]
-
-
-def _spend_id(budget: Budget) -> UUID:
-    """The tenant's `spend` account in the budget's currency, created on first use."""
-    found: UUID | None = getattr(budget, "spend", None)
-    return found or account_of(budget.tenant_id, "spend", budget.account.currency).id
-
-
 def _open_holds(tenant_id: UUID, references: Sequence[UUID]) -> list[Transfer]:
     return list(
         Transfer.objects.filter(
@@ -333,49 +357,18 @@ def _taken(holds: Sequence[Transfer], charge: Charge) -> list[Charge]:
     for hold in holds:
         amount = min(rest, hold.amount)
         part = ledger_amount(surcharge * amount / rest) if rest else Decimal(0)
-        taken.append(Charge(amount, part))
+        taken.append(Charge(amount, part, charge.fee))
         rest, surcharge = rest - amount, surcharge - part
     return taken
 
 
 def _settle(holds: Sequence[Transfer], taken: Sequence[Charge], now: datetime) -> Decimal:
     ends = [
-        _ending_transfer(hold, charged, now) for hold, charged in zip(holds, taken, strict=True)
+        hold_end(hold, charged.amount, charged.surcharge, now, charged.fee)
+        for hold, charged in zip(holds, taken, strict=True)
     ]
     # Holds that have ended are skipped. Their unique keys are waited for in one order.
     ends.sort(key=lambda transfer: str(transfer.hold_id))
     Transfer.objects.bulk_create(ends, ignore_conflicts=True)
     mine = Transfer.objects.filter(id__in=[end.id for end in ends], kind="settle")
     return sum(mine.values_list("amount", flat=True), Decimal(0))
-
-
-def _hold_copy(hold: Transfer, amount: Decimal, now: datetime) -> Transfer:
-    return Transfer(
-        tenant_id=hold.tenant_id,
-        kind="hold",
-        debit_id=hold.debit_id,
-        credit_id=hold.credit_id,
-        amount=amount,
-        reference=hold.reference,
-        day=hold.day,
-        person_id=hold.person_id,
-        campaign_id=hold.campaign_id,
-        at=now,
-    )
-
-
-def _ending_transfer(hold: Transfer, charged: Charge, now: datetime) -> Transfer:
-    return Transfer(
-        tenant_id=hold.tenant_id,
-        kind="settle" if charged.amount else "release",
-        debit_id=hold.debit_id,
-        credit_id=hold.credit_id,
-        amount=charged.amount or hold.amount,
-        surcharge=charged.surcharge,
-        hold=hold,
-        reference=hold.reference,
-        day=hold.day,
-        person_id=hold.person_id,
-        campaign_id=hold.campaign_id,
-        at=now,
-    )

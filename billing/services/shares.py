@@ -12,6 +12,7 @@ from billing.models import Account, Budget
 from billing.rules import Period, ledger_amount, midnight, split_by_seconds, uncovered_from
 from tenants.models import Project
 from tenants.platform.errors import Refused
+from tenants.platform.reference import by_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,31 @@ def budgets_of_requests(
     """The budgets of all levels in the requests' windows by start, each with its tenant's `spend`
     account."""
     starts, ends = min(each.starts for each in requests), max(each.ends for each in requests)
-    last_instant = ends - timedelta(microseconds=1)
+    first = starts.astimezone(UTC).date()
+    last = (ends - timedelta(microseconds=1)).astimezone(UTC).date()
+    people = {each.person_id for each in requests} | {None}
+    campaigns = {each.campaign_id for each in requests} | {None}
+    return [
+        budget
+        for budget in _budgets_read(tenant_id, project_id, first.replace(day=1))
+        if budget.starts <= last
+        and budget.ends > first
+        and budget.person_id in people
+        and budget.campaign_id in campaigns
+    ]
+
+
+@by_version
+def _budgets_read(tenant_id: UUID, project_id: UUID, ending_after: date) -> tuple[Budget, ...]:
+    """The budgets of the tenant, and all of the project. Their balances are not for use."""
     spend = Account.objects.filter(
         tenant=OuterRef("tenant"), kind="spend", currency=OuterRef("account__currency")
     )
-    people = {each.person_id for each in requests} - {None}
-    campaigns = {each.campaign_id for each in requests} - {None}
-    return list(
+    return tuple(
         Budget.objects.filter(
-            Q(level="tenant")
-            | Q(level="project", project_id=project_id)
-            | Q(project_id=project_id, campaign_id__in=campaigns)
-            | Q(project_id=project_id, person_id__in=people),
+            Q(level="tenant") | Q(project_id=project_id),
             tenant_id=tenant_id,
-            starts__lte=last_instant.astimezone(UTC).date(),
-            ends__gt=starts.astimezone(UTC).date(),
+            ends__gt=ending_after,
         )
         .select_related("account", "tenant", "project", "campaign", "person")
         .annotate(spend=Subquery(spend.values("id")[:1]))

@@ -62,6 +62,11 @@ def _short(budget: Budget, effect: BudgetFigures, amount: Decimal) -> Refused:
             "needs": str(needs),
             "short": str(max(Decimal("0.01"), ceil_to_cents(amount - effect.left))),
         },
+        more={
+            "kind": "budget",
+            "budget": str(effect.budget_id),
+            "amount": str(max(Decimal("0.01"), ceil_to_cents(amount - effect.left))),
+        },
     )
 
 

@@ -12,14 +12,26 @@ from django.views.decorators.http import require_http_methods
 
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
-from billing.queries import Stopped, budget_figures_of, reached, would_have_stopped
+from billing.queries import budget_figures_of, open_holds, reached, would_have_stopped
 from billing.rules import money_text, period_text
 from billing.services import Rung, ladder_set
+from billing.services.guardrails import MEASURED, OFFERED
 from billing.web.budget_bar import budget_bar
 from tenants.access import Actor
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import tenant_page
+
+ACTS_NOW = {
+    "approval": "New bookings wait for an approval from now on.",
+    "no_bookings": "New bookings are refused from now on.",
+    "drain": "From now on no booking starts.",
+}
+STAYS = {
+    "approval": "Bookings that are made already, and their extensions, stay.",
+    "no_bookings": "Bookings that are made already, and their extensions, stay.",
+    "drain": "What runs stays. Planned starts are given up; fixed windows wait, at no cost.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ def _typed(form: QueryDict) -> Rung:
     return Rung(
         measure=_chosen(form, "measure", Guardrail.Measure.values),
         percent=int(percent),
-        action=_chosen(form, "action", Guardrail.Action.values),
+        action=_chosen(form, "action", list(OFFERED)),
         audience=_chosen(form, "audience", Guardrail.Audience.values),
     )
 
@@ -92,23 +104,22 @@ def _chosen(form: QueryDict, name: str, values: list[str]) -> str:
 
 
 def _question(actor: Actor, budget: Budget, rung: Rung) -> Confirmation | None:
-    """What a rung that refuses bookings would stop; None for one that only notifies."""
-    if rung.action != "no_bookings" or not 1 <= rung.percent <= 200:
+    """What a rung would stop; None for one that only notifies."""
+    if rung.action == Guardrail.Action.NOTIFY or not 1 <= rung.percent <= 200:
         return None
     figures = budget_figures_of([budget.id])[budget.id]
     share = figures.share_of(rung.measure)
     acts = share >= rung.percent
-    stopped = would_have_stopped(budget, rung.measure, rung.percent)
+    label = str(Guardrail.Action(rung.action).label)
     return Confirmation(
-        title=f"Take no new bookings from {rung.percent} % on?",
+        title=f"{label} from {rung.percent} % on?",
         lost=(
-            f"{figures.name}, {period_text(figures.period)}: {share:.0f} % now.",
-            "New bookings are refused from now on."
-            if acts
-            else "It refuses nothing now, and acts when the share is reached.",
-            _effect(stopped, figures.currency),
-            "Bookings that are made already, and their extensions, stay.",
-            "It stops by itself when the share is lower.",
+            f"{figures.name}, {period_text(figures.period)}: {share:.0f} %"
+            f" {MEASURED[rung.measure]} now.",
+            ACTS_NOW[rung.action] if acts else "It does nothing now, and acts at this share.",
+            _effect(rung.action, budget, rung.measure, rung.percent, figures.currency),
+            STAYS[rung.action],
+            "It goes back by itself when the share is lower.",
         ),
         button="Add the rung",
         back=_address(actor, budget),
@@ -116,15 +127,36 @@ def _question(actor: Actor, budget: Budget, rung: Rung) -> Confirmation | None:
     )
 
 
-def _effect(stopped: Stopped, currency: str) -> str:
+def _effect(action: str, budget: Budget, measure: str, percent: int, currency: str) -> str:
+    """What the rung would have done with new bookings of the period so far."""
+    done = {"no_bookings": "stopped", "approval": "asked for an approval of"}.get(action)
+    if done is None:
+        return _concerned(budget, currency) if action == Guardrail.Action.DRAIN else ""
+    stopped = would_have_stopped(budget, measure, percent)
     if not stopped.bookings or stopped.first is None:
-        return "In this period it would have stopped no booking so far."
+        return f"In this period it would have {done} no booking so far."
     noun = "booking" if stopped.bookings == 1 else "bookings"
     first = timezone.localtime(stopped.first)
     return (
-        f"In this period it would have stopped {stopped.bookings} {noun} of"
+        f"In this period it would have {done} {stopped.bookings} {noun} of"
         f" {money_text(stopped.amount, currency)}, the first on {first.day} {first:%b %H:%M}."
     )
+
+
+def _concerned(budget: Budget, currency: str) -> str:
+    held = open_holds(budget)
+    noun = "open booking" if held.bookings == 1 else "open bookings"
+    amount = money_text(held.amount, currency)
+    return f"{held.bookings} {noun}, with {amount} held, count in this budget now."
+
+
+def _forecast(budget: Budget, currency: str) -> tuple[str, str]:
+    """The forecast and its range in words."""
+    if budget.forecast is None:
+        return "none yet", "needs 7 days of charges"
+    ends = (budget.forecast_low, budget.forecast_high)
+    low, high = (money_text(each or budget.forecast, currency) for each in ends)
+    return money_text(budget.forecast, currency), f"{low} to {high} in 8 of 10 cases"
 
 
 def _page(
@@ -135,9 +167,7 @@ def _page(
         RungRow(
             rung=rung,
             acts=reached(rung, figures),
-            effect=_effect(would_have_stopped(budget, rung.measure, rung.percent), figures.currency)
-            if rung.action == "no_bookings"
-            else "",
+            effect=_effect(rung.action, budget, rung.measure, rung.percent, figures.currency),
         )
         for rung in Guardrail.objects.filter(budget=budget)
     ]
@@ -153,13 +183,14 @@ def _page(
             "budget": budget,
             "figures": figures,
             "bar": budget_bar(figures),
+            "forecast": _forecast(budget, figures.currency),
             "period_text": period_text(figures.period),
             "rows": rows,
             "may_edit": may_edit,
             "refusal": refusal,
             "typed": request.POST if refusal else {"percent": "80", "audience": "both"},
             "measures": Guardrail.Measure.choices,
-            "actions": Guardrail.Action.choices,
+            "actions": [each for each in Guardrail.Action.choices if each[0] in OFFERED],
             "audiences": Guardrail.Audience.choices,
             "back": f"{reverse('budgets', args=[actor.tenant_slug])}?month={budget.starts:%Y-%m}",
         },

@@ -57,6 +57,7 @@ def statement_pdf(title: str, facts: Sequence[str], lines: Iterable[StatementLin
 
 def _row(line: StatementLine) -> list[str]:
     what = "Correction" if line.is_correction else f"{line.gpu_class}, {line.tier}"
+    what = line.fee_name or what
     return [
         f"{line.at.astimezone(UTC):%Y-%m-%d %H:%M}",
         line.booking,

@@ -97,6 +97,7 @@ def problem(refused: Refused) -> Response:
             "numbers": numbers,
             "frees_at": refused.frees_at,
             "alternatives": list(refused.alternatives),
+            "ask_for_more": dict(refused.more) or None,
             "decision_id": decision,
             "docs": DOCS,
         },

@@ -58,6 +58,7 @@ def problem_of(status: int) -> dict[str, Any]:
         "numbers": {},
         "frees_at": None,
         "alternatives": [],
+        "ask_for_more": None,
         "decision_id": None,
         "docs": DOCS,
     }

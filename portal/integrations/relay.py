@@ -7,7 +7,8 @@ from django.db import transaction
 from redis.exceptions import RedisError
 
 from portal.integrations.live.push import push
-from portal.integrations.mail.queueing import mails_queue
+from portal.integrations.mail.queueing import invitations_queue
+from portal.integrations.notifications.delivery import people_notify
 from portal.integrations.webhooks.publish import events_publish, publisher_lock
 from tenants.models import OutboxMessage
 from tenants.outbox import task_request
@@ -49,8 +50,9 @@ def _relay_batch(now: datetime) -> int:
         except RedisError as error:
             logger.warning("Live pages were not notified; will retry: %s", error)
             return 0
-        # Mails are queued in the transaction of the mark: none is lost, none is queued twice.
-        if mails_queue(waiting, now):
+        # Written in the transaction of the mark: none is lost, none is written twice.
+        invitations_queue(waiting, now)
+        if people_notify(waiting, now):
             task_request("mail.send")
         events_publish(waiting, now)
         OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)

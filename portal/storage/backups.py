@@ -137,7 +137,8 @@ def secrets_differ(manifest: Mapping[str, Any]) -> list[str]:
 def lost_bookings(admin: str, kept: str, database: str) -> list[dict[str, str]]:
     """The bookings of the kept database that are missing in the restored one."""
     asked = (
-        "SELECT b.id::text, b.number, t.slug, u.username, b.state, b.submitted"
+        "SELECT b.id::text, 'BK-' || b.number || coalesce('[' || b.array_index || ']', ''), t.slug,"
+        " u.username, b.state, b.submitted"
         " FROM allocation_booking b JOIN tenants_tenant t ON t.id = b.tenant_id"
         " JOIN tenants_user u ON u.id = b.owner_id ORDER BY b.number"
     )
@@ -147,10 +148,10 @@ def lost_bookings(admin: str, kept: str, database: str) -> list[dict[str, str]]:
         rows = [row for row in link.execute(asked).fetchall() if row[0] not in known]
     return [
         {
-            "booking": f"BK-{number}", "tenant": slug, "owner": owner, "state": state,
+            "booking": label, "tenant": slug, "owner": owner, "state": state,
             "submitted": submitted.astimezone(UTC).isoformat(),
         }
-        for _, number, slug, owner, state, submitted in rows
+        for _, label, slug, owner, state, submitted in rows
     ]  # fmt: skip
 
 

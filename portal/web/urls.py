@@ -3,6 +3,7 @@
 from django.urls import path
 
 from portal.web.account import account
+from portal.web.device_sign_in import device_sign_in
 from portal.web.mail_links import invitation_link, password_forgotten, password_link
 from portal.web.second_factor import second_factor, second_factor_setup
 from portal.web.sign_in import sign_in, sign_out, start
@@ -13,6 +14,7 @@ urlpatterns = [
     path("", start, name="start"),
     path("sign-in", sign_in, name="sign-in"),
     path("account", account, name="account"),
+    path("device", device_sign_in, name="device-sign-in"),
     path("second-factor", second_factor, name="second-factor"),
     path("second-factor/setup", second_factor_setup, name="second-factor-setup"),
     path("password", password_forgotten, name="password-forgotten"),

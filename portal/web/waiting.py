@@ -144,7 +144,11 @@ class Waiting:
         while True:
             try:
                 async with (
-                    redis.asyncio.Redis.from_url(settings.CHANNELS_REDIS_URL) as server,
+                    redis.asyncio.Redis.from_url(
+                        # Not the 5 s of the library: it sends with wait_for, see above.
+                        settings.CHANNELS_REDIS_URL,
+                        socket_timeout=None,
+                    ) as server,
                     server.pubsub() as hints,
                 ):
                     await hints.subscribe(DECIDED_CHANNEL)

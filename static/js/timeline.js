@@ -1,5 +1,6 @@
 // Keyboard and mouse on the timeline: moves the focus, opens nodes and turns a drawn time into a request.
 import { describe, Draft, placeOf } from './timeline-draft.js';
+import { gripAt, Move } from './timeline-move.js';
 
 const FIVE = 5 * 60_000;
 const QUARTER = 15 * 60_000;
@@ -132,6 +133,7 @@ const keys = {
     else if (!hit) startDraft(row);
   },
   b: (row) => startDraft(row),
+  m: (row) => startMove(row),
 };
 
 function stepRow(row, by) {
@@ -148,7 +150,8 @@ function onKey(event) {
   if (event.target.closest('.bar') && event.key === 'Enter') return;
   focus.time ??= Math.floor(Math.max(view.now(), view.from) / view.step) * view.step;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  if (event.shiftKey && key.startsWith('Arrow')) {
+  if (moving) moveKey(event, key);
+  else if (event.shiftKey && key.startsWith('Arrow')) {
     if (!draft.isOn) startDraft(row);
     else extendDraft(key);
   } else if (key === 'Escape' && draft.isOn) cancelDraft();
@@ -252,9 +255,61 @@ function say(words) {
   document.querySelector('[data-say]').textContent = words;
 }
 
+// --- moving a booking ----------------------------------------------------------------------------
+
+let moving = null;
+// The bar under a pressed button, before it is clear whether it is dragged or clicked.
+let held = null;
+let wasDragged = false;
+
+function startMove(row) {
+  const hit = view.barsOver(row).find((each) => each.from <= focus.time && focus.time < each.to);
+  const bar = hit?.bar;
+  if (!bar?.dataset.move) { say('No booking of yours that can be moved'); return; }
+  moving = new Move(view, bar, gripAt(bar, bar.getBoundingClientRect().x + bar.offsetWidth / 2));
+  busy(true);
+  say(`Moving ${bar.getAttribute('aria-label')}. Arrows move it, with Shift its end; Enter shows the price, Escape stops.`);
+}
+
+// Arrows move the booking, or its end with Shift, by a quarter of an hour.
+function moveKey(event, key) {
+  const by = { ArrowRight: QUARTER, ArrowLeft: -QUARTER }[key];
+  if (key === 'Escape') stopMove();
+  else if (key === 'Enter') finishMove();
+  else if (by) {
+    if (event.shiftKey || moving.grip === 'end') moving.set(moving.shift, moving.grow + by);
+    else moving.set(moving.shift + by, moving.grow);
+    say(moving.words());
+  }
+}
+
+function finishMove() {
+  const address = moving.isChanged && moving.address();
+  stopMove();
+  if (address) location.assign(address);
+}
+
+function stopMove() {
+  moving?.remove();
+  moving = null;
+  busy(false);
+}
+
+function busy(is) {
+  const part = view.grid.closest('[data-live]');
+  if (is) part.dataset.liveBusy = '';
+  else delete part.dataset.liveBusy;
+}
+
 let drag = null;
 
 function onDown(event) {
+  const bar = event.target.closest?.('.bar[data-move]');
+  if (bar && view?.grid.contains(bar) && event.button === 0 && event.pointerType !== 'touch') {
+    const { width } = laneOf(rowOf(bar)).getBoundingClientRect();
+    held = { bar, x: event.clientX, grip: gripAt(bar, event.clientX), width };
+    return;
+  }
   const lane = event.target.closest?.('.lane');
   if (!lane || !view?.grid.contains(lane) || event.button !== 0) return;
   if (event.target.closest('.bar') || !isBookable(rowOf(lane)) || event.pointerType === 'touch') return;
@@ -267,6 +322,7 @@ function onDown(event) {
 }
 
 function onMove(event) {
+  if (held) { moveBar(event); return; }
   if (!drag) return;
   const snap = event.altKey ? FIVE : QUARTER;
   drag.moved ||= Math.abs(event.clientX - drag.x) > 4;
@@ -279,7 +335,22 @@ function onMove(event) {
   draft.set(view, placeOf(view, drag.row, last, from, to), from, to);
 }
 
+function moveBar(event) {
+  const x = event.clientX - held.x;
+  if (!moving && Math.abs(x) <= 4) return;
+  if (!moving) { moving = new Move(view, held.bar, held.grip); busy(true); }
+  const snap = event.altKey ? FIVE : QUARTER;
+  moving.drag(Math.round(((x / held.width) * view.span) / snap) * snap);
+}
+
 function onUp(event) {
+  if (held) {
+    held = null;
+    wasDragged = moving !== null;
+    if (event.type === 'pointercancel') stopMove();
+    else if (moving) { say(moving.words()); finishMove(); }
+    return;
+  }
   if (!drag) return;
   const { row, at, moved } = drag;
   drag = null;
@@ -297,6 +368,9 @@ function clicked(row, at) {
 }
 
 function onClick(event) {
+  // The click that ends a drag does not follow the bar's link.
+  if (wasDragged && event.target.closest?.('.bar')) event.preventDefault();
+  wasDragged = false;
   const tog = event.target.closest?.('[data-toggle]');
   if (tog && view?.grid.contains(tog)) {
     event.preventDefault();
@@ -332,6 +406,10 @@ document.addEventListener('pointermove', onMove);
 document.addEventListener('pointerup', onUp);
 document.addEventListener('pointercancel', onUp);
 document.addEventListener('click', onClick);
+// The browser would drag the bar's link.
+document.addEventListener('dragstart', (event) => {
+  if (event.target.closest?.('.bar[data-move]')) event.preventDefault();
+});
 document.addEventListener('focusin', (event) => {
   const lane = event.target.closest?.('.lane');
   if (!lane || event.target !== lane || !view?.grid.contains(lane) || focus.key === lane.dataset.key) return;

@@ -33,13 +33,14 @@ from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.platform.errors import Refused, denied
 from tenants.platform.fields import Strict, single_values, validated
 from tenants.platform.log_ids import log_id
+from tenants.platform.reference import reference_tx
 from tenants.platform.wall import tenant_tx
 from tenants.services.rate_limits import call_limit_check
 
 
 class ApiView(APIView):
     """A view that needs a token. `queries` declares the query parameters of each method; an unknown
-    parameter is refused.
+    parameter is refused. `has_reference`: its transactions keep reference data in memory.
 
     Handlers open their own transactions (`self.tx`); none spans a whole request.
     """
@@ -49,6 +50,7 @@ class ApiView(APIView):
     renderer_classes = (JSONRenderer,)
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     queries: ClassVar[Mapping[str, type[Strict]]] = {}
+    has_reference: ClassVar[bool] = False
 
     now: datetime
     query: dict[str, Any]
@@ -110,7 +112,8 @@ class ApiView(APIView):
 
     def tx(self) -> AbstractContextManager[None]:
         """Opens a short transaction in the caller's tenant."""
-        return tenant_tx(self.actor.tenant_id)
+        opened = reference_tx if self.has_reference else tenant_tx
+        return opened(self.actor.tenant_id)
 
     def require_operator(self) -> None:
         """Raises Refused `not_allowed` unless the caller is an operator."""

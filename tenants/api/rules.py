@@ -46,6 +46,20 @@ class TierTermsIn(Strict):
         default=False,
         help_text="Begun anew elsewhere when its node falls silent; the node ends it itself.",
     )
+    notice_seconds = Whole(
+        required=False, default=0, help_text="GPUs that are given up so shortly before are late."
+    )
+    late_share = Whole(
+        required=False, default=0, help_text="Percent of the price of time that is given up late."
+    )
+    no_show_after_seconds = Whole(
+        required=False, allow_null=True, default=None,
+        help_text="Unused bookings end then, 0: never; null: as the policy says.",
+    )  # fmt: skip
+    no_show_share = Whole(
+        required=False, allow_null=True, default=None,
+        help_text="Percent of the rest of a no-show; null: as the policy says.",
+    )  # fmt: skip
 
 
 class TierOut(serializers.Serializer[Any]):
@@ -67,6 +81,10 @@ class TierOut(serializers.Serializer[Any]):
     more_times = serializers.IntegerField()
     more_time_seconds = serializers.IntegerField()
     replace_on_lost = serializers.BooleanField()
+    notice_seconds = serializers.IntegerField()
+    late_share = serializers.IntegerField()
+    no_show_after_seconds = serializers.IntegerField(allow_null=True)
+    no_show_share = serializers.IntegerField(allow_null=True)
 
 
 class Tiers(ApiView):

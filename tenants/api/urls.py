@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from tenants.api.device_sign_in import DeviceSignIns, DeviceTokens
 from tenants.api.events import Events
 from tenants.api.invitations import (
     InvitationOne,
@@ -12,6 +13,12 @@ from tenants.api.invitations import (
 )
 from tenants.api.log import Log
 from tenants.api.me import Me, SessionOne, Sessions, TokenOne, TokenRotate, Tokens
+from tenants.api.notifications import (
+    MyNotificationSettings,
+    NotificationOne,
+    Notifications,
+    NotificationsReadAll,
+)
 from tenants.api.people import People, PersonOne
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
@@ -34,6 +41,8 @@ from tenants.api.webhooks import (
 )
 
 urlpatterns = [
+    path("device/codes", DeviceSignIns.as_view(), name="api-device-codes"),
+    path("device/token", DeviceTokens.as_view(), name="api-device-token"),
     path("me", Me.as_view(), name="api-me"),
     path("tokens", Tokens.as_view(), name="api-tokens"),
     path("tokens/<uuid:token_id>", TokenOne.as_view(), name="api-token"),
@@ -55,6 +64,18 @@ urlpatterns = [
         "me/invitations/<uuid:invitation_id>/decline",
         MyInvitationDecline.as_view(),
         name="api-my-invitation-decline",
+    ),
+    path("notifications", Notifications.as_view(), name="api-notifications"),
+    path("notifications/read", NotificationsReadAll.as_view(), name="api-notifications-read"),
+    path(
+        "notifications/settings",
+        MyNotificationSettings.as_view(),
+        name="api-notification-settings",
+    ),
+    path(
+        "notifications/<uuid:notification_id>",
+        NotificationOne.as_view(),
+        name="api-notification",
     ),
     path("members/<uuid:member_id>", MemberOne.as_view(), name="api-member"),
     path("people", People.as_view(), name="api-people"),

@@ -153,7 +153,7 @@ GRANT INSERT ON tenants_passwordreset TO portal_web;
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0002_wall'),
+        ("tenants", "0002_wall"),
     ]
 
     operations = [

@@ -25,7 +25,7 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0003_mail_links'),
+        ("tenants", "0003_mail_links"),
     ]
 
     operations = [

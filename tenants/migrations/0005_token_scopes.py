@@ -54,7 +54,7 @@ GRANT EXECUTE ON FUNCTION portal_token(bytea) TO portal_web, portal_system, port
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0004_webhooks'),
+        ("tenants", "0004_webhooks"),
     ]
 
     operations = [

@@ -65,7 +65,7 @@ GRANT EXECUTE ON FUNCTION portal_has_second_factor(bigint) TO portal_system, por
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0006_budget_mails'),
+        ("tenants", "0006_budget_mails"),
     ]
 
     operations = [

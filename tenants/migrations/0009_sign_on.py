@@ -45,7 +45,7 @@ $$;
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0008_labels'),
+        ("tenants", "0008_labels"),
     ]
 
     operations = [

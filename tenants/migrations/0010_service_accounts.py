@@ -77,7 +77,7 @@ CREATE TRIGGER service_account_place BEFORE INSERT OR UPDATE ON tenants_membersh
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0009_sign_on'),
+        ("tenants", "0009_sign_on"),
     ]
 
     operations = [

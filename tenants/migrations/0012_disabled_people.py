@@ -41,7 +41,7 @@ $$;
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0011_jira_receivers'),
+        ("tenants", "0011_jira_receivers"),
     ]
 
     operations = [

@@ -2,6 +2,7 @@
 
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
+from tenants.models.notifications import Notification, NotificationSettings
 from tenants.models.organisations import (
     GpuClass,
     IdempotencyKey,
@@ -41,6 +42,8 @@ __all__ = [
     "Mail",
     "MailLink",
     "Membership",
+    "Notification",
+    "NotificationSettings",
     "OutboxMessage",
     "Password",
     "PasswordProof",

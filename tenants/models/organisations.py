@@ -343,6 +343,20 @@ class Tier(models.Model):
         db_default=0, default=0, help_text="How much more time each such request gives."
     )
 
+    # Use
+    notice_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="GPUs that are given up so shortly before are late."
+    )
+    late_share = models.PositiveSmallIntegerField(
+        db_default=0, default=0, help_text="Percent of the price of time that is given up late."
+    )
+    no_show_after_seconds = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Unused bookings end then; null: as the policy says."
+    )
+    no_show_share = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Percent of the rest of a no-show; null: as the policy."
+    )
+
     # Failures
     replace_on_lost = models.BooleanField(
         db_default=False,
@@ -364,6 +378,11 @@ class Tier(models.Model):
             models.CheckConstraint(
                 condition=Q(pause_method__in=["stop", "signal", "suspend"]),
                 name="tier_pause_method",
+            ),
+            models.CheckConstraint(
+                condition=Q(late_share__lte=100)
+                & (Q(no_show_share=None) | Q(no_show_share__lte=100)),
+                name="tier_shares",
             ),
         ]
 

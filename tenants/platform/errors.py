@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 Kind = Literal["invalid", "denied", "missing", "conflict", "quota", "budget"]
 """Bad input, missing right, missing or foreign object, conflict of state, quota, budget."""
@@ -25,7 +26,8 @@ class Refused(Exception):
 
     `code` is stable for programs, `sentence` is for people. `rule` names the entry of the rule
     catalogue, `owner` who set the rule, `param` the invalid field. `frees_at` is when the rule
-    stops blocking; `alternatives` are requests that would have worked.
+    stops blocking; `alternatives` are requests that would have worked. `more` is what the owner of
+    the limit could be asked for, as fields of a request for an override.
     """
 
     code: str
@@ -37,9 +39,15 @@ class Refused(Exception):
     frees_at: datetime | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
     alternatives: Sequence[Mapping[str, Any]] = ()
+    more: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.sentence}"
+
+    @property
+    def more_query(self) -> str:
+        """`more` as the query of the page that asks for it."""
+        return urlencode(self.more)
 
     @property
     def owner_text(self) -> str:

@@ -31,6 +31,9 @@ class Problem(serializers.Serializer[Any]):
     alternatives = serializers.ListField(
         child=serializers.DictField(), help_text="Requests that would have worked."
     )
+    ask_for_more = serializers.DictField(
+        allow_null=True, help_text="What to send to /overrides to ask the limit's owner for more."
+    )
     decision_id = serializers.IntegerField(allow_null=True)
     docs = serializers.CharField()
 

@@ -39,6 +39,10 @@ class TierTerms:
     more_times: int = 0
     more_time_seconds: int = 0
     replace_on_lost: bool = False
+    notice_seconds: int = 0
+    late_share: int = 0
+    no_show_after_seconds: int | None = None
+    no_show_share: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,10 @@ LIMITS = {
     "credit_cap_seconds": (0, 90 * DAY, "The credit for repeated work is at most 90 days."),
     "more_times": (0, 10, "A pause can be postponed at most 10 times."),
     "more_time_seconds": (0, HOUR, "A pause can be postponed by at most an hour at a time."),
+    "notice_seconds": (0, 30 * DAY, "The notice of a cancellation is at most 30 days."),
+    "late_share": (0, 100, "A share is a whole number of percent from 0 to 100."),
+    "no_show_after_seconds": (0, DAY, "A booking ends unused after at most 24 hours; 0: never."),
+    "no_show_share": (0, 100, "A share is a whole number of percent from 0 to 100."),
 }
 
 

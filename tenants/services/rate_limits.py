@@ -14,7 +14,7 @@ from tenants.platform.errors import Refused
 logger = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 10
-Kind = Literal["token", "address", "quotes", "enrol", "sign_on"]
+Kind = Literal["token", "address", "quotes", "enrol", "sign_on", "device"]
 
 # Without Redis each process counts on its own: the limit is weaker, but never absent.
 _local_counts: Counter[str] = Counter()

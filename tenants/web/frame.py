@@ -23,6 +23,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.form_text import form_text_error
 from tenants.platform.log_ids import log_id
 from tenants.platform.wall import operator_tx, require_operators_process, tenant_tx
+from tenants.queries import unread_count
 from tenants.web.step_up import step_up
 
 View = Callable[..., HttpResponse]
@@ -50,6 +51,7 @@ class Frame:
     projects: tuple[Project, ...]
     zone: str
     needs_factor: bool = False
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ def busy_page() -> HttpResponse:
 
 def shell(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`, `theme`,
-    `needs_factor`."""
+    `needs_factor`, `unread` (of notifications)."""
     frame = request.META.get(FRAME)
     user = getattr(request, "user", None)
     is_operator = isinstance(user, User) and user.is_staff
@@ -192,6 +194,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "nav": _nav(request.path, frame, is_operator=is_operator),
         "is_operator": is_operator,
         "needs_factor": frame.needs_factor,
+        "unread": frame.unread,
         "theme": theme if (theme := request.COOKIES.get("theme")) in THEMES else "",
     }
 
@@ -247,6 +250,7 @@ def _tenant_frame(actor: Actor) -> Frame:
         tenant=Tenant.objects.get(id=actor.tenant_id),
         projects=tuple(projects),
         zone=actor.time_zone,
+        unread=unread_count(actor.tenant_id, actor.user_id),
     )
 
 

@@ -26,8 +26,11 @@ from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import Field
 
 FLAGS = ("pausable", "counts", "replaces")
-TIMES = ("grace", "protected", "max_duration", "advance", "credit_cap", "more_time")
-OPTIONAL = ("description", "max_pauses")
+TIMES = ("grace", "protected", "max_duration", "advance", "credit_cap", "more_time", "notice")
+# What a form of before these terms means.
+UNSENT = {"notice": "0", "late_share": "0"}
+WHOLE_OR_NONE = ("max_pauses", "no_show_share")
+OPTIONAL = ("description", *WHOLE_OR_NONE, "no_show_after")
 LABELS = {
     "slug": "Short name, can't be changed later",
     "name": "Name",
@@ -40,6 +43,10 @@ LABELS = {
     "credit_cap": "Maximum credit for redone work",
     "more_times": "Extra-time requests per pause",
     "more_time": "Extra time per request",
+    "notice": "Notice: giving up GPUs later than this before costs",
+    "late_share": "Percent of the price that late time costs",
+    "no_show_after": "No-show after (empty: as the policy)",
+    "no_show_share": "Percent of a no-show's remaining price (empty: as the policy)",
     "description": "Description",
 }
 TERMS = {
@@ -58,6 +65,10 @@ TERMS = {
     "more_times": "Extra-time requests per pause",
     "more_time_seconds": "Extra time per request",
     "replace_on_lost": "Restart elsewhere when the node is unreachable",
+    "notice_seconds": "Notice",
+    "late_share": "Late share in percent",
+    "no_show_after_seconds": "No-show after",
+    "no_show_share": "No-show share in percent",
 }
 """The label of each term in a comparison."""
 EMPTY: dict[str, str] = {
@@ -69,6 +80,8 @@ EMPTY: dict[str, str] = {
     "credit_cap": "4h",
     "more_times": "0",
     "more_time": "0",
+    "notice": "0",
+    "late_share": "0",
     "method": Tier.PauseMethod.STOP,
 }
 
@@ -181,8 +194,8 @@ def _question(form: QueryDict) -> Confirmation | None:
 def _term(field: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if field == "max_pauses" and value is None:
-        return "no limit"
+    if value is None:
+        return "no limit" if field == "max_pauses" else "as the policy"
     if field.endswith("_seconds"):
         return seconds_text(int(str(value)))
     return str(value) or "none"
@@ -190,8 +203,11 @@ def _term(field: str, value: object) -> str:
 
 def _terms(form: QueryDict) -> TierTerms:
     """Reads the terms of the form. Raises Refused."""
-    times = {f"{name}_seconds": seconds_read(form.get(name, ""), param=name) for name in TIMES}
-    most = form.get("max_pauses", "")
+    times = {
+        f"{name}_seconds": seconds_read(form.get(name, UNSENT.get(name, "")), param=name)
+        for name in TIMES
+    }
+    after = form.get("no_show_after", "")
     return TierTerms(
         name=form.get("name", ""),
         priority=whole_read(form.get("priority", ""), param="priority"),
@@ -199,11 +215,19 @@ def _terms(form: QueryDict) -> TierTerms:
         description=form.get("description", ""),
         counts_against_guarantee="counts" in form,
         pause_method=form.get("method", Tier.PauseMethod.STOP),
-        max_pauses=whole_read(most, param="max_pauses") if most.strip() else None,
+        late_share=whole_read(form.get("late_share", UNSENT["late_share"]), param="late_share"),
+        no_show_after_seconds=seconds_read(after, param="no_show_after") if after.strip() else None,
+        max_pauses=_whole_or_none(form, "max_pauses"),
+        no_show_share=_whole_or_none(form, "no_show_share"),
         more_times=whole_read(form.get("more_times", ""), param="more_times"),
         replace_on_lost="replaces" in form,
         **times,
     )
+
+
+def _whole_or_none(form: QueryDict, name: str) -> int | None:
+    text = form.get(name, "")
+    return whole_read(text, param=name) if text.strip() else None
 
 
 def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | None) -> TierForm:
@@ -254,7 +278,15 @@ def _shown(tier: Tier) -> dict[str, object]:
         "replaces": tier.replace_on_lost,
         "description": tier.description,
         "method": tier.pause_method,
-        "max_pauses": "" if tier.max_pauses is None else str(tier.max_pauses),
+        **{name: _or_empty(getattr(tier, name)) for name in WHOLE_OR_NONE},
+        "late_share": str(tier.late_share),
+        "no_show_after": ""
+        if tier.no_show_after_seconds is None
+        else seconds_text(tier.no_show_after_seconds),
         "more_times": str(tier.more_times),
         **{name: seconds_text(getattr(tier, f"{name}_seconds")) for name in TIMES},
     }
+
+
+def _or_empty(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from billing.models import Budget, Guardrail
 from billing.queries import would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, month_of
-from billing.services import HoldRequest, Rung, budget_put, holds_place, ladder_set
+from billing.services import HoldRequest, Rung, budget_put, holds_place, ladder_set, new_holds_place
 from billing.services.guardrails import guardrails_evaluate
 from billing.services.renewals import budgets_renew
 from portal.integrations.mail.message import section_of
@@ -50,14 +50,13 @@ class Ladder(Lab):
     def book(self, amount: str) -> Refused | HoldRequest:
         """A new booking; its refusal if there is one."""
         request = HoldRequest(uuid4(), Decimal(amount), NOW, NOW + timedelta(hours=6), self.mara)
-        refused = holds_place(
+        held = new_holds_place(
             tenant_id=self.project.tenant_id,
             project_id=self.project.id,
             requests=[request],
             now=NOW,
-            are_new=True,
         )
-        return refused.get(request.reference, request)
+        return held.refused.get(request.reference, request)
 
     @property
     def sent(self) -> list[tuple[str, int]]:
@@ -120,6 +119,7 @@ def test_a_ladder_takes_no_nonsense() -> None:
     for rungs, code in [
         ([Rung("spent", 0, "notify")], "bad_percent"),
         ([Rung("spent", 201, "notify")], "bad_percent"),
+        ([Rung("spent", 50, "pause")], "unknown_choice"),
         ([Rung("spent", 50, "notify"), Rung("spent", 50, "notify", "leads")], "rung_twice"),
         ([Rung("spent", number, "notify") for number in range(1, 14)], "too_many_rungs"),
     ]:

@@ -52,7 +52,7 @@ def a_line(exact: str = "4.8", **more: object) -> StatementLine:
         "project": "folding", "person": "mara", "campaign": "", "tier": "standard",
         "gpu_class": "h100", "per_hour": Decimal("2.4"), "peak_per_hour": Decimal(3),
         "surcharge": Decimal(0), "exact": Decimal(exact), "currency": "EUR", "note": "",
-        "day": NOW.date(), "labels": {},
+        "fee": "", "day": NOW.date(), "labels": {},
     }  # fmt: skip
     return StatementLine(**(facts | more))  # type: ignore[arg-type]
 

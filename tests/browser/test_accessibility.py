@@ -5,6 +5,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from playwright.sync_api import Browser, Page
@@ -51,7 +52,7 @@ MORE = {
 NO_PAGES = {
     # What only POST reaches, files, and what other programs ask.
     *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier"),
-    "booking-change-withdraw",
+    *("booking-change-withdraw", "booking-wait", "notification-bell"),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
     *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),
     *("log-csv", "ops-log-csv"),
@@ -101,7 +102,9 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
         if role == "researcher":
             faults += [f"dialog {fault}" for fault in _asked(page, running)]
             faults += [f"found {fault}" for fault in _found(page, running)]
+            faults += [f"array {fault}" for fault in _array(page, running)]
             seen |= {"booking-release", "booking-cancel", "booking-change", "series-cancel"}
+            seen |= {"array", "array-cancel"}
         context.close()
     assert faults == []
     assert _named() - NO_PAGES - seen == set()
@@ -128,6 +131,20 @@ def _asked(page: Page, running: Site) -> Iterator[str]:
         yield from _looked(page)
     page.goto(f"{address_of(page, running, 'series:')}/cancel")
     yield from _looked(page)
+
+
+def _array(page: Page, running: Site) -> Iterator[str]:
+    """The page of an array, and the question before all of it is cancelled."""
+    wanted = {"project": "protein-folding", "request": "1 l40s 10m", "array": 4, "parallel": 2}
+    made = httpx.post(
+        f"{running.url}/api/v1/bookings",
+        json=wanted,
+        headers={"Authorization": f"Bearer {running.tokens['researcher']}"},
+    )
+    number = made.json()["number"].partition("[")[0]
+    for path in (f"arrays/{number}", f"arrays/{number}/cancel"):
+        page.goto(running.tenant(path))
+        yield from _looked(page)
 
 
 def _found(page: Page, running: Site) -> Iterator[str]:

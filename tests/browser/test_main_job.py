@@ -204,3 +204,40 @@ def _draw_from_now(page: Page) -> None:
     page.mouse.move(start + 20, y, steps=3)
     page.mouse.move(end, y, steps=3)
     page.mouse.up()
+
+
+MOVABLE = """
+() => {
+  for (const bar of document.querySelectorAll('a.bar[data-move^="all"]')) {
+    const box = bar.getBoundingClientRect();
+    const [x, y] = [box.left + box.width / 2, box.top + Math.min(box.height / 2, 12)];
+    if (box.width > 40 && document.elementFromPoint(x, y)?.closest('.bar') === bar) {
+      return [x, y, bar.getAttribute('href')];
+    }
+  }
+  return null;
+}
+"""
+"""A bar of the reader's that begins later and that nothing covers: a point in it, and its link."""
+
+
+def test_dragging_a_booking_shows_what_the_new_time_costs(page: Page, running: Site) -> None:
+    page.goto(running.tenant("timeline?span=3d"))
+    expect(page.locator("[data-live-text]")).to_have_text("Live")
+    x, y, link = page.evaluate(MOVABLE)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 30, y, steps=4)
+    outline = page.locator(".bar.moved")
+    expect(outline).to_be_visible()
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"/change\?shift=\d+&grow=0"))
+    assert link in page.url
+    expect(page.locator("#change-starts")).not_to_have_value("")
+    expect(page.get_by_role("button", name="Show price and start")).to_be_visible()
+
+    # A click still follows the link.
+    page.go_back()
+    x, y, link = page.evaluate(MOVABLE)
+    page.mouse.click(x, y)
+    page.wait_for_url(re.compile(rf"{re.escape(link)}$"))

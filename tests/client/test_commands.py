@@ -10,7 +10,7 @@ import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from gpu_client import commands
+from gpu_client import commands, sign_in
 from gpu_client.api import Client
 from gpu_client.words import iso_length
 from tests.api.builders import Site, a_site
@@ -45,7 +45,7 @@ def site(db: None) -> Site:
     return a_site()
 
 
-def _answered(request: httpx.Request) -> httpx.Response:
+def portal_answer(request: httpx.Request) -> httpx.Response:
     """The portal's answer to what the client sends, by the test client of Django."""
     answer = Browser().generic(
         request.method,
@@ -59,8 +59,9 @@ def _answered(request: httpx.Request) -> httpx.Response:
 
 @pytest.fixture
 def mara(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    portal = httpx.MockTransport(_answered)
-    monkeypatch.setattr(commands, "Client", lambda config: Client(config, portal))
+    portal = httpx.MockTransport(portal_answer)
+    for module in (commands, sign_in):
+        monkeypatch.setattr(module, "Client", lambda config: Client(config, portal))
     return Terminal(tmp_path, site.researcher.token or "")
 
 
@@ -68,7 +69,7 @@ def test_a_token_is_saved_for_its_owner_only(mara: Terminal) -> None:
     token = mara.environment.pop("GPU_TOKEN")
     url = mara.environment.pop("GPU_URL")
     assert "gpu login" in mara.run("ls", status=5).stderr
-    said = mara.run("login", typed=f"{url}\n{token}\n").stdout
+    said = mara.run("login", "--token", token, typed=f"{url}\n").stdout
     assert "Signed in to Helix as mara." in said
     assert token not in said
     assert stat.S_IMODE(mara.file.stat().st_mode) == 0o600

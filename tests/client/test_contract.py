@@ -41,6 +41,8 @@ READ = {
 }
 SENT = {
     "BookingInRequest": {"project", "tier", "request", "quote", "name", "labels", "external_ref"},
+    "NewBookingInRequest": {"array", "parallel"},
+    "ResultInRequest": {"result"},
     "ExtendInRequest": {"by"},
 }
 QUERIES = {

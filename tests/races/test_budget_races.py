@@ -228,6 +228,9 @@ def test_a_limit_set_while_a_hold_is_written_counts_it(
     real_db: Servers, ddl: str, drifting: list[str]
 ) -> None:
     project = a_project_with("1000")
+    with as_system():
+        # Makes the accounts: a hold that makes one locks the version of the reference data, too.
+        hold_in(project, "1")
     if ddl:
         with psycopg.connect(real_db.owner_dsn) as owner:
             owner.execute(ddl)
@@ -249,7 +252,10 @@ def test_a_limit_set_while_a_hold_is_written_counts_it(
             with connection.cursor() as cursor:
                 while not waits.is_set():
                     cursor.execute(
-                        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                        # Of this database: other tests run on the same server.
+                        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+                        " WHERE d.datname = current_database()"
+                        " AND l.locktype = 'advisory' AND NOT l.granted"
                     )
                     if cursor.fetchone()[0]:
                         waits.set()

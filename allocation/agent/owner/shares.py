@@ -275,6 +275,7 @@ def environment(
         "PET_MASTER_PORT": port,
         **_device_variables(part, only, contained=contained),
         **_peer_variables(part),
+        **_array_variables(part.booking),
         **host_environment(part.cores, part.memory_mb),
         **_file_variables(part.folder),
         **_pause_variables(part),
@@ -326,6 +327,12 @@ def _peer_variables(part: ActiveBooking) -> dict[str, str]:
         # Without the sign NCCL takes every interface whose name begins so.
         values["NCCL_SOCKET_IFNAME"] = f"={part.network.interface}"
     return values
+
+
+def _array_variables(booking: str) -> dict[str, str]:
+    """Returns the array and the index of an element, which is `BK-2041_17` on nodes."""
+    array, _, index = booking.partition("_")
+    return {"GPU_BOOKING_ARRAY": array, "GPU_BOOKING_ARRAY_INDEX": index} if index else {}
 
 
 def _file_variables(folder: str) -> dict[str, str]:

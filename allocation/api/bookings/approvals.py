@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,6 +12,7 @@ from rest_framework.response import Response
 from allocation.access import access_approval
 from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
+from allocation.services.bookings.approval_requests import booking_as_asked
 from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
 from tenants.api.base import ApiView, list_response
 from tenants.platform.fields import Money, Strict, Text
@@ -48,7 +50,10 @@ class ApprovalOut(serializers.Serializer[Any]):
     hash = serializers.CharField(
         source="digest", help_text="Names exactly what is approved. Send it with the decision."
     )
-    cost = Money(max_digits=20, source="booking.hold_amount")
+    change = serializers.UUIDField(
+        source="change_id", allow_null=True, help_text="The change that it is for; null: all of it."
+    )
+    cost = serializers.SerializerMethodField(help_text="Of the booking as it is to be approved.")
     currency = serializers.CharField(source="booking.currency")
     rules = ApprovalRuleRef(many=True)
     steps = ApprovalStepOut(many=True)
@@ -60,6 +65,13 @@ class ApprovalOut(serializers.Serializer[Any]):
         source="decided_by.get_username", default=None, allow_null=True
     )
     reason = serializers.CharField()
+
+    @extend_schema_field(Money(max_digits=20))
+    def get_cost(self, approval: Approval) -> str:
+        """The most that the booking may cost once it is approved."""
+        booking, change = approval.booking, approval.change
+        asked = booking_as_asked(booking, change) if change is not None else booking
+        return str(asked.hold_amount)
 
 
 class ApprovalQuery(PageQuery):

@@ -53,6 +53,8 @@ class BatchOut(serializers.Serializer[Any]):
 class BookingBatch(ApiView):
     """Many bookings in one request."""
 
+    has_reference = True
+
     @described(
         "create_booking_batch", "Create many bookings", answer=BatchOut, status=201, request=BatchIn
     )

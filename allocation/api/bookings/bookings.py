@@ -1,7 +1,7 @@
 """Bookings: create, list and retrieve them, and every action on one."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,12 +11,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.access import access_booking, access_booking_to_change
-from allocation.api.bookings.change_shapes import change_quote_data
-from allocation.api.bookings.changes import IF_MATCH, PatchIn, patch_of, revision_sent
+from allocation.access import access_array, access_booking, access_booking_to_change
+from allocation.api.bookings.arrays import NewBookingIn, array_create
+from allocation.api.bookings.change_shapes import change_quote_data, ending_data
+from allocation.api.bookings.changes import DRY_RUN, IF_MATCH, PatchIn, patch_of, revision_sent
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.quotes import quote_data
-from allocation.api.bookings.requests import BookingIn, booking_request_of
+from allocation.api.bookings.requests import booking_request_of
 from allocation.api.bookings.shapes import (
     BookingOut,
     EventOut,
@@ -36,15 +37,16 @@ from allocation.services.bookings.bookings import (
     booking_create,
     booking_release,
 )
+from allocation.services.bookings.change_refusals import revision_moved
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import (
     Patch,
     booking_extend,
     booking_patch,
-    revision_moved,
 )
+from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.bookings.lengths import planned_end_of
-from allocation.services.quotes.changes import change_quote
+from allocation.services.quotes.changes import change_quote, ending_quote
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
@@ -71,11 +73,13 @@ class BookingQuery(PageQuery):
         help_text="`key=value`. Several, separated by commas, have all to be there.",
     )
     external_ref = Reference(required=False, allow_blank=False)
+    array = Text(required=False, max_length=40, help_text="Elements of it: `ar_…` or `BK-2041`.")
 
 
 class Bookings(ApiView):
     """Bookings in the caller's projects."""
 
+    has_reference = True
     queries = {"GET": BookingQuery}
 
     @described(
@@ -106,14 +110,15 @@ class Bookings(ApiView):
         "Create a booking",
         answer=BookingOut,
         status=201,
-        request=BookingIn,
+        request=NewBookingIn,
         headers=Preferences.PARAMETERS,
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Returns the booking in the state `requested`. With `Prefer: wait=5` the answer waits for
-        the decision: 201 with the decided booking, or 409 when it is refused."""
+        the decision: 201 with the decided booking, or 409 when it is refused. With `array` the
+        answer is the first element of a new array."""
         preferences = preferences_of(request)
-        sent = self.sent(BookingIn)
+        sent = self.sent(NewBookingIn)
         if preferences.dry_run:
             with self.tx():
                 answer = quote_data(self.actor, sent, self.now)
@@ -122,7 +127,13 @@ class Bookings(ApiView):
         def work() -> Response:
             wanted = booking_request_of(self.actor, sent, self.now)
             key = booking_id(self.actor, self.idempotency) or uuid4()
-            booking = booking_create(self.actor, wanted, self.now, key)
+            if "array" in sent:
+                booking = array_create(self.actor, wanted, sent, key, self.now)
+            else:
+                booking = booking_create(self.actor, wanted, self.now, key)
+            if sent.get("depends_on"):
+                parents = [(each["booking"], each["needs"]) for each in sent["depends_on"]]
+                dependencies_add(self.actor, booking, parents)
             booking.owner = self.user
             return _created(booking, new_booking_data(booking))
 
@@ -151,6 +162,8 @@ class Bookings(ApiView):
             rows = rows.filter(owner_id=actor.user_id)
         if "label" in self.query:
             rows = with_labels(rows, labels_read(self.query["label"], "label"))
+        if "array" in self.query:
+            rows = rows.filter(array=access_array(actor, self.query["array"]))
         if "external_ref" in self.query:
             rows = rows.filter(external_ref=self.query["external_ref"])
         return rows
@@ -238,23 +251,52 @@ class _BookingAction(ApiView):
         return self.once(work)
 
 
-class BookingCancel(_BookingAction):
+class _BookingEnd(_BookingAction):
+    """An action that ends a booking: its dry run says what that costs."""
+
+    def end(
+        self, request: Request, reference: str, end: Callable[..., Booking]
+    ) -> HttpResponseBase:
+        """Ends the booking, or answers with the charge and the late fee in it."""
+        if not preferences_of(request).dry_run:
+            return self.act(reference, end)
+        self.sent(Strict)
+        with self.tx():
+            booking = access_booking_to_change(self.actor, reference)
+            charged, fee = ending_quote(actor=self.actor, booking=booking, end=end, now=self.now)
+            answer = ending_data(booking, charged, fee)
+        return Response(answer, headers={"Preference-Applied": "dry-run"})
+
+
+class BookingCancel(_BookingEnd):
     """Cancels a booking."""
 
-    @described("act_cancel_booking", "Cancel a booking", answer=BookingOut)
+    @described(
+        "act_cancel_booking",
+        "Cancel a booking",
+        answer=BookingOut,
+        headers=DRY_RUN,
+    )
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Returns the booking, `cancelled`, or `ending` while it holds devices. Cancelling a
-        booking again changes nothing."""
-        return self.act(reference, booking_cancel)
+        booking again changes nothing. `Prefer: dry-run` writes nothing and answers with what would
+        be charged in all, the `late_fee` in it, and what would be returned."""
+        return self.end(request, reference, booking_cancel)
 
 
-class BookingRelease(_BookingAction):
+class BookingRelease(_BookingEnd):
     """Ends a running booking early."""
 
-    @described("act_release_booking", "Release the devices of a booking", answer=BookingOut)
+    @described(
+        "act_release_booking",
+        "Release the devices of a booking",
+        answer=BookingOut,
+        headers=DRY_RUN,
+    )
     def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Ends a running booking early and returns it in the state `ending`."""
-        return self.act(reference, booking_release)
+        """Ends a running booking early and returns it in the state `ending`. `Prefer: dry-run` as
+        for a cancellation."""
+        return self.end(request, reference, booking_release)
 
 
 class ExtendIn(Strict):
@@ -354,7 +396,7 @@ class BookingWhy(ApiView):
             return Response(why(access_booking(self.actor, reference), self.now))
 
 
-def _later(booking: Booking, by: timedelta) -> Any:  # noqa: ANN401
+def _later(booking: Booking, by: timedelta) -> datetime:
     try:
         return planned_end_of(booking) + by
     except OverflowError:

@@ -1,12 +1,13 @@
 """The REST representation of a change."""
 
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from rest_framework import serializers
 
 from allocation.api.bookings.quotes import OptionOut
-from allocation.models import BookingChange
+from allocation.models import Booking, BookingChange
 from allocation.rules.ask.words.document import time_text
 from allocation.rules.changes import Strength
 from allocation.services.quotes.changes import ChangeQuote
@@ -22,6 +23,9 @@ class BookingChangeOut(serializers.Serializer[Any]):
     decided_at = serializers.DateTimeField(allow_null=True)
     differences = serializers.DictField(help_text="Before and after, by field.")
     start_by = serializers.DateTimeField(allow_null=True)
+    approval = serializers.SerializerMethodField(
+        help_text="The open request for its approval, as in `/approvals`."
+    )
     held = Money(max_digits=20, source="delta_held", help_text="Held for the added cost.")
     reasons = serializers.ListField(child=serializers.DictField())
     alternatives = serializers.ListField(child=serializers.DictField())
@@ -29,6 +33,12 @@ class BookingChangeOut(serializers.Serializer[Any]):
     def get_id(self, change: BookingChange) -> str:
         """The change's `ch_…` id."""
         return f"ch_{UUID(str(change.id)).hex}"
+
+    def get_approval(self, change: BookingChange) -> UUID | None:
+        """The id of the open request for its approval."""
+        if change.state != BookingChange.State.AWAITING_APPROVAL:
+            return None
+        return change.approvals.filter(state="open").values_list("id", flat=True).first()
 
 
 def change_quote_data(quote: ChangeQuote) -> dict[str, Any]:
@@ -42,8 +52,20 @@ def change_quote_data(quote: ChangeQuote) -> dict[str, Any]:
             "held_before": str(quote.before.hold_amount),
             "held_after": str(quote.after.hold_amount),
             "difference": str(quote.difference),
+            "late_fee": str(quote.late_fee),
         },
         "ends": time_text(quote.until) if quote.until else None,
         "start": None if option is None else dict(OptionOut(option).data),
         "blocking": quote.blocking or None,
+        "approval_rules": list(quote.rules),
+    }
+
+
+def ending_data(booking: Booking, charged: Decimal, fee: Decimal) -> dict[str, str]:
+    """What ending a booking would cost, as JSON values."""
+    return {
+        "currency": booking.currency,
+        "charged": str(charged),
+        "late_fee": str(fee),
+        "returned": str(max(Decimal(0), booking.hold_amount - charged)),
     }

@@ -28,6 +28,12 @@ IF_MATCH = (
         description="The ETag of the booking that you have seen, or `*`.",
     ),
 )  # fmt: skip
+DRY_RUN = (
+    OpenApiParameter(
+        "Prefer", OpenApiTypes.STR, OpenApiParameter.HEADER,
+        description="`dry-run` writes nothing and answers with what it would cost.",
+    ),
+)  # fmt: skip
 _REVISION = re.compile(r'"([1-9][0-9]{0,8})"', re.ASCII)
 _PARTS = (
     "duration", "ends", "starts", "not_before", "deadline", "count", "classes", "pin",

@@ -101,6 +101,8 @@ class QuoteOut(serializers.Serializer[Any]):
 class Quotes(ApiView):
     """Quotes for requests."""
 
+    has_reference = True
+
     @described("create_quote", "Create a quote", answer=QuoteOut, request=BookingIn)
     def post(self, request: Request) -> HttpResponseBase:
         """Returns the options for a request, with their prices and the budget that would pay. A

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from rest_framework import serializers
 
 from allocation.errors import AskError
+from allocation.models import WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.recurrence import recurrence_read
@@ -15,6 +16,7 @@ from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.series import Repeat
+from allocation.services.bookings.wait_entries import Windows
 from tenants.access import Actor
 from tenants.platform.errors import invalid
 from tenants.platform.fields import Strict, Text
@@ -61,6 +63,13 @@ class BookingIn(Strict):
     external_ref = Reference(
         required=False, default="", help_text="A URL or a ticket's key, such as `GPU-123`."
     )
+    if_full = serializers.ChoiceField(
+        choices=["refuse", "wait"],
+        required=False,
+        default="refuse",
+        help_text="What a fixed window does that is full: `wait` puts the booking on the waiting "
+        "list, with its money held. It is booked as soon as there is room.",
+    )
     zone = Text(
         max_length=64,
         required=False,
@@ -92,9 +101,16 @@ def zone_check(zone: str) -> None:
 
 
 def booking_request_of(
-    actor: Actor, given: dict[str, Any], now: datetime, *, first: bool = False
+    actor: Actor,
+    given: dict[str, Any],
+    now: datetime,
+    offered: tuple[str, Windows] | None = None,
+    *,
+    first: bool = False,
 ) -> BookingRequest:
     """The request of a validated `BookingIn`. Runs inside a transaction that reads the catalogue.
+    `offered`: the mode and the windows of one that waits for an offer.
+
     With `first` a repeating request is allowed, and the result is its first date.
 
     Raises:
@@ -102,6 +118,7 @@ def booking_request_of(
     """
     zone = given.get("zone", actor.time_zone)
     ask, named_tier = _ask(given, zone, now, first=first)
+    waits, windows = offered or (WaitMode.AUTO if given["if_full"] == "wait" else "", ())
     return BookingRequest(
         project=given["project"],
         tier=_tier(given, named_tier),
@@ -113,6 +130,8 @@ def booking_request_of(
         campaign=given["campaign"],
         labels=given["labels"],
         external_ref=given["external_ref"],
+        waitlist=waits,
+        windows=windows,
     )
 
 

@@ -88,6 +88,7 @@ class SeriesOut(serializers.Serializer[Any]):
 class SeriesList(ApiView):
     """Series in the caller's projects."""
 
+    has_reference = True
     queries = {"GET": PageQuery}
 
     @described(

@@ -27,7 +27,8 @@ from tenants.platform.labels import Labels
 
 _FIELDS = (
     "name labels external_ref state outcome version revision submitted ask alternatives "
-    "extension_until ready_at saved_at checked_in_at released_at ended_at decision_id"
+    "extension_until ready_at saved_at checked_in_at released_at ended_at decision_id array_index"
+    " result"
 )
 _PLAIN = tuple(_FIELDS.split())
 _BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
@@ -200,7 +201,7 @@ class BookingOut(serializers.Serializer[Any]):
     """A booking."""
 
     id = serializers.CharField(help_text="`bk_…`. Unique everywhere.")
-    number = serializers.CharField(help_text="`BK-2041`. Unique in the tenant.")
+    number = serializers.CharField(help_text="`BK-2041`, or `BK-2041[17]` in an array.")
     project = serializers.CharField()
     owner = serializers.CharField()
     name = serializers.CharField()
@@ -227,6 +228,13 @@ class BookingOut(serializers.Serializer[Any]):
     )
     series = serializers.CharField(
         allow_null=True, help_text="`sr_…` if the booking is a date of a series."
+    )
+    array = serializers.CharField(
+        allow_null=True, help_text="`ar_…` if the booking is an element of an array."
+    )
+    array_index = serializers.IntegerField(allow_null=True, help_text="Its index, from 1.")
+    result = serializers.CharField(
+        help_text="`success` or `failure`, as its program has reported; else empty."
     )
     extension_until = serializers.DateTimeField(allow_null=True)
     revision = serializers.IntegerField(
@@ -310,6 +318,7 @@ def _data(
             "change": change,
             "campaign": booking.campaign.slug if booking.campaign else None,
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
+            "array": f"ar_{booking.array_id.hex}" if booking.array_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
         }
     )
@@ -348,7 +357,7 @@ def _planned_start(booking: Booking, moved: Iterable[MovedStart]) -> dict[str, A
 
 
 def _waiting(booking: Booking) -> dict[str, Any] | None:
-    if booking.state not in (*WAITING, State.PAUSING, State.PAUSED):
+    if booking.state not in (*WAITING, State.WAITLISTED, State.PAUSING, State.PAUSED):
         return None
     return {
         "expected_start": booking.expected_start,

@@ -12,7 +12,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from allocation.models import Approval, ApprovalRule, Booking
 from allocation.rules.states import State
 from tenants.access import Actor
-from tenants.models import Membership, Role, User
+from tenants.models import Membership, Role
 
 HISTORY = timedelta(days=90)
 
@@ -30,7 +30,7 @@ class PersonHistory:
 def approvals_visible(actor: Actor) -> QuerySet[Approval]:
     """The requests that the actor made, or that are of projects that they lead."""
     rows = Approval.objects.filter(tenant_id=actor.tenant_id).select_related(
-        "booking", "booking__project", "booking__tier", "project", "asker", "decided_by"
+        "booking", "booking__project", "booking__tier", "project", "asker", "decided_by", "change"
     )
     if actor.is_tenant_admin:
         return rows
@@ -48,14 +48,12 @@ def approvals_to_decide(actor: Actor) -> QuerySet[Approval]:
 
 
 def approvers_of(approval: Approval) -> list[int]:
-    """The accounts that may decide the present step and want mails about it."""
+    """The open accounts that may decide the present step."""
     roles = Q(role=Role.TENANT_ADMIN)
     if approval.present_step.role == "lead":
         roles |= Q(role=Role.LEAD, project=approval.project_id)
-    people = Membership.objects.filter(
-        roles, tenant=approval.tenant_id, user__is_active=True, user__mails=User.Mails.ALL
-    )
-    people = people.exclude(user__email="").exclude(user=approval.asker_id)
+    people = Membership.objects.filter(roles, tenant=approval.tenant_id, user__is_active=True)
+    people = people.exclude(user=approval.asker_id)
     done = approval.acts.values("person_id")
     found = people.exclude(user__in=done).order_by("user_id")
     return list(found.values_list("user_id", flat=True).distinct())

@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce, Lower
 
 from allocation.models import Booking, BookingLabel, Node
 from allocation.queries.bookings.timeline import bookings_visible
-from allocation.rules.states import OPEN, TERMINAL, State
+from allocation.rules.states import ON_WAITLIST, OPEN, TERMINAL, State
 from tenants.access import Actor
 from tenants.models import Membership, Project
 from tenants.platform.labels import labels_read
@@ -21,7 +21,7 @@ from tenants.platform.labels import labels_read
 PAGE = 25
 GROUPS: dict[str, tuple[State, ...]] = {
     "open": tuple(sorted(OPEN)),
-    "waiting": (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED),
+    "waiting": (State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST, State.QUEUED),
     "scheduled": (State.SCHEDULED,),
     "running": (State.STARTING, State.ACTIVE, State.PAUSING, State.PAUSED, State.ENDING),
     "over": tuple(sorted(TERMINAL)),
@@ -95,7 +95,7 @@ class SearchResults:
 
 def bookings_page(actor: Actor, wanted: BookingFilter) -> BookingsPage:
     """The requested page. A cursor names a booking, so that new bookings do not shift pages."""
-    found = bookings_filtered(actor, wanted)
+    found = _arrays_once(bookings_filtered(actor, wanted))
     backwards = bool(wanted.before)
     cursor = _opened(wanted.before or wanted.after)
     down = wanted.is_descending != backwards
@@ -120,13 +120,20 @@ def bookings_page(actor: Actor, wanted: BookingFilter) -> BookingsPage:
     )
 
 
+def _arrays_once(found: QuerySet[Booking]) -> QuerySet[Booking]:
+    """The same with one element of each array: the first that matches."""
+    elements = found.filter(array__isnull=False).order_by("array_id", "array_index")
+    first = elements.distinct("array_id").values("id")
+    return found.filter(Q(array=None) | Q(id__in=first))
+
+
 def bookings_filtered(actor: Actor, wanted: BookingFilter) -> QuerySet[Booking]:
     """The bookings that match the filter and that the reader may see.
 
     Raises:
         Refused: `bad_label`.
     """
-    found = bookings_visible(actor).select_related("project", "tier", "owner")
+    found = bookings_visible(actor).select_related("project", "tier", "owner", "array")
     if wanted.group in GROUPS:
         found = found.filter(state__in=GROUPS[wanted.group])
     if wanted.project:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Max, Q, QuerySet
 
 from allocation.models import Booking, Maintenance
-from allocation.rules.states import State
+from allocation.rules.states import ON_WAITLIST, State
 from tenants.access import Actor
 
 PAST = timedelta(days=30)
@@ -17,7 +17,7 @@ MAX_EVENTS = 2_000
 Status = Literal["TENTATIVE", "CONFIRMED", "CANCELLED"]
 
 _NEVER = frozenset({State.CANCELLED, State.REFUSED, State.REJECTED, State.EXPIRED})
-_ASKED = frozenset({State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED})
+_ASKED = frozenset({State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST, State.QUEUED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,9 @@ def forecast_of(
         low=low,
         high=high,
         per_day=mean,
-        runs_out=_runs_out(effect, middle, today, days),
-        runs_out_first=_runs_out(effect, high, today, days),
-        runs_out_last=_runs_out(effect, low, today, days),
+        runs_out=runs_out(effect, middle, today, days),
+        runs_out_first=runs_out(effect, high, today, days),
+        runs_out_last=runs_out(effect, low, today, days),
     )
 
 
@@ -188,9 +188,9 @@ def _tested_forecast(effect: BudgetFigures, coming: SpendRange, today: date) -> 
         low=low,
         high=high,
         per_day=Decimal(str(round(coming.middle / remaining, 2))),
-        runs_out=_runs_out(effect, middle, today, remaining),
-        runs_out_first=_runs_out(effect, high, today, remaining),
-        runs_out_last=_runs_out(effect, low, today, remaining),
+        runs_out=runs_out(effect, middle, today, remaining),
+        runs_out_first=runs_out(effect, high, today, remaining),
+        runs_out_last=runs_out(effect, low, today, remaining),
         tests=coming.tests,
     )
 
@@ -279,10 +279,12 @@ def _days_of(effect: BudgetFigures, today: date) -> tuple[Decimal, ...]:
     )
 
 
-def _runs_out(effect: BudgetFigures, spend: Decimal, today: date, days: int) -> date | None:
+def runs_out(effect: BudgetFigures, spend: Decimal, today: date, days: int) -> date | None:
     """The day on which a constant pace from today's spend to `spend` exceeds the amount."""
     if spend <= effect.amount:
         return None
+    if effect.spent >= effect.amount:
+        return today
     share = (effect.amount - effect.spent) / (spend - effect.spent)
     return today + timedelta(days=math.ceil(share * days))
 

@@ -17,12 +17,13 @@ from tenants.models import Project
 # Statements and no objects of the ORM: a month can have 100,000 lines.
 _LINES = """
 SELECT t.id, t.at, t.kind,
-       coalesce('BK-' || b.number, ''), coalesce(b.name, ''), coalesce(p.slug, ''),
+       coalesce('BK-' || b.number || coalesce('[' || b.array_index || ']', ''), ''),
+       coalesce(b.name, ''), coalesce(p.slug, ''),
        coalesce(u.username, ''), coalesce(c.slug, ''), coalesce(b.tier_id, ''),
        coalesce(b.planned_class, ''), coalesce(b.price_per_hour, 0),
        coalesce(b.price_per_hour + b.peak_surcharge, 0), t.surcharge,
        CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END,
-       a.currency, t.note, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
+       a.currency, t.note, t.fee, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
        coalesce(b.labels, '{{}}')
 FROM billing_transfer t
 JOIN billing_account a ON a.id = t.debit_id
@@ -100,6 +101,15 @@ def statement_of(of: StatementOf, by: str = "person") -> Statement:
     currency = accounts.values_list("currency", flat=True).first() or "EUR"
     ranked = sorted(groups, key=lambda each: (-each[1].amount, each[0]))
     return Statement(of, totals, tuple(ranked), closed, currency)
+
+
+def spend_of(of: StatementOf, by: str) -> dict[str, Totals]:
+    """The charges of any days, with corrections, by one of `GROUPS`."""
+    facts = _facts(of, of.month.starts, of.month.ends)
+    return {
+        name: Totals(amount, exact, int(lines), int(corrections))
+        for name, amount, exact, lines, corrections in _rows(_SUMS.format(name=_NAMES[by]), facts)
+    }
 
 
 def statement_lines(of: StatementOf) -> Iterator[StatementLine]:

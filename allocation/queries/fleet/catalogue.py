@@ -10,6 +10,7 @@ from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
 from allocation.rules.ask.words.names import gigabytes_labelled
 from allocation.solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass, Tier
+from tenants.platform.reference import by_version
 
 MAX_PIN_CHOICES = 256
 
@@ -74,7 +75,7 @@ def ask_units(document: AskDocument) -> dict[str, int]:
     Classes that do not exist or do not offer the profile are left out.
     """
     found: dict[str, int] = {}
-    models = _models_by_class(document.classes)
+    models = _models_by_class()
     for gpu_class in document.classes:
         weights = [
             weight
@@ -97,14 +98,16 @@ _PLACES = tuple(
 )
 
 
-def _models_by_class(classes: tuple[str, ...]) -> dict[str, list[Model]]:
-    rows = GpuModel.objects.filter(gpu_class_id__in=classes).order_by("slug", *_PLACES)
+@by_version
+def _models_by_class() -> dict[str, list[Model]]:
+    rows = GpuModel.objects.order_by("slug", *_PLACES)
     kinds: dict[tuple[str, str, int, int], list[Placement]] = {}
     for row in rows.values_list("gpu_class_id", "slug", "memory_slots", "compute_slices", *_PLACES):
         places = kinds.setdefault(row[:4], [])
         if row[4] is not None:
             places.append(Placement(*row[4:]))
-    found: dict[str, list[Model]] = defaultdict(list)
+    found: dict[str, list[Model]] = {}
     for (gpu_class, slug, slots, slices), places in kinds.items():
-        found[gpu_class].append(Model(slug, slots, slices, "online", tuple(places)))
+        model = Model(slug, slots, slices, "online", tuple(places))
+        found.setdefault(gpu_class, []).append(model)
     return found

@@ -7,11 +7,14 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from allocation.models import Booking, Override
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.pins import pin_resolve
+from allocation.services.overrides.use import longer_override
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
+from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import (
     GPU_HOUR,
     limits_of,
@@ -20,10 +23,13 @@ from allocation.services.snapshot.quota_rows import (
     tiers_of,
 )
 from allocation.solver import Block, Quota, Snapshot, Use
+from allocation.solver import Override as QuotaOverride
 from allocation.words.refusals import refusal_text
 from tenants.models import GpuClass, Project, Tier
 from tenants.models import Quota as QuotaRow
 from tenants.platform.errors import Refused
+from tenants.platform.reference import by_version
+from tenants.services.input_values import gpus_text
 
 # A window may begin this much in the past: people type, and networks take time.
 START_TOLERANCE = timedelta(seconds=1)
@@ -34,6 +40,7 @@ class Admission:
     """A request that passed: tier, ask, earliest start, and quota units by class.
 
     `lengths`: how long a workload takes on these classes and on others that it could be offered.
+    `overrides` are the exceptions for one booking that it needs, and then uses up.
     """
 
     tier: Tier
@@ -41,6 +48,7 @@ class Admission:
     not_before: datetime
     units: Mapping[str, int]
     lengths: Durations
+    overrides: tuple[Override, ...] = ()
 
     def seconds_on(self, gpu_class: str) -> int:
         """Returns how long it takes on a class."""
@@ -49,16 +57,33 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class _QuotaRequest:
-    """What a request needs of quota: units and seconds by class."""
+    """What a request needs of quota: units and seconds by class. `override`: as of a booking."""
 
     project: Project
     tier: Tier
     units: Mapping[str, int]
     seconds: Mapping[str, int]
+    override: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, and for which booking: whose exceptions count."""
+
+    person_id: int | None = None
+    booking: Booking | None = None
+
+
+_NOBODY = Asker()
 
 
 def admission_check(
-    *, project: Project, tier_slug: str, ask: AskDocument, now: datetime
+    *,
+    project: Project,
+    tier_slug: str,
+    ask: AskDocument,
+    now: datetime,
+    asker: Asker = _NOBODY,
 ) -> Admission:
     """Checks every rule that needs no calendar.
 
@@ -68,7 +93,7 @@ def admission_check(
             `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`, `pin_elsewhere`,
             `pin_too_small`.
     """
-    tiers = list(Tier.objects.all())
+    tiers = _tiers_read()
     tier = next((each for each in tiers if each.slug == tier_slug), None)
     if tier is None:
         sentence = refusal_text("unknown_tier", tiers=", ".join(each.slug for each in tiers))
@@ -81,19 +106,42 @@ def admission_check(
     lengths = durations_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)
-    not_before = _window_check(replace(ask, duration=shortest), tier, now)
-    short = {
-        name: needed
-        for name, needed in units.items()
-        if 0 < seconds[name] <= tier.max_duration_seconds
-    }
-    quotas = quotas_read()
+    longest, longer = tier.max_duration_seconds, None
+    if shortest > longest:
+        longer = longer_override(project, tier, asker.person_id, asker.booking, shortest, now)
+        longest += int(longer.amount) if longer else 0
+    not_before = _window_check(replace(ask, duration=shortest), tier, longest, now)
+    short = {name: needed for name, needed in units.items() if 0 < seconds[name] <= longest}
+    request = _QuotaRequest(project, tier, short, seconds)
+    fits = _quota_check(request, tiers, asker.booking, now)
+    used = (longer,) if longer is not None and longer.is_once else ()
+    return Admission(tier, ask, not_before, fits, lengths, used)
+
+
+def _quota_check(
+    request: _QuotaRequest, tiers: Sequence[Tier], booking: Booking | None, now: datetime
+) -> dict[str, int]:
+    """Returns the classes within quota.
+
+    Exceptions are read only where the limits alone refuse the request.
+    """
+    quotas = _quotas_read()
     guaranteed = {
         row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None
     }
-    quota = Quota(_own_quota(tiers, quotas), {})
-    fits = _within_quota(_QuotaRequest(project, tier, short, seconds), quota, guaranteed)
-    return Admission(tier, ask, not_before, fits, lengths)
+
+    def fits(name: str, overrides: Sequence[QuotaOverride]) -> dict[str, int]:
+        quota = Quota(_own_quota(tiers, quotas, overrides), {})
+        return _within_quota(replace(request, override=name), quota, guaranteed)
+
+    try:
+        return fits("", ())
+    except Refused:
+        overrides = overrides_read(now)
+        if not overrides:
+            raise
+    name = str(booking.id) if booking is not None and booking.has_override else ""
+    return fits(name, overrides)
 
 
 def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admission:
@@ -104,7 +152,8 @@ def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admis
     """
     ask = replace(admission.ask, starts=starts)
     shortest = min(map(admission.seconds_on, admission.units))
-    not_before = _window_check(replace(ask, duration=shortest), admission.tier, now)
+    longest = max(shortest, admission.tier.max_duration_seconds)
+    not_before = _window_check(replace(ask, duration=shortest), admission.tier, longest, now)
     return replace(admission, ask=ask, not_before=not_before)
 
 
@@ -122,20 +171,21 @@ def _invalid(code: str, **facts: str) -> Refused:
     return refusal(code, refusal_text(code, **facts), "invalid", "request")
 
 
-def _window_check(ask: AskDocument, tier: Tier, now: datetime) -> datetime:
+def _window_check(ask: AskDocument, tier: Tier, most: int, now: datetime) -> datetime:
     if ask.starts is not None and ask.starts < now - START_TOLERANCE:
         raise _invalid("window_past")
     not_before = (ask.starts or max(ask.not_before or now, now)).replace(microsecond=0)
     length = timedelta(seconds=ask.duration)
-    longest = timedelta(seconds=tier.max_duration_seconds)
+    longest = timedelta(seconds=most)
     if length > longest:
         raise refusal(
             "too_long",
             refusal_text("too_long", tier=tier.name, longest=length_text(longest)),
             "invalid",
             "request",
-            numbers={"asked": ask.duration, "limit": tier.max_duration_seconds},
+            numbers={"asked": ask.duration, "limit": most},
             alternatives=_longer_tiers(length),
+            more={"kind": "length", "tier": tier.slug, "amount": str(ask.duration - most)},
         )
     if not_before - now > timedelta(seconds=tier.advance_seconds):
         days = tier.advance_seconds // 86_400
@@ -163,7 +213,9 @@ def _within_quota(
 ) -> dict[str, int]:
     """Returns the classes on which the request alone stays within quota."""
     project, tier = asked.project, asked.tier
-    owners = (str(project.tenant_id), str(project.id))
+    owners: tuple[str, ...] = (str(project.tenant_id), str(project.id))
+    if asked.override:
+        owners = (*owners, asked.override)
     fits: dict[str, int] = {}
     refused: Refused | None = None
     for gpu_class, needed in asked.units.items():
@@ -180,11 +232,25 @@ def _within_quota(
     return fits
 
 
-def _own_quota(tiers: Iterable[Tier], quotas: Sequence[QuotaRow]) -> Snapshot:
+@by_version
+def _tiers_read() -> tuple[Tier, ...]:
+    return tuple(Tier.objects.all())
+
+
+@by_version
+def _quotas_read() -> tuple[QuotaRow, ...]:
+    return tuple(quotas_read())
+
+
+def _own_quota(
+    tiers: Iterable[Tier], quotas: Sequence[QuotaRow], overrides: Sequence[QuotaOverride]
+) -> Snapshot:
     """Returns a snapshot of the tenant's own quota. The calendar decides what others lend."""
     by_slug = sorted(tiers, key=lambda each: each.slug)
     limits, caps = limits_of(quotas), rolling_caps_of(quotas)
-    return Snapshot(0, (), (), (), (), (), limits, tiers_of(by_slug), caps)
+    return Snapshot(
+        0, (), (), (), (), (), limits, tiers_of(by_slug), caps, overrides=tuple(overrides)
+    )
 
 
 def _closed(gpu_class: str) -> Refused:
@@ -233,7 +299,20 @@ def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int
         owner=owner,
         numbers=numbers,
         alternatives=_tiers_that_borrow(tier) if block.kind == "guarantee" else [],
+        more=_more_of(needs, use, block, is_operators=owner == "operator"),
     )
+
+
+def _more_of(needs: _QuotaRequest, use: Use, block: Block, *, is_operators: bool) -> dict[str, str]:
+    """What to ask the limit's owner for; nothing where only a higher guarantee would help."""
+    if block.kind == "guarantee" and is_operators:
+        return {}
+    where = {"gpu_class": use.gpu_class} | ({} if is_operators else {"project": needs.project.slug})
+    if block.kind == "hours":
+        wanted = use.units * needs.seconds[use.gpu_class]
+        hours = -(-(wanted - block.most) // GPU_HOUR)
+        return {"kind": "gpu_hours", "amount": str(hours), **where}
+    return {"kind": "quota", "amount": gpus_text(use.units - block.most), **where}
 
 
 def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:

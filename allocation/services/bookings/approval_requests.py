@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
+from typing import TypeAlias
 from uuid import UUID
 
 from django.db.models import Q
 
-from allocation.models import Approval, ApprovalRule, Booking
+from allocation.models import Approval, ApprovalRule, Booking, BookingChange
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.approvals import (
@@ -18,7 +20,9 @@ from allocation.rules.approvals import (
     PLACE_KEPT,
     SUMMED,
     Amounts,
+    Conditions,
     RequestFacts,
+    Role,
     Step,
     is_met,
     steps_merged,
@@ -27,13 +31,19 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import TERMINAL, State
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
+from allocation.services.record.terms import Terms, booking_with
 from allocation.services.runs.transition import Change, bookings_change
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
+from billing.models import Guardrail
+from billing.queries import BudgetFigures
 from billing.rules import UNITS_PER_GPU
+from billing.services.guardrails import MEASURED
 from tenants.access import Actor
-from tenants.models import Membership, Role
+from tenants.models import Membership
+from tenants.models import Role as MemberRole
 from tenants.platform.errors import Refused
+from tenants.platform.reference import by_version
 
 # States of a booking that nobody got anything from.
 _NEVER_HAD = (State.REFUSED, State.REJECTED, State.CANCELLED, State.EXPIRED)
@@ -43,11 +53,42 @@ TYPICAL_OF = timedelta(days=90)
 MOST_TIMES = 100
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetRule:
+    """A reached rung of a budget's ladder that asks for an approval of every new booking."""
+
+    id: UUID
+    name: str
+    step_list: tuple[Step, ...]
+
+    @property
+    def conditions(self) -> Conditions:
+        """None: every booking meets it."""
+        return Conditions()
+
+
+Rule: TypeAlias = ApprovalRule | BudgetRule
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The approval that a request needs: by which rules, and who decides."""
+
+    named: tuple[dict[str, str], ...]
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule]) -> "Needed":
+        """What rules ask for together."""
+        named = tuple({"id": str(rule.id), "name": rule.name} for rule in rules)
+        return cls(named, steps_merged(rule.step_list for rule in rules))
+
+
 def approvals_request(
     actor: Actor,
     bookings: Sequence[Booking],
     units: Mapping[UUID, Mapping[str, int]],
-    in_force: Sequence[ApprovalRule],
+    in_force: Sequence[Rule],
     now: datetime,
 ) -> None:
     """Makes new bookings of one request wait for an approval if they meet a rule in force.
@@ -58,19 +99,16 @@ def approvals_request(
     Raises:
         Refused: `too_many_approvals` or `no_approver`.
     """
-    rules = rules_met(in_force, bookings, units, now)
+    rules = rules_met(in_force, bookings, units, now) if bookings else []
     if not rules:
         return
-    steps = steps_merged(rule.step_list for rule in rules)
-    _open_check(actor)
-    approvers_check(actor.tenant_id, bookings[0].project_id, actor.user_id, steps)
+    needed = Needed.of(rules)
+    askable_check(actor, bookings[0].project_id, needed)
     dates = _dates(bookings)
     Approval.objects.bulk_create(
-        [_approval(actor, booking, dates, rules, steps, now) for booking in bookings]
+        [approval_of(actor, booking, needed, now, dates=dates) for booking in bookings]
     )
-    names = ", ".join(rule.name for rule in rules)
-    text = event_text("approval_requested", rules=names)
-    event = Event("approval_requested", text, actor.user_id, {"rules": _named(rules)})
+    event = asked_event(actor, needed)
     places = _place_kept(actor, now)
     bookings_change(
         [Change(booking, event, State.AWAITING_APPROVAL, places) for booking in bookings], now=now
@@ -79,16 +117,28 @@ def approvals_request(
 
 def rules_in_force(actor: Actor, project_id: UUID) -> Sequence[ApprovalRule]:
     """Returns the rules for bookings in a project."""
-    of_project = Q(project=None) | Q(project=project_id)
-    return list(ApprovalRule.objects.filter(of_project, tenant_id=actor.tenant_id, retired=None))
+    rules = _rules_read(actor.tenant_id)
+    return [rule for rule in rules if rule.project_id in (None, project_id)]
+
+
+@by_version
+def _rules_read(tenant_id: UUID) -> tuple[ApprovalRule, ...]:
+    return tuple(ApprovalRule.objects.filter(tenant_id=tenant_id, retired=None))
+
+
+def budget_rule(rung: Guardrail, figures: BudgetFigures) -> BudgetRule:
+    """Returns the rule of a reached rung: the project's leads decide on its own money."""
+    role: Role = "admin" if figures.level == "tenant" else "lead"
+    share = f"{figures.share_of(rung.measure):.0f} % {MEASURED[rung.measure]}"
+    return BudgetRule(rung.id, f"Budget of {figures.name}: {share}", (Step(role),))
 
 
 def rules_met(
-    in_force: Sequence[ApprovalRule],
+    in_force: Sequence[Rule],
     bookings: Sequence[Booking],
     units: Mapping[UUID, Mapping[str, int]],
     now: datetime,
-) -> list[ApprovalRule]:
+) -> list[Rule]:
     """Returns the rules that the bookings of one request meet together."""
     if not in_force:
         return []
@@ -96,10 +146,25 @@ def rules_met(
     return [rule for rule in in_force if is_met(rule.conditions, facts)]
 
 
-def approval_digest(booking: Booking, dates: Sequence[datetime] = ()) -> str:
+def asked_event(actor: Actor, needed: Needed) -> Event:
+    """Returns the event of a request for an approval."""
+    rules = needed.named
+    text = event_text("approval_requested", rules=", ".join(each["name"] for each in rules))
+    return Event("approval_requested", text, actor.user_id, {"rules": list(rules)})
+
+
+def askable_check(actor: Actor, project_id: UUID, needed: Needed) -> None:
+    """Raises Refused `too_many_approvals` or `no_approver` if this can't be asked for."""
+    _open_check(actor)
+    approvers_check(actor.tenant_id, project_id, actor.user_id, needed.steps)
+
+
+def approval_digest(
+    booking: Booking, dates: Sequence[datetime] = (), change: BookingChange | None = None
+) -> str:
     """Returns the SHA-256 of what an approval is for: who, where, what, when and at what price.
 
-    `dates` are the starts of its series.
+    `dates` are the starts of its series. With a change the booking is the one that it asks for.
     """
     document = {
         "tenant": str(booking.tenant_id),
@@ -117,6 +182,10 @@ def approval_digest(booking: Booking, dates: Sequence[datetime] = ()) -> str:
         "currency": booking.currency,
         "dates": [_text(each) for each in dates],
     }
+    if change is not None:
+        document["change"] = [str(change.id), _text(change.start_by), change.least_strength]
+    if booking.array is not None:
+        document["array"] = [booking.array.count, booking.array.parallel]
     written = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return sha256(written.encode()).hexdigest()
 
@@ -124,7 +193,15 @@ def approval_digest(booking: Booking, dates: Sequence[datetime] = ()) -> str:
 def digest_now(approval: Approval, bookings: Sequence[Booking]) -> str:
     """Returns the digest of an approval's booking as it is; `bookings` are all of its request."""
     (booking,) = (each for each in bookings if each.id == approval.booking_id)
+    change = approval.change
+    if change is not None:
+        return approval_digest(booking_as_asked(booking, change), change=change)
     return approval_digest(booking, _dates(bookings))
+
+
+def booking_as_asked(booking: Booking, change: BookingChange) -> Booking:
+    """A copy of the booking as a change of it would make it."""
+    return booking_with(booking, Terms.from_json(change.target))
 
 
 def approvers_check(
@@ -132,9 +209,9 @@ def approvers_check(
 ) -> None:
     """Raises Refused `no_approver` unless every step has enough other people to decide it."""
     for step in steps:
-        roles = Q(role=Role.TENANT_ADMIN)
+        roles = Q(role=MemberRole.TENANT_ADMIN)
         if step.role == "lead":
-            roles |= Q(role=Role.LEAD, project=project_id)
+            roles |= Q(role=MemberRole.LEAD, project=project_id)
         people = Membership.objects.filter(roles, tenant_id=tenant_id, user__is_active=True)
         found = people.exclude(user=asker_id).values("user_id").distinct().count()
         if found < step.needed:
@@ -153,29 +230,39 @@ def decide_by(step: Step, latest: datetime | None, now: datetime) -> datetime:
     return until if latest is None else min(until, latest)
 
 
-def _approval(
+def approval_of(
     actor: Actor,
     booking: Booking,
-    dates: Sequence[datetime],
-    rules: Sequence[ApprovalRule],
-    steps: Sequence[Step],
+    needed: Needed,
     now: datetime,
+    *,
+    dates: Sequence[datetime] = (),
+    change: BookingChange | None = None,
 ) -> Approval:
+    """Returns a new request for an approval of the booking, or of a change that makes it this one.
+
+    Raises:
+        Refused: `approval_too_late`.
+    """
     latest = booking.starts
-    if booking.deadline is not None:
+    if change is not None and change.is_only_end:
+        latest = booking.planned_ends
+    elif booking.deadline is not None:
         latest = booking.deadline - timedelta(seconds=booking.duration_seconds)
     if dates:
         latest = min(dates)
     if latest is not None and latest <= now:
         raise _too_soon()
+    steps = needed.steps
     return Approval(
         tenant_id=booking.tenant_id,
         project_id=booking.project_id,
         booking=booking,
-        series_id=booking.series_id,
+        series_id=booking.series_id if dates else None,
+        change=change,
         asker_id=actor.user_id,
-        digest=approval_digest(booking, dates),
-        rules=_named(rules),
+        digest=approval_digest(booking, dates, change),
+        rules=list(needed.named),
         asked=now,
         steps=[
             {"role": s.role, "needed": s.needed, "hours": s.hours, "escalates": s.escalates}
@@ -184,10 +271,6 @@ def _approval(
         decide_by=decide_by(steps[0], latest, now),
         latest=latest,
     )
-
-
-def _named(rules: Sequence[ApprovalRule]) -> list[dict[str, str]]:
-    return [{"id": str(rule.id), "name": rule.name} for rule in rules]
 
 
 def _dates(bookings: Sequence[Booking]) -> list[datetime]:
@@ -273,11 +356,14 @@ def _facts_of(
 
 
 def _amounts(bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]]) -> Amounts:
-    """What one request asks for: its dates cost together, and need GPUs one after the other."""
+    """What one request asks for: its dates cost together, and need GPUs one after the other. The
+    first element of an array stands for all."""
+    array = bookings[0].array
+    count, parallel = (1, 1) if array is None else (array.count, array.parallel)
     return Amounts(
-        cost=sum((booking.hold_amount for booking in bookings), Decimal(0)),
-        gpu_hours=sum((_gpu_hours(each, units[each.id]) for each in bookings), Decimal(0)),
-        gpus=max(_gpus(units[booking.id]) for booking in bookings),
+        cost=count * sum((booking.hold_amount for booking in bookings), Decimal(0)),
+        gpu_hours=count * sum((_gpu_hours(each, units[each.id]) for each in bookings), Decimal(0)),
+        gpus=parallel * max(_gpus(units[booking.id]) for booking in bookings),
     )
 
 
@@ -297,7 +383,11 @@ def _recent_amounts(bookings: Sequence[Booking], now: datetime) -> Amounts:
     )
     units_of: dict[str, dict[str, int]] = {}
     total = Amounts()
-    for row in rows:
+    asked = BookingChange.objects.filter(booking__in=rows, state=BookingChange.State.ASKED)
+    changes = {each.booking_id: each for each in asked}
+    for found in rows:
+        change = changes.get(found.id)
+        row = booking_as_asked(found, change) if change is not None else found
         what = json.dumps([row.ask.get(name) for name in ("classes", "profile", "share", "count")])
         if what not in units_of:
             units_of[what] = ask_units(AskDocument.from_json(row.ask))

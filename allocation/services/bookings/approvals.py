@@ -10,9 +10,11 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from allocation.access import access_approval, deciding_refusal
-from allocation.models import Approval, ApprovalAct, Booking
+from allocation.models import Approval, ApprovalAct, Booking, BookingChange
+from allocation.reasons.reason import reason as reason_of
 from allocation.rules.states import State
 from allocation.services.bookings.approval_requests import decide_by, digest_now
+from allocation.services.bookings.change_rows import Kept, change_keep
 from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
@@ -46,8 +48,8 @@ def approval_decide(
 ) -> Approval:
     """Decides one step of a request, for all dates of a series at once.
 
-    The last step puts the booking in the queue, at the place of its first submission. To decline
-    releases its money.
+    The last step puts the booking in the queue, at the place of its first submission, and a change
+    to the next cycle. To decline releases the money.
 
     Raises:
         Refused: `not_found`, `not_allowed`, `approval_over`, `approval_expired`,
@@ -61,21 +63,8 @@ def approval_decide(
         approval = next(each for each in approvals if each.id == found.id)
         _check(actor, approval, decision, bookings, now)
         together = [each for each in approvals if each.state == _OPEN]
-        ApprovalAct.objects.bulk_create(
-            [
-                ApprovalAct(
-                    tenant_id=each.tenant_id,
-                    approval=each,
-                    step=each.step,
-                    person_id=actor.user_id,
-                    verdict=decision.verdict,
-                    reason=reason,
-                    at=now,
-                )
-                for each in together
-            ]
-        )
         of = {booking.id: booking for booking in bookings}
+        _acts_write(actor, together, decision.verdict, reason, now)
         for each in together:
             _act(actor, each, of[each.booking_id], decision.verdict, reason, now)
         action = "approval.approved" if decision.verdict == "approve" else "approval.declined"
@@ -97,6 +86,26 @@ def approval_decide(
         )
         task_request("allocation.cycle")
     return approval
+
+
+def _acts_write(
+    actor: Actor, approvals: Sequence[Approval], verdict: str, reason: str, now: datetime
+) -> None:
+    """Stores who decided the present step of each request, and how."""
+    ApprovalAct.objects.bulk_create(
+        [
+            ApprovalAct(
+                tenant_id=each.tenant_id,
+                approval=each,
+                step=each.step,
+                person_id=actor.user_id,
+                verdict=verdict,
+                reason=reason,
+                at=now,
+            )
+            for each in approvals
+        ]
+    )
 
 
 def approvals_due(now: datetime) -> QuerySet[Approval]:
@@ -138,7 +147,9 @@ def _bookings_lock(approval: Approval) -> list[Booking]:
 
 
 def _approvals_lock(approval: Approval) -> list[Approval]:
-    rows = Approval.objects.select_for_update(of=("self",)).select_related("decided_by", "asker")
+    rows = Approval.objects.select_for_update(of=("self",)).select_related(
+        "decided_by", "asker", "change"
+    )
     if approval.series_id is None:
         return list(rows.filter(id=approval.id))
     return list(rows.filter(series=approval.series_id, asked=approval.asked).order_by("booking_id"))
@@ -194,6 +205,12 @@ def _act(
 ) -> None:
     if verdict == "decline":
         _close(approval, Approval.State.DECLINED, now, actor, reason)
+        if approval.change_id is not None:
+            text = event_text("change_declined", actor=actor.name, reason=reason)
+            event = Event("declined", text, actor.user_id)
+            kept = Kept((reason_of("approval_declined"),), event=event)
+            change_keep(booking, _change_lock(approval.change_id), kept, now)
+            return
         _booking_end(booking, State.REJECTED, actor, reason, now)
         return
     step = approval.present_step
@@ -210,10 +227,17 @@ def _act(
         return
     _close(approval, Approval.State.APPROVED, now, actor, reason)
     text = event_text("approved", actor=actor.name, reason=reason)
+    event = Event("approved", text, actor.user_id)
+    if approval.change_id is not None:
+        change = _change_lock(approval.change_id)
+        change.state = BookingChange.State.ASKED
+        change.save(update_fields=["state"])
+        booking_change(booking, event=event, now=now, extension_until=change.until)
+        return
     booking_move(
         booking,
         State.REQUESTED,
-        event=Event("approved", text, actor.user_id),
+        event=event,
         now=now,
         approved_hash=approval.digest,
         place_from=None,
@@ -231,6 +255,10 @@ def _close(
     approval.state, approval.decided, approval.reason = state, now, reason
     approval.decided_by_id = actor.user_id if actor else None
     approval.save(update_fields=["state", "decided", "decided_by", "reason"])
+
+
+def _change_lock(change_id: UUID) -> BookingChange:
+    return BookingChange.objects.select_for_update().get(id=change_id)
 
 
 def _booking_end(
@@ -270,6 +298,11 @@ def _expire(approval_id: UUID, booking_id: UUID, now: datetime) -> int:
             booking_change(booking, event=event, now=now)
             return 0
         _close(approval, Approval.State.EXPIRED, now)
+        if approval.change_id is not None:
+            event = Event("approval_expired", event_text("change_expired"))
+            kept = Kept((reason_of("approval_expired"),), event=event)
+            change_keep(booking, _change_lock(approval.change_id), kept, now)
+            return 1
         _booking_end(booking, State.EXPIRED, None, "", now)
         task_request("allocation.cycle")
     return 1

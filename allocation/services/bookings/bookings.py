@@ -7,20 +7,38 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from allocation.models import Booking, BookingEvent, Series
+from allocation.models import (
+    Booking,
+    BookingArray,
+    BookingEvent,
+    Series,
+    WaitEntry,
+    WaitMode,
+)
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.admission import Admission, admission_check
-from allocation.services.bookings.approval_requests import approvals_request, rules_in_force
+from allocation.services.bookings.admission import Admission, Asker, admission_check
+from allocation.services.bookings.approval_requests import (
+    Rule,
+    approvals_request,
+    budget_rule,
+    rules_in_force,
+)
 from allocation.services.bookings.approvals import approval_withdraw
 from allocation.services.bookings.offers import Offer, offer_price, peak_facts
+from allocation.services.bookings.wait_entries import Windows, entries_of
+from allocation.services.bookings.wait_offers import approval_refuse, offer_withdraw
+from allocation.services.overrides.use import overrides_take
 from allocation.services.record.costs import unused_seconds, waiting_settle
 from allocation.services.record.history import Event, events_add
 from allocation.services.record.open_pauses import pause_end
+from allocation.services.runs.late_shares import late_fee, late_fee_take
 from allocation.services.runs.transition import (
+    Change,
     booking_change,
     booking_lock,
     booking_move,
+    bookings_change,
     planned_rows_supersede,
 )
 from allocation.words.events import event_text
@@ -28,7 +46,7 @@ from allocation.words.refusals import refusal_text
 from billing.models import Campaign
 from billing.price_books import PriceShelf
 from billing.rules import money_text
-from billing.services import HoldRequest, campaign_to_charge, holds_place
+from billing.services import HoldRequest, campaign_to_charge, new_holds_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
 from tenants.models import AuditEntry, Project
@@ -42,6 +60,8 @@ class BookingRequest:
     """A booking as a person asked for it, before any check.
 
     `priced_at` is the time of a shown quote whose prices count; None: the prices of now.
+    `waitlist` is a `WaitMode`: the booking waits if its window is full, instead of being refused.
+    An offer may be of any of the `windows`.
     """
 
     project: str
@@ -54,11 +74,13 @@ class BookingRequest:
     campaign: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     external_ref: str = ""
+    waitlist: str = ""
+    windows: Windows = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:
-    """A request that passed admission, with its price."""
+    """A request that passed admission, with its price. With an `array` it is its first element."""
 
     project: Project
     request: BookingRequest
@@ -66,6 +88,7 @@ class AdmittedRequest:
     offer: Offer
     series: Series | None = None
     campaign: Campaign | None = None
+    array: BookingArray | None = None
 
 
 def booking_request(
@@ -93,7 +116,13 @@ def booking_create(
 ) -> Booking:
     """Does the same in the caller's transaction, which has to end on a refusal."""
     project = access_project_to_book(actor, request.project, "project")
-    admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
+    admission = admission_check(
+        project=project,
+        tier_slug=request.tier,
+        ask=request.ask,
+        now=now,
+        asker=Asker(actor.user_id) if series is None else Asker(),
+    )
     admitted = AdmittedRequest(
         project,
         request,
@@ -114,30 +143,52 @@ def bookings_create(
     """Writes admitted bookings of one project and holds their money.
 
     Many take as few statements as one. Those that the budget does not cover (`no_budget`,
-    `budget_exceeded`) are refused and not written.
+    `budget_exceeded`), or that can't wait for a window as they ask to, are refused and not written.
     """
     rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
+    windows = {key: admitted.request.windows for key, admitted in requests.items()}
+    entries, unlisted = entries_of(actor, rows, windows, now)
+    rows = {key: row for key, row in rows.items() if key not in unlisted}
+    if not rows:
+        return {**unlisted}
     holds = [_hold_of(row, requests[key]) for key, row in rows.items()]
     (project_id,) = {row.project_id for row in rows.values()}
     # Before the hold, from which on others wait for the same budget.
-    rules = rules_in_force(actor, project_id)
-    refused = holds_place(
-        tenant_id=actor.tenant_id, project_id=project_id, requests=holds, now=now, are_new=True
+    rules: list[Rule] = [*rules_in_force(actor, project_id)]
+    held = new_holds_place(
+        tenant_id=actor.tenant_id, project_id=project_id, requests=holds, now=now
     )
-    written = [row for key, row in rows.items() if key not in refused]
+    written = [row for key, row in rows.items() if key not in held.refused]
+    for row in written:
+        row.is_drained = held.restraints.get(row.id, "") == "drain"
     if written:
         _numbers_give(actor.tenant_id, written)
         Booking.objects.bulk_create(written)
+        WaitEntry.objects.bulk_create(e for e in entries if e.booking_id not in held.refused)
+        overrides_take({row.id: requests[row.id].admission.overrides for row in written})
         events_add([_requested(actor, row, now) for row in written])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
         units = {row.id: requests[row.id].admission.units for row in written}
-        approvals_request(actor, written, units, rules, now)
+        offers = [entry for entry in entries if entry.mode == WaitMode.OFFER]
+        _offers_await(actor, [e for e in offers if e.booking_id not in held.refused], now)
+        asked = [row for row in written if row.waitlist != WaitMode.OFFER]
+        rules = [*rules, *(budget_rule(*rung) for rung in held.asking)]
+        approvals_request(actor, asked, units, rules, now)
         task_request("allocation.cycle")
-    return {**rows, **refused}
+    return {**rows, **held.refused, **unlisted}
+
+
+def _offers_await(actor: Actor, entries: Sequence[WaitEntry], now: datetime) -> None:
+    """Puts new bookings that wait for an offer on the waiting list."""
+    for entry in entries:
+        approval_refuse(actor, entry.booking, entry.cost, now)
+    event = Event("waitlisted", event_text("awaits_offer"), actor.user_id)
+    bookings_change([Change(entry.booking, event, State.WAITLISTED) for entry in entries], now=now)
 
 
 def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Cancels the booking: before its start at once, at no cost.
+    """Cancels the booking: before its start at once. What it gives up later than the notice of its
+    tier costs the late share.
 
     A booking that has started ends, and is over when its devices are proven empty. Idempotent.
 
@@ -155,6 +206,8 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
             return _end_on_hardware(actor, booking, "cancelled", now)
         if state is State.AWAITING_APPROVAL:
             approval_withdraw(booking, now)
+        if state is State.OFFERED:
+            offer_withdraw(booking, now)
         return _end_off_hardware(actor, booking, State.CANCELLED, now)
 
 
@@ -222,12 +275,17 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         state=State.REQUESTED,
         submitted=now,
         series=admitted.series,
+        array=admitted.array,
+        array_index=None if admitted.array is None else 1,
         campaign=admitted.campaign,
+        waitlist=request.waitlist,
         currency=offer.price.currency,
         price_version=offer.price.version,
         price_per_hour=offer.rate.plain,
         **peak_facts(offer.rate),
         hold_amount=offer.most,
+        notice_seconds=admission.tier.notice_seconds,
+        late_share=admission.tier.late_share,
         class_durations=list(offer.lengths),
     )
 
@@ -245,6 +303,12 @@ def _hold_of(booking: Booking, admitted: AdmittedRequest) -> HoldRequest:
 
 
 def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
+    for booking in bookings:
+        if booking.array is not None:
+            booking.number = booking.array.number
+    bookings = [booking for booking in bookings if booking.array_id is None]
+    if not bookings:
+        return
     # The tenant's counter is locked last, so that other requests wait for it only briefly.
     first = booking_numbers_take(tenant_id, len(bookings))
     for number, booking in enumerate(bookings, first):
@@ -258,6 +322,7 @@ def _requested(actor: Actor, booking: Booking, now: datetime) -> BookingEvent:
 
 
 def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
+    late_fee_take(booking, late_fee(booking, None, now), now)
     text = event_text("released", actor=actor.name)
     booking_move(
         booking,
@@ -275,6 +340,7 @@ def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime
 def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
     """Ends a booking that is on no device, and releases the rest of its hold."""
     planned_rows_supersede(booking)
+    late_fee_take(booking, late_fee(booking, None, now), now)
     is_cancelled = state is State.CANCELLED
     charged = waiting_settle(booking, now, unused_seconds(booking, now))
     pause_end(booking, now)

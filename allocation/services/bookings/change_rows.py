@@ -1,14 +1,18 @@
 """The stored changes of a booking: open ones, closed ones, and the terms that one gives."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from allocation.models import Booking, BookingChange
+from allocation.models import Approval, Booking, BookingChange, Decision
+from allocation.reasons.reason import Reason
 from allocation.rules.states import State
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
 from allocation.services.runs.transition import booking_change, booking_move
 from allocation.words.changes import differences_text
 from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
 from billing.services import hold_release
 from tenants.access import Actor
 from tenants.models import Tier
@@ -26,11 +30,45 @@ def change_open(booking: Booking) -> BookingChange | None:
 
 
 def change_close(change: BookingChange, state: str, now: datetime, **facts: object) -> None:
-    """Closes a locked change and releases the money that is held for it."""
+    """Closes a locked change, releases the money that is held for it, and withdraws what it asks
+    approvers."""
+    if change.state == BookingChange.State.AWAITING_APPROVAL:
+        asked = Approval.objects.filter(change=change, state=Approval.State.OPEN)
+        asked.update(state=Approval.State.WITHDRAWN, decided=now)
     hold_release(tenant_id=change.tenant_id, reference=change.id, now=now)
     for name, value in {"state": state, "decided_at": now, **facts}.items():
         setattr(change, name, value)
     change.save(update_fields=["state", "decided_at", *facts])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Why a booking stays as it is. Without an event of its own the reasons are written as one."""
+
+    reasons: tuple[Reason, ...]
+    decision: Decision | None = None
+    alternatives: Sequence[Mapping[str, object]] = ()
+    event: Event | None = None
+
+
+def change_keep(booking: Booking, change: BookingChange, kept: Kept, now: datetime) -> None:
+    """Closes a locked change: the locked booking stays as it is."""
+    why = [reason_data(each) for each in kept.reasons]
+    change_close(
+        change,
+        BookingChange.State.KEPT,
+        now,
+        decision=kept.decision,
+        reasons=why,
+        alternatives=list(kept.alternatives),
+    )
+    event = kept.event
+    if event is None:
+        detail = {"change": change.id.hex, "decision": kept.decision.id if kept.decision else None}
+        because = why[1] if len(why) > 1 else ""
+        text = event_text("change_kept", because=why[0], why=because)
+        event = Event("change_kept", text, detail=detail)
+    booking_change(booking, event=event, now=now, extension_until=None)
 
 
 def terms_apply(

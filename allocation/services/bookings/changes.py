@@ -16,9 +16,22 @@ from django.db.models import F
 from allocation.models import Booking, BookingChange, PlannedStrength
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, Target, strength_of
-from allocation.rules.states import EXTENDABLE, TERMINAL, State
+from allocation.rules.charging import Granted
+from allocation.rules.states import BEFORE_RUN, EXTENDABLE, RUNNING, State
+from allocation.services.bookings.approval_requests import Needed
 from allocation.services.bookings.calendar_cuts import is_awaited, plan_cut
-from allocation.services.bookings.change_approvals import approval_check
+from allocation.services.bookings.change_approvals import (
+    approval_needed,
+    approval_replace,
+    change_approval_request,
+)
+from allocation.services.bookings.change_refusals import (
+    change_awaited,
+    not_changeable,
+    revision_moved,
+    too_dear,
+    while_paused,
+)
 from allocation.services.bookings.change_rows import (
     change_close,
     change_event,
@@ -35,22 +48,23 @@ from allocation.services.bookings.terms import (
     weaker_terms,
 )
 from allocation.services.record.history import Event
-from allocation.services.record.refusals import refusal
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import has_run
+from allocation.services.runs.late_shares import (
+    granted_as,
+    late_fee,
+    late_fee_most,
+    late_fee_take,
+)
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from billing.rules import money_text
 from billing.services import HoldRequest, hold_delta_place, hold_exchange
 from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 
-UNDECIDED = (State.REQUESTED, State.AWAITING_APPROVAL)
-BEFORE_RUN = (*UNDECIDED, State.QUEUED, State.SCHEDULED)
-RUNNING = (State.STARTING, State.ACTIVE)
 # A start that is so near is not exchanged any more: its GPUs are kept, and only the end can change.
 SOON = timedelta(minutes=2)
 
@@ -150,17 +164,20 @@ class _Asked:
         state, strength = State(self.booking.state), strength_of(self.old, self.new)
         if strength is Strength.WORD:
             return self._word()
+        if self.booking.awaits_parents:
+            sentence = refusal_text("depends_change", label=self.booking.label)
+            raise Refused("depends_change", sentence)
         if state in (State.PAUSING, State.PAUSED):
-            raise _while_paused(self.booking)
+            raise while_paused(self.booking)
         if state in RUNNING or self._is_about_to_begin():
             return self._running()
         if state not in BEFORE_RUN or has_run(self.booking):
-            raise _not_changeable(self.booking)
-        is_approved = state is not State.AWAITING_APPROVAL
-        if strength is Strength.WEAKER and self._keeps_class() and is_approved:
+            raise not_changeable(self.booking)
+        is_weaker = strength is Strength.WEAKER and self._keeps_class()
+        if state is State.AWAITING_APPROVAL:
+            return self._unapproved(is_weaker=is_weaker)
+        if is_weaker:
             return self._weaker()
-        if state in UNDECIDED:
-            return self._undecided()
         return self._stronger()
 
     def _is_about_to_begin(self) -> bool:
@@ -191,6 +208,7 @@ class _Asked:
 
     def _weaker(self) -> Booking:
         self._replace_open()
+        late_fee_take(self.booking, late_fee(self.booking, self._kept(), self.now), self.now)
         terms = weaker_terms(self.booking, self.new, self._text())
         plan_cut(self.booking, terms, self.now)
         self._store(terms, Strength.WEAKER)
@@ -198,25 +216,58 @@ class _Asked:
         task_request("allocation.cycle")
         return self.booking
 
-    def _undecided(self) -> Booking:
-        """Replaces a request that no cycle has decided; its place in line is that of now."""
-        booking, terms = self.booking, self._stronger_terms()
-        approval_check(self.actor, booking, terms, self.now)
-        change = self._row(terms, Strength.STRONGER)
-        request = hold_of(booking, terms)
-        self._hold_delta(change, request)
-        self._store(terms, Strength.STRONGER, change, ranked_at=self.now)
-        self._exchange(request, change)
-        task_request("allocation.cycle")
+    def _kept(self) -> Granted | None:
+        """What the booking keeps of its time on the calendar with a change of its window or number;
+        None: all of it is given up, or where it starts is not known yet."""
+        booking, ask = self.booking, self.new.ask
+        starts = ask.starts or booking.planned_starts
+        is_same = self.old.ask.classes == ask.classes and self.old.ask.shape == ask.shape
+        is_moved = ask.starts is None and not self._is_weaker()
+        if starts is None or is_moved or not is_same:
+            return None
+        if ask.not_before is not None and ask.not_before > starts:
+            return None
+        return granted_as(booking, starts, starts + timedelta(seconds=ask.duration), ask.count)
+
+    def _is_weaker(self) -> bool:
+        return strength_of(self.old, self.new) is Strength.WEAKER
+
+    def _unapproved(self, *, is_weaker: bool) -> Booking:
+        """Replaces a request that waits for its approval, which is then asked for anew."""
+        booking = self.booking
+        if is_weaker:
+            terms, facts = weaker_terms(booking, self.new, self._text()), {}
+        else:
+            terms, facts = self._stronger_terms(), {"ranked_at": self.now}
+        needed = approval_needed(self.actor, booking, terms, self.now)
+        self._replace(terms, Strength.WEAKER if is_weaker else Strength.STRONGER, **facts)
+        if needed is not None:
+            approval_replace(self.actor, booking, needed, self.now)
         return booking
 
     def _stronger(self) -> Booking:
+        """Replaces a request that no cycle has decided, and asks for the change of any other."""
         booking = self.booking
         if is_awaited(booking):
-            raise _awaited(booking)
+            raise change_awaited(booking)
         terms = self._stronger_terms()
-        approval_check(self.actor, booking, terms, self.now)
-        return self._ask(self._row(terms, Strength.STRONGER), hold_of(booking, terms))
+        needed = approval_needed(self.actor, booking, terms, self.now)
+        if booking.state == State.REQUESTED and needed is None:
+            self._replace(terms, Strength.STRONGER, ranked_at=self.now)
+            return booking
+        change = self._row(terms, Strength.STRONGER)
+        most = late_fee if needed is None else late_fee_most
+        change.late_fee = most(booking, self._kept(), self.now)
+        return self._ask(change, hold_of(booking, terms), needed)
+
+    def _replace(self, terms: Terms, strength: Strength, **facts: object) -> None:
+        """Replaces a request that has nothing yet; a stronger one ranks as asked for now."""
+        self._replace_open()
+        change, request = self._row(terms, strength), hold_of(self.booking, terms)
+        self._hold_delta(change, request)
+        self._store(terms, strength, change, **facts)
+        self._exchange(request, change)
+        task_request("allocation.cycle")
 
     def _running(self) -> Booking:
         """Ends a running booking earlier, or asks for a later end."""
@@ -227,18 +278,26 @@ class _Asked:
             raise Refused("running_fixed", sentence, param=fixed[0])
         ends = booking.planned_ends
         if ends is None:
-            raise _not_changeable(booking)
+            raise not_changeable(booking)
         seconds = self.new.ask.duration - self.old.ask.duration
         until = ends + timedelta(seconds=seconds)
         if seconds > 0 and booking.state == State.SCHEDULED and is_awaited(booking):
-            raise _awaited(booking)
+            raise change_awaited(booking)
         if seconds > 0:
             return self._extend(until, longer_terms(booking, seconds, now))
         if until <= now:
             raise invalid("end_past", refusal_text("end_past", label=booking.label), "duration")
         self._replace_open()
+        begins = booking.ready_at or booking.planned_starts or now
+        kept = granted_as(booking, begins, until, booking.ask["count"])
+        fee = late_fee(booking, kept, now)
+        late_fee_take(booking, fee, now)
+        shorter = shorter_terms(booking, -seconds)
         terms = replace(
-            shorter_terms(booking, -seconds), name=self.new.name, request_text=self._text()
+            shorter,
+            hold_amount=shorter.hold_amount + fee,
+            name=self.new.name,
+            request_text=self._text(),
         )
         self._store(terms, Strength.WEAKER, planned_ends=until)
         self._exchange(self._hold_of_run(terms, until))
@@ -248,24 +307,29 @@ class _Asked:
     def _extend(self, until: datetime, terms: Terms) -> Booking:
         booking = self.booking
         length_check(self.actor, booking, until)
-        approval_check(self.actor, booking, terms, self.now)
+        needed = approval_needed(self.actor, booking, terms, self.now)
         terms = replace(terms, name=self.new.name, request_text=self._text())
         change = self._row(terms, Strength.STRONGER)
         change.until = until
-        return self._ask(change, self._hold_of_run(terms, until))
+        return self._ask(change, self._hold_of_run(terms, until), needed)
 
     def _hold_of_run(self, terms: Terms, until: datetime) -> HoldRequest:
         begun = self.booking.planned_starts or self.now
         return replace(hold_of(self.booking, terms), starts=min(begun, self.now), ends=until)
 
-    def _ask(self, change: BookingChange, request: HoldRequest) -> Booking:
-        """Holds what the change adds and leaves it to the next cycle."""
+    def _ask(self, change: BookingChange, request: HoldRequest, needed: Needed | None) -> Booking:
+        """Holds what the change adds and leaves it to the next cycle, or to its approvers first."""
         booking = self.booking
         self._replace_open()
         self._hold_delta(change, request)
+        until = change.until
+        if needed is not None:
+            change.state, until = BookingChange.State.AWAITING_APPROVAL, None
         change.save(force_insert=True)
         event = self._event("change_asked", change)
-        booking_change(booking, event=event, now=self.now, extension_until=change.until)
+        booking_change(booking, event=event, now=self.now, extension_until=until)
+        if needed is not None:
+            change_approval_request(self.actor, booking, change, needed, self.now)
         self._audit("booking.change_asked", change)
         task_request("allocation.cycle")
         return booking
@@ -274,7 +338,7 @@ class _Asked:
         terms = stronger_terms(self.booking, self.new, self._text(), self.now)
         most = self.patch.accept.cost_at_most
         if most is not None and terms.hold_amount > most:
-            raise _too_dear(terms, most)
+            raise too_dear(terms, most)
         return terms
 
     def _text(self) -> str:
@@ -310,11 +374,12 @@ class _Asked:
 
     def _hold_delta(self, change: BookingChange, request: HoldRequest) -> None:
         booking = self.booking
+        amount = request.amount + change.late_fee
         change.delta_held = hold_delta_place(
             tenant_id=booking.tenant_id,
             project_id=booking.project_id,
             old=booking.id,
-            request=replace(request, reference=change.id),
+            request=replace(request, reference=change.id, amount=amount),
             now=self.now,
         )
 
@@ -359,38 +424,3 @@ class _Asked:
             now=self.now,
             detail={"label": booking.label, "differences": change.differences},
         )
-
-
-def revision_moved(booking: Booking) -> Refused:
-    """The refusal for a change of a request that somebody has changed meanwhile."""
-    sentence = refusal_text("revision_moved", label=booking.label)
-    numbers = {"revision": booking.revision}
-    return Refused("revision_moved", sentence, param="If-Match", numbers=numbers)
-
-
-def _awaited(booking: Booking) -> Refused:
-    sentence = refusal_text("change_awaited", label=booking.label)
-    return refusal("change_awaited", sentence, "conflict", "request")
-
-
-def _while_paused(booking: Booking) -> Refused:
-    state = booking.get_state_display().lower()
-    sentence = refusal_text("extension_while_paused", label=booking.label, state=state)
-    return refusal("extension_while_paused", sentence, "conflict", "request")
-
-
-def _not_changeable(booking: Booking) -> Refused:
-    state = booking.get_state_display().lower()
-    if booking.state in TERMINAL:
-        return Refused(
-            "booking_over", refusal_text("booking_over", label=booking.label, state=state)
-        )
-    sentence = refusal_text("not_changeable", label=booking.label, state=state)
-    return Refused("not_changeable", sentence)
-
-
-def _too_dear(terms: Terms, most: Decimal) -> Refused:
-    costs, limit = (money_text(each, terms.currency) for each in (terms.hold_amount, most))
-    sentence = refusal_text("cost_above", costs=costs, limit=limit)
-    numbers = {"costs": str(terms.hold_amount)}
-    return Refused("cost_above", sentence, "budget", "accept.cost_at_most", numbers=numbers)

@@ -9,7 +9,7 @@ from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Target
-from allocation.services.bookings.admission import admission_check
+from allocation.services.bookings.admission import Asker, admission_check
 from allocation.services.bookings.offers import most_of, offer_price, peak_facts, priced_from
 from allocation.services.record.costs import granted_seconds, price_lines_of, rate_of
 from allocation.services.record.terms import Terms, terms_of
@@ -69,7 +69,11 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
         Refused: by any rule of a request.
     """
     admission = admission_check(
-        project=booking.project, tier_slug=target.tier, ask=target.ask, now=now
+        project=booking.project,
+        tier_slug=target.tier,
+        ask=target.ask,
+        now=now,
+        asker=Asker(booking.owner_id, booking),
     )
     shelf = PriceShelf.read(now)
     ask, offer = admission.ask, offer_price(admission, shelf)
@@ -89,6 +93,8 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
         price_lines=[],
         **peak_facts(offer.rate),
         hold_amount=booking.settled + offer.most,
+        notice_seconds=admission.tier.notice_seconds,
+        late_share=admission.tier.late_share,
     )
     old = AskDocument.from_json(booking.ask)
     is_same_kind = (old.classes, old.shape, old.workload, booking.tier_id) == (

@@ -19,8 +19,12 @@ from allocation.models import (
 )
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.states import EXTENDABLE, OPEN, State
+from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approvals import approvals_due, approvals_expire
 from allocation.services.bookings.calendar_cuts import calendar_cut, calendar_cuts_due
+from allocation.services.bookings.dependencies import dependencies_advance, dependencies_due
+from allocation.services.bookings.wait_list import entries_due, entries_expire, nights_note
+from allocation.services.bookings.wait_offers import offers_due, offers_expire
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.self_check import cycle_failure_note
@@ -37,6 +41,7 @@ from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.plans.apply_changes import changes_sweep
 from allocation.services.plans.apply_pauses import pauses_due
+from allocation.services.plans.budget_drains import drains_apply, drains_due
 from allocation.services.plans.pieces import plan_apply
 from allocation.services.plans.plan_diff import changes_of
 from allocation.services.plans.soft_places import (
@@ -44,6 +49,7 @@ from allocation.services.plans.soft_places import (
     soft_places_lapse,
     soft_places_write,
 )
+from allocation.services.plans.wait_offers import offers_write
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (
@@ -73,6 +79,7 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 # After a turn that left requests unanswered, up to three turns lock all open bookings. What these
 # can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
+_TO_ANSWER = (State.REQUESTED, State.WAITLISTED, State.QUEUED, State.PAUSING, State.PAUSED)
 _EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
 
 
@@ -107,13 +114,17 @@ def is_anything_due(now: datetime) -> bool:
     """
     return (
         pauses_to_extend().exists()
+        or drains_due(now).exists()
         or approvals_due(now).exists()
+        or entries_due(now).exists()
+        or offers_due(now).exists()
         or calendar_cuts_due()
         or _changes_asked().exists()
+        or dependencies_due(now).exists()
         or Booking.objects.filter(
-            Q(state=State.REQUESTED)
+            Q(state=State.REQUESTED, is_drained=False)
             | places_lapsed(now)
-            | Q(state=State.SCHEDULED, planned_starts__lte=now)
+            | Q(state=State.SCHEDULED, planned_starts__lte=now, is_drained=False)
             | Q(RESUME_PLANNED, planned_starts__lte=now)
             | _EXTENSION_ASKED
             | bookings_over(now)
@@ -132,7 +143,7 @@ def is_anything_undecided() -> bool:
         CompactionOrder.objects.filter(decided_at=None).exists()
         or _changes_asked().exists()
         or Booking.objects.filter(
-            Q(state__in=[State.REQUESTED, State.QUEUED, State.PAUSING, State.PAUSED])
+            Q(state__in=_TO_ANSWER)
             | Q(at_risk_from__isnull=False, state__in=OPEN)
             | Q(place_until__isnull=False, state=State.AWAITING_APPROVAL)
             | _EXTENSION_ASKED
@@ -168,13 +179,19 @@ def _turn(now: datetime) -> CycleResult:
     frozen = decisions_frozen(now)
     # 1. End what is over.
     calendar_cut()
-    ended = ends_due(now) + hardware_vacate(now, planned=frozen is None) + approvals_expire(now)
+    ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
+    offers_expire(now)
+    ended += approvals_expire(now) + entries_expire(now)
+    nights_note(now)
     soft_places_lapse(now)
     if frozen is not None:
         publish_due(now)
         return CycleResult("frozen", ended=ended)
     pauses_due(now)
+    drains_apply(now)
     changes_sweep(now)
+    arrays_advance(now)
+    dependencies_advance(now)
     # 2. Take a snapshot, 3. solve outside any transaction, 4. write.
     attempt = _Attempt("unchanged")
     if is_anything_undecided():
@@ -252,6 +269,7 @@ def _decide(
     decision_log.written(decision)
     queue_places.write(plan, term)
     soft_places_write(changes.plan.soft, decision, now)
+    offers_write(changes.plan, snapshot, decision, now)
     withheld_count(withheld)
     return _Attempt("decided", decision.id, _has_unanswered(withheld))
 

@@ -30,7 +30,7 @@ _STATES = {
     "live": "('planned', 'starting', 'active', 'releasing')",
     "on_node": "('starting', 'active', 'releasing')",
     "over": "('ended', 'refused', 'rejected', 'expired', 'cancelled', 'failed')",
-    "placed": "('scheduled', 'starting', 'active')",
+    "placed": "('offered', 'scheduled', 'starting', 'active')",
 }
 
 _CHECKS = (
@@ -105,6 +105,16 @@ _CHECKS = (
     ),
     _Check(
         "P6",
+        "an array with more elements open than it may have, or money held after its end",
+        """SELECT a.id::text FROM allocation_bookingarray a
+           WHERE a.parallel < (SELECT count(*) FROM allocation_booking b
+                               WHERE b.array_id = a.id AND b.state NOT IN {over})
+              OR (a.outcome <> '' OR NOT a.holds_all) AND EXISTS (
+                SELECT FROM billing_transfer h WHERE h.reference = a.id AND h.kind = 'hold'
+                  AND NOT EXISTS (SELECT FROM billing_transfer e WHERE e.hold_id = h.id))""",
+    ),
+    _Check(
+        "P6",
         "money held for what is over",
         """SELECT b.id::text FROM allocation_booking b
            WHERE b.state IN {over} AND EXISTS (
@@ -142,7 +152,7 @@ _CHECKS = (
                WHERE reference = b.id AND kind = 'settle') t ON true
              LEFT JOIN LATERAL (SELECT sum(charged) AS charged FROM allocation_pause
                WHERE booking_id = b.id) p ON true
-           WHERE b.settled <> coalesce(p.charged, 0)
+           WHERE b.settled <> coalesce(p.charged, 0) + b.late_fees
              OR (b.state NOT IN {over} AND b.settled <> coalesce(t.charged, 0))""",
     ),
     _Check(
@@ -249,6 +259,7 @@ _CHECKS = (
            FROM allocation_booking b JOIN allocation_allocation a ON a.booking_id = b.id
            WHERE a.state IN {live} AND NOT a.abandoned AND NOT CASE b.state
              WHEN 'scheduled' THEN a.state = 'planned'
+             WHEN 'offered' THEN a.state = 'planned'
              WHEN 'starting' THEN a.state IN ('starting', 'active')
              WHEN 'active' THEN a.state = 'active'
              WHEN 'ending' THEN a.state IN {on_node}

@@ -157,6 +157,9 @@ def _wait_event(kind: str, wait: Waiting, decision: Decision, *, has_start: bool
 
 def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
     reasons = [reason_data(reason) for reason in refuse.reasons]
+    if booking.waitlist and booking.state == State.REQUESTED:
+        _wait_for_window(booking, refuse, decision, now)
+        return
     if booking.state == State.PAUSED:
         booking_change(booking, now=now, decision=decision, reasons=reasons)
         because = reasons[0] if reasons else event_text("no_resume")
@@ -181,6 +184,21 @@ def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime)
         alternatives=alternatives_data(refuse.alternatives),
         charged=charged,
         ended_at=now,
+    )
+
+
+def _wait_for_window(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
+    """Puts a booking that can't have its window on the waiting list. Its money stays held."""
+    reasons = [reason_data(reason) for reason in refuse.reasons]
+    text = event_text("waitlisted", because=reasons[0] if reasons else event_text("unplaceable"))
+    booking_move(
+        booking,
+        State.WAITLISTED,
+        event=Event("waitlisted", text, detail={"decision": decision.id}),
+        now=now,
+        decision=decision,
+        reasons=reasons,
+        alternatives=alternatives_data(refuse.alternatives),
     )
 
 

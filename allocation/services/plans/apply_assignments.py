@@ -40,6 +40,9 @@ from billing.rates import Rate
 from billing.services import HoldRequest, holds_move
 from tenants.platform.errors import Refused
 
+_SCHEDULED: Mapping[str, str] = {State.PAUSED: "resuming", State.WAITLISTED: "window_free"}
+"""The texts of bookings that get GPUs, by the state that they leave."""
+
 
 class PlanStale(Exception):
     """The input of the plan has changed. `withheld`: why it can't be written, by part, if known."""
@@ -258,10 +261,7 @@ def _change_of(
     """Returns the change of a booking that gets GPUs, with its event."""
     resumes = booking.state == State.PAUSED
     facts = {**plan_facts(booking, assign, decision), **announced}
-    if len(booking.ask["classes"]) > 1:
-        # The hold covers the dearest class. A class without a price costs what was quoted.
-        with suppress(Refused):
-            facts |= _cheaper(rate_of(booking), rate_of_class(booking, assign.gpu_class))
+    facts |= class_price_facts(booking, assign.gpu_class)
     if not has_run(booking):
         # From now on a workload is as long as it takes on this class.
         lengths = dict(booking.class_durations)
@@ -273,10 +273,19 @@ def _change_of(
     }
     event = Event(
         "scheduled",
-        event_text("resuming" if resumes else "scheduled", nodes=fleet.names(assign.places)),
+        event_text(_SCHEDULED.get(booking.state, "scheduled"), nodes=fleet.names(assign.places)),
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
     return Change(booking, event, None if resumes else State.SCHEDULED, facts)
+
+
+def class_price_facts(booking: Booking, gpu_class: str) -> dict[str, object]:
+    """Returns the price fields of a booking that may be on several classes, on this one."""
+    if len(booking.ask["classes"]) > 1:
+        # The hold covers the dearest class. A class without a price costs what was quoted.
+        with suppress(Refused):
+            return _cheaper(rate_of(booking), rate_of_class(booking, gpu_class))
+    return {}
 
 
 def _cheaper(booked: Rate, placed: Rate) -> dict[str, object]:

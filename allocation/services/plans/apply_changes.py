@@ -2,30 +2,35 @@
 has."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
-from allocation.models import Allocation, Booking, BookingChange, Decision
+from allocation.models import Allocation, Approval, Booking, BookingChange, Decision
 from allocation.reasons.reason import reason
 from allocation.rules.states import EXTENDABLE, PLANNED_TIMES, TERMINAL, State
-from allocation.services.bookings.change_rows import change_close, terms_apply
+from allocation.services.bookings.change_rows import (
+    Kept,
+    change_close,
+    change_keep,
+    terms_apply,
+)
 from allocation.services.bookings.terms import hold_of
 from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
 from allocation.services.runs.end import nodes_bump
+from allocation.services.runs.late_shares import granted_as, late_fee, late_fee_take
 from allocation.services.runs.transition import (
-    booking_change,
     booking_lock,
     planned_rows_supersede,
 )
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Alternative, ChangeAnswer, Extend, Plan, Reason
+from allocation.solver import Alternative, Assign, ChangeAnswer, Extend, Plan
 from allocation.words.changes import differences_text
 from allocation.words.events import event_text
-from allocation.words.reasons import reason_data
 from billing.services import hold_exchange
 
 _OPEN = BookingChange.State.ASKED
@@ -39,13 +44,16 @@ def changes_write(
     Raises:
         PlanStale: a change was withdrawn or replaced meanwhile.
     """
+    assigned = {each.booking: each for each in plan.assigns}
     for answer in plan.changes:
         booking = bookings[answer.booking]
         change = _asked(booking, answer)
         if answer.granted:
+            _late_share(booking, change, assigned.get(answer.booking), now)
             _grant(booking, change, decision, now)
         else:
-            _keep(booking, change, answer.reasons, now, decision, answer.alternatives)
+            others = alternatives_data(answer.alternatives)
+            change_keep(booking, change, Kept(answer.reasons, decision, others), now)
 
 
 def extension_write(booking: Booking, extend: Extend, decision: Decision, now: datetime) -> None:
@@ -59,7 +67,7 @@ def extension_write(booking: Booking, extend: Extend, decision: Decision, now: d
     if booking.extension_until != until or booking.planned_ends is None or change is None:
         raise PlanStale("an extension was withdrawn")
     if extend.reasons:
-        _keep(booking, change, extend.reasons, now, decision)
+        change_keep(booking, change, Kept(extend.reasons, decision), now)
         return
     live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, abandoned=False)
     for row in live.order_by("id"):
@@ -85,16 +93,29 @@ def changes_sweep(now: datetime) -> None:
 
 def _sweep(booking: Booking, change: BookingChange, now: datetime) -> None:
     state = State(booking.state)
+    _end_later(booking, change)
     if change.until is not None:
-        is_alive = state in EXTENDABLE and booking.extension_until == change.until
+        is_approved = change.state == _OPEN
+        is_awaited = booking.extension_until == change.until or not is_approved
+        is_alive = state in EXTENDABLE and is_awaited
     else:
-        is_alive = state in (State.QUEUED, State.SCHEDULED)
+        is_alive = state in (State.REQUESTED, State.QUEUED, State.SCHEDULED)
     if is_alive:
         return
     if state in TERMINAL or state == State.ENDING:
         change_close(change, BookingChange.State.WITHDRAWN, now)
         return
-    _keep(booking, change, (reason("change_begun"),), now)
+    change_keep(booking, change, Kept((reason("change_begun"),)), now)
+
+
+def _end_later(booking: Booking, change: BookingChange) -> None:
+    """Makes a longer length that waits for its approval a later end when the booking begins."""
+    before, after = change.differences.get("duration", (0, 0))
+    is_begun, ends = booking.state in (State.STARTING, State.ACTIVE), booking.planned_ends
+    is_open = change.until is None and change.state == BookingChange.State.AWAITING_APPROVAL
+    if is_open and is_begun and ends is not None and change.is_only_end and after > before:
+        change.until = ends + timedelta(seconds=after - before)
+        change.save(update_fields=["until"])
 
 
 def _asked(booking: Booking, answer: ChangeAnswer) -> BookingChange:
@@ -102,6 +123,23 @@ def _asked(booking: Booking, answer: ChangeAnswer) -> BookingChange:
     if change is None or change.base_revision != booking.revision:
         raise PlanStale("a change was withdrawn or replaced")
     return change
+
+
+def _late_share(
+    booking: Booking, change: BookingChange, given: Assign | None, now: datetime
+) -> None:
+    """Charges what the booking gives up late, at most as much as was held for it."""
+    kept, ask = None, change.target["ask"]
+    same = all(booking.ask.get(name) == ask.get(name) for name in ("profile", "share"))
+    if given is not None and same and given.gpu_class == booking.planned_class:
+        starts, ends = instant(given.starts), instant(given.ends)
+        kept = granted_as(booking, starts, ends, len(given.places))
+    fee = min(change.late_fee, late_fee(booking, kept, now))
+    late_fee_take(booking, fee, now)
+    if fee:
+        held = Decimal(change.target["hold_amount"]) + fee
+        change.target = {**change.target, "hold_amount": str(held)}
+        change.save(update_fields=["target"])
 
 
 def _grant(booking: Booking, change: BookingChange, decision: Decision, now: datetime) -> None:
@@ -130,6 +168,7 @@ def _exchange(
     detail = {
         "change": change.id.hex, "decision": decision.id, "differences": change.differences,
     }  # fmt: skip
+    facts |= _approved(change)
     text = event_text("change_made", what=differences_text(change.differences))
     event = Event("changed", text, detail=detail)
     terms_apply(booking, terms, event, now, **facts)
@@ -139,29 +178,11 @@ def _exchange(
     )  # fmt: skip
 
 
-def _keep(
-    booking: Booking,
-    change: BookingChange,
-    reasons: tuple[Reason, ...],
-    now: datetime,
-    decision: Decision | None = None,
-    alternatives: tuple[Alternative, ...] = (),
-) -> None:
-    """Leaves the booking as it is and says why."""
-    why = [reason_data(each) for each in reasons]
-    change_close(
-        change,
-        BookingChange.State.KEPT,
-        now,
-        decision=decision,
-        reasons=why,
-        alternatives=alternatives_data(alternatives),
-    )
-    detail = {"change": change.id.hex, "decision": decision.id if decision else None}
-    because = why[1] if len(why) > 1 else ""
-    text = event_text("change_kept", because=why[0], why=because)
-    event = Event("change_kept", text, detail=detail)
-    booking_change(booking, event=event, now=now, extension_until=None)
+def _approved(change: BookingChange) -> dict[str, object]:
+    """The hash under which a change was approved, if it was."""
+    rows = change.approvals.filter(state=Approval.State.APPROVED)
+    digest = rows.values_list("digest", flat=True).first()
+    return {"approved_hash": digest} if digest else {}
 
 
 def alternatives_data(alternatives: tuple[Alternative, ...]) -> list[dict[str, object]]:

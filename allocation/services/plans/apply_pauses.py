@@ -54,10 +54,27 @@ def pause_begin(
     lower, upper = rows[0].period.lower, rows[0].period.upper
     started.update(period=DateTimeTZRange(lower, at))
     nodes_bump(row.gpu_id for row in rows)
+    method, instead = _method_of(booking, rows)
+    pause = _pause_new(booking, beneficiary, reasons, decision, now)
+    pause.method, pause.deadline, pause.ends_before = method, at, upper
+    pause.save(force_insert=True)
+    if pause.relation:
+        counter_add("own_pauses")
+    _notice_write(booking, pause, instead, now)
+    return pause
+
+
+def _pause_new(
+    booking: Booking,
+    beneficiary: Booking,
+    reasons: Sequence[Reason],
+    decision: Decision,
+    now: datetime,
+) -> Pause:
+    """Returns the pause with what it is for; its cause is stored, it is not."""
     is_visible = beneficiary.tenant_id == booking.tenant_id
     rule = reasons[0].rule if reasons else "R7"
-    method, instead = _method_of(booking, rows)
-    pause = Pause.objects.create(
+    return Pause(
         id=uuid4(),
         tenant_id=booking.tenant_id,
         booking=booking,
@@ -70,18 +87,11 @@ def pause_begin(
         policy_version=decision.policy.number,
         rule=rule,
         sentence=" ".join(map(sentence, reasons))[:300],
-        method=method,
         ready_at=booking.ready_at or now,
         # The solver counts whole seconds, and charging stops no later than the notice.
         notified_at=now.replace(microsecond=0),
-        deadline=at,
         grace_seconds=booking.tier.grace_seconds,
-        ends_before=upper,
     )
-    if pause.relation:
-        counter_add("own_pauses")
-    _notice_write(booking, pause, instead, now)
-    return pause
 
 
 def relation_of(booking: Booking, claim: Booking) -> str:

@@ -28,7 +28,7 @@ class Changes:
         plan = self.plan
         answers = plan.assigns or plan.waits or plan.refusals or plan.extensions or plan.changes
         others = self.marks or plan.pauses or plan.moves or plan.withdrawn or plan.orders
-        return bool(answers or others or plan.soft)
+        return bool(answers or others or plan.soft or plan.offers)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:
@@ -72,8 +72,11 @@ def _as_waiting(assign: Assign) -> Waiting:
 def _keeps_waiting(booking: Booking, now: datetime) -> bool:
     """Returns whether the booking survives a refusal.
 
-    It is requeued with time left, or the paused rest of a fixed window, which the clock ends.
+    It is requeued with time left, or on the waiting list or the paused rest of a fixed window,
+    which the clock ends.
     """
+    if booking.state == State.WAITLISTED:
+        return True
     if booking.state == State.PAUSED:
         return booking.starts is not None
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= MIN_DURATION_SECONDS

@@ -20,7 +20,7 @@ from allocation.solver import (
     Waiting,
 )
 
-_WAITS = (*WAITING, State.PAUSING, State.PAUSED)
+_WAITS = (*WAITING, State.WAITLISTED, State.PAUSING, State.PAUSED)
 
 
 def revisions_of(snapshot: Snapshot) -> dict[str, int]:

@@ -13,7 +13,7 @@ from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.unbooked_use import escalations_from_policy
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
-from allocation.solver.model.inputs import ORDER_KEYS, VICTIM_RULES
+from allocation.solver.model.policy import ORDER_KEYS, VICTIM_RULES
 from tenants.audit import platform_record
 from tenants.platform.errors import Refused, invalid, missing
 

@@ -10,7 +10,8 @@ from uuid import UUID
 from django.db.models import Count
 
 from allocation import wire
-from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node, Pause
+from allocation.models import Allocation, Gpu, MigPlacement, Node, Pause
+from allocation.models.bookings import booking_node_name
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
@@ -25,7 +26,8 @@ from allocation.services.runs.resume import (
 _METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 _ROW = (
     "state", "booking_id", "gpu_id", "model_id", "profile", "start", "size", "share", "period",
-    "leased", "abandoned", "booking__number", "booking__ask", "booking__owner__username",
+    "leased", "abandoned", "booking__number", "booking__array", "booking__array_index",
+    "booking__ask", "booking__owner__username",
     "tenant__slug",
 )  # fmt: skip
 
@@ -118,30 +120,35 @@ def gangs_on(
         node: {(row.booking_id, row.period.lower) for row in rows if not row.abandoned}
         for node, rows in allocations.items()
     }
-    devices: dict[_Run, dict[tuple[str, int, str], int]] = defaultdict(dict)
+    devices: dict[_Run, dict[tuple[str, str, str], int]] = defaultdict(dict)
     begun = Allocation.objects.filter(
         booking__in={booking for found in runs.values() for booking, _ in found},
         state__in=EVER_STARTED, abandoned=False,
     )  # fmt: skip
-    for booking, begins, tenant, number, name, count in begun.values_list(
-        "booking_id", "period__startswith", "tenant__slug", "booking__number", "gpu__node__name"
+    for booking, begins, tenant, number, index, name, count in begun.values_list(
+        "booking_id",
+        "period__startswith",
+        "tenant__slug",
+        "booking__number",
+        "booking__array_index",
+        "gpu__node__name",
     ).annotate(devices=Count("id")):
-        devices[booking, begins][tenant, number, name] = count
+        devices[booking, begins][tenant, booking_node_name(number, index), name] = count
     return {node: _gangs(devices[run] for run in found) for node, found in runs.items()}
 
 
-def _gangs(runs: Iterable[Mapping[tuple[str, int, str], int]]) -> tuple[wire.Gang, ...]:
-    together: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+def _gangs(runs: Iterable[Mapping[tuple[str, str, str], int]]) -> tuple[wire.Gang, ...]:
+    together: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for run in runs:
-        for (tenant, number, name), count in run.items():
-            together[tenant, number][name] += count
+        for (tenant, booking, name), count in run.items():
+            together[tenant, booking][name] += count
     return tuple(
         wire.Gang(
             tenant=tenant,
-            booking=Booking(number=number).label,
+            booking=booking,
             members=tuple(wire.Member(node=n, devices=c) for n, c in sorted(members.items())),
         )
-        for (tenant, number), members in sorted(together.items())
+        for (tenant, booking), members in sorted(together.items())
         if len(members) > 1
     )
 
@@ -160,7 +167,7 @@ def _allocation(
 ) -> wire.DesiredAllocation:
     return wire.DesiredAllocation(
         id=row.id.hex,
-        booking=row.booking.label,
+        booking=row.booking.node_name,
         tenant=row.tenant.slug,
         owner=row.booking.owner.username,
         profile=row.profile,

@@ -1,12 +1,13 @@
 """Quotes of changes: price, start and place in the queue, before anything is changed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from django.db import transaction
 
-from allocation.models import Booking, BookingChange, PolicyVersion
+from allocation.models import Approval, Booking, BookingChange, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
 from allocation.services.bookings.bookings import BookingRequest
@@ -15,6 +16,7 @@ from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
+from allocation.services.record.costs import cancellation_cost
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import Availability
@@ -25,7 +27,8 @@ from tenants.access import Actor
 @dataclass(frozen=True, slots=True)
 class ChangeQuote:
     """What a change would do. `option` is the start that a stronger one would get now; without one
-    `blocking` says why not. A change that is no `stronger` one takes effect at once."""
+    `blocking` says why not. A change that is no `stronger` one takes effect at once. By `rules` it
+    needs an approval first."""
 
     strength: Strength
     before: Terms
@@ -33,6 +36,8 @@ class ChangeQuote:
     until: datetime | None = None
     option: QuoteOption | None = None
     blocking: str = ""
+    rules: tuple[str, ...] = ()
+    late_fee: Decimal = Decimal(0)
 
     @property
     def difference(self) -> Decimal:
@@ -50,24 +55,54 @@ def change_quote(
     """
     before = terms_of(booking)
     with transaction.atomic():
-        booking_patch(actor=actor, booking=booking, patch=patch, revision=revision, now=now)
+        fees = booking.late_fees
+        changed = booking_patch(
+            actor=actor, booking=booking, patch=patch, revision=revision, now=now
+        )
+        fee = changed.late_fees - fees
         change = (
             BookingChange.objects.filter(booking=booking, asked_at=now)
             .exclude(state=BookingChange.State.REPLACED)
             .order_by("-base_revision")
             .first()
         )
+        rules = _rules_of(change)
         transaction.set_rollback(True)
     if change is None:
         return ChangeQuote(Strength.WORD, before, before)
     strength, after = Strength(change.strength), Terms.from_json(change.target)
     if strength is not Strength.STRONGER:
-        return ChangeQuote(strength, before, after)
+        return ChangeQuote(strength, before, after, late_fee=fee)
     if change.until is not None:
         blocking = _why_not_longer(booking, change.until, now)
-        return ChangeQuote(strength, before, after, change.until, None, blocking)
+        return ChangeQuote(strength, before, after, change.until, None, blocking, rules)
     option, blocking = _start_of(actor, booking, after, now)
-    return ChangeQuote(strength, before, after, None, option, blocking)
+    fee = change.late_fee
+    return ChangeQuote(strength, before, after, None, option, blocking, rules, fee)
+
+
+def ending_quote(
+    *, actor: Actor, booking: Booking, end: Callable[..., Booking], now: datetime
+) -> tuple[Decimal, Decimal]:
+    """Returns what cancelling or releasing the booking now charges in all, and the late fee in it.
+    Nothing is written.
+
+    Raises:
+        Refused: as `end`.
+    """
+    with transaction.atomic():
+        ended = end(actor=actor, booking=booking, now=now)
+        charged, fee = cancellation_cost(ended, now), ended.late_fees - booking.late_fees
+        transaction.set_rollback(True)
+    return charged, fee
+
+
+def _rules_of(change: BookingChange | None) -> tuple[str, ...]:
+    """The names of the rules by which the change needs an approval."""
+    if change is None:
+        return ()
+    asked = Approval.objects.filter(booking=change.booking_id, state=Approval.State.OPEN).first()
+    return tuple(rule["name"] for rule in asked.rules) if asked is not None else ()
 
 
 def _start_of(

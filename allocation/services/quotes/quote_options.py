@@ -91,7 +91,7 @@ class Market:
         return cls(now, PriceShelf.read(now), pause_record(), class_gigabytes())
 
     @property
-    def prices(self) -> dict[tuple[str, str], CurrentPrice]:
+    def prices(self) -> Mapping[tuple[str, str], CurrentPrice]:
         """Returns the present prices, by (class, tier)."""
         return self.shelf.on(self.now)
 
@@ -100,6 +100,12 @@ class Market:
         if tier not in self.histories:
             self.histories[tier] = start_history(tier)
         return self.histories[tier]
+
+    def latest_start(self, option: Option, tier: str) -> datetime:
+        """Returns the latest start that is to be expected of an option by its strength."""
+        is_expected = option.strength == "expected"
+        late = self.history(tier) if is_expected else ()
+        return start_range(instant(option.starts), self.now, late, is_expected=is_expected).latest
 
     def rates(self, tier: str) -> dict[str, int]:
         """Returns prices per GPU-hour by class, in steps of the ledger."""
@@ -153,13 +159,6 @@ def quote_option(
         return None
     rate, starts = price.rate(units), instant(option.starts)
     risk = market.risk_of(option, tier)
-    strength = option.strength
-    expected = start_range(
-        instant(option.starts),
-        market.now,
-        market.history(tier.slug) if strength == "expected" else (),
-        is_expected=strength == "expected",
-    )
     requested_start = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
     return QuoteOption(
         kind=option.kind,
@@ -181,8 +180,8 @@ def quote_option(
         pause_basis=risk.basis if risk else "",
         speed=option.speed,
         pauses=sum(count for _, count in option.pauses),
-        strength=strength,
-        latest=expected.latest,
+        strength=option.strength,
+        latest=market.latest_start(option, tier.slug),
         notes=(
             *losses(option, asked, tiers, market.sizes),
             *_victim_notes(option),

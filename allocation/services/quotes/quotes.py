@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.admission import Admission, admission_check
+from allocation.services.bookings.admission import Admission, Asker, admission_check
 from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.policy.policies import policy_of
@@ -61,22 +61,25 @@ def quote_make(
         Refused: by admission; see `services.bookings.admission`.
     """
     project = access_project_to_book(actor, request.project, "project")
-    admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
+    admission = admission_check(
+        project=project,
+        tier_slug=request.tier,
+        ask=request.ask,
+        now=now,
+        asker=Asker(actor.user_id, without),
+    )
     request = replace(request, ask=admission.ask)
     campaign = campaign_to_charge(project, request.campaign)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy)
     # All options in its own tier, but in other tiers only as asked.
-    answers = [
-        (question, site.quote(question, only_as_asked=number > 0))
-        for number, question in enumerate(_questions(actor, admission, request, project, market))
+    questions = _questions(actor, admission, request, project, market)
+    own, *others = [
+        site.quote(question, only_as_asked=number > 0) for number, question in enumerate(questions)
     ]
-    own = answers[0][1]
-    found = [
-        *own.options,
-        *(each for _, other in answers[1:] for each in other.options if each.kind == "as_asked"),
-    ]
+    in_other_tiers = (each for other in others for each in other.options)
+    found = [*own.options, *(each for each in in_other_tiers if each.kind == "as_asked")]
     if request.ask.not_before is not None and request.ask.not_before <= now:
         request = replace(request, ask=replace(request.ask, not_before=None))
     tiers = {tier.slug: tier for tier in Tier.objects.all()}

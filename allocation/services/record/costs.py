@@ -8,7 +8,7 @@ from allocation.rules.charging import EarlierRuns, Run, end_time
 from allocation.services.record.open_pauses import pause_open
 from billing.price_lines import PriceLine, line_cost, lines_read
 from billing.rates import NO_PEAKS, Rate, Spell, peak_hours
-from billing.services import Charge, hold_settle
+from billing.services import Charge, hold_settle, hold_settle_partially
 
 
 def booking_cost(booking: Booking, spell: Spell) -> Decimal:
@@ -124,13 +124,24 @@ def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
     )
 
 
-def final_settle(booking: Booking, spell: Spell, now: datetime) -> Decimal:
-    """Charges this time against the rest of the hold, and ends the hold. Returns the charge."""
-    return hold_settle(
-        tenant_id=booking.tenant_id,
-        reference=booking.id,
-        amount=booking_charge(booking, spell, booking.hold_amount - booking.settled),
-        now=now,
+def final_settle(booking: Booking, spell: Spell, now: datetime, fee_seconds: int = 0) -> Decimal:
+    """Charges this time and a no-show's fee against the rest of the hold, each as a line of its
+    own, and ends the hold. Returns the charge."""
+    charge = booking_charge(booking, spell, booking.hold_amount - booking.settled)
+    if not fee_seconds:
+        return hold_settle(
+            tenant_id=booking.tenant_id, reference=booking.id, amount=charge, now=now
+        )
+    keep = booking.hold_amount - booking.settled - charge.amount
+    both = booking_cost(booking, spell + Spell(fee_seconds))
+    fee = min(keep, both - booking_cost(booking, spell))
+    used, _ = hold_settle_partially(
+        tenant_id=booking.tenant_id, reference=booking.id, amount=charge, keep=keep, now=now
+    )
+    amount = Charge(fee, fee="no_show")
+    reference = booking.id
+    return used + hold_settle(
+        tenant_id=booking.tenant_id, reference=reference, amount=amount, now=now
     )
 
 

@@ -71,6 +71,7 @@ def _message(event: BookingEvent) -> OutboxMessage:
         "id": f"bk_{booking.id.hex}",
         "state": booking.state,
         "version": booking.version,
+        **({"waitlist": booking.waitlist} if booking.waitlist else {}),
     }
     return OutboxMessage(
         tenant_id=booking.tenant_id, kind=f"booking.{event.kind}", payload=payload, created=event.at

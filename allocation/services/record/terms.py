@@ -2,6 +2,7 @@
 replaces."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -31,6 +32,8 @@ class Terms:
     peak_surcharge: Decimal = Decimal(0)
     peak_zone: str = ""
     peak_weekly: list[Any] = field(default_factory=list)
+    notice_seconds: int = 0
+    late_share: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The terms as a change stores them."""
@@ -60,6 +63,16 @@ class Terms:
 _TIMES = ("starts", "not_before", "deadline")
 _AMOUNTS = ("price_per_hour", "hold_amount", "peak_surcharge")
 _FACTS = tuple(each.name for each in fields(Terms) if each.name != "tier")
+
+
+def booking_with(booking: Booking, terms: Terms) -> Booking:
+    """A copy of the booking with other terms. It is not stored; its tier object is the old one."""
+    changed = copy(booking)
+    for name, value in terms.facts().items():
+        setattr(changed, name, value)
+    if changed.tier_id != terms.tier:
+        changed.tier_id = terms.tier
+    return changed
 
 
 def terms_of(booking: Booking) -> Terms:

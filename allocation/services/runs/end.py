@@ -263,7 +263,7 @@ def _finish(booking: Booking, now: datetime) -> None:
         rest = unused_seconds(booking, booking.released_at)
     given_up = rest if booking.outcome in ENDED_EARLY else 0
     used = end_time(run, earlier_charges(booking), given_up)
-    amount = booking.settled + final_settle(booking, used + Spell(booking.fee_seconds), now)
+    amount = booking.settled + final_settle(booking, used, now, booking.fee_seconds)
     pause_end(booking, now)
     to = State.FAILED if booking.outcome == "failed" else State.ENDED
     text = event_text(

@@ -79,11 +79,20 @@ def presence_watch(now: datetime) -> int:
 
 
 def no_show_limit(booking: Booking, policy: PresencePolicy) -> int | None:
-    """Returns the seconds after which the running booking is a no-show; None: never."""
-    if not policy.no_show_after or booking.ready_at is None or booking.planned_ends is None:
+    """Returns the seconds after which the running booking is a no-show; None: never. A value of its
+    tier replaces that of the policy."""
+    own = booking.tier.no_show_after_seconds
+    after = policy.no_show_after if own is None else own
+    if not after or booking.ready_at is None or booking.planned_ends is None:
         return None
     length = int((booking.planned_ends - booking.ready_at).total_seconds())
-    return no_show_after(length, policy.no_show_after)
+    return no_show_after(length, after)
+
+
+def no_show_share(booking: Booking, policy: PresencePolicy) -> int:
+    """Returns the percent of its remaining price that a no-show costs."""
+    own = booking.tier.no_show_share
+    return policy.no_show_share if own is None else own
 
 
 def _presence_of(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[_Presence]]:
@@ -129,7 +138,7 @@ def _check(
 ) -> bool:
     """Adds to the unused time of one booking; returns True when it was ended."""
     with transaction.atomic():
-        booking = booking_lock(booking_id)
+        booking = booking_lock(booking_id, "tier")
         limit = no_show_limit(booking, policy)
         if booking.state != State.ACTIVE or booking.checked_in_at is not None:
             return False
@@ -184,8 +193,9 @@ def _end(
     has_run = (
         booking.pause_count or booking.replacement_count or booking.used_seconds or booking.settled
     )
-    fee = 0 if has_run else no_show_fee(rest, policy.no_show_share)
-    text = event_text("no_show", minutes=limit // 60, share=policy.no_show_share if fee else 0)
+    share = no_show_share(booking, policy)
+    fee = 0 if has_run else no_show_fee(rest, share)
+    text = event_text("no_show", minutes=limit // 60, share=share if fee else 0)
     event = Event(
         "no_show",
         text,

@@ -47,6 +47,7 @@ def starts_due(now: datetime) -> int:
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | Q(RESUME_PLANNED), planned_starts__lte=now, planned_ends__gt=now
     )
+    due = due.exclude(state=State.SCHEDULED, is_drained=True)
     # An unreachable node may be lost: a booking that has not started there can still move.
     unreachable = Allocation.objects.filter(
         state=Allocation.State.PLANNED, gpu__node__unreachable_since__isnull=False
@@ -103,7 +104,7 @@ def _start(ids: Sequence[UUID], now: datetime) -> int:
     with transaction.atomic():
         # The state is read under the lock: an owner may be cancelling one of them.
         startable = (State.SCHEDULED, State.PAUSED)
-        found = [each for each in _locked(ids) if each.state in startable]
+        found = [each for each in _locked(ids) if each.state in startable and not _kept(each)]
         planned = Allocation.objects.filter(booking__in=found, state=Allocation.State.PLANNED)
         rows = list(planned.order_by("id"))
         placed = {row.booking_id for row in rows}
@@ -130,6 +131,11 @@ def _occupancies_open(rows: Sequence[Allocation], now: datetime) -> bool:
         ignore_conflicts=True,
     )
     return Occupancy.objects.filter(allocation__in=rows, closed=None).count() == len(rows)
+
+
+def _kept(booking: Booking) -> bool:
+    """Whether the ladder of a budget keeps it from starting; what is paused resumes."""
+    return booking.is_drained and booking.state == State.SCHEDULED
 
 
 def _begin(bookings: Sequence[Booking], rows: Sequence[Allocation], now: datetime) -> None:

@@ -13,7 +13,7 @@ from allocation.rules.states import OPEN, State
 def deferred_bookings(most: int) -> frozenset[UUID]:
     """New bookings beyond the `most` of a cycle. A cycle takes the tenants' bookings in turns, by
     tier and age. The dates of a series stay together."""
-    rows = Booking.objects.filter(state=State.REQUESTED)
+    rows = Booking.objects.filter(state=State.REQUESTED, is_drained=False)
     if rows.count() <= most:
         return frozenset()
     tenants: dict[UUID, list[list[UUID]]] = defaultdict(list)

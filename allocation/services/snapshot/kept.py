@@ -32,6 +32,7 @@ from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.snapshot import (
     CLEARING_SECONDS,
     asked_changes_read,
+    entries_read,
     extensions_read,
     held_read,
     pending_read,
@@ -198,7 +199,7 @@ def _of_bookings(bookings: Collection[UUID], now: datetime) -> dict[str, dict[Ke
 def _of_rules(now: datetime) -> dict[str, dict[Key, Any]]:
     """The sections that are small, or change with time: read in each turn."""
     found = {**rules_read(now), "unneeded": unneeded_read(now), "orders": orders_read()}
-    found["pending"] = pending_read(now)
+    found["pending"], found["entries"] = pending_read(now), entries_read(now)
     return {name: _table(name, rows, now) for name, rows in found.items()}
 
 

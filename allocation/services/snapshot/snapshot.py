@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models import Q
 
-from allocation.models import Allocation, Booking, BookingChange, Pause
+from allocation.models import Allocation, Booking, BookingChange, Pause, WaitMode
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.record.open_pauses import OPEN, pauses_unneeded
@@ -18,6 +19,7 @@ from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.compaction_orders import orders_read
+from allocation.services.snapshot.entries import entries_of, entries_waiting
 from allocation.services.snapshot.hardware import (
     gpus_read,
     hosts_read,
@@ -26,6 +28,7 @@ from allocation.services.snapshot.hardware import (
 )
 from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.original_gpus import paused_on, running_on, with_original_gpus
+from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import (
     caps_of,
     limits_of,
@@ -42,7 +45,7 @@ from allocation.solver import (
     Request,
     Snapshot,
 )
-from allocation.solver.model.inputs import Strength, Together
+from allocation.solver.model.inputs import Entry, Strength, Together
 from tenants.models import Tier
 
 # A released device is cleared within seconds. One that takes longer is expected to need as long
@@ -53,7 +56,7 @@ _HELD_COLUMNS = (
     *("booking", "tenant", "project", "gpu", "profile", "start", "size", "share", "period"),
     *("granted_cycle", "granted_position", "preemptor", "extended_from", "extended_cycle"),
     *("state", "abandoned", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
-    *("booking__ready_at", "booking__saved_at", "booking__pause_count"),
+    *("booking__ready_at", "booking__saved_at", "booking__pause_count", "booking__has_override"),
     "booking__extension_until",
 )
 _STRENGTHS: dict[str, Strength] = {
@@ -91,6 +94,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
         orders=orders_read(),
         changes=asked_changes_read(now),
         pending=pending_read(now),
+        entries=entries_read(now),
     )
 
 
@@ -120,6 +124,7 @@ def rules_read(now: datetime) -> dict[str, Any]:
         "caps": caps_of(quotas, used, now),
         "used": used,
         "blackouts": maintenance_read(now),
+        "overrides": overrides_read(now),
     }
 
 
@@ -202,6 +207,7 @@ def _held_of(row: Allocation, now: datetime) -> Held:
         level=_level(row),
         granted=_grant_of(row, now),
         preemptor=row.preemptor and not row.abandoned,
+        override=str(booking.id) if booking.has_override and not row.abandoned else "",
     )
 
 
@@ -239,8 +245,11 @@ def expected_clear(ends: int, now: int) -> int:
 def requests_read(
     now: datetime, without: frozenset[UUID] = frozenset(), only: Bookings = None
 ) -> tuple[Request, ...]:
-    """Every waiting booking, or some of them; under row-level security, of one tenant."""
-    rows = Booking.objects.filter(**_among("id", only), state__in=WAITING)
+    """Every waiting booking, or some of them; under row-level security, of one tenant. Those on the
+    waiting list that want their window booked ask for it in each turn."""
+    asks_again = Q(state=State.WAITLISTED, waitlist=WaitMode.AUTO)
+    rows = Booking.objects.filter(Q(state__in=WAITING) | asks_again, **_among("id", only))
+    rows = rows.filter(is_drained=False, awaits_parents=False)
     rows = rows.select_related("tier", "series")
     if without:
         rows = rows.exclude(id__in=without)
@@ -252,6 +261,7 @@ def requests_read(
 def pending_read(now: datetime) -> tuple[Request, ...]:
     """Requests that wait for an approval and may have a place meanwhile."""
     rows = Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now)
+    rows = rows.filter(awaits_parents=False)
     found = []
     for row in rows.select_related("tier", "series").order_by("id"):
         request = _request_of(row, now)
@@ -260,6 +270,12 @@ def pending_read(now: datetime) -> tuple[Request, ...]:
             request = replace(request, earliest=max(request.earliest, seconds(row.place_from)))
         found.append(replace(request, until=until))
     return tuple(found)
+
+
+def entries_read(now: datetime) -> tuple[Entry, ...]:
+    """Every entry of the waiting list that may get an offer."""
+    rows = entries_waiting(now)
+    return entries_of(rows, requests_of((row.booking for row in rows), now))
 
 
 def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:
@@ -300,6 +316,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         cheapest=bool(order) and row.deadline is not None,
         series=_series_of(row),
         revision=row.revision - 1,
+        override=str(row.id) if row.has_override else "",
     )
 
 

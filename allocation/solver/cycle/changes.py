@@ -101,7 +101,7 @@ class Changes:
         return found
 
     def applied(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot as if granted changes had been made before it."""
+        """The snapshot with the targets of granted changes in place of their bookings."""
         granted = {each.booking for each in self.answers if each.granted}
         if not granted:
             return snapshot

@@ -14,8 +14,9 @@ import numpy as np
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand, Fit, demand_on
-from allocation.solver.model.inputs import Held, Place, Policy, Request, Snapshot
+from allocation.solver.model.inputs import Held, Place, Request, Snapshot
 from allocation.solver.model.plan import Assign, Plan, Waiting
+from allocation.solver.model.policy import Policy
 from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
 from allocation.solver.state.cycle_state import CycleState
 

@@ -145,7 +145,7 @@ def _planned(
     if hardware is not None:
         return None, hardware
     gpu_class = state.class_of(promise.places[0].gpu) or ""
-    owners = (request.tenant, request.project)
+    owners = request.quota_owners
     starts = max(promise.starts, state.now, request.earliest)
     length = length_from(request, gpu_class, starts)
     demand = demand_of(request.ask, gpu_class, length, owners, request.tier, request.owner)

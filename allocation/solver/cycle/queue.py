@@ -12,7 +12,8 @@ from typing import Literal
 
 from allocation.solver.cycle.strengths import GuaranteedUse
 from allocation.solver.model.demand import demand_on
-from allocation.solver.model.inputs import Limit, Policy, Request, Shape, Snapshot
+from allocation.solver.model.inputs import Limit, Request, Shape, Snapshot
+from allocation.solver.model.policy import Policy
 from allocation.solver.quota.fair_share import DominantShares, Owner, owners_of, split_to_projects
 from allocation.solver.state.cycle_state import CycleState
 

@@ -14,8 +14,9 @@ from allocation.solver.cycle.queue import BookingQueue, Turn
 from allocation.solver.cycle.strengths import Strengths, strength_of
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
-from allocation.solver.model.inputs import Policy, Request, Snapshot, Strength
+from allocation.solver.model.inputs import Request, Snapshot, Strength
 from allocation.solver.model.ordering import in_order
+from allocation.solver.model.policy import Policy
 from allocation.solver.model.quote import QUARTER, Kind, Option, Quote, QuoteRequest
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.alternatives import compute_of, in_fleet, next_free, variants

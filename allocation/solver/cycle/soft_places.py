@@ -44,7 +44,7 @@ class SoftPlaces:
     """The soft places of a cycle. `requests` wait for an approval."""
 
     def __init__(self, outcome: Outcome, queue: BookingQueue, requests: Iterable[Request]) -> None:
-        """Their order is that of the queue, as if their owners had nobody waiting."""
+        """The requests are in queue order. What else their owners wait for does not count."""
         self._outcome, self._state = outcome, outcome.state
         self._requests = tuple(requests)
         turns = sorted((_ranked(queue, each) for each in self._requests), key=lambda turn: turn.key)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from allocation.solver.cycle.changes import Changes
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
+from allocation.solver.cycle.offers import offers_make
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
 from allocation.solver.cycle.queue import BookingQueue
@@ -15,9 +16,10 @@ from allocation.solver.cycle.relocation_orders import relocation_orders_apply
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.strengths import Strengths
 from allocation.solver.cycle.walk import Walk
-from allocation.solver.model.inputs import Policy, Snapshot
+from allocation.solver.model.inputs import Snapshot
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.plan import Plan
+from allocation.solver.model.policy import Policy
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.rebinding.rebinding import Rebinding
 from allocation.solver.state.cycle_state import CycleState
@@ -62,4 +64,6 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 6. Add who borrows, and the totals of each queue.
     plan = outcome.plan(walk.changes.applied(snapshot), extensions)
     answers = sorted(walk.changes.answers, key=lambda each: each.booking)
-    return replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())
+    plan = replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())
+    # 7. Offer what is left to the waiting list.
+    return replace(plan, offers=offers_make(outcome, queue, snapshot.entries))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.model.inputs import UNITS_PER_GPU, Scoring
+from allocation.solver.model.inputs import UNITS_PER_GPU
+from allocation.solver.model.policy import Scoring
 
 Ints = npt.NDArray[np.int64]
 

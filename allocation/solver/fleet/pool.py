@@ -20,7 +20,8 @@ from allocation.solver.fleet.mig_geometry import (
     modes_for,
     share_states,
 )
-from allocation.solver.model.inputs import Gpu, Mode, Model, Place, Scoring, Shape, Together
+from allocation.solver.model.inputs import Gpu, Mode, Model, Place, Shape, Together
+from allocation.solver.model.policy import Scoring
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
 

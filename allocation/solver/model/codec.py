@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from allocation.solver.model.format_1 import is_format_1, raised
-from allocation.solver.model.inputs import Policy, Snapshot
+from allocation.solver.model.inputs import Snapshot
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.plan import Plan
+from allocation.solver.model.policy import Policy
 
 Document = TypeVar("Document", Snapshot, Policy, Plan)
 

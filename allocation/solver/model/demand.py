@@ -9,7 +9,8 @@ from allocation.solver.model.inputs import Ask, Held, Place, Request, Shape, Tog
 class Demand:
     """A request on one class. `level` is that of a required `together`, else "any".
 
-    `owners` are those whose quota it uses: tenant, project; `tier` decides how far they may go.
+    `owners` are those whose quota it uses, as of `Request.quota_owners`; `tier` decides how far
+    they may go.
     Each of the `count` needs `cores` (thousandths) and `memory` (MiB) of its node. `owner` is the
     account that runs it. With a `pin` it fits only on these nodes and GPUs. With `keeps_modes` no
     GPU may change its mode for it.
@@ -86,7 +87,7 @@ def demand_of_held(
         count,
         level,
         duration,
-        (row.tenant, row.project),
+        row.quota_owners,
         row.tier,
         row.place.share,
         row.cores,
@@ -97,7 +98,7 @@ def demand_of_held(
 
 def demands_of(request: Request) -> tuple[Demand, ...]:
     """The demands of a request, one for each class, in order of preference."""
-    owners = (request.tenant, request.project)
+    owners = request.quota_owners
     return tuple(
         demand_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)
         for name in dict.fromkeys(request.ask.classes)

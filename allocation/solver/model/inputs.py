@@ -122,7 +122,7 @@ class Held:
     account that runs it. A `pinned` row does not move. Any other row with a `level` may move before
     it starts, its whole gang in one group of that level. `granted` is the grant number: the cycle
     that decided this row and its position in that cycle's order (None: an older row, ordered by its
-    start). For a `preemptor` somebody was paused.
+    start). For a `preemptor` somebody was paused. `override` is that of the booking's request.
     """
 
     id: str
@@ -145,6 +145,12 @@ class Held:
     level: Together | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     granted: tuple[int, int] | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     preemptor: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    override: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+
+    @property
+    def quota_owners(self) -> tuple[str, ...]:
+        """Whose quota it uses: tenant, project, and the name of its overrides if it has some."""
+        return _quota_owners(self.tenant, self.project, self.override)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,7 @@ class Request:
     seconds longer for them than for others. `revision`: how often the request was changed.
 
     A request in `Snapshot.pending` waits for an approval, and its place is kept `until` then.
+    `override`: the name under which `Snapshot.overrides` has exceptions for it.
     """
 
     booking: str
@@ -228,6 +235,12 @@ class Request:
     home_wait: int = 0
     revision: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
     until: int | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    override: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+
+    @property
+    def quota_owners(self) -> tuple[str, ...]:
+        """Whose quota it uses: tenant, project, and the name of its overrides if it has some."""
+        return _quota_owners(self.tenant, self.project, self.override)
 
     @property
     def pinned(self) -> bool:
@@ -259,6 +272,20 @@ class Change:
     booking: str
     target: Request
     strength: Strength | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A booking on the waiting list that may get an offer, in any of its `windows` [from, until).
+
+    Its last `expired` offers had no answer. In the `barred` classes its owner has another offer.
+    """
+
+    booking: str
+    request: Request
+    windows: tuple[tuple[int, int], ...]
+    expired: int = 0
+    barred: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +322,25 @@ class Limit:
     borrow: int | None
     lend: int | None
     weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """An exception from an owner's limits of a class, in [starts, ends).
+
+    It raises the limit by `units` (negative: lowers it) and GPU-hour caps by `unit_seconds`, for
+    windows inside its own. No guarantee changes. With a `booking` it raises nothing: so many units
+    of the requests and rows with this `override` don't count at the owner, whenever they run.
+    """
+
+    id: str
+    owner: str
+    gpu_class: str
+    starts: int
+    ends: int
+    units: int = 0
+    unit_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+    booking: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,86 +400,6 @@ class Order:
     moves: tuple[Relocation, ...]
 
 
-ORDER_KEYS = ("tier", "part", "tenant", "project", "person", "age")
-"""Keys of the queue's order between its bands and the time of submission."""
-
-VICTIM_RULES = ("taken_back", "own_part", "higher_tier", "fairer_share")
-"""Codes of the rules by which a booking may be paused for another."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """Constants of the score that chooses a place: least cost for later demand.
-
-    The use of a GPU by the next `future_requests` weighs `long_run_weight` times its immediate use.
-    Each host core per GPU that a node has more or less than the demand needs costs
-    `host_core_cost` units, for at most `host_cores_off` thousandths of a core.
-    """
-
-    long_run_weight: int = 5
-    future_requests: int = 50
-    host_core_cost: int = 1_400
-    host_cores_off: int = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """All parameters of a cycle, in seconds except `share_step`: millionths of a class.
-
-    `half_life`: use of that age counts half in the fair share. Shares are compared in steps of
-    `share_step` and waiting in steps of `age_step`, so that small differences do not decide. A
-    resumed booking is not paused again within `cool_down`. Notice goes out `notice_margin` early,
-    so that the time between two cycles can't make it late. A GPU is shared by one owner at a time,
-    or by anybody if `share_owners` is more than 1. At most `neighbourhoods` attempts in a cycle
-    move reservations so that others fit, and at most `exact_neighbourhoods` use a proof search.
-    With `mode_changes` 0 GPUs whose mode changes by a reset keep their mode; else a change is
-    planned only if a booking starts more than `mode_patience` seconds earlier by it. For one
-    newcomer at most `moved_bookings` reservations on `node_sets` sets of nodes are moved, and a
-    proof search has at most `exact_pieces` pieces. A refusal names at most `alternatives` others.
-    Bookings are paused by the `victim_rules` only, each of `VICTIM_RULES`. Who has waited longer
-    than `patience` goes before all who borrow. Past use is read at the last full `epoch`, so that
-    no share, and no order, changes in between with time alone. The other constants are those of
-    `Scoring`. Behind the first `plan_depth` of the queue in connected classes (0: no bound) a
-    booking that borrows waits without a planned start. `order` has all of `ORDER_KEYS`, the one
-    that decides first at the beginning.
-    """
-
-    version: int
-    grid: int = 300
-    freeze_horizon: int = 60
-    horizon: int = 28 * 86_400
-    half_life: int = 7 * 86_400
-    share_step: int = 5_000
-    age_step: int = 6 * 3_600
-    cool_down: int = 1_800
-    notice_margin: int = 30
-    share_owners: int = 1
-    neighbourhoods: int = 32
-    exact_neighbourhoods: int = 2
-    mode_changes: int = 1
-    mode_patience: int = 300
-    long_run_weight: int = 5
-    future_requests: int = 50
-    host_core_cost: int = 1_400
-    host_cores_off: int = 20_000
-    moved_bookings: int = 16
-    node_sets: int = 3
-    exact_pieces: int = 24
-    alternatives: int = 3
-    victim_rules: tuple[str, ...] = VICTIM_RULES
-    order: tuple[str, ...] = ORDER_KEYS
-    patience: int = 3 * 86_400
-    epoch: int = 3_600
-    plan_depth: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
-
-    @property
-    def scoring(self) -> Scoring:
-        """The constants of the placement score."""
-        return Scoring(
-            self.long_run_weight, self.future_requests, self.host_core_cost, self.host_cores_off
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The whole input of one cycle, each tuple in any order.
@@ -441,7 +407,8 @@ class Snapshot:
     `running` has the request of each running booking that may be paused, with what is left of it
     now, for its planned resume. A booking without one is paused without a resume. `unneeded`
     bookings have notice for a preemptor that no longer needs their room; `until` is their original
-    end. `pending` requests wait for an approval: they get soft places only.
+    end. `pending` requests wait for an approval: they get soft places only. `entries` get offers of
+    what all others leave.
     """
 
     now: int
@@ -461,3 +428,9 @@ class Snapshot:
     orders: tuple[Order, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     changes: tuple[Change, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     pending: tuple[Request, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    overrides: tuple[Override, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    entries: tuple[Entry, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+
+
+def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:
+    return (tenant, project, override) if override else (tenant, project)

@@ -35,6 +35,8 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         orders=_unique(snapshot.orders, "id"),
         changes=_unique(snapshot.changes, "booking"),
         pending=tuple(map(request_in_order, _unique(snapshot.pending, "booking"))),
+        overrides=_unique(snapshot.overrides, "id"),
+        entries=_unique(snapshot.entries, "booking"),
     )
 
 

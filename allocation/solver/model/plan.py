@@ -71,6 +71,18 @@ class SoftPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """Offer these places for [starts, ends) to a booking on the waiting list, `until` a time."""
+
+    booking: str
+    gpu_class: str
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Refuse a booking that can't be placed as requested. `alternatives` are windows that would
     work."""
@@ -204,4 +216,5 @@ class Plan:
     dropped: tuple[DroppedPause, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     changes: tuple[ChangeAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     soft: tuple[SoftPlace, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    offers: tuple[Offered, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     format: int = PLAN_FORMAT

@@ -3,7 +3,7 @@
 Borrowed GPUs are at risk as soon as another tenant's booking within its guarantee waits for room.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,6 +15,9 @@ from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.state.cycle_state import CycleState
 
 Answer = TypeVar("Answer", Assign, Waiting)
+
+_FEW = 16
+"""From so many rows on, all are added to the quota at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +46,13 @@ def borrows_of(
     answers = list(given)
     rows = [*held_rows(state, snapshot), *_given_rows(state, snapshot, answers)]
     touched = {_whose(row) for row in rows if _may_borrow(state.quota, row.use)}
-    fresh = Quota(snapshot, state.capacity)
     instants: dict[str, list[int]] = {}
     for row in rows:
         instants.setdefault(row.use.gpu_class, []).extend(row.window)
-    fresh.preallocate(instants)
-    borrowed: list[tuple[Row, int]] = []
-    for row in sorted(rows, key=lambda each: guarantee_order(state.quota, each)):
-        if _whose(row) in touched:
-            above = fresh.borrowed(row.use, row.window)
-            fresh.add(row.use, row.window)
-            borrowed += [(row, above)] if above else []
+    total, fresh = Quota(snapshot, state.capacity), Quota(snapshot, state.capacity)
+    for quota in (total, fresh):
+        quota.preallocate(instants)
+    borrowed = units_borrowed((row for row in rows if _whose(row) in touched), total, fresh)
     if not borrowed:
         return (), ()
     waits = [answer for answer in answers if isinstance(answer, Waiting)]
@@ -63,6 +62,35 @@ def borrows_of(
         for row, above in borrowed
     ]
     return tuple(sorted(found, key=lambda each: each.booking)), claims
+
+
+def units_borrowed(rows: Iterable[Row], total: Quota, fresh: Quota) -> list[tuple[Row, int]]:
+    """The rows that borrow, and how many units. Both quotas are the same, with nothing in use.
+
+    What is within all guarantees when everything is counted was so in its turn, too: less was in
+    use. So only the other rows are examined one by one.
+    """
+    rows = sorted(rows, key=lambda each: guarantee_order(total, each))
+    total.add_all((row.use, row.window) for row in rows)
+    found: list[tuple[Row, int]] = []
+    passed: list[Row] = []
+    for row in rows:
+        if total.may_borrow(row.use, row.window):
+            _add(fresh, passed)
+            passed = []
+            above = fresh.borrowed(row.use, row.window)
+            found += [(row, above)] if above else []
+        passed.append(row)
+    return found
+
+
+def _add(quota: Quota, rows: Sequence[Row]) -> None:
+    """Count rows: one by one where they are few, which is cheaper then."""
+    if len(rows) < _FEW:
+        for row in rows:
+            quota.add(row.use, row.window)
+    else:
+        quota.add_all((row.use, row.window) for row in rows)
 
 
 def at_risk_from(use: Use, window: tuple[int, int], claims: Iterable[Claim]) -> int | None:
@@ -142,7 +170,7 @@ def held_rows(state: CycleState, snapshot: Snapshot) -> list[Row]:
         units = state.units(name, (held.place,))
         key = (held.booking, name)
         have = found[key].use.units if key in found else 0
-        use = Use((held.tenant, held.project), held.tier, name, have + units)
+        use = Use(held.quota_owners, held.tier, name, have + units)
         found[key] = Row(held.booking, use, (held.starts, state.end_of(held)))
     return list(found.values())
 

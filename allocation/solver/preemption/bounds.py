@@ -1,9 +1,10 @@
-"""Upper bounds on the room that pauses can make, shared by all claims of a tenant.
+"""Upper bounds on the room that pauses can make, shared by many claims.
 
 Most claims find too little room whoever leaves. One look at a class and a start answers that for
 all of them, whatever their length, so victims are chosen only where some choice may be enough.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +17,12 @@ from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 
-NEVER_FULL = int(np.iinfo(np.int64).max)
+Runners = list[RunningBooking]
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a class, tenant and start: the latest end for each level and count.
+    """What is known of some claims and a start: the latest end for each level and count.
 
     `leaving` may leave, `until` is when each column is taken again; it was read at `frees` and
     `changes`.
@@ -29,50 +30,78 @@ class _Known:
 
     frees: int
     changes: int
-    leaving: list[RunningBooking]
+    leaving: Runners
     until: Ints
     ends: dict[tuple[Together, int], int]
 
 
 class RoomAfterPauses:
-    """Until when whole GPUs can be free for a tenant's claim, if all leave that may leave for it.
+    """Until when whole GPUs can be free for a claim, if all leave that may leave for it.
 
-    What is known stays true while room only gets less, so it is read anew only once something has
-    been freed or somebody's standing has changed.
+    One bound is for all claims of a tenant. The other is for claims of the same owners, tier and
+    units, of which fewer may leave for most. What is known stays true while room only gets less, so
+    it is read anew only once something has been freed or somebody's standing has changed.
     """
 
     def __init__(self, state: CycleState, rules: VictimRules) -> None:
         self._state, self._rules = state, rules
-        self._known: dict[tuple[str, str, int], _Known] = {}
+        self._known: dict[tuple[object, int], _Known] = {}
 
-    def latest_end(self, demand: Demand, starts: int) -> int:
-        """No window of the demand that begins at `starts` and ends later than this has room.
+    def may_be_enough(self, demand: Demand, starts: int, ends: int) -> bool:
+        """False when certainly no window of the demand from `starts` to `ends` has room.
 
         Only whole GPUs are examined: hosts, modes, pins and quota can only forbid more.
         """
         if demand.shape is not None:
-            return NEVER_FULL
-        known = self._read(demand.gpu_class, demand.owners[0], starts)
+            return True
+        return all(bound(demand, starts) >= ends for bound in (self._for_tenant, self._for_claim))
+
+    def _for_tenant(self, demand: Demand, starts: int) -> int:
+        """The latest end of a window from `starts` on for any claim of the tenant."""
+        name, tenant = demand.gpu_class, demand.owners[0]
+        return self._latest_end(
+            (name, tenant), demand, starts, lambda: self._rules.may_leave(name, tenant, starts)
+        )
+
+    def _for_claim(self, demand: Demand, starts: int) -> int:
+        """The same for this claim; 0: nobody may leave for it."""
+        claim = self._rules.claim(demand, starts)
+        if claim is None:
+            return 0
+        rules = self._rules
+        return self._latest_end(
+            claim.block.use,
+            demand,
+            starts,
+            lambda: [each.runner for each in rules.candidates(claim)],
+        )
+
+    def _latest_end(
+        self, whose: object, demand: Demand, starts: int, leaving: Callable[[], Runners]
+    ) -> int:
+        known = self._read(whose, demand.gpu_class, starts, leaving)
         kind = (demand.level, demand.count)
         if kind not in known.ends:
             pool = self._state.pools[demand.gpu_class]
-            known.ends[kind] = _latest_of(pool, known.until, *kind)
+            known.ends[kind] = _latest_of(pool, known.until, *kind) if known.leaving else 0
         return known.ends[kind]
 
-    def _read(self, gpu_class: str, tenant: str, starts: int) -> _Known:
+    def _read(
+        self, whose: object, gpu_class: str, starts: int, leaving: Callable[[], Runners]
+    ) -> _Known:
         frees, changes = self._state.frees.get(gpu_class, 0), self._state.running.changes
-        known = self._known.get((gpu_class, tenant, starts))
+        known = self._known.get((whose, starts))
         if known is not None and (known.frees, known.changes) == (frees, changes):
             return known
-        leaving = self._rules.may_leave(gpu_class, tenant, starts)
-        if known is not None and known.frees == frees and known.leaving == leaving:
+        now = leaving()
+        if known is not None and known.frees == frees and known.leaving == now:
             known.changes = changes
             return known
-        until = self._free_until(gpu_class, leaving, starts)
-        known = self._known[gpu_class, tenant, starts] = _Known(frees, changes, leaving, until, {})
+        until = self._free_until(gpu_class, now, starts)
+        known = self._known[whose, starts] = _Known(frees, changes, now, until, {})
         return known
 
-    def _free_until(self, gpu_class: str, leaving: list[RunningBooking], starts: int) -> Ints:
+    def _free_until(self, gpu_class: str, leaving: Runners, starts: int) -> Ints:
         """For each column the second until which it can be free from `starts` on; 0: it can't."""
         state = self._state
         eligible = state.pools[gpu_class].eligible(None)

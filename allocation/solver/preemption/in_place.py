@@ -140,13 +140,13 @@ class InPlace:
         room = self.guaranteed.get((order[0].use.owners[0], gpu_class), 0) if order else 0
         parts = {
             project: self.guaranteed.get((project, gpu_class), 0)
-            for project in {block.use.owners[-1] for block in order if room}
+            for project in {block.use.owners[1] for block in order if room}
         }
         counted = ((at, block) for at, block in enumerate(order) if block.counts)
         for _, level in groupby(counted, key=_level_of):
             rows = list(level) if room else []
             for at, block in rows if any(parts.values()) else ():
-                project, units = block.use.owners[-1], block.use.units
+                project, units = block.use.owners[1], block.use.units
                 if units <= min(room, parts[project]):
                     inside[at] = "project"
                     room -= units
@@ -225,7 +225,7 @@ def _held(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
         name = state.class_of(row.place.gpu)
         if name is not None:
             ends = state.free_from(unneeded.get(row.booking, row.ends))
-            use = Use((row.tenant, row.project), row.tier, name, 0)
+            use = Use(row.quota_owners, row.tier, name, 0)
             key = (use, granted_of(row), row.starts, ends)
             units[key] = units.get(key, 0) + state.units(name, (row.place,))
     for (use, granted, starts, ends), amount in units.items():

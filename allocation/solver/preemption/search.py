@@ -290,7 +290,7 @@ class Preemption:
         for starts in tried:
             ends = starts + length_from(request, demand.gpu_class, starts)
             ends = self._state.grid.end(ends if until is None else min(ends, until))
-            if self._room.latest_end(demand, starts) >= ends:
+            if self._room.may_be_enough(demand, starts, ends):
                 found.append(starts)
         return found
 

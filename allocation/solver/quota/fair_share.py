@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 
-from allocation.solver.model.inputs import MILLION, Limit, Policy, Snapshot
+from allocation.solver.model.inputs import MILLION, Limit, Snapshot
+from allocation.solver.model.policy import Policy
 
 Owner = str | tuple[str, str]
 """A tenant or a project by id, a person as (tenant, account)."""

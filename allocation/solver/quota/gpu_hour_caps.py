@@ -10,7 +10,7 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
-from allocation.solver.model.inputs import Cap, Used
+from allocation.solver.model.inputs import Cap, Override, Used
 
 DAY = 86_400
 
@@ -21,7 +21,13 @@ Window = tuple[int, int]
 class GpuHourCaps:
     """Unit-seconds of each (owner, class) that has a cap."""
 
-    def __init__(self, caps: Iterable[Cap], used: Iterable[Used]) -> None:
+    def __init__(
+        self, caps: Iterable[Cap], used: Iterable[Used], overrides: Iterable[Override] = ()
+    ) -> None:
+        self._overrides: dict[Key, list[Override]] = {}
+        for each in overrides:
+            if each.unit_seconds:
+                self._overrides.setdefault((each.owner, each.gpu_class), []).append(each)
         self._caps: dict[Key, list[Cap]] = {}
         for cap in caps:
             self._caps.setdefault((cap.owner, cap.gpu_class), []).append(cap)
@@ -52,7 +58,14 @@ class GpuHourCaps:
             (
                 cap
                 for cap in self._of(owners, gpu_class)
-                if cap.rolling_days is not None and units * seconds > cap.most
+                if cap.rolling_days is not None
+                and units * seconds
+                > cap.most
+                + sum(
+                    each.unit_seconds
+                    for each in self._overrides.get((cap.owner, gpu_class), ())
+                    if each.ends - each.starts >= seconds
+                )
             ),
             None,
         )
@@ -71,6 +84,11 @@ class GpuHourCaps:
     def has_cap(self, owners: Iterable[str], gpu_class: str) -> bool:
         """True when one of the owners has a cap for the class."""
         return bool(self._of(owners, gpu_class))
+
+    def most(self, cap: Cap, window: Window) -> int:
+        """The cap for work in [starts, ends): that of its row, and overrides for all of it."""
+        starts = np.array([window[0]], dtype=np.int64)
+        return int(self._most(cap, starts, window[1] - window[0])[0])
 
     def used(self, cap: Cap, starts: int) -> int:
         """Unit-seconds that count against the cap for a booking that starts then."""
@@ -91,19 +109,28 @@ class GpuHourCaps:
             else:
                 days = self._days[(cap.owner, cap.gpu_class)]
                 found += [(day + cap.rolling_days + 1) * DAY for day in days]
+            found += [each.starts for each in self._overrides.get((cap.owner, cap.gpu_class), ())]
         return np.array(sorted(found), dtype=np.int64)
 
     def _within(self, cap: Cap, units: int, starts: Ints, duration: int) -> Bools:
         if cap.rolling_days is None:
             ends = np.minimum(starts + duration, cap.ends)
             inside = np.maximum(0, ends - np.maximum(starts, cap.starts))
-            found: Bools = (inside == 0) | (self.used(cap, cap.starts) + inside * units <= cap.most)
+            most = self._most(cap, starts, duration)
+            found: Bools = (inside == 0) | (self.used(cap, cap.starts) + inside * units <= most)
             return found
-        left = cap.most - units * duration
+        left = self._most(cap, starts, duration) - units * duration
         days, sums = self._later(cap)
         since = starts // DAY - cap.rolling_days
         within: Bools = sums[days.searchsorted(since)] <= left
         return within
+
+    def _most(self, cap: Cap, starts: Ints, duration: int) -> Ints:
+        most: Ints = np.full(len(starts), cap.most, dtype=np.int64)
+        for each in self._overrides.get((cap.owner, cap.gpu_class), ()):
+            inside = (starts >= each.starts) & (starts + duration <= each.ends)
+            most += np.where(inside, each.unit_seconds, 0)
+        return most
 
     def _later(self, cap: Cap) -> tuple[Ints, Ints]:
         """Days with use, and the sum of use from each on (one more: zero)."""

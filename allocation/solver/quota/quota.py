@@ -15,10 +15,11 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
-from allocation.solver.model.inputs import Cap, Limit, Snapshot, Tier
+from allocation.solver.model.inputs import Cap, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.tree import (
     PLATFORM,
+    Exceptions,
     OwnerPath,
     Tree,
     guarantee_tree,
@@ -39,7 +40,8 @@ class Trees(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Units of a class that are requested or in use. `owners`: tenant, project."""
+    """Units of a class that are requested or in use. `owners`: tenant, project, and the name of
+    its overrides if it has some."""
 
     owners: tuple[str, ...]
     tier: str
@@ -86,14 +88,19 @@ class Quota:
         """Nothing is used. `capacity`: units of each class in the fleet. Units come free on the
         `grid`, as room does; GPU-hours are counted to the second."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
-        self._hours = GpuHourCaps(snapshot.caps, snapshot.used)
+        self._hours = GpuHourCaps(snapshot.caps, snapshot.used, snapshot.overrides)
         self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_Kind, _Route | None] = {}
         by_class: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             by_class.setdefault(row.gpu_class, []).append(row)
+        exceptions: dict[str, list[Override]] = {}
+        for each in snapshot.overrides:
+            exceptions.setdefault(each.gpu_class, []).append(each)
         self._classes = {
-            name: _trees(rows, capacity.get(name, 0), snapshot, self._grid)
+            name: _trees(
+                rows, exceptions.get(name, []), capacity.get(name, 0), snapshot.tiers, self._grid
+            )
             for name, rows in by_class.items()
         }
 
@@ -161,7 +168,8 @@ class Quota:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
         cap = self._hours.over(use.owners, use.gpu_class, use.units, window)
         if cap is not None:
-            return Block("hours", cap.owner, self._hours.used(cap, window[0]), cap.most, cap)
+            most = self._hours.most(cap, window)
+            return Block("hours", cap.owner, self._hours.used(cap, window[0]), most, cap)
         route = self._route(use)
         return None if route is None else self._over_trees(route, use, window)
 
@@ -217,6 +225,15 @@ class Quota:
             return use.units
         return max(0, use.units - route.guaranteed.room(route.guarantee_path, window))
 
+    def may_borrow(self, use: Use, window: Window) -> bool:
+        """False when a use that is counted certainly borrows nothing in [starts, ends): all use of
+        its owners is within guarantees, so it was when less was in use."""
+        route = self._route(use)
+        if route is None or not route.tier.counts:
+            return self.has_limit(use)
+        is_seen = self._grid.origin < window[1] and window[0] < window[1]
+        return not (is_seen and route.guaranteed.is_within_in(route.guarantee_path, window))
+
     def guarantee(self, gpu_class: str) -> Tree | None:
         """The tree of guarantees; None when no owner has a limit for the class."""
         trees = self._classes.get(gpu_class)
@@ -241,14 +258,18 @@ class Quota:
         return int(tried[int(allowed.argmax())]) if allowed.any() else None
 
     def instants(self, use: Use) -> Ints:
-        """Starts at which a daily cap changes although the calendar does not."""
-        return self._hours.instants(use.owners, use.gpu_class, use.units)
+        """Starts at which a cap or a limit changes although the calendar does not."""
+        found = self._hours.instants(use.owners, use.gpu_class, use.units)
+        route = self._route(use)
+        changes = route.measured.cap_changes(route.path) if route else ()
+        return np.union1d(found, np.array(changes, dtype=np.int64)) if changes else found
 
     def _over_trees(self, route: _Route, use: Use, window: Window) -> Block | None:
         tree, tier = route.measured, route.tier
         node = tree.over(route.path, use.units, window)
         if node is not None and node.owner != PLATFORM:
-            return Block("limit", node.owner, tree.peak(node.owner, window), node.cap)
+            most = tree.cap(node, window)
+            return Block("limit", node.owner, tree.peak(node.owner, window), most)
         if (tier.counts or not self.has_limit(use)) and _is_within(route, use.units, window):
             return None
         if not tier.pausable:
@@ -271,18 +292,35 @@ class Quota:
         return Block("guarantee", use.owners[0], max(0, most - left), most)
 
 
-def _trees(rows: list[Limit], capacity: int, snapshot: Snapshot, grid: Grid) -> Trees:
-    counted = [tier for tier in snapshot.tiers if tier.counts]
-    lending = Tree(lending_tree(rows, capacity), grid)
-    guarantee = Tree(guarantee_tree(rows), grid)
+def _trees(
+    rows: list[Limit], overrides: list[Override], capacity: int, tiers: tuple[Tier, ...], grid: Grid
+) -> Trees:
+    counted = [tier for tier in tiers if tier.counts]
+    projects = {row.owner for row in rows if row.parent is not None}
+    # No guarantee of a tenant rises: only its projects may have more of it.
+    inside = _exceptions(each for each in overrides if each.owner in projects)
+    lending = Tree(lending_tree(rows, capacity), grid, _exceptions(overrides))
+    guarantee = Tree(guarantee_tree(rows), grid, inside)
     none_paused = not any(tier.pausable for tier in counted)
-    all_count = len(counted) == len(snapshot.tiers)
+    all_count = len(counted) == len(tiers)
     return Trees(
         guarantee,
-        guarantee if none_paused else Tree(guarantee.nodes, grid),
+        guarantee if none_paused else Tree(guarantee.nodes, grid, inside),
         lending,
-        lending if all_count else Tree(lending.nodes, grid),
+        lending if all_count else Tree(lending.nodes, grid, lending.exceptions),
     )
+
+
+def _exceptions(overrides: Iterable[Override]) -> Exceptions:
+    raised: list[tuple[str, int, int, int]] = []
+    exempt: dict[str, dict[str, int]] = {}
+    for each in overrides:
+        if each.booking:
+            units = exempt.setdefault(each.booking, {})
+            units[each.owner] = units.get(each.owner, 0) + each.units
+        elif each.units:
+            raised.append((each.owner, each.units, each.starts, each.ends))
+    return Exceptions(tuple(raised), exempt)
 
 
 def _route_of(trees: Trees, tier: Tier, owners: tuple[str, ...]) -> _Route:

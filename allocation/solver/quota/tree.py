@@ -6,8 +6,8 @@ parent sees what exceeds the child's local. More use fits while no node on the p
 (subtree + B, the platform: subtree) by what arrives there. Units; seconds.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,13 +27,38 @@ _any = np.logical_or.reduce
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One owner in a tree: at most `cap` in use, of which `parent` does not see `local`."""
+    """One owner in a tree: at most `cap` in use, of which `parent` does not see `local`.
+
+    `exempt` units of the use whose path this node is on don't count against the cap.
+    """
 
     owner: str
     parent: str | None
     subtree: int
     local: int
     cap: int
+    exempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exceptions:
+    """Exceptions from the caps of a tree.
+
+    `raised`: (owner, units, starts, ends), more units in a window, negative for fewer. `exempt`:
+    units that don't count, by owner, for the use that has this name among its owners.
+    """
+
+    raised: tuple[tuple[str, int, int, int], ...] = ()
+    exempt: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def owners(self) -> list[str]:
+        """Whose caps these are about."""
+        exempt = (owner for each in self.exempt.values() for owner in each)
+        return list(dict.fromkeys([*(row[0] for row in self.raised), *exempt]))
+
+
+_NONE = Exceptions()
 
 
 OwnerPath = tuple[Node, ...]
@@ -99,25 +124,38 @@ def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool
 
 
 class Tree:
-    """Use of each node over time: a table of instants × nodes."""
+    """Use of each node over time: a table of instants × nodes, and of what their caps rise."""
 
-    def __init__(self, nodes: dict[str, Node], grid: Grid) -> None:
+    def __init__(self, nodes: dict[str, Node], grid: Grid, exceptions: Exceptions = _NONE) -> None:
         self.nodes = nodes
+        self.exceptions = exceptions
         self._grid = grid
         self._column = {owner: number for number, owner in enumerate(nodes)}
-        self._usage = StepFunction(grid, len(nodes), np.int64)
+        owners = [owner for owner in exceptions.owners if owner in nodes]
+        self._raised = {owner: len(nodes) + number for number, owner in enumerate(owners)}
+        self._usage = StepFunction(grid, len(nodes) + len(owners), np.int64)
         self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
+        self._raise_caps()
 
     def preallocate(self, instants: Iterable[int]) -> None:
         """Create the rows for these starts and ends; before anything is added."""
         self._usage.preallocate(instants)
+        self._raise_caps()
+
+    def _raise_caps(self) -> None:
+        for owner, units, starts, ends in self.exceptions.raised:
+            if owner in self._raised:
+                rows = self._usage.cut(starts, ends)
+                self._usage.values[rows, self._raised[owner]] += units
 
     def path_up(self, owners: tuple[str, ...]) -> OwnerPath:
         """From the project to the platform; without owners (tenant, project) that have no limit."""
         path = self._ways.get(owners)
         if path is None:
             nodes = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
+            exempt = self.exceptions.exempt.get(owners[-1], {}) if owners else {}
+            nodes = [replace(node, exempt=exempt.get(node.owner, 0)) for node in nodes]
             if nodes and nodes[-1].parent == PLATFORM:
                 nodes.append(self.nodes[PLATFORM])
             path = self._ways[owners] = tuple(nodes)
@@ -143,6 +181,8 @@ class Tree:
             used = table[:, self._column[node.owner]]
             seen = _seen(used, more, node.local) if node.local else more
             used += more
+            if node.exempt:
+                table[:, self._raised[node.owner]] += _exempted(more, node.exempt)
             more = seen
             self._most.pop(node.owner, None)
 
@@ -152,7 +192,7 @@ class Tree:
         more: int | Ints = units
         for node in path:
             used = table[:, self._column[node.owner]]
-            if _any(_too_much(node, used, more)):
+            if _any(_too_much(node, self._counted(node, table), more)):
                 return node
             if node.local:
                 more = _seen(used, more, node.local)
@@ -164,7 +204,7 @@ class Tree:
         more: int | Ints = units
         for node in path:
             used = self._usage.values[:, self._column[node.owner]]
-            mine = _too_much(node, used, more)
+            mine = _too_much(node, self._counted(node, self._usage.values), more)
             full = mine if full is None else full | mine
             if node.local:
                 more = _seen(used, more, node.local)
@@ -173,17 +213,37 @@ class Tree:
         ends = self._grid.ends(starts + duration)
         return clear_of(full, self._usage.times, (starts, ends))
 
+    def cap_changes(self, path: OwnerPath) -> list[int]:
+        """Seconds at which the cap of a node on the path rises or falls."""
+        raised = self.exceptions.raised
+        owners = {node.owner for node in path} if raised else ()
+        return sorted({at for owner, _, *ends in raised if owner in owners for at in ends})
+
     def is_within(self, path: OwnerPath, units: int = 0) -> bool:
         """True when no node is above its cap at any time, with `units` more."""
         return all(self._peak_ever(node.owner) + units <= node.cap for node in path)
 
+    def is_within_in(self, path: OwnerPath, window: tuple[int, int]) -> bool:
+        """True when no node is above its cap at any instant of [starts, ends)."""
+        if self.is_within(path):
+            return True
+        table = self._usage.values[self._usage.rows(*window)]
+        return not any(_any(table[:, self._column[node.owner]] > node.cap) for node in path)
+
     def never(self, path: OwnerPath, units: int) -> Node | None:
         """The first node that `units` would push above its cap if nothing else were used."""
         for node in path:
-            if units > max(node.cap, 0):
+            if units - node.exempt > max(node.cap + self._most_raised(node.owner), 0):
                 return node
             units = max(0, units - node.local)
         return None
+
+    def cap(self, node: Node, window: tuple[int, int]) -> int:
+        """The least that the node may have in use in [starts, ends)."""
+        if node.owner not in self._raised:
+            return node.cap
+        table = self._usage.values[self._usage.rows(*window)]
+        return node.cap + int(table[:, self._raised[node.owner]].min())
 
     def at(self, owner: str, instant: int) -> int:
         """Units used at an instant, which is not before the origin."""
@@ -198,20 +258,32 @@ class Tree:
         """The most units that fit in all of [starts, ends); never negative."""
         if not path:
             return _UNBOUNDED
-        most = max(0, min(path[0].cap, path[-1].cap + sum(node.local for node in path)))
+        raised = path[0].exempt + self._most_raised(path[0].owner)
+        most = max(0, min(path[0].cap + raised, path[-1].cap + sum(node.local for node in path)))
         table = self._usage.values[self._usage.rows(*window)]
         left: Ints | None = None
         for node in reversed(path):
             used = table[:, self._column[node.owner]]
-            own = np.maximum(0, node.cap - used)
+            own = np.maximum(0, node.cap + node.exempt - self._counted(node, table))
             unseen = np.maximum(0, node.local - used)
             left = own if left is None else np.minimum(own, left + unseen)
         return most if left is None else int(left.min(initial=most))
 
     def _peak_ever(self, owner: str) -> int:
         if owner not in self._most:
-            self._most[owner] = int(self._usage.values[:, self._column[owner]].max())
+            counted = self._counted(self.nodes[owner], self._usage.values)
+            self._most[owner] = int(counted.max())
         return self._most[owner]
+
+    def _counted(self, node: Node, table: Ints) -> Ints:
+        """What counts against the node's cap: use, without what the cap is raised by."""
+        used: Ints = table[:, self._column[node.owner]]
+        raised = self._raised.get(node.owner)
+        return used if raised is None else used - table[:, raised]
+
+    def _most_raised(self, owner: str) -> int:
+        raised = self._raised.get(owner)
+        return 0 if raised is None else int(self._usage.values[:, raised].max(initial=0))
 
     def changes(self) -> Ints:
         """Seconds at which use may change."""
@@ -244,11 +316,18 @@ def clear_of(full: Bools, times: Ints, windows: tuple[Ints, Ints]) -> Bools:
 
 def _too_much(node: Node, used: Ints, arriving: int | Ints) -> Bools:
     """Rows in which use arrives and pushes the node above its cap."""
+    cap = node.cap + node.exempt
     if isinstance(arriving, int):
-        full: Bools = used > (node.cap - arriving if arriving > 0 else _UNBOUNDED)
+        full: Bools = used > (cap - arriving if arriving > node.exempt else _UNBOUNDED)
         return full
-    pushed: Bools = (used > node.cap - arriving) & (arriving > 0)
+    pushed: Bools = (used > cap - arriving) & (arriving > node.exempt)
     return pushed
+
+
+def _exempted(units: int | Ints, most: int) -> int | Ints:
+    """How much of added (negative: removed) units does not count."""
+    found: int | Ints = np.sign(units) * np.minimum(np.abs(units), most)
+    return found
 
 
 def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:

@@ -12,9 +12,10 @@ from itertools import chain
 from typing import Any
 
 from allocation.solver.cycle.solve import solve as solve_whole
-from allocation.solver.model.inputs import Gpu, Place, Policy, Request, Snapshot
+from allocation.solver.model.inputs import Gpu, Place, Request, Snapshot
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.plan import Plan
+from allocation.solver.model.policy import Policy
 
 Node = tuple[str, str]
 """A class, host, booking, tenant or project, with its kind."""
@@ -120,7 +121,8 @@ def _couplings(
     def on(places: Iterable[Place]) -> list[Node]:
         return [("class", class_of[each.gpu]) for each in places if each.gpu in class_of]
 
-    for request in (*snapshot.requests, *snapshot.running, *snapshot.pending):
+    entries = (entry.request for entry in snapshot.entries)
+    for request in (*snapshot.requests, *snapshot.running, *snapshot.pending, *entries):
         places = () if request.promise is None else request.promise.places
         yield (
             _whose(request),
@@ -173,10 +175,12 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "requests": apart(snapshot.requests, _whose),
         "running": apart(snapshot.running, _whose),
         "pending": apart(snapshot.pending, _whose),
+        "entries": apart(snapshot.entries, booking_of),
         "extensions": apart(snapshot.extensions, booking_of),
         "unneeded": apart(snapshot.unneeded, booking_of),
         "limits": apart(snapshot.limits, class_of),
         "caps": apart(snapshot.caps, class_of),
+        "overrides": apart(snapshot.overrides, class_of),
         "used": apart(snapshot.used, class_of),
         "hosts": apart(snapshot.hosts, lambda host: ("node", host.id)),
         "blackouts": apart(

@@ -16,10 +16,10 @@ from allocation.solver.model.inputs import (
     Held,
     Maintenance,
     Place,
-    Policy,
     Request,
     Snapshot,
 )
+from allocation.solver.model.policy import Policy
 from allocation.solver.placement.gang import fits
 from allocation.solver.quota.quota import Block, Quota, Use
 from allocation.solver.state.running import RunningBookings, running_bookings_of
@@ -295,6 +295,7 @@ class Gang(NamedTuple):
     ends: int
     cores: int
     memory: int
+    quota_owners: tuple[str, ...]
 
 
 Gangs = list[tuple[Gang, list[Place]]]
@@ -353,16 +354,16 @@ def _load_held_rows(state: CycleState, gangs: Gangs) -> list[HeldUse]:
 
     Work that may be paused is left out of the layer `firm`.
     """
-    amounts: dict[tuple[str, str, str, str, str, int, int], int] = {}
+    amounts: dict[tuple[tuple[str, ...], str, str, str, int, int], int] = {}
     for gang, places in gangs:
         _take(state, gang, places, (gang.starts, state.free_from(gang.ends)))
         kind = (
-            gang.tenant, gang.project, gang.owner, gang.tier, gang.gpu_class, gang.starts, gang.ends
+            gang.quota_owners, gang.owner, gang.tier, gang.gpu_class, gang.starts, gang.ends
         )  # fmt: skip
         amounts[kind] = amounts.get(kind, 0) + state.units(gang.gpu_class, places)
     return [
-        HeldUse(Use((tenant, project), tier, gpu_class, units), (starts, ends), account)
-        for (tenant, project, account, tier, gpu_class, starts, ends), units in amounts.items()
+        HeldUse(Use(owners, tier, gpu_class, units), (starts, ends), account)
+        for (owners, account, tier, gpu_class, starts, ends), units in amounts.items()
     ]
 
 

@@ -11,7 +11,8 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Masks
 from allocation.solver.fleet.pool import Bools, Index, Pool
 from allocation.solver.model.demand import Fit
-from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Policy, Snapshot, Tier
+from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Snapshot, Tier
+from allocation.solver.model.policy import Policy
 from allocation.solver.quota.quota import Use
 from allocation.solver.timeline.grid import Grid
 
@@ -282,7 +283,7 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, policy: Policy, grid: Grid
         booking=first.booking,
         tenant=first.tenant,
         tier=tier,
-        use=Use((first.tenant, first.project), first.tier, pool.gpu_class, units),
+        use=Use(first.quota_owners, first.tier, pool.gpu_class, units),
         places=places,
         rows=tuple(bits.items()),
         ends=grid.end(min(row.ends for row in rows)),

@@ -15,7 +15,8 @@ from allocation.solver.fleet.fragmentation import DEFAULT_SCORING, Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Bools, Pool, pools_of
 from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place, Scoring, Snapshot
+from allocation.solver.model.inputs import Place, Snapshot
+from allocation.solver.model.policy import Scoring
 from allocation.solver.placement.gang import Choice, choose, fits
 from allocation.solver.placement.scoring import PoolState
 from allocation.solver.state.occupancy import Occupancy

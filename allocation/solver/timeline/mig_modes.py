@@ -12,7 +12,8 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools, Pool
-from allocation.solver.model.inputs import Gpu, Held, Place, Policy, Shape, Snapshot
+from allocation.solver.model.inputs import Gpu, Held, Place, Shape, Snapshot
+from allocation.solver.model.policy import Policy
 from allocation.solver.timeline.share_calendar import IntervalTable
 
 Window = tuple[int, int]

@@ -14,9 +14,11 @@ from allocation.queries.bookings.approvals import (
     histories_of,
 )
 from allocation.rules.ask import AskDocument
+from allocation.services.bookings.approval_requests import booking_as_asked
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.approvals import outcome_words, step_words
+from allocation.web.parts.changes import difference_lines
 from allocation.web.parts.times import length_words, moment_words, window_words
 from billing.queries import BudgetFigures, tightest_figures
 from billing.rules import money_text
@@ -48,6 +50,7 @@ class ApprovalCard:
     person: str
     what: str
     when: str
+    tier: str
     price: str
     rules: str
     step: str
@@ -57,6 +60,7 @@ class ApprovalCard:
     refusal: str
     state: str
     dates: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 def cards_of(actor: Actor, approvals: Sequence[Approval], ctx: PageContext) -> list[ApprovalCard]:
@@ -75,7 +79,7 @@ def cards_of(actor: Actor, approvals: Sequence[Approval], ctx: PageContext) -> l
                 at=max(ctx.now, each.booking.not_before),
             )
         together = dates.get(each.id, [each])
-        bookings = [row.booking for row in together]
+        bookings = [_asked(row) for row in together]
         history = histories.get((each.project_id, each.asker_id), PersonHistory())
         cards.append(_card(actor, each, bookings, (history, budgets[key]), ctx))
     return cards
@@ -91,16 +95,18 @@ class RequestWords:
 
 def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
     """Returns who asks for what, where, at what price, and by which rule it needs an approval."""
-    booking, person = approval.booking, _name(approval.asker)
+    booking, person = _asked(approval), _name(approval.asker)
     together = dates_of_series([approval]).get(approval.id, [approval])
-    cost = sum((each.booking.hold_amount for each in together), Decimal(0))
+    cost = sum((_asked(each).hold_amount for each in together), Decimal(0))
     what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     dates = f", {len(together)} dates" if len(together) > 1 else ""
     rules = ", ".join(rule["name"] for rule in approval.rules)
+    requested = f"asked to change {booking.label} to" if approval.change else "requested"
     return RequestWords(
         person,
         (
-            f"{person} requested {what} in {approval.project.name}: {_when(booking, ctx)}{dates}.",
+            f"{person} {requested} {what} in {approval.project.name}: "
+            f"{_when(booking, ctx)}{dates}.",
             f"It costs {money_text(cost, booking.currency)} at most, which is held already.",
             f"It needs an approval by the rule {rules}.",
         ),
@@ -127,9 +133,11 @@ def _card(
     known: tuple[PersonHistory, BudgetFigures | None],
     ctx: PageContext,
 ) -> ApprovalCard:
-    booking, (history, budget) = approval.booking, known
+    booking, (history, budget) = _asked(approval), known
+    change = approval.change
     refusal = deciding_refusal(actor, approval)
     cost = sum((each.hold_amount for each in bookings), Decimal(0))
+    added = change.delta_held if change is not None else cost
     many = f"Step {approval.step} of {len(approval.steps)}: " if len(approval.steps) > 1 else ""
     return ApprovalCard(
         approval=approval,
@@ -140,16 +148,25 @@ def _card(
         person=_name(approval.asker),
         what=what_words(AskDocument.from_json(booking.ask), ctx.labels),
         when=_when(booking, ctx),
+        tier=booking.tier.name,
         price=money_text(cost, booking.currency),
         rules=", ".join(rule["name"] for rule in approval.rules),
         step=f"{many}{step_words(approval.present_step, approval.project.name)}",
         decide_by=moment_words(approval.decide_by, ctx.zone, ctx.now),
         history=_history(history, booking.currency),
-        budget=None if budget is None else _budget(budget, cost, approval),
+        budget=None if budget is None else _budget(budget, added, approval),
         refusal=refusal.sentence if refusal else "",
         state=outcome_words(approval, ctx.zone, ctx.now),
         dates=tuple(_when(each, ctx) for each in bookings) if len(bookings) > 1 else (),
+        changes=tuple(difference_lines(change.differences, ctx.zone, ctx.now)) if change else (),
     )
+
+
+def _asked(approval: Approval) -> Booking:
+    """The booking as it would be approved."""
+    if approval.change is None:
+        return approval.booking
+    return booking_as_asked(approval.booking, approval.change)
 
 
 def _name(person: User) -> str:

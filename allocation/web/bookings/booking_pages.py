@@ -25,9 +25,9 @@ from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import State
+from allocation.rules.states import BEFORE_RUN, RUNNING, State
 from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
-from allocation.services.bookings.changes import BEFORE_RUN, RUNNING, booking_extend
+from allocation.services.bookings.changes import booking_extend
 from allocation.services.bookings.lengths import planned_end_of
 from allocation.services.quotes.extensions import later_ends
 from allocation.services.quotes.why_waiting import why_waiting
@@ -98,7 +98,12 @@ def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
     `part=body` returns the page without its frame, `part=use` the utilisation card; `use=` selects
     its time span.
     """
-    booking = access_booking(actor, label)
+    try:
+        booking = access_booking(actor, label)
+    except Refused as refusal:
+        if refusal.code != "array_not_booking":
+            raise
+        return HttpResponseRedirect(f"/t/{actor.tenant_slug}/arrays/{label}")
     if request.GET.get("part") == "use":
         use = _use(request, booking, page_context(actor, timezone.now()))
         return render(request, "allocation/use.html", {"booking": booking, "use": use})
@@ -144,6 +149,7 @@ def _booking_answer(
         "changes": change_lines(waits.changes, ctx.zone, ctx.now),
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
+        "can_wait": may and _can_wait(booking, ctx.now),
         "can_change": may and booking.state in CHANGEABLE,
         "change": shown_change(booking, ctx.zone, ctx.now),
         **labels_context(booking.labels, booking.external_ref),
@@ -152,6 +158,13 @@ def _booking_answer(
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
+
+
+def _can_wait(booking: Booking, now: datetime) -> bool:
+    """Returns whether a refused window is still to come, so that it can be waited for."""
+    starts, is_refused = booking.starts, booking.state == State.REFUSED
+    is_alone = booking.series_id is None and booking.array_id is None
+    return is_refused and is_alone and starts is not None and starts > now
 
 
 def _use(request: HttpRequest, booking: Booking, ctx: PageContext) -> dict[str, Any] | None:

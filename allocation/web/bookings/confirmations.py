@@ -1,10 +1,12 @@
 """The confirmations before a booking is released or cancelled."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask import AskDocument
+from allocation.services.runs.late_shares import late_fee
 from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
@@ -15,7 +17,9 @@ from tenants.platform.confirm import Confirmation
 
 def release_question(booking: Booking, ctx: PageContext) -> Confirmation:
     """Returns the confirmation before a running booking is released."""
-    back = money_text(booking.hold_amount - spent_so_far(booking, ctx.now), booking.currency)
+    fee = late_fee(booking, None, ctx.now)
+    rest = booking.hold_amount - spent_so_far(booking, ctx.now) - fee
+    back = money_text(rest, booking.currency)
     what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     return Confirmation(
         title=f"Release {_title(booking)} now?",
@@ -23,6 +27,7 @@ def release_question(booking: Booking, ctx: PageContext) -> Confirmation:
             *_whose(booking),
             f"{what}{_where(booking)} is stopped and cleared. Unsaved work is lost.",
             *_left(booking, ctx),
+            *_fee(booking, fee),
             f"{back} is returned to {booking.project.name}; "
             f"{money_text(spent_so_far(booking, ctx.now), booking.currency)} stays charged.",
             "This can't be undone: others can get the GPUs immediately.",
@@ -35,7 +40,9 @@ def release_question(booking: Booking, ctx: PageContext) -> Confirmation:
 
 def cancel_question(booking: Booking, ctx: PageContext) -> Confirmation:
     """Returns the confirmation before a waiting or paused booking is cancelled."""
-    back = money_text(booking.hold_amount - spent_so_far(booking, ctx.now), booking.currency)
+    fee = late_fee(booking, None, ctx.now)
+    rest = booking.hold_amount - spent_so_far(booking, ctx.now) - fee
+    back = money_text(rest, booking.currency)
     what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     start = booking.planned_starts
     place = (
@@ -48,12 +55,22 @@ def cancel_question(booking: Booking, ctx: PageContext) -> Confirmation:
         lost=(
             *_whose(booking),
             f"{what} is cancelled. {place}",
+            *_fee(booking, fee),
             f"{back} is returned to the budget of {booking.project.name}.",
             "This can't be undone: a new booking is planned anew at current prices.",
         ),
         button=f"Cancel and return {back}",
         back=f"{ctx.base}bookings/{booking.label}",
     )
+
+
+def _fee(booking: Booking, fee: Decimal) -> Iterator[str]:
+    if fee:
+        amount, notice = money_text(fee, booking.currency), length_words(booking.notice_seconds)
+        yield (
+            f"{amount} is charged: {booking.late_share} % of the price of GPUs that are given up "
+            f"less than {notice} before."
+        )
 
 
 def _title(booking: Booking) -> str:

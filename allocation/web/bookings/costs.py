@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from allocation.models import Booking, Pause
 from allocation.services.record.costs import booking_cost, booking_spent, cancellation_cost
+from allocation.services.runs.late_shares import late_fee
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import clock
 from billing.rates import Spell
@@ -42,6 +43,7 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
         fees = (CostLine("No-show fee", fee),) if booking.fee_seconds else ()
         return (
             *runs,
+            *_late(booking),
             *fees,
             CostLine("Held at the end" if runs else "Held when booked", money(booking.hold_amount)),
             CostLine("Returned", money(booking.hold_amount - booking.charged)),
@@ -50,7 +52,8 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
         )
     return (
         *runs,
-        CostLine("Used so far", money(so_far)),
+        *_late(booking),
+        CostLine("Used so far", money(so_far - booking.late_fees)),
         CostLine("Remaining", money(booking.hold_amount - so_far)),
         CostLine("Held (maximum)", money(booking.hold_amount), strong=True),
     )
@@ -67,9 +70,16 @@ def _corrections(booking: Booking) -> tuple[CostLine, ...]:
     )
 
 
+def _late(booking: Booking) -> tuple[CostLine, ...]:
+    if not booking.late_fees:
+        return ()
+    return (CostLine("Given up late", money_text(booking.late_fees, booking.currency)),)
+
+
 def returned_text(booking: Booking, now: datetime) -> str:
     """Returns the money that a release or cancellation returns."""
-    return money_text(booking.hold_amount - cancellation_cost(booking, now), booking.currency)
+    cost = cancellation_cost(booking, now) + late_fee(booking, None, now)
+    return money_text(max(Decimal(0), booking.hold_amount - cost), booking.currency)
 
 
 def run_costs(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) -> list[CostLine]:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.models import Booking
+from allocation.queries.bookings.arrays import array_counts, array_words
 from allocation.queries.bookings.booking_list import (
     GROUPS,
     NEWEST,
@@ -74,6 +75,26 @@ MAX_TEXT_LENGTH = 200
 MOST_EXPORTED = 10_000
 
 
+def list_rows(found: Sequence[Booking], ctx: PageContext) -> list[dict[str, Any]]:
+    """Returns the rows of a list, in which an array is one line with counts."""
+    arrays = {row.array_id: row.array for row in found if row.array is not None}
+    counts = array_counts(arrays.values()) if arrays else {}
+    rows = []
+    for booking in found:
+        row = booking_row(booking, ctx) | {"label": booking.label}
+        if booking.array is not None:
+            label = booking.array.label
+            row |= {
+                "label": label,
+                "title": booking.name or label,
+                "href": f"{ctx.base}arrays/{label}",
+                "when": array_words(counts[booking.array.id], booking.array.count),
+                "what": f"{booking.array.count} × {row['what']}",
+            }
+        rows.append(row)
+    return rows
+
+
 @require_safe
 @tenant_page
 def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
@@ -84,7 +105,7 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
     first = replace(wanted, after="", before="")
     context = {
         "page": page,
-        "rows": [booking_row(row, ctx) for row in page.rows],
+        "rows": list_rows(page.rows, ctx),
         "notices": notices_context(actor, ctx),
         "wanted": wanted,
         "groups": [

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import NodePlace
@@ -18,7 +18,7 @@ from allocation.rules.ask.line.text import (
     pin_words,
     shape_text,
 )
-from allocation.rules.states import OPEN, State
+from allocation.rules.states import ON_WAITLIST, OPEN, State
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.services.runs.no_shows import no_show_limit, presence_policy
 from allocation.solver import UNITS_PER_GPU
@@ -30,6 +30,7 @@ from allocation.web.parts.times import clock, length_words, moment_words, window
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
 from billing.rules import money_text
+from tenants.services.input_values import gpus_text
 
 CHECKS = (
     ("together", "GPUs free together", "Enough GPUs are free together."),
@@ -51,7 +52,9 @@ OUTCOMES = {
 AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
 UNDO = timedelta(seconds=60)
 WAITS = (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
-BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
+BEFORE_START = (
+    State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST, State.QUEUED, State.SCHEDULED,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class BookingSummary:
     can_undo: bool
     undo_seconds: int
     borrowed: str
+    more: str
 
 
 def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> BookingSummary:
@@ -128,6 +132,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         no_later=ctx.no_later if may_change and not ctx.ends else "",
         can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
         can_undo=can_undo,
+        more=_more(booking, ctx) if may_change and waits else "",
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
         borrowed=_borrowed(booking, ctx) if state in OPEN else "",
     )
@@ -166,7 +171,7 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
     for place in places:
         if place.allocation is None:
             continue
-        folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.label}"
+        folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.node_name}"
         found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found
 
@@ -179,6 +184,8 @@ def _headline(booking: Booking, ctx: PageContext) -> str:
     sayings = {
         State.REQUESTED: "Waiting: decisions are frozen" if ctx.frozen else "Being placed",
         State.AWAITING_APPROVAL: "Waiting for approval",
+        State.WAITLISTED: "On the waiting list",
+        State.OFFERED: f"A place is offered, {at(booking.planned_starts)}",
         State.QUEUED: _unplanned(booking) or waiting_words(booking, ctx.zone, ctx.now),
         State.SCHEDULED: f"{_starts_word(booking, ctx.now)} {at(booking.planned_starts)}",
         State.STARTING: "Starting: waiting for its node"
@@ -360,6 +367,24 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
             )
         )
     return tuple(cards)
+
+
+def _more(booking: Booking, ctx: PageContext) -> str:
+    """Returns the link to ask for the quota that the booking waits for; empty without such."""
+    first = booking.reasons[0] if booking.reasons else {}
+    if first.get("code") not in ("project_quota", "tenant_quota"):
+        return ""
+    facts = first["numbers"]
+    short = min(facts["asked"], facts["asked"] + facts.get("used", 0) - facts["limit"])
+    wanted = {
+        "kind": "quota",
+        "gpu_class": facts["gpu_class"],
+        "amount": gpus_text(short),
+        "booking": booking.label,
+    }
+    if first["code"] == "project_quota":
+        wanted["project"] = booking.project.slug
+    return f"{ctx.base}overrides?{urlencode(wanted)}" if short > 0 else ""
 
 
 def _price_words(booking: Booking) -> str:

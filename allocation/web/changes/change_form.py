@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from allocation.errors import AskError
@@ -11,7 +11,7 @@ from allocation.rules.ask import AskDocument, count_of, duration_of, pin_of
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Target
-from allocation.rules.states import State
+from allocation.rules.states import RUNNING
 from allocation.services.bookings.changes import Accept, Patch
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.bookings.terms import target_of
@@ -20,7 +20,7 @@ from tenants.platform.errors import Refused, invalid
 from tenants.web.parts import Field
 
 _LOCAL = "%Y-%m-%dT%H:%M"
-_BEGUN = (State.STARTING, State.ACTIVE)
+
 # Names of refused parts as the form calls them.
 _FIELDS = {
     "duration": "length", "request": "length", "classes": "classes", "not_before": "starts",
@@ -52,13 +52,24 @@ class ChangeForm:
             "pin": " ".join(ask.pin),
             "revision": str(booking.revision),
         }
-        return cls(values, zone, booking.state in _BEGUN, ask.starts is not None)
+        return cls(values, zone, booking.state in RUNNING, ask.starts is not None)
 
     def typed(self, data: Mapping[str, str]) -> "ChangeForm":
         """The form with what was sent; fields that were not sent keep their values."""
         values = {name: data.get(name, old).strip()[:200] for name, old in self.values.items()}
         more = {name: data.get(name, "") for name in ("start_by", "strength")}
         return replace(self, values={**values, **more})
+
+    def dragged(self, booking: Booking, shift: int, grow: int) -> "ChangeForm":
+        """The form with a start and a length that differ by seconds from the planned ones."""
+        ask = target_of(booking).ask
+        values = dict(self.values)
+        begins = ask.starts or booking.expected_start or ask.not_before
+        if shift and begins is not None:
+            values["starts"] = _local(begins + timedelta(seconds=shift), self.zone)
+        if grow:
+            values["length"] = duration_words(max(0, ask.duration + grow))
+        return replace(self, values=values)
 
     def patch(self, booking: Booking) -> Patch:
         """The change that the form describes.

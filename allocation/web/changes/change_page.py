@@ -1,11 +1,13 @@
 """The page on which a booking is changed: the form, its price and start, and the change."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
@@ -18,11 +20,12 @@ from allocation.rules.changes import Strength
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import booking_patch, change_withdraw
 from allocation.services.quotes.changes import ChangeQuote, change_quote
+from allocation.services.record.terms import Terms
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.changes.change_form import ChangeForm, is_of_a_field
-from allocation.web.parts.times import moment_words
+from allocation.web.parts.times import length_words, moment_words
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
@@ -36,10 +39,12 @@ class Preview:
     what: str
     price: str
     difference: str
+    fee: str
     start: str
     place: str
     risk: str
     blocking: str
+    approval: str
     button: str
     start_by: int | None = None
     strength: str = ""
@@ -48,12 +53,16 @@ class Preview:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """Shows the form; `act=look` shows what the change would do, `act=change` makes it."""
+    """Shows the form; `act=look` shows what the change would do, `act=change` makes it.
+
+    `shift` and `grow` in the address are seconds by which a bar was dragged on the timeline.
+    """
     booking, ctx = access_booking_to_change(actor, label), page_context(actor, timezone.now())
     form = ChangeForm.of(booking, ctx.zone)
-    if request.method != "POST":
+    drag = None if request.method == "POST" else _drag(request.GET)
+    if request.method != "POST" and drag is None:
         return _answer(request, booking, ctx, form)
-    form = form.typed(request.POST.dict())
+    form = form.typed(request.POST.dict()) if drag is None else form.dragged(booking, *drag)
     try:
         if request.POST.get("act") == "change":
             return _change(request, actor, booking, form, ctx)
@@ -66,6 +75,15 @@ def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
             raise
         return _answer(request, access_booking(actor, label), ctx, form, refusal=refusal)
     return _answer(request, booking, ctx, form, preview=preview_of(quote, ctx))
+
+
+def _drag(query: QueryDict) -> tuple[int, int] | None:
+    """Returns by how many seconds start and length were dragged; None without a drag."""
+    texts = (query.get("shift", "0"), query.get("grow", "0"))
+    if not all(_SECONDS.fullmatch(text) for text in texts):
+        return None
+    shift, grow = map(int, texts)
+    return (shift, grow) if shift or grow else None
 
 
 @require_POST
@@ -97,18 +115,35 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         price=f"{money_text(after.hold_amount, currency)} "
         f"(now {money_text(before.hold_amount, currency)})",
         difference=f"{sign}{more}" if quote.difference else "no difference",
+        fee=fee_words(quote.late_fee, after),
         start=start,
         place=_PLACE[quote.strength],
         risk=f"{option.pause_risk / 10:g} %: {option.pause_basis}"
         if option is not None and option.pause_risk
         else "",
         blocking=quote.blocking,
-        button="Change it" if at_once else "Ask for the change",
+        approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}."
+        if quote.rules
+        else "",
+        button="Change it" if at_once and not quote.rules else "Ask for the change",
         start_by=int(option.starts.timestamp()) if option is not None else None,
         strength=option.strength if option is not None else "",
     )
 
 
+def fee_words(fee: Decimal, terms: Terms) -> str:
+    """What giving up GPUs late costs; empty if nothing."""
+    if not fee:
+        return ""
+    notice = length_words(terms.notice_seconds)
+    return (
+        f"{money_text(fee, terms.currency)}, {terms.late_share} % of the price of GPUs that are "
+        f"given up less than {notice} before"
+    )
+
+
+# Less than four months.
+_SECONDS = re.compile(r"-?[0-9]{1,7}")
 _PLACE = {
     Strength.WORD: "Takes effect at once.",
     Strength.WEAKER: "Takes effect at once and keeps its place in the queue.",

@@ -74,8 +74,8 @@ def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 def _direct(text: str) -> str:
     """Returns the address of a booking number or a request; else an empty string."""
-    if label := LABEL.fullmatch(text):
-        return f"bookings/BK-{int(label[1])}"
+    if LABEL.fullmatch(text):
+        return f"bookings/{text.upper()}"
     words = text.lower().split()
     classes = set(GpuClass.objects.values_list("slug", flat=True)) if len(words) > 1 else set()
     is_ask = any(word in classes or ASKS.fullmatch(word) for word in words)

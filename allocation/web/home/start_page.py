@@ -22,6 +22,7 @@ from allocation.queries.fleet.setup import TenantSetup, tenant_setup_of
 from allocation.web.bookings.booking_pages import booking_row, page_context
 from allocation.web.bookings.panel import EXAMPLES
 from allocation.web.bookings.pauses import notices_context
+from allocation.web.bookings.waitlist import offer_cards
 from billing.queries import BudgetFigures
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
@@ -58,6 +59,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "invitations": received_invitations(credential_of(request), now),
         "to_decide": approvals_to_decide(actor).count(),
         "notices": notices_context(actor, ctx),
+        "offers": offer_cards(actor, ctx),
     }
     return render(request, "allocation/home.html", context)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tenants.models import Tenant
 
 register = template.Library()
-LABEL = re.compile(r"\bBK-[0-9]{1,18}\b")
+LABEL = re.compile(r"\bBK-[0-9]{1,18}\b(?:\[[0-9]{1,9}\])?")
 
 
 @register.filter

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
-from allocation.models import Booking, BookingChange
+from allocation.models import Approval, Booking, BookingChange
 from allocation.rules.changes import Strength
+from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import moment_words
 from allocation.words.changes import NAMES, TIMES, value_text
 from allocation.words.reasons import stored_sentence
@@ -20,6 +21,7 @@ class ShownChange:
 
     title: str
     is_open: bool
+    decides: str
     differences: tuple[str, ...]
     reasons: tuple[str, ...]
     alternatives: tuple[str, ...]
@@ -36,14 +38,31 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
     if not is_open and not (is_kept and change.decided_at and now - change.decided_at < SHOWN):
         return None
     title = "A change is being decided" if is_open else "The change was not possible"
+    decides = ""
+    if change.state == BookingChange.State.AWAITING_APPROVAL:
+        title = "A change waits for its approval"
+        decides = _who_decides(change, zone, now)
     starts = (each["starts"] for each in change.alternatives)
     return ShownChange(
         title=title,
         is_open=is_open,
+        decides=decides,
         differences=tuple(difference_lines(change.differences, zone, now)),
         reasons=tuple(stored_sentence(each) for each in change.reasons),
         alternatives=tuple(moment_words(_time(each), zone, now) for each in starts),
     )
+
+
+def _who_decides(change: BookingChange, zone: tzinfo, now: datetime) -> str:
+    """Who decides the open request for its approval, by which rule and until when."""
+    rows = change.approvals.filter(state=Approval.State.OPEN).select_related("project")
+    approval = rows.first()
+    if approval is None:
+        return ""
+    who = step_words(approval.present_step, approval.project.name)
+    until = moment_words(approval.decide_by, zone, now)
+    rules = ", ".join(rule["name"] for rule in approval.rules)
+    return f"{who} decides by {until}, by the rule {rules}. The booking stays as it is until then."
 
 
 def difference_lines(differences: dict[str, Any], zone: tzinfo, now: datetime) -> list[str]:

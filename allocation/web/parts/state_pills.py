@@ -11,6 +11,8 @@ register = template.Library()
 PILLS: dict[str, tuple[str, str, str]] = {
     State.REQUESTED: ("wait", "search", "Being placed"),
     State.AWAITING_APPROVAL: ("wait", "user", "Needs approval"),
+    State.WAITLISTED: ("wait", "clock", "On the waiting list"),
+    State.OFFERED: ("risk", "clock", "Offered to you"),
     State.QUEUED: ("wait", "clock", "Waiting"),
     State.SCHEDULED: ("info", "cal", "Scheduled"),
     State.STARTING: ("info", "play", "Starting"),

@@ -11,6 +11,7 @@ from allocation.queries.bookings.timeline_rows import (
     WaitingRow,
     Window,
 )
+from allocation.rules.states import BEFORE_RUN, RUNNING
 from allocation.web.parts.times import clock, window_words
 from allocation.web.timeline.elements import ROW, Bar, ViewOptions, percent_text
 
@@ -75,7 +76,19 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
         icon=_icon(block, booking, origin.whole) if width > TEXT_WIDTH else "",
         href=f"{look.base}bookings/{booking.label}",
         gpus=origin.gpus,
+        move=_move(block, booking),
+        starts=block.starts.timestamp(),
+        ends=block.ends.timestamp(),
     )
+
+
+def _move(block: Block, booking: VisibleBooking) -> str:
+    """Returns what of a booking its owner can drag: all before its start, then its end."""
+    if block.kind != "mine" or block.over:
+        return ""
+    if booking.state in BEFORE_RUN:
+        return "all"
+    return "end" if booking.state in RUNNING else ""
 
 
 def _anonymous(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:

@@ -22,7 +22,8 @@ class Bar:
     """A bar: position in percent of the lane, top and height in px from its row's top.
 
     `href` is empty without a link. `name` is the text alternative, `count` the number of bookings,
-    `gpus` the number of covered GPU rows.
+    `gpus` the number of covered GPU rows. `move` says what of it its reader can drag: `all`, `end`
+    or nothing; `starts` and `ends` are its times, in seconds since 1970.
     """
 
     css: str
@@ -38,6 +39,9 @@ class Bar:
     href: str = ""
     count: int = 1
     gpus: int = 1
+    move: str = ""
+    starts: float = 0
+    ends: float = 0
 
     @property
     def tag(self) -> str:
@@ -53,11 +57,18 @@ class Bar:
         opens = format_html('href="{}" tabindex="-1"', self.href) if self.href else BAR_IMAGE
         return format_html(
             '{} class="{}" style="left:calc({}% + 1px);width:calc({}% - 2px);top:{}px;height:{}px"'
-            ' data-key="{}"{} aria-label="{}" title="{}"',
+            ' data-key="{}"{}{} aria-label="{}" title="{}"',
             *(opens, self.css, self.left, self.width, self.top, self.height, self.key),
             format_html(' data-gpus="{}"', self.gpus) if self.gpus > 1 else "",
+            self._drag_attributes,
             *(self.name, self.name),
         )
+
+    @property
+    def _drag_attributes(self) -> SafeString | str:
+        if not self.move:
+            return ""
+        return format_html(' data-move="{} {} {}"', self.move, int(self.starts), int(self.ends))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, tzinfo
-from decimal import Decimal
+from datetime import datetime, tzinfo
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
@@ -18,10 +17,12 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pause_notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
-from billing.rules import Period, money_text, period_text
-from portal.integrations.mail.queueing import APPROVAL, BUDGET, PASSWORD_RESET
+from portal.integrations.mail.queueing import PASSWORD_RESET
+from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
+from portal.integrations.notifications.recipients import APPROVAL, BUDGET
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
+from tenants.rules.notifications import OUTCOMES
 from tenants.services.mail_links import (
     RESET_LIFETIME,
     invitation_link_create,
@@ -30,24 +31,6 @@ from tenants.services.mail_links import (
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
-OUTCOMES = {
-    "booking.approved": "was approved",
-    "booking.declined": "was declined",
-    "booking.approval_expired": "was not approved in time",
-    "booking.pause_withdrawn": "continues, its pause was withdrawn",
-    "booking.delayed": "starts later than planned",
-    "booking.paused": "is paused",
-    "booking.resumed": "runs again",
-    "booking.broken_off": "lost its place and gets another",
-    "booking.leave_by": "has to make way for maintenance",
-    "booking.replaced": "starts again elsewhere",
-    "booking.refused": "got no place",
-    "booking.expired": "ran out of time",
-    "booking.failed": "failed",
-    "booking.no_show_warned": "is not used yet",
-    "booking.no_show": "was ended: nobody used it",
-    "booking.message": "has a message from the operators",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +97,8 @@ def _budget(mail: Mail) -> Section | None:
     if message is None or mail.tenant is None:
         return None
     said = message.payload
-    period = Period(date.fromisoformat(said["starts"]), date.fromisoformat(said["ends"]))
-    amount, spent, held, left = (
-        money_text(Decimal(said[name]), said["currency"])
-        for name in ("amount", "spent", "held", "left")
-    )
-    word = "spent" if said["measure"] == "spent" else "spent or held"
-    sentences = [
-        f"At least {said['percent']} % of the budget for {period_text(period)} are {word}:"
-        f" {spent} spent, {held} held by bookings, {left} left of {amount}."
-    ]
-    if said["action"] == "no_bookings":
-        sentences.append("It takes no new bookings until the share is lower. Bookings stay.")
     href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/budgets/{said['budget']}"
-    headline = f"Budget of {said['name']}: {said['percent']} % {word}"
-    return Section(headline, tuple(sentences), href, link="Open the budget")
+    return Section(budget_headline(said), budget_sentences(said), href, link="Open the budget")
 
 
 def _password_reset(mail: Mail, now: datetime) -> Section | None:

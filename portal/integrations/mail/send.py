@@ -12,8 +12,9 @@ from django.db import transaction
 from django.db.models import Q
 
 from portal.integrations.mail.message import email_of, section_of
-from portal.integrations.mail.queueing import PASSWORD_RESET, URGENT
+from portal.integrations.mail.queueing import PASSWORD_RESET
 from tenants.models import Mail
+from tenants.rules.notifications import URGENT
 
 logger = logging.getLogger(__name__)
 

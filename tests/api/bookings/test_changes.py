@@ -1,11 +1,14 @@
 """PATCH of a booking: its precondition, its answers, and bad input."""
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from allocation.models import Booking
 from tests.api.builders import Site
+from tests.roles import as_system
 
 BODY = {"request": "2 h100 2h tomorrow 10:00", "name": "first"}
 
@@ -102,3 +105,20 @@ def test_a_dry_run_says_price_start_and_place_and_writes_nothing(site: Site, pat
     assert quote["start"]["starts"] == before["window"]["starts"]
     assert (quote["start"]["strength"], quote["blocking"]) == ("firm", None)
     assert shown(site, path) == before
+
+
+def test_a_dry_run_of_a_cancellation_says_the_late_fee_and_ends_nothing(
+    site: Site, path: str
+) -> None:
+    with as_system():
+        rows = Booking.objects.filter(tenant=site.tenant)
+        row = rows.get()
+        planned = {"planned_starts": row.not_before, "planned_class": "h100", "state": "scheduled"}
+        ends = row.not_before + timedelta(seconds=row.duration_seconds)
+        rows.update(**planned, planned_ends=ends, notice_seconds=30 * 86_400, late_share=50)
+    answer: Any = site.researcher.post(f"{path}/cancel", prefer="dry-run")
+    assert (answer.status_code, answer["Preference-Applied"]) == (200, "dry-run")
+    half = row.hold_amount / 2
+    said = {name: Decimal(answer.json()[name]) for name in ("charged", "late_fee", "returned")}
+    assert said == {"charged": half, "late_fee": half, "returned": half}
+    assert shown(site, path)["state"] == "scheduled"

@@ -20,11 +20,13 @@ def test_a_booking_takes_few_statements(site: Site) -> None:
         return execute(sql, *rest)
 
     body = {"project": "folding", "ask": ASK}
-    assert site.researcher.post("bookings", body).status_code == 201
+    # Reference data is in memory from then on; the first one makes the account `spend`.
+    for _ in range(2):
+        assert site.researcher.post("bookings", body).status_code == 201
     with connection.execute_wrapper(note):
         made = site.researcher.post("bookings", body, idempotency_key="a key")
     assert made.status_code == 201, said(made)
     asked = [sql for sql in seen if not sql.startswith(FRAME)]
-    assert len(asked) <= 20, "\n".join(asked)
+    assert len(asked) <= 12, "\n".join(asked)
     (hold,) = (place for place, sql in enumerate(asked) if 'INTO "billing_transfer"' in sql)
     assert len(asked) - hold <= 8, "\n".join(asked)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any
 from uuid import uuid4
@@ -11,19 +12,24 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 from pytest_django import Settings
 
+from allocation.models import WaitOffer
 from allocation.rules.approvals import Step
+from allocation.rules.states import State
 from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
 from portal.api.urls import api_urlpatterns
-from tenants.models import Membership
+from tenants.models import Membership, Notification
 from tenants.services import invitation_create
 from tests.api.builders import Api, Site, a_token, row_counts, said
 from tests.builders import a_member, a_session, actor_now
+from tests.builders_allocation import a_booking
+from tests.builders_pauses import a_decision
 from tests.roles import as_system
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
 MESSAGES = "jira/<uuid:tenant_id>/<uuid:connection_id>/messages"
-# Agents have a one-time token, and Jira a signature.
-UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol", MESSAGES}
+# Agents have a one-time token, Jira a signature, and devices that sign in a code.
+DEVICE = {"device/codes", "device/token"}
+UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol", MESSAGES, *DEVICE}
 # Names that belong to no tenant: everybody may read them.
 OPEN = {
     "tiers/<slug:slug>",
@@ -61,6 +67,7 @@ BODIES: dict[str, Any] = {
     },
     "/dry-run": {"message": {"issue": {"key": "GPU-7"}}},
     "/rotate": {},
+    "notifications": {"is_read": True},
     "people": {"is_active": False},
     "service-accounts": {"name": "CI", "scopes": ["read"]},
     "/secret": {},
@@ -76,6 +83,9 @@ BODIES: dict[str, Any] = {
     "campaigns": {"is_open": False},
     "projects": {"is_open": False},
     "members": {"role": "viewer"},
+    "result": {"result": "success"},
+    "override_id>/decline": {"reason": "no"},
+    "override_id>/grant": {"amount": "1"},
     "approve": {"hash": "0" * 64},
     "decline": {"hash": "0" * 64, "reason": "no"},
 }
@@ -100,9 +110,17 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     booking = said(site.researcher.post("bookings", GOOD))
     line = "1 h100 1h at 9 every day 2 times"
     series = said(site.researcher.post("series", GOOD | {"request": line}))
+    array = said(site.researcher.post("bookings", GOOD | {"array": 2}))
     with as_system():
         member = Membership.objects.get(user=site.people["viewer"])
         session = a_session(site.people["researcher"])
+        notification = Notification.objects.create(
+            tenant=site.tenant,
+            user=site.people["researcher"],
+            message=1,
+            kind="booking.paused",
+            at=timezone.now(),
+        )
         invitation = invitation_create(
             actor=site.actor("admin"),
             to="mara",
@@ -117,6 +135,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         )
     site.researcher.post("bookings", GOOD | {"request": "1 h100 for 20m"})
     (approval,) = said(site.lead.get("approvals"))["items"]
+    more = {"kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "1"}
+    override = said(site.researcher.post("overrides", more))
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     webhook = said(site.lead.post("webhooks", HOOK))
     robot = {"name": "CI", "project": "folding"}
@@ -131,20 +151,38 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "webhook_id": lambda: webhook["id"],
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
+        "override_id": lambda: override["id"],
         "campaign_id": lambda: campaign["id"],
+        "offer_id": an_offer(site),
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
         "budget_id": lambda: str(site.budget.id),
         "token_id": lambda: said(site.researcher.get("me"))["token_id"],
         "member_id": lambda: str(member.id),
         "session_id": lambda: str(session.id),
+        "notification_id": lambda: str(notification.id),
         "invitation_id": lambda: str(invitation.id),
         "series": lambda: series["id"],
+        "array": lambda: array["array"],
     }
+
+
+def an_offer(site: Site) -> Callable[[], str]:
+    """An open offer to Helix."""
+    booking = a_booking(site.project, site.people["researcher"].id, state=State.OFFERED, held="0")
+    with as_system():
+        now = timezone.now()
+        offer = WaitOffer.objects.create(
+            tenant=site.tenant, booking=booking, owner=site.people["researcher"],
+            gpu_class="h100", starts=now + timedelta(days=1), ends=now + timedelta(days=2),
+            made_at=now, until=now + timedelta(hours=1), decision=a_decision(now),
+        )  # fmt: skip
+    return lambda: str(offer.id)
 
 
 NOBODYS = {
     "connection_id": str(uuid4()),
+    "notification_id": str(uuid4()),
     "jira_key": "NONE",
     "number": "9",
     "account_id": str(uuid4()),
@@ -152,7 +190,9 @@ NOBODYS = {
     "webhook_id": str(uuid4()),
     "delivery_id": "999999",
     "approval_id": str(uuid4()),
+    "override_id": str(uuid4()),
     "campaign_id": str(uuid4()),
+    "offer_id": str(uuid4()),
     "reference": "BK-999999",
     "slug": "nothing",
     "budget_id": str(uuid4()),
@@ -163,6 +203,7 @@ NOBODYS = {
     "gpu_id": str(uuid4()),
     "maintenance_id": str(uuid4()),
     "series": f"sr_{uuid4().hex}",
+    "array": f"ar_{uuid4().hex}",
 }
 
 

@@ -197,6 +197,26 @@ async def test_a_cancellation_at_any_moment_ends_the_look(monkeypatch: pytest.Mo
         assert done, steps
 
 
+@pytest.mark.parametrize("sent", range(1, 4))
+async def test_a_cancellation_while_it_sends_ends_listening(
+    sent: int, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drain, count = asyncio.StreamWriter.drain, [0]
+
+    async def cancelling(writer: asyncio.StreamWriter) -> None:
+        await drain(writer)
+        count[0] += 1
+        if count[0] == sent:
+            listen.cancel()
+
+    monkeypatch.setattr(asyncio.StreamWriter, "drain", cancelling)
+    listen = asyncio.create_task(Waiting()._listen())
+    done, _ = await asyncio.wait({listen}, timeout=2)
+    listen.cancel()
+    await asyncio.wait({listen}, timeout=2)
+    assert done
+
+
 async def test_a_fault_of_a_look_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(everybody: object) -> waiting.Answers:
         raise KeyError("a bug")

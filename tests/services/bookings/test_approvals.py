@@ -29,7 +29,7 @@ from allocation.services.bookings.bookings import booking_cancel, booking_reques
 from allocation.services.bookings.series import Repeat, series_request
 from billing.queries import budget_figures, reference_totals
 from portal.integrations.mail.message import section_of
-from portal.integrations.mail.queueing import mails_queue
+from portal.integrations.notifications.delivery import people_notify
 from tenants.access import Actor
 from tenants.models import AuditEntry, Mail, OutboxMessage, Role, User
 from tenants.platform.errors import Refused
@@ -402,7 +402,7 @@ def test_those_who_may_decide_get_one_mail_with_a_link(
     with tenant_tx(lab.tenant_id):
         series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=NOW)
     with as_system():
-        assert not mails_queue(OutboxMessage.objects.all(), NOW)
+        assert not people_notify(list(OutboxMessage.objects.all()), NOW)
         found = list(Mail.objects.select_related("user").order_by("user"))
         # The lead and the admin, once for all three dates.
         assert {mail.kind for mail in found} == {"booking.approval_requested"}

@@ -1,13 +1,15 @@
 """Changes of a booking: what it has is exchanged as a whole, or stays as it is."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, connection, transaction
 
-from allocation.models import Allocation, Booking, BookingChange, Gpu
+from allocation.models import Allocation, Approval, Booking, BookingChange, Gpu
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
@@ -15,14 +17,19 @@ from allocation.services.bookings.changes import Accept, Patch, booking_patch, c
 from allocation.services.bookings.terms import target_of
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
+from allocation.services.runs.late_shares import late_fee
+from billing.models import Transfer
 from billing.queries import reference_totals
+from tenants.access import Actor
+from tenants.models import Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_tenant_admin, an_actor
+from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import (
     HOUR,
     NOW,
     Lab,
+    a_booking,
     a_lab,
     a_price_book,
     a_wish,
@@ -30,7 +37,8 @@ from tests.builders_allocation import (
 )
 from tests.roles import as_system
 from tests.servers.servers import Servers
-from tests.services.bookings.test_approvals import ruled
+from tests.services.bookings.test_approvals import asked as asked_of
+from tests.services.bookings.test_approvals import decided, ruled
 
 SOON = NOW + timedelta(minutes=1)
 LATER = NOW + timedelta(minutes=2)
@@ -266,14 +274,185 @@ def test_a_waiting_booking_keeps_its_start_unless_a_later_one_is_accepted(lab: L
     assert starts == [two + 4 * HOUR, two, two]
 
 
-def test_a_change_that_meets_a_rule_of_approvals_is_not_made_behind_it(lab: Lab) -> None:
-    admin = an_actor(a_tenant_admin(lab.tenant))
-    ruled(admin)
-    mine, waits = requested(lab, window(4, 2, 4)), requested(lab, window(4, 2, 9))
+@pytest.fixture
+def lead(lab: Lab) -> Actor:
+    """A lead, without whom nothing of 100 or more is booked."""
+    ruled(an_actor(a_tenant_admin(lab.tenant)))
+    return an_actor(a_member(lab.project, Role.LEAD))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "rule", "hours"),
+    [("approve", "changed", "", 7), ("decline", "kept", "R104", 2), ("expire", "kept", "R92", 2)],
+)
+def test_a_change_that_needs_an_approval_waits_for_it_and_the_booking_stays(
+    lab: Lab, lead: Actor, verdict: str, state: str, rule: str, hours: int
+) -> None:
+    mine = requested(lab, window(4, 3, 5))
     turn(NOW)
-    assert (fresh(mine).state, fresh(waits).state) == ("scheduled", "awaiting_approval")
-    for booking, hours in ((mine, 7), (waits, 1)):
-        with pytest.raises(Refused) as refused:
-            patched(lab, booking, duration=hours * 3600)
-        assert (refused.value.code, refused.value.rule) == ("approval_needed", "R29")
-    assert fresh(waits).revision == fresh(mine).revision == 1
+    waits = patched(lab, mine, duration=7 * 3600)
+    change = change_of(mine)
+    assert (waits.state, waits.revision, change.state) == ("scheduled", 1, "awaiting_approval")
+    turn(SOON)
+    assert windows(mine) == [(3, 5)] * 4
+    with as_system():
+        assert reference_totals(tenant_id=mine.tenant_id, reference=change.id)[0] == 96
+    if verdict == "expire":
+        turn(asked_of(mine).decide_by)
+    else:
+        decided(lead, asked_of(mine), "approve" if verdict == "approve" else "decline", now=SOON)
+        turn(LATER)
+    after, change = fresh(mine), change_of(mine)
+    assert (after.state, change.state) == ("scheduled", state)
+    assert [each["rule"] for each in change.reasons] == ([rule] if rule else [])
+    assert windows(mine) == [(3, 3 + hours)] * 4
+    assert held(mine) == after.hold_amount == Decimal("19.20") * hours
+    assert bool(after.approved_hash) is (verdict == "approve")
+    with as_system():
+        assert reference_totals(tenant_id=mine.tenant_id, reference=change.id)[0] == 0
+
+
+def test_a_booking_starts_while_more_of_it_is_not_approved_and_ends_later_then(
+    lab: Lab, lead: Actor
+) -> None:
+    """The eleventh worked example."""
+    mine = requested(lab, window(4, 0, 4))
+    turn(NOW)
+    patched(lab, mine, now=NOW, duration=8 * 3600)
+    turn(NOW)
+    assert fresh(mine).state == "starting"
+    with as_system():
+        until = change_of(mine).until
+    assert until == NOW + 8 * HOUR
+    decided(lead, asked_of(mine), now=SOON)
+    turn(LATER)
+    assert windows(mine) == [(0, 8)] * 4
+    assert change_of(mine).state == "changed"
+
+
+def test_withdrawn_replaced_and_cancelled_changes_ask_nobody_any_more(
+    lab: Lab, lead: Actor
+) -> None:
+    mine = requested(lab, window(4, 2, 4))
+    turn(NOW)
+    patched(lab, mine, duration=7 * 3600)
+    first = asked_of(mine)
+    patched(lab, mine, now=LATER, duration=8 * 3600)
+    with pytest.raises(Refused) as refused:
+        decided(lead, first, now=LATER)
+    assert refused.value.code == "approval_over"
+    second = asked_of(mine)
+    with tenant_tx(lab.tenant_id):
+        change_withdraw(actor=lab.actor, booking=fresh(mine), now=LATER)
+    patched(lab, mine, now=LATER + HOUR / 9, duration=7 * 3600)
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=fresh(mine), now=LATER + HOUR / 8)
+    turn(LATER + HOUR / 8)
+    with as_system():
+        assert not Approval.objects.filter(booking=mine, state="open").exists()
+        assert Approval.objects.get(id=second.id).state == "withdrawn"
+    assert held(mine) == 0
+
+
+def test_what_waits_for_its_approval_is_asked_for_anew_when_it_changes(
+    lab: Lab, lead: Actor
+) -> None:
+    mine = requested(lab, window(4, 2, 9))
+    first, kept_until = asked_of(mine), fresh(mine).place_until
+    patched(lab, mine, duration=3600)
+    again = asked_of(mine)
+    assert (fresh(mine).state, fresh(mine).revision) == ("awaiting_approval", 2)
+    assert (again.digest != first.digest, fresh(mine).place_until) == (True, kept_until)
+    assert held(mine) == Decimal("19.20")
+    with pytest.raises(Refused) as refused:
+        decided(lead, first, now=SOON)
+    assert refused.value.code == "approval_over"
+    decided(lead, again, now=SOON)
+    turn(LATER)
+    assert windows(mine) == [(2, 3)] * 4
+
+
+def test_the_database_makes_no_change_behind_its_approvers(lab: Lab, lead: Actor) -> None:
+    mine = requested(lab, window(4, 2, 4))
+    turn(NOW)
+    patched(lab, mine, duration=7 * 3600)
+    rows = BookingChange.objects.filter(id=change_of(mine).id)
+    with as_system(), pytest.raises(IntegrityError, match="is not approved"):
+        rows.update(state="asked")
+    with as_system(), pytest.raises(IntegrityError, match="exactly one open request"):
+        committed(lambda: rows.update(state="withdrawn", decided_at=SOON))
+
+
+def committed(write: Callable[[], object]) -> None:
+    """A write with the rules that the database checks at the end of a transaction."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        write()
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+
+def late(lab: Lab) -> None:
+    """Cancelling less than two hours before costs half of the price."""
+    with as_system():
+        Tier.objects.filter(slug="standard").update(notice_seconds=7200, late_share=50)
+
+
+def fees(booking: Booking) -> list[tuple[str, Decimal]]:
+    """The charges of a booking and what each is for, as the ledger has them."""
+    with as_system():
+        rows = Transfer.objects.filter(reference=booking.id, kind="settle").order_by("at", "fee")
+        return list(rows.values_list("fee", "amount"))
+
+
+def test_a_window_that_shrinks_late_costs_a_share_of_what_it_gives_up(lab: Lab) -> None:
+    """The fourth worked example, at 4.80 a GPU-hour."""
+    late(lab)
+    mine = requested(lab, window(8, 1, 5))
+    turn(NOW)
+    after = patched(lab, mine, now=NOW, count=2, duration=2 * 3600)
+    # Six GPUs for the hour until the notice ends.
+    assert fees(mine) == [("late_share", Decimal("14.40"))]
+    assert (held(mine), after.settled) == (Decimal("19.20"), Decimal("14.40"))
+    assert after.hold_amount == Decimal("33.60")
+    turn(SOON)
+    assert windows(mine) == [(1, 3)] * 2
+
+
+@pytest.mark.parametrize("act", ["move", "cancel"])
+def test_a_window_that_is_moved_or_cancelled_late_pays_once(lab: Lab, act: str) -> None:
+    """The fifth worked example: cancelled after the move, it pays no more."""
+    late(lab)
+    mine = requested(lab, window(4, 1, 3))
+    turn(NOW)
+    half = NOW + HOUR / 2
+    if act == "move":
+        patched(lab, mine, now=half, starts=NOW + 49 * HOUR)
+        assert fees(mine) == []
+        turn(half)
+        assert windows(mine) == [(49, 51)] * 4
+        assert held(mine) == Decimal("38.40")
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=fresh(mine), now=half)
+    turn(half)
+    assert fees(mine) == [("late_share", Decimal("14.40"))]
+    assert (held(mine), fresh(mine).charged) == (Decimal(0), Decimal("14.40"))
+
+
+def test_a_late_change_that_is_kept_costs_nothing(lab: Lab) -> None:
+    late(lab)
+    mine = requested(lab, window(4, 1, 3))
+    requested(lab, window(8, 4, 6))
+    turn(NOW)
+    patched(lab, mine, starts=NOW + 4 * HOUR)
+    turn(SOON)
+    assert (change_of(mine).state, fees(mine), held(mine)) == ("kept", [], Decimal("38.40"))
+
+
+def test_a_run_that_nobody_used_pays_as_if_it_was_cancelled_late(lab: Lab) -> None:
+    mine = a_booking(lab.project, lab.actor.user_id, state=State.ACTIVE)
+    rows = Booking.objects.filter(id=mine.id)
+    with as_system():
+        rows.update(notice_seconds=3600, late_share=50)
+        # An hour of two is given up late, half an hour after the start.
+        assert late_fee(fresh(mine), None, NOW + HOUR / 2) == mine.price_per_hour / 2
+        rows.update(checked_in_at=NOW)
+        assert late_fee(fresh(mine), None, NOW + HOUR / 2) == 0

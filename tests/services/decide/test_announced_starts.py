@@ -12,9 +12,9 @@ from allocation.services.bookings.changes import booking_extend
 from allocation.services.snapshot.snapshot import seconds, snapshot_take
 from allocation.solver import Place, Plan, Waiting
 from allocation.solver.model.inputs import Strength
-from portal.integrations.mail.queueing import KINDS
 from tenants.models import OutboxMessage
 from tenants.platform.wall import tenant_tx
+from tenants.rules.notifications import TYPE_OF_KIND
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, an_ask
 from tests.builders_pauses import a_decision
 from tests.roles import as_system
@@ -75,7 +75,7 @@ def test_one_message_and_one_receipt_when_a_start_leaves_the_range(plant: Plant,
     planned(booking, NOW + 12 * HOUR, "expected", late=True)
     assert story(booking) == ["requested", "queued", "delayed"]
     assert messages()[-1] == "booking.delayed"
-    assert "booking.delayed" in KINDS, "it is mailed"
+    assert "booking.delayed" in TYPE_OF_KIND, "people are notified"
     assert announced(booking) == (12, 15, "expected")
     (receipt,) = receipts()
     assert (receipt.rule, receipt.overtaken_by, receipt.is_own) == ("R100", "guarantee", False)

@@ -21,7 +21,7 @@ from allocation.services.policy.policies import (
     policy_tunables,
 )
 from allocation.solver import Policy
-from allocation.solver.model.inputs import VICTIM_RULES
+from allocation.solver.model.policy import VICTIM_RULES
 from tenants.platform.errors import Refused
 from tests.builders_allocation import NOW, Lab, a_lab
 from tests.roles import as_system

@@ -327,6 +327,7 @@ def test_the_catalogue_has_every_kind_of_the_history() -> None:
         *_kinds(sources, r'event_add\([^)]*?kind="([a-z_]+)"'),
         *("ended", "failed", "refused", "cancelled", "expired", "start_slow", "started", "resumed"),
         *("queued", "moved", "change_asked", "more_time", "more_time_refused"),
+        *("array_started", "array_failures", "array_ended"),
     }
     assert len(kinds) >= len(EVENT_TYPES) - 3
     assert {kind for kind in kinds if event_type(f"booking.{kind}") is None} == set()

@@ -11,7 +11,7 @@ from allocation.services.bookings.bookings import booking_cancel, booking_reques
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
-from allocation.solver.model.inputs import ORDER_KEYS
+from allocation.solver.model.policy import ORDER_KEYS
 from billing.models import Price, PriceBook
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx

@@ -16,11 +16,11 @@ from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_release
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
-from portal.integrations.mail.queueing import BUNDLING_DELAY
 from portal.integrations.mail.send import MAX_TRIES, RETENTION, mails_send, mails_sweep
 from portal.integrations.relay import outbox_relay
 from tenants.models import Mail, Membership, User
 from tenants.platform.wall import tenant_tx
+from tenants.rules.notifications import BUNDLING_DELAY
 from tenants.services import invitation_create, invitation_revoke
 from tests.builders import a_tier, a_user, actor_now
 from tests.builders_allocation import NOW, Lab, a_lab, an_ask

@@ -12,6 +12,8 @@ from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, 
 from allocation.services.bookings.bookings import booking_check_in
 from allocation.services.policy.policies import policy_read
 from allocation.services.runs.no_shows import presence_watch
+from billing.models import Transfer
+from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import Lab, a_lab, a_policy, an_ask
 from tests.roles import as_system
@@ -89,6 +91,23 @@ def test_who_never_comes_is_warned_twice_and_pays_a_quarter_of_what_is_left(
     # Half an hour of two GPUs at 4.80, and a quarter of the other three and a half hours.
     assert fresh(booking).charged == Decimal("4.80") + Decimal("8.40")
     assert story(booking)[-3:] == ["no_show_warned", "no_show", "ended"]
+    assert all_is_well()
+
+
+def test_a_tier_has_a_time_and_a_share_of_its_own(plant: Plant, lab: Lab) -> None:
+    booking = running(plant, lab, an_ask(2, hours=4))
+    with as_system():
+        Tier.objects.filter(slug="standard").update(no_show_after_seconds=1_200, no_show_share=50)
+    assert minutes(plant, booking, 19) == 0
+    assert minutes(plant, booking, 1) == 1
+    cleared(plant)
+    # Twenty minutes of two GPUs at 4.80, and half of the other three hours and forty minutes.
+    with as_system():
+        rows = Transfer.objects.filter(reference=booking.id, kind="settle").order_by("fee")
+        assert [(r.fee, r.amount) for r in rows] == [
+            ("", Decimal("3.20")), ("no_show", Decimal("17.60")),
+        ]  # fmt: skip
+    assert fresh(booking).charged == Decimal("20.80")
     assert all_is_well()
 
 

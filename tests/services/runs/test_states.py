@@ -17,8 +17,8 @@ def step(booking: Booking, new: State) -> bool:
             with transaction.atomic():
                 Booking.objects.filter(id=booking.id).update(state=new)
         except IntegrityError as error:
-            if "not approved as it is" in str(error):
-                # The table has the step; this booking lacks its approval.
+            if "not approved as it is" in str(error) or "nobody has accepted" in str(error):
+                # The table has the step; this booking lacks its approval, or its offer.
                 return True
             if "can not go from" not in str(error):
                 raise

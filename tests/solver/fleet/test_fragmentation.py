@@ -9,7 +9,8 @@ from allocation.solver.fleet.demand_mix import Mix, mixes_of
 from allocation.solver.fleet.fragmentation import mismatch
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place, Scoring
+from allocation.solver.model.inputs import Place
+from allocation.solver.model.policy import Scoring
 from allocation.solver.placement.gang import place
 from allocation.solver.placement.repack import make_room, pack
 from tests.solver.builders import H100, a_held, a_request, an_ask, gpus

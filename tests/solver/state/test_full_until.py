@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import UNITS_PER_GPU, Place
-from allocation.solver.preemption.bounds import NEVER_FULL, RoomAfterPauses
+from allocation.solver.preemption.bounds import RoomAfterPauses
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.rebinding import strategies
 from allocation.solver.state.cycle_state import CycleState
@@ -118,6 +118,10 @@ class TestSearchedBefore:
         assert no_room.first_possible(for_minutes(20)) == 0
 
 
+LATE = NOON + 3 * HOUR
+NEVER = int(np.iinfo(np.int64).max)
+
+
 def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     """The plan without any shortcut."""
     with patch.context() as without:
@@ -126,7 +130,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
         without.setattr(Quota, "has_plenty", lambda *_: False)
         without.setattr(GpuCalendar, "_run", lambda *_: None)
         without.setattr(strategies, "_would_fit", lambda *_: True)
-        without.setattr(RoomAfterPauses, "latest_end", lambda *_: NEVER_FULL)
+        without.setattr(RoomAfterPauses, "may_be_enough", lambda *_: True)
         without.setattr(CycleState, "trial", forgetting)
         return solve(site, policy)
 
@@ -247,7 +251,8 @@ def test_the_same_for_larger_sites_and_more_of_them(monkeypatch: pytest.MonkeyPa
 def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    taken = dict.fromkeys(("full", "searched", "quota", "near", "plenty", "run", "pauses"), 0)
+    names = ("full", "searched", "quota", "near", "plenty", "run", "_for_tenant", "_for_claim")
+    taken = dict.fromkeys(names, 0)
 
     def counted(name: str, really, is_taken):  # type: ignore[no-untyped-def]  # wraps anything
         def call(*asked):  # type: ignore[no-untyped-def]
@@ -267,8 +272,9 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch.setattr(GpuCalendar, "_run", counted("run", GpuCalendar._run, bool))
     near = counted("near", strategies._would_fit, lambda fits: not fits)
     monkeypatch.setattr(strategies, "_would_fit", near)
-    hopeless = counted("pauses", RoomAfterPauses.latest_end, lambda ends: ends < NOON + 3 * HOUR)
-    monkeypatch.setattr(RoomAfterPauses, "latest_end", hopeless)
+    for bound in ("_for_tenant", "_for_claim"):
+        hopeless = counted(bound, getattr(RoomAfterPauses, bound), lambda ends: ends < LATE)
+        monkeypatch.setattr(RoomAfterPauses, bound, hopeless)
     for site in (*lives(2, 48, 120), *crowded_lives(0.5)):
         solve(site, Policy(1))
     assert min(taken.values()) > 0, taken
@@ -355,9 +361,7 @@ def test_the_next_use_of_each_gpu_is_followed_through_changes() -> None:
                 for place in places
                 if grid.end(ends) > instant
             ]
-            following = [
-                min((at for c, at in busy if c == n), default=NEVER_FULL) for n in range(4)
-            ]
+            following = [min((at for c, at in busy if c == n), default=NEVER) for n in range(4)]
             assert calendar.next_taken(instant).tolist() == following
 
 

@@ -1,7 +1,8 @@
 """The page on which a booking is changed: present values, then price and start, then the change."""
 
 import re
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -14,6 +15,7 @@ from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_wish, an_ask
 from tests.roles import as_system
+from tests.services.bookings.test_approvals import COSTLY, ruled
 from tests.web.flat import flat
 
 
@@ -106,3 +108,45 @@ def test_what_can_not_be_is_refused_in_the_form_and_changes_nothing(
             status, page = posted(site, booking, act=act, **values)
             assert (status, words in page) == (409, True), (values, page)
     assert fresh(booking).revision == 1
+
+
+def test_a_change_that_needs_an_approval_says_so_and_shows_approvers_what_changes(
+    site: Site, booking: Booking
+) -> None:
+    terms = replace(COSTLY, name="Long ones", min_cost=None, min_seconds=3 * 3600)
+    ruled(site.actor("admin"), terms)
+    with as_system():
+        Booking.objects.filter(id=booking.id).update(state="queued")
+    _, page = posted(site, booking, act="look", length="3 h")
+    assert "It needs an approval first, by the rule Long ones." in page
+    assert posted(site, booking, act="change", length="3 h")[0] == 302
+    client = Client()
+    client.force_login(site.people["admin"])
+    inbox = flat(client.get(f"/t/{site.tenant.slug}/approvals").content.decode())
+    assert f"Changes {booking.label}, which stays as it is until then: Length: 2 h → 3 h" in inbox
+    client.force_login(site.people["researcher"])
+    url = f"/t/{site.tenant.slug}/bookings/{booking.label}"
+    mine = flat(client.get(url).content.decode())
+    assert "A change waits for its approval" in mine
+    assert "by the rule Long ones. The booking stays as it is until then." in mine
+
+
+def test_a_dragged_bar_opens_the_page_with_its_price(site: Site, booking: Booking) -> None:
+    client = Client()
+    client.force_login(site.people["researcher"])
+    address = f"/t/helix/bookings/{booking.label}/change"
+
+    def start_of(page: str) -> datetime:
+        (field,) = re.findall(r"<input[^>]*change-starts[^>]*>", page)
+        (value,) = re.findall(r'value="([^"]+)"', field)
+        return datetime.fromisoformat(value)
+
+    before = client.get(address).content.decode()
+    dragged = client.get(address, {"shift": "3600", "grow": "-1800"}).content.decode()
+    assert "preview-h" not in before
+    assert "preview-h" in dragged
+    assert start_of(dragged) - start_of(before) == timedelta(hours=1)
+    for bad in ({"shift": "x"}, {"shift": "1" * 9}, {"grow": "-9999999"}, {"shift": "-9999999"}):
+        assert client.get(address, bad).status_code in {200, 409}
+    # Looking changes nothing.
+    assert fresh(booking).revision == booking.revision

@@ -10,12 +10,13 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from portal.integrations.mail.queueing import BUNDLING_DELAY, RESET_INTERVAL, resets_queue
+from portal.integrations.mail.queueing import RESET_INTERVAL, resets_queue
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
 from tenants.access import Actor
 from tenants.models import AuditEntry, Invitation, Mail, MailLink, Membership, PasswordReset, User
 from tenants.platform.wall import tenant_tx
+from tenants.rules.notifications import BUNDLING_DELAY
 from tenants.services import invitation_create, invitation_revoke
 from tests.builders import PASSWORD, a_member, a_project, a_session, a_user, an_actor
 from tests.roles import as_system

@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 
 from allocation.models import Booking, BookingEvent
 from portal.integrations.mail.message import section_of
-from portal.integrations.mail.queueing import mails_queue
+from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Mail, OutboxMessage, User
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import Lab, a_booking, a_lab
@@ -94,7 +94,7 @@ def test_a_message_reaches_the_owners_of_open_bookings_once(two: Two, settings: 
         assert {each.tenant_id for each in entries} == {None, *tenants}
         User.objects.update(email="someone@example.org")
         now = timezone.now()
-        mails_queue(OutboxMessage.objects.filter(kind="booking.message"), now)
+        people_notify(list(OutboxMessage.objects.filter(kind="booking.message")), now)
         letters = [section_of(each, now) for each in Mail.objects.filter(kind="booking.message")]
     assert len(letters) == 2
     assert all(each and MESSAGE in " ".join(each.sentences) for each in letters)

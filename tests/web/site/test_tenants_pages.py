@@ -327,6 +327,16 @@ def test_a_tier_that_makes_no_sense_comes_back_as_typed(
     assert not Tier.objects.filter(slug="night").exists()
 
 
+def test_a_tier_says_what_giving_up_late_costs(operator: Client, tenant: Tenant) -> None:
+    sent = {**TIER, "notice": "2h", "late_share": "50"}
+    assert operator.post("/ops/tiers", {**sent, "late_share": "101"}).status_code == 422
+    assert operator.post("/ops/tiers", sent).status_code == 302
+    reader = Client()
+    reader.force_login(a_member(a_project(tenant), "viewer").user)
+    shown = _text(reader.get("/t/own/tiers").content)
+    assert "GPUs that are given up less than 2h before cost 50 %" in shown
+
+
 def test_a_new_tier_never_overwrites_an_old_one(operator: Client) -> None:
     a_tier("night", priority=77)
     answer = operator.post("/ops/tiers", TIER)

@@ -1,0 +1,180 @@
+"""The waiting list and its offers: list them, wait for a window, accept or decline a place."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.access import access_wait_offer
+from allocation.api.bookings.requests import BookingIn, booking_request_of
+from allocation.api.bookings.shapes import BookingOut, new_booking_data
+from allocation.models import WaitEntry, WaitMode, WaitOffer
+from allocation.queries.bookings.waiting import entries_visible, offers_visible
+from allocation.services.bookings.bookings import booking_create
+from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
+from tenants.api.base import ApiView, list_response
+from tenants.api.idempotency import booking_id
+from tenants.platform.fields import Instant, Money, Strict
+from tenants.platform.pagination import PageQuery, page_of
+from tenants.platform.schema import described, page
+
+
+class WindowOut(serializers.Serializer[Any]):
+    """A time in which all of the booking must be."""
+
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+
+
+class WaitEntryOut(serializers.Serializer[Any]):
+    """A booking on the waiting list, and what it waits for."""
+
+    id = serializers.UUIDField()
+    booking = serializers.CharField(source="booking.label")
+    owner = serializers.CharField(source="owner.get_username")
+    mode = serializers.ChoiceField(
+        choices=WaitMode.values, help_text="`auto`: booked when there is room. `offer`: offered."
+    )
+    windows = serializers.SerializerMethodField(help_text="Where all of its time must be.")
+    until = serializers.DateTimeField(help_text="Its last possible start.")
+    cost = Money(max_digits=20, help_text="The most that it costs; held for `auto` only.")
+    unanswered = serializers.IntegerField(
+        source="expired_count", help_text="Offers in a row without an answer: none after two."
+    )
+    quiet_until = serializers.DateTimeField(
+        allow_null=True, help_text="It is night for its owner: no offer before."
+    )
+    created_at = serializers.DateTimeField()
+
+    def get_windows(self, entry: WaitEntry) -> list[dict[str, str]]:
+        """Its windows, by time."""
+        return [{"since": since, "until": until} for since, until in entry.windows]
+
+
+class WaitOfferOut(serializers.Serializer[Any]):
+    """A place that is offered until a time."""
+
+    id = serializers.UUIDField()
+    booking = serializers.CharField(source="booking.label")
+    state = serializers.ChoiceField(choices=WaitOffer.State.values)
+    gpu_class = serializers.CharField()
+    starts = serializers.DateTimeField()
+    ends = serializers.DateTimeField()
+    made_at = serializers.DateTimeField()
+    until = serializers.DateTimeField(help_text="It can be accepted before this time.")
+    cost = serializers.SerializerMethodField(help_text="Held when it is accepted.")
+    decided_at = serializers.DateTimeField(allow_null=True)
+
+    def get_cost(self, offer: WaitOffer) -> str:
+        """The most that the booking costs."""
+        return f"{offer_cost(offer.booking, offer.starts):.2f}"
+
+
+class WindowIn(Strict):
+    """A time in which the booking may be."""
+
+    since = Instant()
+    until = Instant()
+
+
+class WaitIn(BookingIn):
+    """A booking that waits for an offer."""
+
+    windows = WindowIn(
+        many=True,
+        required=False,
+        help_text="1 to 50 times in which all of it must be; without them, its fixed window.",
+    )
+
+    def validate_windows(self, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Requires 1 to 50 windows with an end after their start. Raises ValidationError."""
+        if not 1 <= len(given) <= 50 or any(each["since"] >= each["until"] for each in given):
+            raise serializers.ValidationError(
+                ["Provide 1 to 50 windows that end after they begin."], code="bad_windows"
+            )
+        return given
+
+
+class WaitList(ApiView):
+    """The waiting list."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_waiting", "List the waiting list", answer=page(WaitEntryOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """Returns what you and the projects that you lead wait for, newest first."""
+        with self.tx():
+            found, following = page_of(
+                entries_visible(self.actor),
+                keys=("-created_at", "-id"),
+                query=self.query,
+                scope=f"waitlist:{self.actor.tenant_id}:{self.actor.user_id}",
+            )
+            return list_response(WaitEntryOut(found, many=True).data, following)
+
+    @described("wait_for_offer", "Wait for an offer", answer=BookingOut, status=201, request=WaitIn)
+    def post(self, request: Request) -> HttpResponseBase:
+        """Puts a booking on the waiting list without holding its money. A place that is free after
+        the whole queue is offered to it, until a deadline. To have a full window booked instead,
+        send `if_full` to *Create a booking*."""
+        sent = self.sent(WaitIn)
+
+        def work() -> Response:
+            windows = tuple((each["since"], each["until"]) for each in sent.get("windows", ()))
+            wanted = booking_request_of(self.actor, sent, self.now, (WaitMode.OFFER, windows))
+            key = booking_id(self.actor, self.idempotency) or uuid4()
+            booking = booking_create(self.actor, wanted, self.now, key)
+            booking.owner = self.user
+            return Response(new_booking_data(booking), status=201)
+
+        return self.once(work)
+
+
+class WaitOffers(ApiView):
+    """Offers of places."""
+
+    queries = {"GET": PageQuery}
+
+    @described("list_offers", "List offers", answer=page(WaitOfferOut), query=PageQuery)
+    def get(self, request: Request) -> Response:
+        """Returns the offers that you may answer, and answered ones, newest first."""
+        with self.tx():
+            found, following = page_of(
+                offers_visible(self.actor),
+                keys=("-made_at", "-id"),
+                query=self.query,
+                scope=f"offers:{self.actor.tenant_id}:{self.actor.user_id}",
+            )
+            return list_response(WaitOfferOut(found, many=True).data, following)
+
+
+class OfferAccept(ApiView):
+    """Accepts a place."""
+
+    @described("act_accept_offer", "Accept an offer", answer=WaitOfferOut)
+    def post(self, request: Request, offer_id: UUID) -> HttpResponseBase:
+        """Holds the money and makes the place a booking at once. After `until`, or twice: 409. If
+        the budget is short, the offer stays open."""
+
+        def work() -> Response:
+            offer_accept(actor=self.actor, offer_id=offer_id, now=self.now)
+            return Response(WaitOfferOut(access_wait_offer(self.actor, offer_id)).data)
+
+        return self.once(work)
+
+
+class OfferDecline(ApiView):
+    """Declines a place."""
+
+    @described("act_decline_offer", "Decline an offer", answer=WaitOfferOut)
+    def post(self, request: Request, offer_id: UUID) -> HttpResponseBase:
+        """Lets the next in line have the place. Its time is not offered to you again."""
+
+        def work() -> Response:
+            offer_decline(actor=self.actor, offer_id=offer_id, now=self.now)
+            return Response(WaitOfferOut(access_wait_offer(self.actor, offer_id)).data)
+
+        return self.once(work)

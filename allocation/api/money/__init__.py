@@ -1,0 +1,1 @@
+"""REST resources about money: forecasts, spend and exports."""

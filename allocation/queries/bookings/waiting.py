@@ -1,0 +1,32 @@
+"""The waiting list and its offers, as far as a person may see them."""
+
+from django.db.models import Q, QuerySet
+
+from allocation.models import WaitEntry, WaitOffer
+from tenants.access import Actor
+from tenants.models import Role
+
+
+def entries_visible(actor: Actor) -> QuerySet[WaitEntry]:
+    """Returns the open entries of the actor and of the projects that they lead."""
+    rows = WaitEntry.objects.filter(tenant_id=actor.tenant_id, slot__isnull=False)
+    return rows.filter(_own_or_led(actor)).select_related("booking__project", "owner")
+
+
+def offers_visible(actor: Actor) -> QuerySet[WaitOffer]:
+    """Returns the offers that the actor may answer, or could have."""
+    rows = WaitOffer.objects.filter(tenant_id=actor.tenant_id)
+    return rows.filter(_own_or_led(actor)).select_related("booking__project", "booking__tier")
+
+
+def own_offers(actor: Actor) -> QuerySet[WaitOffer]:
+    """Returns the open offers of the actor, the most urgent first."""
+    rows = offers_visible(actor).filter(owner=actor.user_id, state=WaitOffer.State.OPEN)
+    return rows.order_by("until", "id")
+
+
+def _own_or_led(actor: Actor) -> Q:
+    if actor.is_tenant_admin:
+        return Q()
+    led = [project for project, role in actor.roles.items() if role == Role.LEAD]
+    return Q(owner=actor.user_id, booking__project__in=actor.roles) | Q(booking__project__in=led)

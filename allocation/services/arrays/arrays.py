@@ -1,0 +1,233 @@
+"""What people do with arrays: they ask for them, and cancel elements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from allocation.models import Booking, BookingArray
+from allocation.models.arrays import MOST_ELEMENTS, MOST_PARALLEL
+from allocation.rules.states import OPEN, State
+from allocation.services.arrays.elements import (
+    array_advance,
+    array_lock,
+    array_stop,
+    element_id,
+)
+from allocation.services.bookings.admission import admission_check
+from allocation.services.bookings.bookings import (
+    AdmittedRequest,
+    BookingRequest,
+    booking_cancel,
+    bookings_create,
+)
+from allocation.services.bookings.offers import Offer, offer_price, peak_facts
+from allocation.services.record.terms import Terms
+from allocation.words.refusals import refusal_text
+from billing.price_books import PriceShelf
+from billing.services import HoldRequest, campaign_to_charge, holds_place
+from tenants.access import Actor, access_project_to_book
+from tenants.audit import audit_record
+from tenants.platform.errors import Refused, invalid
+from tenants.services.booking_numbers import booking_numbers_take
+
+USUAL_PARALLEL = 100
+Range = tuple[int, int]
+"""The first and the last index."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRequest:
+    """How many runs of a request, and how many of them are open at a time (None: as usual)."""
+
+    count: int
+    parallel: int | None = None
+    holds_all: bool = True
+    stop_after_failures: int | None = None
+
+
+def array_request(
+    *, actor: Actor, request: BookingRequest, array: ArrayRequest, now: datetime, key: UUID
+) -> Booking:
+    """Creates an array and its first elements, and returns the first; `key` is the array's id.
+
+    The first element waits for an approval of the whole array, if a rule asks for one. Run inside
+    the tenant's transaction, which has to end on a refusal.
+
+    Raises:
+        Refused: as for a booking, or `bad_array`.
+    """
+    parallel = _parallel_of(array)
+    if request.ask.starts is not None or request.waitlist or request.windows:
+        raise invalid("array_fixed", refusal_text("array_fixed"), "request")
+    project = access_project_to_book(actor, request.project, "project")
+    admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
+    offer = offer_price(admission, PriceShelf.read(request.priced_at or now))
+    campaign = campaign_to_charge(project, request.campaign)
+    admitted = AdmittedRequest(project, request, admission, offer, None, campaign)
+    row = BookingArray(
+        id=key,
+        tenant_id=actor.tenant_id,
+        number=booking_numbers_take(actor.tenant_id),
+        project=project,
+        owner_id=actor.user_id,
+        campaign=campaign,
+        labels=dict(request.labels),
+        external_ref=request.external_ref,
+        zone=request.zone,
+        terms=_terms_of(admitted, offer).to_json(),
+        submitted=now,
+        count=array.count,
+        parallel=parallel,
+        holds_all=array.holds_all,
+        stop_after_failures=array.stop_after_failures,
+        next_index=2,
+    )
+    row.save(force_insert=True)
+    if row.holds_all:
+        _rest_hold(row, now)
+    element = AdmittedRequest(project, request, admission, offer, None, campaign, row)
+    (first,) = bookings_create(actor, {element_id(row.id, 1): element}, now).values()
+    if isinstance(first, Refused):
+        raise first
+    if first.state == State.AWAITING_APPROVAL:
+        BookingArray.objects.filter(id=row.id).update(state=BookingArray.State.AWAITING_APPROVAL)
+    else:
+        array_advance(row, now)
+    _audit(actor, "array.request", row, now, {"count": row.count, "parallel": row.parallel})
+    return first
+
+
+def array_cancel(
+    *, actor: Actor, array: BookingArray, ranges: Sequence[Range] | None, now: datetime
+) -> int:
+    """Cancels elements: those of the ranges, or all. Returns how many.
+
+    Elements that have started end; those that have not begun cost nothing. Idempotent.
+
+    Raises:
+        Refused: `bad_elements`.
+    """
+    chosen = [(1, array.count)] if ranges is None else ranges_read(array, ranges)
+    with transaction.atomic():
+        array = array_lock(array.id)
+        cancelled = 0
+        ahead = [
+            (max(first, array.next_index), last)
+            for first, last in chosen
+            if last >= array.next_index
+        ]
+        if not array.outcome and ahead:
+            before = _covered(array.cancelled)
+            array.cancelled = joined([*map(tuple, array.cancelled), *ahead])
+            cancelled += _covered(array.cancelled) - before
+            array.save(update_fields=["cancelled"])
+        rows = array.elements.filter(state__in=OPEN).exclude(state=State.ENDING)
+        for booking in rows.order_by("id"):
+            if any(first <= (booking.array_index or 0) <= last for first, last in chosen):
+                booking_cancel(actor=actor, booking=booking, now=now)
+                cancelled += 1
+        if ranges is None and not array.outcome:
+            array_stop(array, BookingArray.Outcome.CANCELLED, now)
+        array_advance(array, now)
+        detail = {"elements": ranges_text(chosen), "cancelled": cancelled}
+        _audit(actor, "array.cancel", array, now, detail)
+    return cancelled
+
+
+def ranges_read(array: BookingArray, ranges: Sequence[Range]) -> list[Range]:
+    """Returns the ranges, joined. Raises Refused `bad_elements`."""
+    if not ranges or not all(1 <= first <= last <= array.count for first, last in ranges):
+        sentence = refusal_text("bad_elements", label=array.label, count=array.count)
+        raise invalid("bad_elements", sentence, "elements")
+    return [(first, last) for first, last in joined(ranges)]
+
+
+def joined(ranges: Sequence[Any]) -> list[list[int]]:
+    """Returns the same indexes as ranges in order that do not touch."""
+    found: list[list[int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1][1] = max(found[-1][1], last)
+        else:
+            found.append([first, last])
+    return found
+
+
+def ranges_text(ranges: Sequence[Any]) -> str:
+    """Returns ranges as people write them: `1-5,9`."""
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def _covered(ranges: Sequence[Any]) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def _parallel_of(array: ArrayRequest) -> int:
+    if not 1 <= array.count <= MOST_ELEMENTS:
+        raise invalid("bad_array", refusal_text("bad_array", most=f"{MOST_ELEMENTS:,}"), "array")
+    usual = min(array.count, USUAL_PARALLEL)
+    parallel = usual if array.parallel is None else array.parallel
+    if not 1 <= parallel <= MOST_PARALLEL:
+        sentence = refusal_text("bad_parallel", most=f"{MOST_PARALLEL:,}")
+        raise invalid("bad_parallel", sentence, "parallel")
+    return min(parallel, array.count)
+
+
+def _terms_of(admitted: AdmittedRequest, offer: Offer) -> Terms:
+    admission, request = admitted.admission, admitted.request
+    return Terms(
+        name=request.name,
+        ask=admission.ask.to_json(),
+        tier=admission.tier.slug,
+        request_text=request.request_text,
+        starts=None,
+        not_before=admission.not_before,
+        deadline=admission.ask.deadline,
+        duration_seconds=min(map(admission.seconds_on, admission.units)),
+        class_durations=[list(each) for each in offer.lengths],
+        currency=offer.price.currency,
+        price_version=offer.price.version,
+        price_per_hour=offer.rate.plain,
+        price_lines=[],
+        hold_amount=offer.most,
+        **peak_facts(offer.rate),
+    )
+
+
+def _rest_hold(array: BookingArray, now: datetime) -> None:
+    """Holds the money of all elements but the first, under the array's id. The ladders of budgets
+    see it when the first is booked. Raises Refused."""
+    terms = Terms.from_json(array.terms)
+    hold = HoldRequest(
+        array.id,
+        terms.hold_amount * (array.count - 1),
+        terms.not_before,
+        terms.not_before + max(terms.longest(), timedelta(seconds=1)),
+        array.owner_id,
+        array.campaign_id,
+    )
+    refused = holds_place(
+        tenant_id=array.tenant_id,
+        project_id=array.project_id,
+        requests=[hold],
+        now=now,
+    )
+    if refused:
+        raise refused[array.id]
+
+
+def _audit(
+    actor: Actor, action: str, array: BookingArray, now: datetime, detail: dict[str, Any]
+) -> None:
+    audit_record(
+        tenant_id=array.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("array", array.id),
+        now=now,
+        detail={"label": array.label, **detail},
+    )

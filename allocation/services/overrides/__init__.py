@@ -1,0 +1,1 @@
+"""Overrides: exceptions from limits, from the request for one to its end."""

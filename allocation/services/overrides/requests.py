@@ -1,0 +1,195 @@
+"""Requests for more than a limit allows: what is asked, who decides, and who may ask."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from allocation.access import access_booking_to_change
+from allocation.models import Booking, Override
+from allocation.rules.states import TERMINAL, State
+from allocation.services.overrides.log import override_record
+from allocation.words.refusals import refusal_text
+from billing.access import access_budget
+from billing.models import Budget
+from tenants.access import Actor, access_project_to_book
+from tenants.models import GpuClass, Tier
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.services.input_values import name_read
+
+MOST_OPEN = 20
+MOST_TEXT = 200
+# The largest amounts that can be asked for, by kind: no typing error gets into a limit.
+MOST = {
+    Override.Kind.QUOTA: Decimal(100_000 * 56_000),
+    Override.Kind.GPU_HOURS: Decimal(10**8),
+    Override.Kind.BUDGET: Decimal(10**9),
+    Override.Kind.LENGTH: Decimal(90 * 86_400),
+    Override.Kind.OPEN_BOOKINGS: Decimal(10**4),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody asks for; empty fields are not part of its kind.
+
+    Without a `project` it is the limit of the whole organisation. With a `booking` or `is_once` it
+    is for one booking; else it is until `until`, or as the decider says.
+    """
+
+    kind: str
+    amount: Decimal
+    project: str = ""
+    gpu_class: str = ""
+    tier: str = ""
+    budget: UUID | None = None
+    booking: str = ""
+    is_once: bool = False
+    until: datetime | None = None
+    reason: str = ""
+    request_text: str = ""
+
+
+def override_ask(*, actor: Actor, wanted: Wanted, now: datetime) -> Override:
+    """Asks the owner of a limit for more.
+
+    Raises:
+        Refused: `not_found`, `not_allowed`, `project_closed`, `bad_kind`, `bad_amount`,
+            `bad_until`, `bad_reason`, `booking_over`, `too_many_overrides`,
+            `override_asked`.
+    """
+    row = override_of(actor, wanted, now)
+    row.asked_by_id = actor.user_id
+    if row.is_once or row.kind == Override.Kind.LENGTH:
+        row.person_id = actor.user_id
+    _open_check(actor)
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as error:
+        if "override_asked_once" not in str(error):
+            raise
+        raise Refused("override_asked", refusal_text("override_asked")) from error
+    override_record(actor.user_id, "override.asked", row, now)
+    return row
+
+
+def override_of(actor: Actor, wanted: Wanted, now: datetime) -> Override:
+    """Returns the unsaved row of what is wanted; every name in it is one that the actor may see.
+
+    Raises:
+        Refused: see `override_ask`.
+    """
+    kind = kind_read(wanted.kind)
+    project = access_project_to_book(actor, wanted.project, "project") if wanted.project else None
+    booking = _booking_read(actor, wanted.booking)
+    if booking is not None:
+        project = project and booking.project
+    row = Override(
+        tenant_id=actor.tenant_id,
+        kind=kind,
+        project=project,
+        amount=amount_read(kind, wanted.amount),
+        is_once=wanted.is_once or booking is not None,
+        booking=booking,
+        until=None if wanted.is_once or booking is not None else wanted.until,
+        asked=now,
+        reason=_text_read(wanted.reason),
+        request_text=wanted.request_text[:400],
+    )
+    _subject_set(actor, row, wanted)
+    until_check(row.until, now)
+    is_of_booking = kind == Override.Kind.QUOTA and booking is not None
+    if row.is_once and kind != Override.Kind.LENGTH and not is_of_booking:
+        raise invalid("bad_kind", refusal_text("override_never_once"), "once")
+    return row
+
+
+def kind_read(text: str) -> Override.Kind:
+    """The kind of this name. Raises Refused `bad_kind`."""
+    if text not in Override.Kind.values:
+        known = ", ".join(Override.Kind.values)
+        raise invalid("bad_kind", refusal_text("override_kind", known=known), "kind")
+    return Override.Kind(text)
+
+
+def amount_read(kind: Override.Kind, amount: Decimal) -> Decimal:
+    """The amount, if the kind can have it. Raises Refused `bad_amount`."""
+    is_whole = kind in (Override.Kind.BUDGET, Override.Kind.GPU_HOURS) or amount == int(amount)
+    if not amount.is_finite() or not 0 < amount <= MOST[kind] or not is_whole:
+        raise invalid("bad_amount", refusal_text("override_amount"), "amount")
+    return amount
+
+
+def until_check(until: datetime | None, now: datetime) -> None:
+    """Raises Refused `bad_until` unless the end is in the future and within two years."""
+    if until is not None and not 0 < (until - now).total_seconds() <= 2 * 366 * 86_400:
+        raise invalid("bad_until", refusal_text("override_until"), "until")
+
+
+def decider_of(row: Override) -> Override.Decider:
+    """Who owns the limit, and so decides."""
+    if row.kind == Override.Kind.LENGTH:
+        return Override.Decider.OPERATOR
+    if row.budget is not None and row.budget.level in (Budget.Level.CAMPAIGN, Budget.Level.PERSON):
+        return Override.Decider.LEAD
+    is_quota = row.kind in (Override.Kind.QUOTA, Override.Kind.GPU_HOURS)
+    if is_quota and row.project is None:
+        return Override.Decider.OPERATOR
+    return Override.Decider.TENANT_ADMIN
+
+
+def _subject_set(actor: Actor, row: Override, wanted: Wanted) -> None:
+    """Sets what the limit is about, and who decides."""
+    if row.kind == Override.Kind.BUDGET:
+        if wanted.budget is None:
+            raise missing("budget", "budget")
+        row.budget = access_budget(actor, wanted.budget)
+        row.project = row.budget.project
+    elif row.kind in (Override.Kind.QUOTA, Override.Kind.GPU_HOURS):
+        row.gpu_class = GpuClass.objects.filter(slug=wanted.gpu_class).first()
+        if row.gpu_class is None:
+            raise missing("GPU class", "gpu_class")
+    else:
+        row.tier = Tier.objects.filter(slug=wanted.tier).first() if wanted.tier else None
+        if row.tier is None and row.kind == Override.Kind.LENGTH:
+            raise missing("tier", "tier")
+        if row.project is None:
+            raise missing("project", "project")
+    row.decider = decider_of(row)
+
+
+def _booking_read(actor: Actor, label: str) -> Booking | None:
+    if not label:
+        return None
+    booking = access_booking_to_change(actor, label)
+    if State(booking.state) in TERMINAL:
+        state = booking.get_state_display().lower()
+        raise Refused(
+            "booking_over", refusal_text("booking_over", label=booking.label, state=state)
+        )
+    return booking
+
+
+def _text_read(text: str) -> str:
+    if not text.strip():
+        return ""
+    try:
+        return name_read(text, param="reason", longest=MOST_TEXT)
+    except Refused:
+        sentence = refusal_text("override_reason", most=MOST_TEXT)
+        raise invalid("bad_reason", sentence, "reason") from None
+
+
+def _open_check(actor: Actor) -> None:
+    mine = Override.objects.filter(
+        tenant_id=actor.tenant_id, asked_by=actor.user_id, state=Override.State.ASKED
+    )
+    if mine.count() >= MOST_OPEN:
+        raise Refused(
+            "too_many_overrides",
+            refusal_text("too_many_overrides", most=MOST_OPEN),
+            numbers={"most": MOST_OPEN},
+        )

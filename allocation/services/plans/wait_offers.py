@@ -1,0 +1,84 @@
+"""Writes the offers of a plan: rows on the calendar that are nobody's booking yet."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from allocation.models import Booking, Decision, WaitOffer
+from allocation.rules.states import State
+from allocation.services.plans.apply_assignments import (
+    Fleet,
+    PlanStale,
+    allocations_write,
+    class_price_facts,
+)
+from allocation.services.record.history import Event
+from allocation.services.runs.transition import booking_lock, booking_move
+from allocation.services.snapshot.snapshot import instant
+from allocation.solver import Assign, Plan, Snapshot
+from allocation.solver.model.plan import Offered
+from allocation.words.events import event_text
+
+logger = logging.getLogger(__name__)
+
+
+def offers_write(plan: Plan, snapshot: Snapshot, decision: Decision, now: datetime) -> int:
+    """Writes each offer in its own transaction; returns how many. One whose place is taken by now,
+    or whose booking has left the list, is decided again in the next turn."""
+    if not plan.offers:
+        return 0
+    fleet = Fleet.read(snapshot, replace(plan, assigns=tuple(_assigns(plan.offers)), moves=()))
+    return sum(_write(offered, fleet, decision, now) for offered in plan.offers)
+
+
+def _assigns(offers: Iterable[Offered]) -> Iterable[Assign]:
+    return (Assign(o.booking, o.gpu_class, o.places, o.starts, o.ends) for o in offers)
+
+
+def _write(offered: Offered, fleet: Fleet, decision: Decision, now: datetime) -> bool:
+    try:
+        with transaction.atomic():
+            booking = booking_lock(UUID(offered.booking), "tier")
+            if booking.state != State.WAITLISTED:
+                return False
+            (assign,) = _assigns([offered])
+            allocations_write({offered.booking: booking}, [assign], fleet, decision)
+            _offer(booking, offered, decision, now)
+    except PlanStale as stale:
+        logger.info("An offer was dropped: %s", stale)
+        return False
+    return True
+
+
+def _offer(booking: Booking, offered: Offered, decision: Decision, now: datetime) -> None:
+    starts, ends, until = map(instant, (offered.starts, offered.ends, offered.until))
+    offer = WaitOffer(
+        tenant_id=booking.tenant_id,
+        booking=booking,
+        owner_id=booking.owner_id,
+        gpu_class=offered.gpu_class,
+        starts=starts,
+        ends=ends,
+        # Whole seconds, as the clock of REST: an answer in the same second is not before it.
+        made_at=now.replace(microsecond=0),
+        until=until,
+        decision=decision,
+    )
+    offer.save(force_insert=True)
+    times = {"starts": starts.isoformat(), "until": until.isoformat()}
+    detail = {"decision": decision.id, "offer": str(offer.id), **times}
+    booking_move(
+        booking,
+        State.OFFERED,
+        event=Event("offered", event_text("offered"), detail=detail),
+        now=now,
+        decision=decision,
+        planned_starts=starts,
+        planned_ends=ends,
+        planned_class=offered.gpu_class,
+        **class_price_facts(booking, offered.gpu_class),
+    )

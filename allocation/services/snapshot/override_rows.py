@@ -1,0 +1,35 @@
+"""Overrides in a snapshot: exceptions from limits and caps in a window, or for one booking."""
+
+from datetime import datetime
+
+from django.db.models import Q
+
+from allocation.models import Override as OverrideRow
+from allocation.rules.states import TERMINAL
+from allocation.services.snapshot.quota_rows import GPU_HOUR
+from allocation.solver import Override
+
+
+def overrides_read(now: datetime) -> tuple[Override, ...]:
+    """Granted overrides of quota and GPU-hours that still count; row-level security may narrow them
+    to one tenant."""
+    rows = OverrideRow.objects.filter(
+        Q(until__gt=now) | Q(is_once=True, booking__isnull=False),
+        state=OverrideRow.State.GRANTED,
+        kind__in=[OverrideRow.Kind.QUOTA, OverrideRow.Kind.GPU_HOURS],
+    ).exclude(booking__state__in=TERMINAL)
+    return tuple(map(_override_of, rows.order_by("id")))
+
+
+def _override_of(row: OverrideRow) -> Override:
+    is_hours = row.kind == OverrideRow.Kind.GPU_HOURS
+    return Override(
+        id=str(row.id),
+        owner=str(row.project_id or row.tenant_id),
+        gpu_class=row.gpu_class_id or "",
+        starts=0 if row.starts is None else int(row.starts.timestamp()),
+        ends=0 if row.until is None else int(row.until.timestamp()),
+        units=0 if is_hours else int(row.amount),
+        unit_seconds=int(row.amount * GPU_HOUR) if is_hours else 0,
+        booking=str(row.booking_id) if row.booking_id else "",
+    )

@@ -1,0 +1,214 @@
+"""The page of overrides: what people ask for beyond a limit, and what was granted."""
+
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.access import overrides_visible
+from allocation.models import Override
+from allocation.services.overrides.amounts import amount_of, amount_shown, amount_words
+from allocation.services.overrides.decisions import (
+    USUAL,
+    Grant,
+    may_decide,
+    override_decline,
+    override_end,
+    override_grant,
+    override_withdraw,
+)
+from allocation.services.overrides.requests import Wanted, kind_read, override_ask
+from allocation.web.bookings.booking_pages import page_context
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.parts.times import moment_words
+from tenants.access import Actor
+from tenants.models import Project
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.web.frame import tenant_page, zone_of
+from tenants.web.parts import Field
+
+MOST_SHOWN = 50
+_UNITS = {
+    Override.Kind.QUOTA: "GPUs more at once",
+    Override.Kind.GPU_HOURS: "GPU-hours more",
+    Override.Kind.BUDGET: "More budget (EUR)",
+    Override.Kind.LENGTH: "Seconds more",
+    Override.Kind.OPEN_BOOKINGS: "Open bookings more",
+}
+_DECIDERS = {
+    Override.Decider.OPERATOR: "an operator",
+    Override.Decider.TENANT_ADMIN: "an admin of the organisation",
+    Override.Decider.LEAD: "a lead of the project",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideCard:
+    """One request or override, in words."""
+
+    row: Override
+    what: str
+    whose: str
+    person: str
+    when: str
+    amount: str
+    until: str
+    decides: bool
+    is_mine: bool
+    decider: str
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def overrides_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows requests and overrides that the reader may see. Its forms ask, decide and end."""
+    refusal = None
+    now = timezone.now()
+    if request.method == "POST":
+        acts: dict[str, FormAction] = {
+            "ask": lambda form: _ask(actor, form, now),
+            "grant": lambda form: _grant(actor, form, now),
+            "decline": lambda form: _decline(actor, form, now),
+            "withdraw": lambda form: _withdraw(actor, form, now),
+            "end": lambda form: _end(actor, form, now),
+        }
+        refusal = form_action_run(request, acts)
+        if refusal is None:
+            return redirect("overrides", tenant=actor.tenant_slug)
+    ctx = page_context(actor, now)
+    cards = [_card(actor, row, ctx) for row in overrides_visible(actor)[:MOST_SHOWN]]
+    typed = request.POST if request.POST.get("act") == "ask" else request.GET
+    context = {
+        "waiting": [card for card in cards if card.row.state == Override.State.ASKED],
+        "in_force": [card for card in cards if _is_in_force(card.row, now)],
+        "form": _form(actor, typed, refusal) if typed.get("kind") in Override.Kind.values else None,
+        "refusal": refusal,
+    }
+    status = 422 if refusal else 200
+    return render(request, "allocation/approvals/overrides.html", context, status=status)
+
+
+def _is_in_force(row: Override, now: datetime) -> bool:
+    is_over = row.until is not None and row.until <= now
+    return row.state == Override.State.GRANTED and not is_over
+
+
+def _ask(actor: Actor, form: QueryDict, now: datetime) -> str:
+    kind = kind_read(form.get("kind", ""))
+    wanted = Wanted(
+        kind=kind,
+        amount=amount_of(kind, form.get("amount", "")),
+        project=form.get("project", ""),
+        gpu_class=form.get("gpu_class", ""),
+        tier=form.get("tier", ""),
+        budget=id_read(form, "budget", "budget") if form.get("budget") else None,
+        booking=form.get("booking", ""),
+        until=_day_end(actor, form),
+        reason=form.get("reason", ""),
+    )
+    row = override_ask(actor=actor, wanted=wanted, now=now)
+    return f"Asked for {amount_words(row)}. {_DECIDERS[Override.Decider(row.decider)]} decides."
+
+
+def _grant(actor: Actor, form: QueryDict, now: datetime) -> str:
+    key = id_read(form, "override", "request")
+    row = overrides_visible(actor).filter(id=key).first()
+    amount = amount_of(Override.Kind(row.kind), form.get("amount", "")) if row else None
+    grant = Grant(amount, _day_end(actor, form), answer=form.get("reason", ""))
+    found = override_grant(actor=actor, override_id=key, grant=grant, now=now)
+    return f"Granted: {amount_words(found)}."
+
+
+def _decline(actor: Actor, form: QueryDict, now: datetime) -> str:
+    key, reason = id_read(form, "override", "request"), form.get("reason", "")
+    override_decline(actor=actor, override_id=key, reason=reason, now=now)
+    return "Declined. The person reads your reason."
+
+
+def _withdraw(actor: Actor, form: QueryDict, now: datetime) -> str:
+    override_withdraw(actor=actor, override_id=id_read(form, "override", "request"), now=now)
+    return "Withdrawn."
+
+
+def _end(actor: Actor, form: QueryDict, now: datetime) -> str:
+    override_end(actor=actor, override_id=id_read(form, "override", "request"), now=now)
+    return "Ended. Running work stays; planned starts are judged anew."
+
+
+def _day_end(actor: Actor, form: QueryDict) -> datetime | None:
+    """The end of the typed day in the reader's zone."""
+    text = form.get("until", "").strip()
+    if not text:
+        return None
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 (a day has no zone)
+    except ValueError:
+        raise invalid("bad_until", "Enter a day like 2026-12-31.", "until") from None
+    return datetime.combine(day + timedelta(days=1), time(), zone_of(actor.time_zone))
+
+
+def _card(actor: Actor, row: Override, ctx: PageContext) -> OverrideCard:
+    person = row.asked_by or row.decided_by
+    when = f"asked {moment_words(row.asked, ctx.zone, ctx.now)}"
+    if row.until is not None:
+        when = f"until {moment_words(row.until, ctx.zone, ctx.now)}"
+    elif row.is_once:
+        when = f"for {row.booking.label}" if row.booking else "for one booking"
+    ends = row.until or ctx.now + USUAL
+    return OverrideCard(
+        row=row,
+        what=amount_words(row),
+        whose=row.project.name if row.project else "The organisation",
+        person=(person.get_full_name() or person.get_username()) if person else "",
+        when=when,
+        amount=amount_shown(row),
+        until=f"{ends.astimezone(ctx.zone):%Y-%m-%d}",
+        decides=may_decide(actor, row) and row.asked_by_id != actor.user_id,
+        is_mine=row.asked_by_id == actor.user_id,
+        decider=_DECIDERS[Override.Decider(row.decider)],
+    )
+
+
+def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, object]:
+    """The form of a request, with the numbers of the refusal that leads here."""
+    kind = Override.Kind(typed.get("kind", ""))
+
+    def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401 (a Field's)
+        is_wrong = refusal is not None and refusal.param == name
+        error = refusal.sentence if refusal is not None and is_wrong else ""
+        value = typed.get(name, "")
+        return Field(
+            name, label, value, hint=hint, error=error, required=False, id=f"ask-{name}", **more
+        )
+
+    hidden = [
+        (name, typed.get(name, ""))
+        for name in ("gpu_class", "tier", "budget", "booking")
+        if typed.get(name)
+    ]
+    about = typed.get("gpu_class") or typed.get("tier") or ""
+    projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
+    choices = [(each.slug, each.name) for each in projects if actor.may_book(each.id)]
+    needs_project = kind == Override.Kind.LENGTH and not typed.get("project")
+    return {
+        "kind": kind,
+        "title": f"{kind.label} {about}".strip(),
+        "hidden": hidden if needs_project else [*hidden, ("project", typed.get("project", ""))],
+        "project": Field("project", "Project", "", choices=choices, id="ask-project")
+        if needs_project
+        else None,
+        "fields": [
+            field("amount", _UNITS[kind], inputmode="decimal"),
+            field("until", "Until (optional)", "Else the owner of the limit says.", type="date"),
+            field("reason", "Reason (optional)"),
+        ],
+    }
+
+
+urlpatterns = [path("t/<slug:tenant>/overrides", overrides_page, name="overrides")]

@@ -1,0 +1,188 @@
+"""The waiting list: what the reader waits for, and places that are offered to them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from allocation.access import access_booking_to_change
+from allocation.models import WaitEntry, WaitMode, WaitOffer
+from allocation.queries.bookings.waiting import entries_visible, own_offers
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import State
+from allocation.services.bookings.bookings import BookingRequest, booking_request
+from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
+from allocation.web.bookings.booking_pages import page_context
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.summary import what_words
+from allocation.web.parts.times import moment_words
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.platform.errors import Refused
+from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.web.frame import refused_page, tenant_page
+
+MOST_WINDOWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OfferCard:
+    """An open offer, counting down."""
+
+    id: str
+    href: str
+    title: str
+    what: str
+    when: str
+    cost: str
+    until: str
+    left: int
+    whole: int
+
+    @property
+    def left_text(self) -> str:
+        """The time left in minutes and seconds."""
+        return f"{self.left // 60}:{self.left % 60:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """A line of the list."""
+
+    entry: WaitEntry
+    href: str
+    title: str
+    what: str
+    windows: tuple[str, ...]
+    more: int
+    how: str
+    cost: str
+    until: str
+
+
+def offer_cards(actor: Actor, ctx: PageContext) -> list[OfferCard]:
+    """Returns the reader's open offers, the most urgent first."""
+    return [_card(offer, ctx) for offer in own_offers(actor) if offer.until > ctx.now]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def offers_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows the waiting list and the open offers, and answers an offer."""
+    refusal = None
+    if request.method == "POST":
+        refusal = form_action_run(request, _acts(actor))
+        if refusal is None:
+            return redirect("waitlist", tenant=actor.tenant_slug)
+    ctx = page_context(actor, timezone.now())
+    entries = entries_visible(actor).select_related("booking").order_by("until", "id")
+    context = {
+        "offers": offer_cards(actor, ctx),
+        "entries": [_row(entry, ctx) for entry in entries[:200]],
+        "refusal": refusal,
+    }
+    status = 409 if refusal is not None else 200
+    return render(request, "allocation/waitlist/page.html", context, status=status)
+
+
+@require_POST
+@tenant_page
+def booking_wait(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Books a refused window again, so that it waits for room."""
+    old = access_booking_to_change(actor, label)
+    wanted = BookingRequest(
+        project=old.project.slug,
+        tier=old.tier_id,
+        ask=AskDocument.from_json(old.ask),
+        name=old.name,
+        zone=old.zone,
+        request_text=old.request_text,
+        campaign=old.campaign.slug if old.campaign else "",
+        labels=old.labels,
+        external_ref=old.external_ref,
+        waitlist=WaitMode.AUTO,
+    )
+    if old.state != State.REFUSED:
+        sentence = f"{old.label} was not refused, so it need not wait."
+        return refused_page(request, Refused("not_refused", sentence))
+    try:
+        made = booking_request(actor=actor, request=wanted, now=timezone.now(), booking_id=uuid4())
+    except Refused as refusal:
+        return refused_page(request, refusal)
+    messages.success(request, f"{made.label} waits for the window and is booked if room frees.")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made.label}")
+
+
+def _acts(actor: Actor) -> dict[str, FormAction]:
+    return {
+        "accept": lambda form: _accept(actor, form),
+        "decline": lambda form: _decline(actor, form),
+    }
+
+
+def _accept(actor: Actor, form: QueryDict) -> str:
+    offer = offer_accept(actor=actor, offer_id=id_read(form, "offer", "offer"), now=timezone.now())
+    return f"Accepted: {offer.booking.label} is scheduled."
+
+
+def _decline(actor: Actor, form: QueryDict) -> str:
+    offer = offer_decline(actor=actor, offer_id=id_read(form, "offer", "offer"), now=timezone.now())
+    return f"Declined. The place of {offer.booking.label} goes to the next in line."
+
+
+def _card(offer: WaitOffer, ctx: PageContext) -> OfferCard:
+    booking = offer.booking
+    left = int((offer.until - ctx.now).total_seconds())
+    return OfferCard(
+        id=str(offer.id),
+        href=f"{ctx.base}bookings/{booking.label}",
+        title=booking.name or booking.label,
+        what=what_words(AskDocument.from_json(booking.ask), ctx.labels),
+        when=_span((offer.starts, offer.ends), ctx),
+        cost=money_text(offer_cost(booking, offer.starts), booking.currency),
+        until=moment_words(offer.until, ctx.zone, ctx.now),
+        left=max(0, left),
+        whole=max(1, int((offer.until - offer.made_at).total_seconds())),
+    )
+
+
+def _row(entry: WaitEntry, ctx: PageContext) -> EntryRow:
+    booking = entry.booking
+    return EntryRow(
+        entry=entry,
+        href=f"{ctx.base}bookings/{booking.label}",
+        title=booking.name or booking.label,
+        what=what_words(AskDocument.from_json(booking.ask), ctx.labels),
+        windows=tuple(_span(each, ctx) for each in entry.times[:MOST_WINDOWS]),
+        more=max(0, len(entry.windows) - MOST_WINDOWS),
+        how=_how(entry, ctx),
+        cost=money_text(entry.cost, booking.currency),
+        until=moment_words(entry.until, ctx.zone, ctx.now),
+    )
+
+
+def _how(entry: WaitEntry, ctx: PageContext) -> str:
+    if entry.mode == WaitMode.AUTO:
+        return "Booked when there is room; its money is held"
+    if entry.is_dormant:
+        return "No more offers: two had no answer"
+    if entry.quiet_until is not None and entry.quiet_until > ctx.now:
+        return f"Offers again from {moment_words(entry.quiet_until, ctx.zone, ctx.now)}"
+    return "Offered when there is room; nothing is held"
+
+
+def _span(window: tuple[datetime, datetime], ctx: PageContext) -> str:
+    since, until = (moment_words(each, ctx.zone, ctx.now) for each in window)
+    return f"{since} to {until}"
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/offers", offers_page, name="waitlist"),
+    path("t/<slug:tenant>/bookings/<str:label>/wait", booking_wait, name="booking-wait"),
+]

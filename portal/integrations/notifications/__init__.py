@@ -1,0 +1,1 @@
+"""Notifications of people: who gets which, in the inbox and by mail."""

@@ -1,0 +1,118 @@
+"""Writes what a person wants: an entry of the inbox, a mail, both or neither."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+
+from portal.integrations.notifications.recipients import Recipient, people_of, recipients_of
+from tenants.models import (
+    KnownPerson,
+    Mail,
+    Membership,
+    Notification,
+    NotificationSettings,
+    OutboxMessage,
+    User,
+)
+from tenants.rules.notifications import TYPE_OF_KIND, URGENT, MailTimes, choice_of, mail_due
+from tenants.web.frame import zone_of
+
+Place = tuple[UUID, int]
+"""A tenant and an account."""
+
+
+def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
+    """Writes inbox entries and queues mails for the messages; returns whether a mail is urgent.
+
+    Call it in the transaction that marks the messages as sent. A repeated message has no effect.
+    """
+    found = list(recipients_of(messages))
+    if not found:
+        return False
+    people = _people(found)
+    chosen = _settings_of(found)
+    reached = [each for each in found if _place(each) in people]
+    Notification.objects.bulk_create(_entries(reached, chosen), ignore_conflicts=True)
+    if not settings.MAIL_ON:
+        return False
+    mails = list(_mails(reached, people, chosen, now))
+    Mail.objects.bulk_create(mails, ignore_conflicts=True)
+    return any(mail.due <= now for mail in mails)
+
+
+def _people(recipients: Sequence[Recipient]) -> Mapping[Place, User]:
+    """The recipients with an open account that their tenant is open to."""
+    users = User.objects.filter(id__in={each.user_id for each in recipients}, is_active=True)
+    accounts = {user.pk: user for user in users}
+    found: dict[Place, User] = {}
+    for tenant_id, ids in people_of(recipients).items():
+        inside = Membership.objects.filter(tenant_id=tenant_id, user_id__in=ids)
+        known = KnownPerson.objects.filter(tenant_id=tenant_id, disabled__isnull=False)
+        disabled = known.filter(user_id__in=ids).values("user_id")
+        for user_id in inside.exclude(user_id__in=disabled).values_list("user_id", flat=True):
+            if user_id in accounts:
+                found[tenant_id, user_id] = accounts[user_id]
+    return found
+
+
+def _settings_of(recipients: Sequence[Recipient]) -> Mapping[Place, NotificationSettings]:
+    rows = NotificationSettings.objects.filter(
+        tenant_id__in={each.message.tenant_id for each in recipients},
+        user_id__in={each.user_id for each in recipients},
+    )
+    return {(row.tenant_id, row.user_id): row for row in rows}
+
+
+def _entries(
+    recipients: Sequence[Recipient], chosen: Mapping[Place, NotificationSettings]
+) -> Iterator[Notification]:
+    for each in recipients:
+        settings_of = chosen.get(_place(each))
+        stored = settings_of.choices if settings_of else {}
+        if not choice_of(stored, TYPE_OF_KIND[each.message.kind].name).in_app:
+            continue
+        yield Notification(
+            tenant_id=each.message.tenant_id,
+            user_id=each.user_id,
+            message=each.message.id,
+            kind=each.message.kind,
+            title=each.title[:160],
+            text=each.text[:400],
+            path=each.path,
+            at=each.message.created,
+            until=each.until,
+        )
+
+
+def _mails(
+    recipients: Sequence[Recipient],
+    people: Mapping[Place, User],
+    chosen: Mapping[Place, NotificationSettings],
+    now: datetime,
+) -> Iterator[Mail]:
+    for each in recipients:
+        user, own = people[_place(each)], chosen.get(_place(each))
+        kind = each.message.kind
+        if not user.email or user.mails == User.Mails.NONE:
+            continue
+        if user.mails == User.Mails.URGENT and kind not in URGENT:
+            continue
+        choice = choice_of(own.choices if own else {}, TYPE_OF_KIND[kind].name).mail
+        times = MailTimes(own.quiet_from, own.quiet_until, own.daily_at) if own else MailTimes()
+        due = mail_due(now, zone_of(user.time_zone), choice, times, can_wait=each.can_wait)
+        if due is not None:
+            yield Mail(
+                tenant_id=each.message.tenant_id,
+                user_id=each.user_id,
+                message=each.message.id,
+                kind=kind,
+                booking=each.booking,
+                at=each.message.created,
+                due=due,
+            )
+
+
+def _place(recipient: Recipient) -> Place:
+    return recipient.message.tenant_id, recipient.user_id

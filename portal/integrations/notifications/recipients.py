@@ -1,0 +1,136 @@
+"""The recipients of committed messages, with what each message is about."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q
+
+from allocation.models import Approval, Booking, BookingEvent
+from allocation.queries.bookings.approvals import approvers_of
+from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
+from tenants.models import Membership, OutboxMessage, Role
+from tenants.rules.notifications import OF_ELEMENTS, OUTCOMES, URGENT
+
+APPROVAL = "booking.approval_requested"
+BUDGET = "budget.threshold_reached"
+STARTED = "booking.started"
+SCHEDULED = "booking.scheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """A person and a message for them. `path` is the page that it is about, in the tenant."""
+
+    message: OutboxMessage
+    user_id: int
+    title: str
+    text: str = ""
+    path: str = ""
+    until: datetime | None = None
+    booking: UUID | None = None
+    can_wait: bool = True
+
+
+def recipients_of(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
+    """Yields each person that each message concerns, as long as they belong to its tenant."""
+    yield from _owners([each for each in messages if _is_of_owner(each)])
+    yield from _approvers([each for each in messages if each.kind == APPROVAL])
+    for message in messages:
+        if message.kind == BUDGET:
+            yield from _budget_holders(message)
+
+
+def _is_of_owner(message: OutboxMessage) -> bool:
+    if message.kind == SCHEDULED:
+        # Only the owner who waited on a list is notified; others know their planned start.
+        return bool(message.payload.get("waitlist") == "auto")
+    is_about_one = message.kind.startswith("booking.") and message.kind != APPROVAL
+    return is_about_one and message.kind in OUTCOMES
+
+
+def _owners(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
+    bookings = Booking.objects.in_bulk([_booking_id(each) for each in messages])
+    events = BookingEvent.objects.in_bulk(
+        [each.payload["event"] for each in messages if each.payload.get("event")]
+    )
+    for message in messages:
+        booking = bookings.get(_booking_id(message))
+        is_element = booking is not None and booking.array_id is not None
+        if booking is None or (is_element and message.kind not in OF_ELEMENTS):
+            continue
+        event = events.get(message.payload.get("event"))
+        # People wait for the start of a fixed window, so its mail is late after quiet hours.
+        is_fixed_start = message.kind == STARTED and booking.starts is not None
+        yield Recipient(
+            message=message,
+            user_id=booking.owner_id,
+            title=f"{_name(booking)} {OUTCOMES[message.kind]}",
+            text=event.text if event else "",
+            path=f"bookings/{booking.label}",
+            until=(event.until or event.starts) if event else None,
+            booking=booking.id,
+            can_wait=message.kind not in URGENT and not is_fixed_start,
+        )
+
+
+def _approvers(messages: Iterable[OutboxMessage]) -> Iterator[Recipient]:
+    """Yields who may decide the present step of a request. A series' dates are one request."""
+    asked = {_booking_id(message): message for message in messages}
+    if not asked:
+        return
+    rows = Approval.objects.filter(booking__in=asked, state=Approval.State.OPEN)
+    rows = rows.select_related("booking", "booking__project", "asker")
+    seen: set[tuple[UUID, datetime]] = set()
+    for approval in rows.order_by("booking__number"):
+        key = (approval.series_id or approval.id, approval.asked)
+        if key in seen:
+            continue
+        seen.add(key)
+        person = approval.asker.get_full_name() or approval.asker.username
+        for user_id in approvers_of(approval):
+            yield Recipient(
+                message=asked[approval.booking_id],
+                user_id=user_id,
+                title=f"{person} asks for an approval",
+                text=f"{_name(approval.booking)} in {approval.booking.project.name}.",
+                path=f"approvals/{approval.id}",
+                until=approval.decide_by,
+                booking=approval.booking_id,
+            )
+
+
+def _budget_holders(message: OutboxMessage) -> Iterator[Recipient]:
+    """Yields the leads and admins that a rung of a budget notifies."""
+    said = message.payload
+    roles = Q()
+    if said["audience"] != "leads" or said["project"] is None:
+        roles |= Q(role=Role.TENANT_ADMIN)
+    if said["audience"] != "admins" and said["project"] is not None:
+        roles |= Q(role=Role.LEAD, project=said["project"])
+    holders = Membership.objects.filter(roles, tenant_id=message.tenant_id)
+    for user_id in holders.values_list("user_id", flat=True).order_by("user_id").distinct():
+        yield Recipient(
+            message=message,
+            user_id=user_id,
+            title=budget_headline(said),
+            text=" ".join(budget_sentences(said)),
+            path=f"budgets/{said['budget']}",
+        )
+
+
+def _name(booking: Booking) -> str:
+    return " ".join((booking.name or booking.label).split())
+
+
+def _booking_id(message: OutboxMessage) -> UUID:
+    return UUID(hex=message.payload["id"].removeprefix("bk_"))
+
+
+def people_of(recipients: Iterable[Recipient]) -> Mapping[UUID, set[int]]:
+    """The people of each tenant among the recipients."""
+    found: dict[UUID, set[int]] = {}
+    for each in recipients:
+        found.setdefault(each.message.tenant_id, set()).add(each.user_id)
+    return found

@@ -1,0 +1,204 @@
+"""The catalogue of notifications to people, and when their mails are due. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, tzinfo
+from typing import Any, Literal, get_args
+
+MailChoice = Literal["now", "daily", "never"]
+MAIL_CHOICES: Mapping[MailChoice, str] = {"now": "At once", "daily": "Once a day", "never": "Never"}
+
+# Mails that can wait do so for this long, so that related ones are sent as one.
+BUNDLING_DELAY = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationType:
+    """A row of a person's preferences. `outcomes` maps kinds of messages to a headline's end."""
+
+    name: str
+    label: str
+    about: str
+    outcomes: Mapping[str, str]
+    mail: MailChoice = "now"
+    is_optional: bool = True
+
+
+NOTIFICATION_TYPES = (
+    NotificationType(
+        "pause",
+        "Pause notices",
+        "A booking is to be paused, or is not any more. Always in the inbox.",
+        {
+            "booking.pause_noticed": "is to be paused",
+            "booking.pause_withdrawn": "continues, its pause was withdrawn",
+        },
+        is_optional=False,
+    ),
+    NotificationType(
+        "no_show",
+        "Unused bookings",
+        "Nobody uses the GPUs, so the booking ends soon. Always in the inbox.",
+        {
+            "booking.no_show_warned": "is not used yet",
+            "booking.no_show": "was ended: nobody used it",
+        },
+        is_optional=False,
+    ),
+    NotificationType(
+        "start",
+        "Starts",
+        "The GPUs are handed over.",
+        {"booking.started": "has started"},
+        mail="never",
+    ),
+    NotificationType(
+        "plan",
+        "Later starts",
+        "The planned start is later than the range that was announced.",
+        {"booking.delayed": "starts later than planned"},
+    ),
+    NotificationType(
+        "run",
+        "Paused and resumed",
+        "A pause has begun or is over.",
+        {"booking.paused": "is paused", "booking.resumed": "runs again"},
+    ),
+    NotificationType(
+        "hardware",
+        "Hardware and maintenance",
+        "A node failed, or has to be left by a time.",
+        {
+            "booking.broken_off": "lost its place and gets another",
+            "booking.leave_by": "has to make way for maintenance",
+            "booking.replaced": "starts again elsewhere",
+            "booking.failed": "failed",
+        },
+    ),
+    NotificationType(
+        "refused",
+        "No place",
+        "A booking was refused, or no GPUs were free in time.",
+        {"booking.refused": "got no place", "booking.expired": "ran out of time"},
+    ),
+    NotificationType(
+        "array",
+        "Arrays",
+        "An array has begun or is over, or elements of it failed.",
+        {
+            "booking.array_started": "has started its first element",
+            "booking.array_failures": "has failed elements",
+            "booking.array_ended": "has ended its last element",
+        },
+    ),
+    NotificationType(
+        "waitlist",
+        "Waiting list",
+        "A booking got the window that it has waited for.",
+        {"booking.scheduled": "got the window that it waited for"},
+    ),
+    NotificationType(
+        "approval",
+        "Decisions on your requests",
+        "A booking of yours was approved or declined.",
+        {
+            "booking.approved": "was approved",
+            "booking.declined": "was declined",
+            "booking.approval_expired": "was not approved in time",
+        },
+    ),
+    NotificationType(
+        "to_approve",
+        "Requests to decide",
+        "A booking waits for your approval.",
+        {"booking.approval_requested": "waits for your approval"},
+    ),
+    NotificationType(
+        "budget",
+        "Budgets",
+        "A budget that you lead or administer has reached a threshold.",
+        {"budget.threshold_reached": "has reached a threshold"},
+    ),
+    NotificationType(
+        "message",
+        "Messages of operators",
+        "The platform's operators wrote to you about a booking.",
+        {"booking.message": "has a message from the operators"},
+    ),
+)
+TYPES: Mapping[str, NotificationType] = {each.name: each for each in NOTIFICATION_TYPES}
+OUTCOMES: Mapping[str, str] = {
+    kind: outcome for each in NOTIFICATION_TYPES for kind, outcome in each.outcomes.items()
+}
+TYPE_OF_KIND: Mapping[str, NotificationType] = {
+    kind: each for each in NOTIFICATION_TYPES for kind in each.outcomes
+}
+# A countdown runs: these mails are sent at once and alone, in quiet hours, too.
+URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn", "booking.no_show_warned"})
+
+# Of the elements of an array only these are notified: an array has notifications of its own.
+OF_ELEMENTS = URGENT.union(
+    *(TYPES[name].outcomes for name in ("array", "approval", "to_approve", "message"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a person wants to be notified of one type."""
+
+    in_app: bool
+    mail: MailChoice
+
+
+@dataclass(frozen=True, slots=True)
+class MailTimes:
+    """A person's quiet hours and the time of their daily mail, in their time zone."""
+
+    quiet_from: time | None = None
+    quiet_until: time | None = None
+    daily_at: time = time(8)
+
+
+def choice_of(stored: Mapping[str, Any], name: str) -> Choice:
+    """Returns the choice for a type, from a stored mapping of those that were made."""
+    kind, chosen = TYPES[name], stored.get(name, {})
+    in_app = chosen.get("in_app", True) or not kind.is_optional
+    mail = chosen.get("mail", kind.mail)
+    return Choice(in_app, mail if mail in get_args(MailChoice) else kind.mail)
+
+
+def mail_due(
+    now: datetime, zone: tzinfo, choice: MailChoice, times: MailTimes, *, can_wait: bool
+) -> datetime | None:
+    """Returns when a mail is due; None if it is not wanted.
+
+    A mail that can't wait is due now, whatever the quiet hours are.
+    """
+    if choice == "never":
+        return None
+    if not can_wait:
+        return now
+    if choice == "daily":
+        return _out_of_quiet(_next(now, zone, times.daily_at), zone, times)
+    return _out_of_quiet(now + BUNDLING_DELAY, zone, times)
+
+
+def _out_of_quiet(due: datetime, zone: tzinfo, times: MailTimes) -> datetime:
+    """The time itself, or the end of the quiet hours that it is in."""
+    start, end = times.quiet_from, times.quiet_until
+    if start is None or end is None:
+        return due
+    clock = due.astimezone(zone).time().replace(fold=0)
+    is_quiet = start <= clock < end if start < end else clock >= start or clock < end
+    return _next(due, zone, end) if is_quiet else due
+
+
+def _next(after: datetime, zone: tzinfo, clock: time) -> datetime:
+    """The first moment after `after` at which a clock in the zone shows `clock`."""
+    local = after.astimezone(zone)
+    for days in (0, 1, 2):
+        day = local.date() + timedelta(days=days)
+        found = datetime.combine(day, clock, zone).astimezone(after.tzinfo)
+        if found > after:
+            return found
+    raise ValueError(f"no {clock} within two days of {after}")

@@ -1,0 +1,150 @@
+"""A person's inbox: marks entries as read, and stores how the person wants to be notified."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from tenants.access import Actor
+from tenants.audit import audit_record
+from tenants.models import Notification, NotificationSettings
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.queries import notification_settings_of, notifications_of
+from tenants.rules.notifications import MAIL_CHOICES, TYPES, Choice, choice_of
+
+RETENTION = timedelta(days=90)
+_CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationTerms:
+    """The choices per type, the quiet hours and the time of the daily mail."""
+
+    choices: Mapping[str, Choice]
+    quiet_from: time | None
+    quiet_until: time | None
+    daily_at: time
+
+
+def notification_mark(
+    *, actor: Actor, notification_id: UUID, is_read: bool, now: datetime
+) -> Notification:
+    """Marks one entry as read or unread; idempotent. Raises Refused `not_found`."""
+    own = notifications_of(actor.tenant_id, actor.user_id)
+    own.filter(id=notification_id, read__isnull=is_read).update(read=now if is_read else None)
+    found = own.filter(id=notification_id).first()
+    if found is None:
+        raise missing("notification")
+    return found
+
+
+def notifications_mark_read(
+    *, actor: Actor, now: datetime, only: Collection[UUID] | None = None
+) -> int:
+    """Marks the given entries as read, or all; returns how many were unread.
+
+    Raises:
+        Refused: `not_found`, when one of them is not the actor's.
+    """
+    own = notifications_of(actor.tenant_id, actor.user_id)
+    if only is not None:
+        own = own.filter(id__in=only)
+        if own.count() != len(set(only)):
+            raise missing("notification", "ids")
+    return own.filter(read=None).update(read=now)
+
+
+@transaction.atomic
+def notification_settings_set(
+    *, actor: Actor, terms: NotificationTerms, now: datetime
+) -> NotificationSettings:
+    """Stores the actor's choices in this tenant; types that are not named keep theirs.
+
+    Raises:
+        Refused: `bad_quiet_hours`, `always_in_app` or `unknown_type`.
+    """
+    _terms_check(terms)
+    row = notification_settings_of(actor.tenant_id, actor.user_id)
+    before = _values(row)
+    chosen = {name: {"in_app": c.in_app, "mail": c.mail} for name, c in terms.choices.items()}
+    row, _ = NotificationSettings.objects.update_or_create(
+        tenant_id=actor.tenant_id,
+        user_id=actor.user_id,
+        defaults={
+            "choices": {**row.choices, **chosen},
+            "quiet_from": terms.quiet_from,
+            "quiet_until": terms.quiet_until,
+            "daily_at": terms.daily_at,
+        },
+    )
+    after = _values(row)
+    if after != before:
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action="user.notifications_set",
+            target=("user", actor.user_id),
+            now=now,
+            detail={
+                "before": {name: before[name] for name in after if before[name] != after[name]},
+                "after": {name: after[name] for name in after if before[name] != after[name]},
+            },
+        )
+    return row
+
+
+def notifications_sweep(now: datetime) -> int:
+    """Removes entries that are older than 90 days; returns how many."""
+    return Notification.objects.filter(at__lt=now - RETENTION).delete()[0]
+
+
+def clock_read(text: str, param: str) -> time | None:
+    """The time of day in a text such as `22:00`; None for an empty one.
+
+    Raises:
+        Refused: `bad_clock`.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    if not _CLOCK.fullmatch(text):
+        raise invalid("bad_clock", "Write a time of day like 22:00.", param)
+    return time(int(text[:2]), int(text[3:]))
+
+
+def _terms_check(terms: NotificationTerms) -> None:
+    if (terms.quiet_from is None) != (terms.quiet_until is None):
+        param = "quiet_from" if terms.quiet_from is None else "quiet_until"
+        sentence = "Quiet hours need a beginning and an end. Leave both empty for none."
+        raise invalid("bad_quiet_hours", sentence, param)
+    if terms.quiet_from is not None and terms.quiet_from == terms.quiet_until:
+        raise invalid(
+            "bad_quiet_hours", "Quiet hours begin and end at different times.", "quiet_until"
+        )
+    for name, choice in terms.choices.items():
+        if name not in TYPES or choice.mail not in MAIL_CHOICES:
+            known = ", ".join(TYPES)
+            raise invalid("unknown_type", f"Choose one of {known}.", "events")
+        if not choice.in_app and not TYPES[name].is_optional:
+            raise Refused(
+                "always_in_app",
+                f"{TYPES[name].label} always go to the inbox, because a countdown runs.",
+                "invalid",
+                "events",
+                owner="operator",
+            )
+
+
+def _values(row: NotificationSettings) -> dict[str, str]:
+    quiet = (row.quiet_from, row.quiet_until)
+    values = {
+        "quiet_hours": " to ".join(f"{each:%H:%M}" for each in quiet if each is not None),
+        "daily_at": f"{row.daily_at:%H:%M}",
+    }
+    for name in TYPES:
+        choice = choice_of(row.choices, name)
+        values[name] = f"{'inbox' if choice.in_app else 'no inbox'}, mail {choice.mail}"
+    return values

@@ -1,0 +1,196 @@
+"""Requests for more than a limit allows: from the refusal to the booking that runs by it."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import IntegrityError
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Booking, Override
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.snapshot.override_rows import overrides_read
+from billing.models import Budget
+from tenants.models import AuditEntry
+from tenants.platform.wall import tenant_tx
+from tests.api.builders import Api, Site, a_site, row_counts, said
+from tests.roles import as_system
+from tests.servers.servers import Servers
+
+pytestmark = pytest.mark.races
+
+BIG = {"project": "folding", "tier": "spot", "request": "6 h100 for 10m"}
+LONG = {"project": "folding", "request": "1 h100 for 8d"}
+
+
+@pytest.fixture
+def deciding_site(real_db: Servers) -> Site:
+    """A site whose solver can run, with Valkey for what is sent after a commit."""
+    real_db.valkey_ensure()
+    return a_site()
+
+
+def refused(answer: Any) -> dict[str, str]:  # noqa: ANN401 (a response)
+    """What the refusal says to ask for."""
+    assert answer.status_code in (400, 409, 422), answer.content
+    more = said(answer)["ask_for_more"]
+    assert isinstance(more, dict)
+    return more
+
+
+def asked(api: Api, body: dict[str, Any]) -> str:
+    answer = api.post("overrides", body)
+    assert answer.status_code == 201, answer.content
+    return str(said(answer)["id"])
+
+
+def test_more_quota_is_asked_for_and_granted_until_a_date(
+    deciding_site: Site,
+) -> None:
+    site = deciding_site
+    more = refused(site.researcher.post("bookings", BIG))
+    assert more == {"kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "2"}
+    key = asked(site.researcher, more | {"reason": "A deadline"})
+    before = row_counts()
+    until = (timezone.now() + timedelta(days=3)).isoformat()
+    attacks: list[tuple[Api, str, dict[str, Any], int, str]] = [
+        (site.researcher, "grant", {}, 403, "not_allowed"),
+        (site.lead, "grant", {}, 403, "not_allowed"),
+        (site.viewer, "grant", {}, 404, "not_found"),
+        (site.outsider, "grant", {}, 404, "not_found"),
+        (site.admin, "withdraw", {}, 403, "not_allowed"),
+        (site.admin, "decline", {"reason": " "}, 422, "empty"),
+        (site.admin, "grant", {"amount": "-1"}, 400, "bad_amount"),
+        (site.admin, "grant", {"amount": "1e9"}, 400, "bad_amount"),
+        (site.admin, "grant", {"until": "2020-01-01T00:00:00Z"}, 422, "bad_until"),
+        (site.researcher, "end", {}, 403, "not_allowed"),
+    ]
+    for api, act, body, status, code in attacks:
+        answer = api.post(f"overrides/{key}/{act}", body)
+        assert (answer.status_code, said(answer)["code"]) == (status, code), (act, body)
+    assert said(site.researcher.post("overrides", more))["code"] == "override_asked"
+    assert row_counts() == before
+    granted = said(site.admin.post(f"overrides/{key}/grant", {"until": until, "reason": "Fine"}))
+    assert (granted["state"], granted["amount"], granted["answer"]) == ("granted", "2", "Fine")
+    assert said(site.admin.post(f"overrides/{key}/grant", {}))["code"] == "override_over"
+
+    made = site.researcher.post("bookings", BIG)
+    assert made.status_code == 201
+    with as_system():
+        cycle_run(timezone.now())
+    with as_system():
+        assert Booking.objects.get().state in ("scheduled", "starting")
+        (row,) = overrides_read(timezone.now())
+        assert (row.owner, row.units) == (str(site.project.id), 2 * 56_000)
+        assert overrides_read(timezone.now() + timedelta(days=4)) == ()
+    assert said(site.admin.post(f"overrides/{key}/end", {}))["state"] == "ended"
+    assert refused(site.researcher.post("bookings", BIG)) == more
+    with tenant_tx(site.tenant.id):
+        actions = AuditEntry.objects.filter(object_kind="override").order_by("id")
+        acts = list(actions.values_list("action", "actor__username"))
+    assert acts == [
+        ("override.asked", "mara"),
+        ("override.granted", "ada"),
+        ("override.ended", "ada"),
+    ]
+
+
+def test_one_booking_of_a_full_project_runs_by_an_exception_of_its_own(deciding_site: Site) -> None:
+    """Example 12 of the rules of changes, at a limit of four."""
+    site = deciding_site
+    full = said(site.researcher.post("bookings", BIG | {"request": "4 h100 for 2h"}))
+    with as_system():
+        cycle_run(timezone.now())
+    nine = said(site.researcher.post("bookings", BIG | {"request": "2 h100 for 1h"}))
+    other = said(site.lead.post("bookings", BIG | {"request": "1 h100 for 1h"}))
+    more = {"kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "2"}
+    with as_system():
+        cycle_run(timezone.now())
+    mara = Client()
+    mara.force_login(site.people["researcher"])
+    page = mara.get(f"/t/helix/bookings/{nine['number']}").content.decode()
+    assert f"gpu_class=h100&amp;amount=2&amp;booking={nine['number']}&amp;project=folding" in page
+    key = asked(site.researcher, more | {"booking": nine["number"]})
+    granted = said(site.admin.post(f"overrides/{key}/grant", {}))
+    assert (granted["once"], granted["until"], granted["booking"]) == (True, None, nine["number"])
+    now = timezone.now()
+    with as_system():
+        cycle_run(now)
+    with as_system():
+        rows = {row.label: row for row in Booking.objects.all()}
+        starts, waits = rows[nine["number"]].planned_starts, rows[other["number"]]
+        ends = rows[full["number"]].planned_ends
+        assert starts is not None
+        assert starts <= now + timedelta(minutes=5)
+        assert waits.planned_starts is not None
+        assert ends is not None
+        assert waits.planned_starts >= ends
+        assert waits.reasons[0]["code"] == "project_quota"
+
+
+def test_a_longer_booking_is_the_operators_to_grant_and_used_once(site: Site) -> None:
+    more = refused(site.researcher.post("bookings", LONG))
+    assert more == {"kind": "length", "tier": "standard", "amount": str(86_400)}
+    key = asked(site.researcher, more | {"project": "folding", "once": True})
+    assert said(site.admin.post(f"overrides/{key}/grant", {}))["code"] == "not_allowed"
+    now = timezone.now()
+    facts = {"decided": now, "decided_by": site.people["admin"], "starts": now}
+    with pytest.raises(IntegrityError, match="only an operator"), tenant_tx(site.tenant.id):
+        Override.objects.filter(id=key).update(state="granted", **facts)
+    assert said(site.operator.post(f"overrides/{key}/grant", {}))["state"] == "granted"
+    assert refused(site.lead.post("bookings", LONG | {"tier": "standard"})) == more
+    made = said(site.researcher.post("bookings", LONG))
+    assert said(site.researcher.get(f"overrides/{key}"))["booking"] == made["number"]
+    assert refused(site.researcher.post("bookings", LONG)) == more
+
+
+def test_more_budget_is_a_transfer(site: Site) -> None:
+    with as_system():
+        left = Budget.objects.get(id=site.budget.id).account.credits
+    more = {"kind": "budget", "budget": str(site.budget.id), "amount": "12.50"}
+    key = asked(site.researcher, more)
+    assert said(site.admin.post(f"overrides/{key}/grant", {"amount": "10"}))["amount"] == "10"
+    with as_system():
+        account = Budget.objects.get(id=site.budget.id).account
+        assert account.credits == left + Decimal(10)
+    assert said(site.admin.post(f"overrides/{key}/end", {}))["code"] == "override_over"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"kind": "fame", "amount": "1"}, "bad_kind"),
+        ({"kind": "quota", "amount": "0", "gpu_class": "h100"}, "bad_amount"),
+        ({"kind": "quota", "amount": "1", "gpu_class": "x"}, "not_found"),
+        ({"kind": "quota", "amount": "1", "gpu_class": "h100", "once": True}, "bad_kind"),
+        ({"kind": "quota", "amount": "1", "gpu_class": "h100", "project": "climate"}, "not_found"),
+        ({"kind": "length", "amount": "60", "tier": "standard"}, "not_found"),
+        ({"kind": "budget", "amount": "1"}, "not_found"),
+        ({"kind": "quota", "amount": "1", "gpu_class": "h100", "booking": "BK-9"}, "not_found"),
+    ],
+)
+def test_bad_input_changes_nothing(site: Site, body: dict[str, Any], code: str) -> None:
+    assert said(site.researcher.post("overrides", body))["code"] == code
+    assert said(site.researcher.get("overrides"))["items"] == []
+
+
+def test_the_page_asks_with_the_numbers_of_the_refusal_and_decides(site: Site) -> None:
+    mara, ada = Client(), Client()
+    mara.force_login(site.people["researcher"])
+    ada.force_login(site.people["admin"])
+    more = refused(site.researcher.post("bookings", BIG))
+    form = mara.get("/t/helix/overrides", more).content.decode()
+    assert 'value="2"' in form
+    answer = mara.post("/t/helix/overrides", more | {"act": "ask", "reason": "A deadline"})
+    assert answer.status_code == 302, answer.content
+    with tenant_tx(site.tenant.id):
+        row = Override.objects.get()
+    sent = {"override": str(row.id), "amount": "2", "until": "2020-01-01"}
+    assert "A deadline" in ada.get("/t/helix/overrides").content.decode()
+    assert mara.post("/t/helix/overrides", sent | {"act": "grant"}).status_code == 403
+    assert ada.post("/t/helix/overrides", sent | {"act": "grant"}).status_code == 422
+    assert ada.post("/t/helix/overrides", sent | {"act": "grant", "until": ""}).status_code == 302
+    assert "2 GPUs more at once (H100 80 GB)" in mara.get("/t/helix/overrides").content.decode()
+    assert site.researcher.post("bookings", BIG).status_code == 201

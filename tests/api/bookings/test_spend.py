@@ -1,0 +1,52 @@
+"""Spend and forecasts over REST."""
+
+from datetime import timedelta
+from decimal import Decimal
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from billing.models import Budget
+from billing.rules import month_of
+from billing.services import budget_set, hold_place, hold_settle
+from tests.api.builders import Site, said
+from tests.roles import as_system
+
+
+def charged(site: Site, amount: int, days_ago: int) -> None:
+    """An amount that was charged so many days ago."""
+    at, key = timezone.now() - timedelta(days=days_ago), uuid4()
+    whose = {"tenant_id": site.tenant.id, "project_id": site.project.id}
+    with as_system():
+        month = month_of(at.date())
+        if not Budget.objects.filter(
+            level="project", project=site.project, starts__lte=at.date(), ends__gt=at.date()
+        ).exists():
+            budget_set(
+                actor_id=None, project=site.project, period=month, amount=Decimal(1000), now=at
+            )
+        ends = at + timedelta(minutes=1)
+        hold_place(**whose, reference=key, amount=Decimal(amount), starts=at, ends=ends, now=at)
+        hold_settle(tenant_id=site.tenant.id, reference=key, amount=Decimal(amount), now=at)
+
+
+def test_spend_stands_next_to_that_of_as_many_days_before(site: Site) -> None:
+    charged(site, 7, 0)
+    charged(site, 5, 1)
+    today = timezone.now().date()
+    path = f"spend?by=project&starts={today}&ends={today + timedelta(days=1)}&project=folding"
+    (row,) = said(site.lead.get(path))["items"]
+    amounts = [Decimal(row["amount"]), Decimal(row["before"])]
+    assert (row["name"], amounts) == ("folding", [Decimal(7), Decimal(5)])
+    # An outsider finds the project missing, and days are bounded.
+    assert site.outsider.get(path).status_code in (404, 422)
+    for bad in (f"starts={today}&ends={today}", "starts=2020-01-01&ends=2026-01-01", "by=luck"):
+        assert site.lead.get(f"spend?{bad}").status_code in (400, 422)
+
+
+@pytest.mark.parametrize("who", ["viewer", "lead"])
+def test_forecasts_are_those_of_visible_budgets(site: Site, who: str) -> None:
+    rows = said(getattr(site, who).get("forecasts?level=project"))["items"]
+    assert {row["project"] for row in rows} == {"folding"}
+    assert all(row["spend"] is None for row in rows)

@@ -1,0 +1,115 @@
+"""What the rungs of budgets' ladders do with bookings."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import uuid4
+
+import pytest
+
+from allocation.models import Approval, Booking
+from allocation.rules.states import State
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.record.forecasts import forecasts_store
+from billing.models import Budget, Guardrail
+from billing.queries import budget_figures_of
+from billing.rules import BudgetOwner, BudgetTerms, Period
+from billing.services import (
+    HoldRequest,
+    Rung,
+    budget_put,
+    hold_delta_place,
+    hold_place,
+    hold_settle,
+    ladder_set,
+)
+from billing.services.guardrails import guardrails_evaluate
+from tenants.models import Role
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member, a_tenant_admin
+from tests.builders_allocation import HOUR, NOW, Lab, a_wish, an_ask
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+
+
+def budget_of(lab: Lab) -> Budget:
+    return Budget.objects.get(project=lab.project, level="project")
+
+
+def laddered(budget: Budget, *rungs: Rung) -> None:
+    with as_system():
+        ladder_set(actor_id=None, budget=budget, rungs=rungs, now=NOW)
+
+
+def booked(lab: Lab, hours: float = 2) -> Booking:
+    with tenant_tx(lab.tenant_id):
+        return booking_request(
+            actor=lab.actor, request=a_wish(lab.project, an_ask(hours=hours)), now=NOW
+        )
+
+
+def charged(lab: Lab, amount: int, at: datetime) -> None:
+    """An amount that was charged at `at`."""
+    key, who = uuid4(), {"tenant_id": lab.tenant_id, "project_id": lab.project.id}
+    hold_place(**who, reference=key, amount=Decimal(amount), starts=at, ends=at + HOUR, now=at)
+    hold_settle(tenant_id=lab.tenant_id, reference=key, amount=Decimal(amount), now=at)
+
+
+def test_a_rung_asks_for_an_approval_and_stops_asking_by_itself(lab: Lab) -> None:
+    a_member(lab.project, Role.LEAD)
+    a_tenant_admin(lab.tenant)
+    with as_system():
+        owner = BudgetOwner(lab.tenant_id, lab.project.id, person_id=lab.actor.user_id)
+        period = Period(budget_of(lab).starts, budget_of(lab).ends)
+        mine = budget_put(
+            actor_id=None, owner=owner, terms=BudgetTerms(period, Decimal(40)), now=NOW
+        )
+        top = budget_put(
+            actor_id=None, owner=BudgetOwner(lab.tenant_id),
+            terms=BudgetTerms(period, Decimal(80)), now=NOW,
+        )  # fmt: skip
+        laddered(top, Rung("committed", 10, "approval"))
+        laddered(mine, Rung("committed", 20, "approval"))
+
+    # The booking that crosses a share needs none: its own money doesn't count.
+    first, second = booked(lab), booked(lab)
+    assert (first.state, second.state) == (State.REQUESTED, State.AWAITING_APPROVAL)
+    with as_system():
+        approval = Approval.objects.get(booking=second)
+        assert [step["role"] for step in approval.steps] == ["lead", "admin"]
+        names = {rule["name"].partition(": ")[2] for rule in approval.rules}
+        assert names == {"24 % spent or held", "48 % spent or held"}
+        delta = HoldRequest(uuid4(), Decimal(11), NOW, NOW + HOUR, lab.actor.user_id)
+        with pytest.raises(Refused, match="asks for an approval") as refusal:
+            hold_delta_place(
+                tenant_id=lab.tenant_id, project_id=lab.project.id, old=first.id, request=delta,
+                now=NOW,
+            )  # fmt: skip
+        assert refusal.value.code == "approval_needed"
+        assert budget_figures_of([mine.id])[mine.id].held == Decimal("19.20")
+        hold_settle(tenant_id=lab.tenant_id, reference=first.id, amount=Decimal(0), now=NOW)
+        hold_settle(tenant_id=lab.tenant_id, reference=second.id, amount=Decimal(0), now=NOW)
+    assert booked(lab).state == State.REQUESTED
+
+
+def test_each_level_has_a_forecast_of_its_own_on_which_a_rung_acts(lab: Lab) -> None:
+    with as_system():
+        project = budget_of(lab)
+        top = budget_put(
+            actor_id=None,
+            owner=BudgetOwner(lab.tenant_id),
+            terms=BudgetTerms(Period(project.starts, project.ends), Decimal(2000)),
+            now=NOW,
+        )
+        laddered(top, Rung("forecast", 40, "notify"), Rung("committed", 40, "notify"))
+        assert forecasts_store(NOW) == 0
+        for back in range(10, 0, -1):
+            charged(lab, 20, NOW - back * timedelta(days=1))
+        assert forecasts_store(NOW) == 2
+        top.refresh_from_db()
+        # 200 so far and 20 for each of the 45 days from today on.
+        assert top.forecast == Decimal(1100)
+        assert guardrails_evaluate(NOW) == 1
+        assert Guardrail.objects.get(measure="forecast").reached_at == NOW
+        assert Guardrail.objects.get(measure="committed").reached_at is None

@@ -1,0 +1,98 @@
+"""The page of an array, its one line in lists, and its mails."""
+
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from allocation.models import Booking, BookingArray
+from allocation.services.arrays.arrays import ArrayRequest, array_request
+from allocation.services.record.history import event_add
+from allocation.words.events import event_text
+from portal.integrations.mail.message import section_of
+from portal.integrations.notifications.delivery import people_notify
+from tenants.models import Mail, OutboxMessage, Role
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member, a_project, a_tenant
+from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
+from tests.roles import as_system
+
+
+def client_of(lab: Lab, role: Role = Role.RESEARCHER) -> Client:
+    client = Client()
+    client.force_login(a_member(lab.project, role).user)
+    return client
+
+
+@pytest.fixture
+def lab(db: None) -> Lab:
+    """A lab and one GPU, in the test's own transaction."""
+    return a_lab("helix")
+
+
+@pytest.fixture
+def array(lab: Lab) -> BookingArray:
+    """An array of 120 elements of which 60 may be open."""
+    with tenant_tx(lab.tenant_id):
+        wish = a_wish(lab.project, an_ask(hours=1))
+        first = array_request(
+            actor=lab.actor, request=wish, array=ArrayRequest(120, 60), now=NOW, key=uuid4()
+        )
+    assert first.array is not None
+    return first.array
+
+
+def test_an_array_has_a_page_with_counts_and_is_cancelled_there(
+    lab: Lab, array: BookingArray
+) -> None:
+    lead, base = client_of(lab, Role.LEAD), f"/t/{lab.tenant.slug}"
+    address = f"{base}/arrays/{array.label}"
+    page = lead.get(address).content.decode()
+    assert "60 waiting" in page
+    assert "60 not booked yet" in page
+    assert f'href="{base}/bookings/{array.label}[1]"' in page
+    assert "page=2" in page
+    assert f"{array.label}[60]" in lead.get(f"{address}?page=2").content.decode()
+    element = lead.get(f"{base}/bookings/{array.label}[60]").content.decode()
+    assert "one element of an array" in element
+    assert lead.get(f"{base}/bookings/{array.label}").headers["Location"] == address
+
+    viewer = client_of(lab, Role.VIEWER)
+    assert "Cancel all elements" not in viewer.get(address).content.decode()
+    assert viewer.post(f"{address}/cancel").status_code == 403
+    stranger = Client()
+    stranger.force_login(a_member(a_project(a_tenant())).user)
+    assert stranger.get(address).status_code == 404
+    assert "Cancel 120 elements" in lead.get(f"{address}/cancel").content.decode()
+    over = lead.post(f"{address}/cancel", follow=True).content.decode()
+    assert "120 elements" in over
+    assert "Ended: cancelled" in over
+
+
+def test_an_array_is_one_line_of_a_list(lab: Lab, array: BookingArray) -> None:
+    page = client_of(lab).get(f"/t/{lab.tenant.slug}/bookings").content.decode()
+    assert page.count(f'/arrays/{array.label}"') == 1
+    assert "0 running, 120 waiting, 0 of 120 over" in page
+    assert "1 booking" in page
+
+
+def test_of_elements_only_what_is_of_the_array_or_urgent_is_mailed(
+    lab: Lab, array: BookingArray, settings: Settings
+) -> None:
+    settings.MAIL_ON = True
+    with as_system():
+        first = Booking.objects.get(array=array, array_index=1)
+        kinds = ["failed", "array_failures", "expired", "pause_noticed", "array_ended"]
+        for kind in kinds:
+            event_add(first, kind=kind, sentence=event_text("time_over"), now=NOW)
+        rows = list(OutboxMessage.objects.order_by("-id")[: len(kinds)])
+        first.owner.email = "mara@example.org"
+        first.owner.save(update_fields=["email"])
+        people_notify(rows, NOW)
+        sent = Mail.objects.filter(booking=first.id)
+        assert {mail.kind.removeprefix("booking.") for mail in sent} == {kinds[1], *kinds[3:]}
+        section = section_of(sent.get(kind="booking.array_ended"), timezone.now())
+        assert section is not None
+        assert "last element" in section.headline
