@@ -21,6 +21,7 @@ from allocation.api.bookings.bookings import (
     BookingOne,
     BookingRelease,
     Bookings,
+    BookingUndo,
     BookingWhy,
 )
 from allocation.api.bookings.corrections import Corrections
@@ -149,6 +150,7 @@ urlpatterns = [
         BookingRelease.as_view(),
         name="api-booking-release",
     ),
+    path("bookings/<booking:reference>/undo", BookingUndo.as_view(), name="api-booking-undo"),
     path("bookings/<booking:reference>/extend", BookingExtend.as_view(), name="api-booking-extend"),
     path(
         "bookings/<booking:reference>/acknowledge",

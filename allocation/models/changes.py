@@ -12,6 +12,8 @@ from allocation.models.decisions import Decision
 from billing.models import MONEY
 from tenants.models import Tenant
 
+NOTHING = models.Value({}, output_field=models.JSONField())
+
 
 class BookingChange(models.Model):
     """A change that somebody asked for. The booking keeps what it has until it is granted.
@@ -67,6 +69,15 @@ class BookingChange(models.Model):
         **MONEY, default=0, db_default=0, help_text="The most that what it gives up late costs."
     )
 
+    undoes = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="+",
+        db_constraint=False, help_text="The change that it takes back.",
+    )  # fmt: skip
+    restores = models.JSONField(
+        default=dict, db_default=NOTHING,
+        help_text="What an undo gives back besides `before`, as it was when the change was made.",
+    )  # fmt: skip
+
     # People and the answer
     asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
@@ -95,6 +106,11 @@ class BookingChange(models.Model):
                 fields=["booking"],
                 condition=Q(state__in=["asked", "awaiting_approval"]),
                 name="change_open_once",
+            ),
+            models.UniqueConstraint(
+                fields=["undoes"],
+                condition=Q(state__in=["asked", "changed"]),
+                name="change_undone_once",
             ),
             models.CheckConstraint(
                 condition=Q(state__in=["asked", "awaiting_approval"], decided_at=None)

@@ -138,6 +138,9 @@ _SENTENCES: dict[str, Text] = {
     "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
     "changed": gettext_lazy("Changed by %(actor)s: %(what)s."),
     "change_made": gettext_lazy("The change was made: %(what)s."),
+    "undone": gettext_lazy("%(actor)s undid the last change: %(what)s."),
+    "undone_then": gettext_lazy("The last change was undone: %(what)s."),
+    "undo_asked": gettext_lazy("%(actor)s asked to undo the last change: %(what)s."),
     "change_asked": gettext_lazy("%(actor)s asked for a change: %(what)s."),
     "change_kept": gettext_lazy("%(because)s %(why)s"),
     "change_declined": gettext_lazy(

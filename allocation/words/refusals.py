@@ -210,6 +210,13 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "end_past": gettext_lazy("That end has passed. Release %(label)s to end it now."),
     "cost_above": gettext_lazy("It would cost %(costs)s, and you accept at most %(limit)s."),
+    "nothing_to_undo": gettext_lazy("%(label)s has no change that could be undone."),
+    "undo_late": gettext_lazy(
+        "A change can be undone for a minute, and this one was made at %(made)s. Change "
+        "%(label)s back instead."
+    ),
+    "undo_begun": gettext_lazy("%(label)s has begun with this change, so it can't be undone."),
+    "undo_past": gettext_lazy("The old start has passed, so the change can't be undone."),
     "change_gone": gettext_lazy(
         "These GPUs are no longer free as shown, so %(label)s keeps its planned start."
     ),

@@ -51,7 +51,7 @@ MORE = {
 """Pages of which no picture is taken."""
 NO_PAGES = {
     # What only POST reaches, files, and what other programs ask.
-    *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier"),
+    *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier", "booking-undo"),
     *("booking-change-withdraw", "booking-wait", "notification-bell"),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
     *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),

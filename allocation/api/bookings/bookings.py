@@ -46,6 +46,7 @@ from allocation.services.bookings.changes import (
 )
 from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.bookings.lengths import planned_end_of
+from allocation.services.bookings.undo import change_undo
 from allocation.services.quotes.changes import change_quote, ending_quote
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.words.reasons import stored_sentence
@@ -297,6 +298,30 @@ class BookingRelease(_BookingEnd):
         """Ends a running booking early and returns it in the state `ending`. `Prefer: dry-run` as
         for a cancellation."""
         return self.end(request, reference, booking_release)
+
+
+class BookingUndo(ApiView):
+    """Undoes the last change of a booking."""
+
+    @described(
+        "act_undo_booking",
+        "Undo the last change of a booking",
+        answer=BookingOut,
+        status=(200, "application/json"),
+    )
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """Takes the last change back within 60 s, with the rank and the prices from before. What
+        gives up time or GPUs takes effect at once (200). What the change had given up is asked for
+        again: the answer is 202, the open change is in `change`, and if the old place is taken
+        meanwhile the booking stays as it is."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            changed = change_undo(actor=self.actor, booking=booking, now=self.now)
+            return booking_answer(changed, status=202 if is_change_open(changed) else 200)
+
+        return self.once(work)
 
 
 class ExtendIn(Strict):

@@ -14,7 +14,8 @@ from allocation.api.bookings.requests import AskIn, zone_check
 from allocation.errors import AskError
 from allocation.models import Booking, PlannedStrength
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument
-from allocation.services.bookings.changes import Accept, Patch
+from allocation.services.bookings.change_rows import Accept
+from allocation.services.bookings.changes import Patch
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.terms import target_of
 from allocation.words.refusals import refusal_text

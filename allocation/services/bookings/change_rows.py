@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
 from allocation.models import Approval, Booking, BookingChange, Decision
 from allocation.reasons.reason import Reason
@@ -16,6 +18,22 @@ from allocation.words.reasons import reason_data
 from billing.services import hold_release
 from tenants.access import Actor
 from tenants.models import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """What the asker accepts of a stronger change. Without bounds: no start that is later than the
+    last one that was announced, and none that is worth less."""
+
+    start_by: datetime | None = None
+    strength: str = ""
+    cost_at_most: Decimal | None = None
+
+
+NO_BOUNDS = Accept()
+
+# The sentences about a change that takes another one back.
+_UNDO = {"changed": "undone", "change_asked": "undo_asked"}
 
 
 def is_change_open(booking: Booking) -> bool:
@@ -39,6 +57,26 @@ def change_close(change: BookingChange, state: str, now: datetime, **facts: obje
     for name, value in {"state": state, "decided_at": now, **facts}.items():
         setattr(change, name, value)
     change.save(update_fields=["state", "decided_at", *facts])
+
+
+def restores_of(booking: Booking) -> dict[str, Any]:
+    """What an undo gives back besides the terms: the rank, the approval, and the planned run."""
+    times = {name: getattr(booking, name) for name in ("ranked_at", "planned_starts")}
+    return {
+        **{name: moment.isoformat() if moment else None for name, moment in times.items()},
+        "approved_hash": booking.approved_hash,
+        "strength": booking.planned_strength or "",
+        "is_scheduled": booking.state == State.SCHEDULED,
+        "late_fees": str(booking.late_fees),
+    }
+
+
+def rank_of(change: BookingChange) -> datetime | None:
+    """The place in the queue of a booking after its change was made."""
+    if change.undoes is None:
+        return change.asked_at
+    before = change.undoes.restores["ranked_at"]
+    return datetime.fromisoformat(before) if before else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +127,7 @@ def terms_apply(
 
 def change_event(kind: str, change: BookingChange, actor: Actor) -> Event:
     """The event of a change that a person made or asked for."""
-    text = event_text(kind, actor=actor.name, what=differences_text(change.differences))
+    name = _UNDO[kind] if change.undoes_id else kind
+    text = event_text(name, actor=actor.name, what=differences_text(change.differences))
     detail = {"change": change.id.hex, "differences": change.differences}
     return Event(kind, text, actor.user_id, detail)

@@ -7,23 +7,19 @@ has.
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
-from uuid import uuid4
 
 from django.db import transaction
 from django.db.models import F
 
-from allocation.models import Booking, BookingChange, PlannedStrength
+from allocation.models import Booking, BookingChange
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.charging import Granted
 from allocation.rules.states import BEFORE_RUN, EXTENDABLE, RUNNING, State
-from allocation.services.bookings.approval_requests import Needed
 from allocation.services.bookings.calendar_cuts import is_awaited, plan_cut
 from allocation.services.bookings.change_approvals import (
     approval_needed,
     approval_replace,
-    change_approval_request,
 )
 from allocation.services.bookings.change_refusals import (
     change_awaited,
@@ -33,11 +29,13 @@ from allocation.services.bookings.change_refusals import (
     while_paused,
 )
 from allocation.services.bookings.change_rows import (
+    NO_BOUNDS,
+    Accept,
     change_close,
-    change_event,
     change_open,
-    terms_apply,
+    restores_of,
 )
+from allocation.services.bookings.change_writer import ChangeWriter
 from allocation.services.bookings.lengths import length_check, planned_end_of
 from allocation.services.bookings.terms import (
     hold_of,
@@ -59,24 +57,13 @@ from allocation.services.runs.late_shares import (
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from billing.services import HoldRequest, hold_delta_place, hold_exchange
+from billing.services import HoldRequest
 from tenants.access import Actor
-from tenants.audit import audit_record
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 
 # A start that is so near is not exchanged any more: its GPUs are kept, and only the end can change.
 SOON = timedelta(minutes=2)
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """What the asker accepts of a stronger change. Without bounds: no start that is later than the
-    last one that was announced, and none that is worth less."""
-
-    start_by: datetime | None = None
-    strength: str = ""
-    cost_at_most: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +74,7 @@ class Patch:
     tier: str | None = None
     name: str | None = None
     request_text: str | None = None
-    accept: Accept = Accept()
+    accept: Accept = NO_BOUNDS
 
 
 def booking_patch(
@@ -160,6 +147,12 @@ class _Asked:
     patch: Patch
     now: datetime
 
+    @property
+    def _writer(self) -> ChangeWriter:
+        return ChangeWriter(
+            self.actor, self.booking, self.old, self.new, self.now, self.patch.accept
+        )
+
     def apply(self) -> Booking:
         state, strength = State(self.booking.state), strength_of(self.old, self.new)
         if strength is Strength.WORD:
@@ -203,16 +196,19 @@ class _Asked:
             change.base_revision = F("base_revision") + 1
             change.target["name"] = name
             change.save(update_fields=["base_revision", "target"])
-        self._store(replace(terms_of(booking), name=name), Strength.WORD)
+        self._writer.store(replace(terms_of(booking), name=name), Strength.WORD)
         return booking
 
     def _weaker(self) -> Booking:
-        self._replace_open()
+        self._writer.replace_open()
+        restores = restores_of(self.booking)
         late_fee_take(self.booking, late_fee(self.booking, self._kept(), self.now), self.now)
         terms = weaker_terms(self.booking, self.new, self._text())
+        change = self._writer.row(terms, Strength.WEAKER)
+        change.restores = restores
         plan_cut(self.booking, terms, self.now)
-        self._store(terms, Strength.WEAKER)
-        self._exchange(hold_of(self.booking, terms))
+        self._writer.store(terms, Strength.WEAKER, change)
+        self._writer.exchange(hold_of(self.booking, terms))
         task_request("allocation.cycle")
         return self.booking
 
@@ -255,18 +251,18 @@ class _Asked:
         if booking.state == State.REQUESTED and needed is None:
             self._replace(terms, Strength.STRONGER, ranked_at=self.now)
             return booking
-        change = self._row(terms, Strength.STRONGER)
+        change = self._writer.row(terms, Strength.STRONGER)
         most = late_fee if needed is None else late_fee_most
         change.late_fee = most(booking, self._kept(), self.now)
-        return self._ask(change, hold_of(booking, terms), needed)
+        return self._writer.ask(change, hold_of(booking, terms), needed)
 
     def _replace(self, terms: Terms, strength: Strength, **facts: object) -> None:
         """Replaces a request that has nothing yet; a stronger one ranks as asked for now."""
-        self._replace_open()
-        change, request = self._row(terms, strength), hold_of(self.booking, terms)
-        self._hold_delta(change, request)
-        self._store(terms, strength, change, **facts)
-        self._exchange(request, change)
+        self._writer.replace_open()
+        change, request = self._writer.row(terms, strength), hold_of(self.booking, terms)
+        self._writer.hold_delta(change, request)
+        self._writer.store(terms, strength, change, **facts)
+        self._writer.exchange(request, change)
         task_request("allocation.cycle")
 
     def _running(self) -> Booking:
@@ -287,10 +283,10 @@ class _Asked:
             return self._extend(until, longer_terms(booking, seconds, now))
         if until <= now:
             raise invalid("end_past", refusal_text("end_past", label=booking.label), "duration")
-        self._replace_open()
+        self._writer.replace_open()
         begins = booking.ready_at or booking.planned_starts or now
         kept = granted_as(booking, begins, until, booking.ask["count"])
-        fee = late_fee(booking, kept, now)
+        fee, restores = late_fee(booking, kept, now), restores_of(booking)
         late_fee_take(booking, fee, now)
         shorter = shorter_terms(booking, -seconds)
         terms = replace(
@@ -299,8 +295,10 @@ class _Asked:
             name=self.new.name,
             request_text=self._text(),
         )
-        self._store(terms, Strength.WEAKER, planned_ends=until)
-        self._exchange(self._hold_of_run(terms, until))
+        change = self._writer.row(terms, Strength.WEAKER)
+        change.restores = restores
+        self._writer.store(terms, Strength.WEAKER, change, planned_ends=until)
+        self._writer.exchange(self._hold_of_run(terms, until))
         task_request("allocation.cycle")
         return booking
 
@@ -309,30 +307,13 @@ class _Asked:
         length_check(self.actor, booking, until)
         needed = approval_needed(self.actor, booking, terms, self.now)
         terms = replace(terms, name=self.new.name, request_text=self._text())
-        change = self._row(terms, Strength.STRONGER)
+        change = self._writer.row(terms, Strength.STRONGER)
         change.until = until
-        return self._ask(change, self._hold_of_run(terms, until), needed)
+        return self._writer.ask(change, self._hold_of_run(terms, until), needed)
 
     def _hold_of_run(self, terms: Terms, until: datetime) -> HoldRequest:
         begun = self.booking.planned_starts or self.now
         return replace(hold_of(self.booking, terms), starts=min(begun, self.now), ends=until)
-
-    def _ask(self, change: BookingChange, request: HoldRequest, needed: Needed | None) -> Booking:
-        """Holds what the change adds and leaves it to the next cycle, or to its approvers first."""
-        booking = self.booking
-        self._replace_open()
-        self._hold_delta(change, request)
-        until = change.until
-        if needed is not None:
-            change.state, until = BookingChange.State.AWAITING_APPROVAL, None
-        change.save(force_insert=True)
-        event = self._event("change_asked", change)
-        booking_change(booking, event=event, now=self.now, extension_until=until)
-        if needed is not None:
-            change_approval_request(self.actor, booking, change, needed, self.now)
-        self._audit("booking.change_asked", change)
-        task_request("allocation.cycle")
-        return booking
 
     def _stronger_terms(self) -> Terms:
         terms = stronger_terms(self.booking, self.new, self._text(), self.now)
@@ -346,81 +327,3 @@ class _Asked:
         is_same = self.old.ask == self.new.ask
         typed = self.patch.request_text
         return typed if typed is not None else self.booking.request_text if is_same else ""
-
-    def _row(self, terms: Terms, strength: Strength) -> BookingChange:
-        booking, accept = self.booking, self.patch.accept
-        latest = booking.announced_until or booking.planned_starts
-        start_by = accept.start_by
-        if start_by is None and latest is not None and terms.starts is None:
-            start_by = max(latest, terms.not_before)
-        least = accept.strength or booking.planned_strength or ""
-        if not accept.strength and booking.state == State.SCHEDULED:
-            least = PlannedStrength.FIRM
-        return BookingChange(
-            id=uuid4(),
-            tenant_id=booking.tenant_id,
-            booking=booking,
-            strength=strength.value,
-            state=BookingChange.State.ASKED,
-            base_revision=booking.revision,
-            target=terms.to_json(),
-            before=terms_of(booking).to_json(),
-            differences={n: list(v) for n, v in self.old.differences(self.new).items()},
-            start_by=start_by,
-            least_strength=least,
-            asked_by_id=self.actor.user_id,
-            asked_at=self.now,
-        )
-
-    def _hold_delta(self, change: BookingChange, request: HoldRequest) -> None:
-        booking = self.booking
-        amount = request.amount + change.late_fee
-        change.delta_held = hold_delta_place(
-            tenant_id=booking.tenant_id,
-            project_id=booking.project_id,
-            old=booking.id,
-            request=replace(request, reference=change.id, amount=amount),
-            now=self.now,
-        )
-
-    def _exchange(self, request: HoldRequest, change: BookingChange | None = None) -> None:
-        booking, delta = self.booking, change.id if change else None
-        hold_exchange(
-            tenant_id=booking.tenant_id, project_id=booking.project_id, request=request,
-            delta=delta, now=self.now,
-        )  # fmt: skip
-
-    def _replace_open(self) -> None:
-        change = change_open(self.booking)
-        if change is not None:
-            change_close(change, BookingChange.State.REPLACED, self.now)
-
-    def _store(
-        self,
-        terms: Terms,
-        strength: Strength,
-        change: BookingChange | None = None,
-        **facts: object,
-    ) -> None:
-        """Writes the terms, and the change as one that was made."""
-        booking = self.booking
-        change = change or self._row(terms, strength)
-        change.state, change.decided_at = BookingChange.State.CHANGED, self.now
-        change.calendar_due = strength is Strength.WEAKER
-        change.save(force_insert=True)
-        terms_apply(booking, terms, self._event("changed", change), self.now, **facts)
-        self._audit("booking.change", change)
-
-    def _event(self, kind: str, change: BookingChange) -> Event:
-        return change_event(kind, change, self.actor)
-
-    def _audit(self, action: str, change: BookingChange) -> None:
-        booking = self.booking
-        audit_record(
-            tenant_id=booking.tenant_id,
-            actor_id=self.actor.user_id,
-            action=action,
-            target=("booking", booking.id),
-            now=self.now,
-            detail={"label": booking.label, "differences": change.differences},
-        )

@@ -15,6 +15,8 @@ from allocation.services.bookings.change_rows import (
     Kept,
     change_close,
     change_keep,
+    rank_of,
+    restores_of,
     terms_apply,
 )
 from allocation.services.bookings.terms import hold_of
@@ -49,6 +51,7 @@ def changes_write(
         booking = bookings[answer.booking]
         change = _asked(booking, answer)
         if answer.granted:
+            change.restores = restores_of(booking)
             _late_share(booking, change, assigned.get(answer.booking), now)
             _grant(booking, change, decision, now)
         else:
@@ -69,6 +72,7 @@ def extension_write(booking: Booking, extend: Extend, decision: Decision, now: d
     if extend.reasons:
         change_keep(booking, change, Kept(extend.reasons, decision), now)
         return
+    change.restores = restores_of(booking)
     live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, abandoned=False)
     for row in live.order_by("id"):
         # Until its old end the row keeps its grant; the added time has a new one.
@@ -150,7 +154,7 @@ def _grant(booking: Booking, change: BookingChange, decision: Decision, now: dat
         **empty,
         "planned_places": [],
         "alternatives": [],
-        "ranked_at": change.asked_at,
+        "ranked_at": rank_of(change),
     }
     if booking.state == State.SCHEDULED:
         facts["state"] = State.QUEUED
@@ -164,12 +168,13 @@ def _exchange(
     terms = Terms.from_json(change.target)
     request = hold_of(booking, terms)
     change.state, change.decided_at, change.decision = BookingChange.State.CHANGED, now, decision
-    change.save(update_fields=["state", "decided_at", "decision"])
+    change.save(update_fields=["state", "decided_at", "decision", "restores"])
     detail = {
         "change": change.id.hex, "decision": decision.id, "differences": change.differences,
     }  # fmt: skip
     facts |= _approved(change)
-    text = event_text("change_made", what=differences_text(change.differences))
+    kind = "undone_then" if change.undoes_id else "change_made"
+    text = event_text(kind, what=differences_text(change.differences))
     event = Event("changed", text, detail=detail)
     terms_apply(booking, terms, event, now, **facts)
     hold_exchange(
@@ -179,7 +184,9 @@ def _exchange(
 
 
 def _approved(change: BookingChange) -> dict[str, object]:
-    """The hash under which a change was approved, if it was."""
+    """The hash under which a change was approved, or what it restores was, if there is one."""
+    if change.undoes is not None:
+        return {"approved_hash": change.undoes.restores["approved_hash"]}
     rows = change.approvals.filter(state=Approval.State.APPROVED)
     digest = rows.values_list("digest", flat=True).first()
     return {"approved_hash": digest} if digest else {}

@@ -27,8 +27,10 @@ from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import BEFORE_RUN, RUNNING, State
 from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
+from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import booking_extend
 from allocation.services.bookings.lengths import planned_end_of
+from allocation.services.bookings.undo import change_undo
 from allocation.services.quotes.extensions import later_ends
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
@@ -45,7 +47,7 @@ from allocation.web.bookings.summary import (
     what_words,
 )
 from allocation.web.parts.approvals import approval_line
-from allocation.web.parts.changes import shown_change
+from allocation.web.parts.changes import shown_change, undo_lines
 from allocation.web.parts.labels import labels_context
 from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
@@ -152,6 +154,7 @@ def _booking_answer(
         "can_wait": may and _can_wait(booking, ctx.now),
         "can_change": may and booking.state in CHANGEABLE,
         "change": shown_change(booking, ctx.zone, ctx.now),
+        "undo": undo_lines(booking, ctx.zone, ctx.now) if may else [],
         **labels_context(booking.labels, booking.external_ref),
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
@@ -242,6 +245,12 @@ def _more_time(request: HttpRequest, actor: Actor, booking: Booking, now: dateti
 def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     booking_check_in(actor=actor, booking=booking, now=now)
     return "Checked in."
+
+
+def _undo(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    if is_change_open(change_undo(actor=actor, booking=booking, now=now)):
+        return f"Asked for what {booking.label} had. Until it is decided it stays as it is."
+    return f"The change of {booking.label} is undone."
 
 
 @require_POST
@@ -335,6 +344,7 @@ urlpatterns = [
     path(f"{BOOKING}/cancel", _action(_cancel, cancel_question), name="booking-cancel"),
     path(f"{BOOKING}/release", _action(_release, release_question), name="booking-release"),
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
+    path(f"{BOOKING}/undo", _action(_undo), name="booking-undo"),
     path(f"{BOOKING}/saved", _action(_saved), name="booking-saved"),
     path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),
     path(f"{BOOKING}/earlier", booking_earlier_page, name="booking-earlier"),

@@ -12,7 +12,8 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Target
 from allocation.rules.states import RUNNING
-from allocation.services.bookings.changes import Accept, Patch
+from allocation.services.bookings.change_rows import Accept
+from allocation.services.bookings.changes import Patch
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.bookings.terms import target_of
 from tenants.models import GpuClass, Tier

@@ -6,6 +6,7 @@ from typing import Any
 
 from allocation.models import Approval, Booking, BookingChange
 from allocation.rules.changes import Strength
+from allocation.services.bookings.undo import undoable_change
 from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import moment_words
 from allocation.words.changes import NAMES, TIMES, value_text
@@ -25,6 +26,12 @@ class ShownChange:
     differences: tuple[str, ...]
     reasons: tuple[str, ...]
     alternatives: tuple[str, ...]
+
+
+def undo_lines(booking: Booking, zone: tzinfo, now: datetime) -> list[str]:
+    """Returns what the last change changed, if it can be undone now; else nothing."""
+    change = undoable_change(booking, now)
+    return difference_lines(change.differences, zone, now) if change is not None else []
 
 
 def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange | None:

@@ -122,3 +122,20 @@ def test_a_dry_run_of_a_cancellation_says_the_late_fee_and_ends_nothing(
     said = {name: Decimal(answer.json()[name]) for name in ("charged", "late_fee", "returned")}
     assert said == {"charged": half, "late_fee": half, "returned": half}
     assert shown(site, path)["state"] == "scheduled"
+
+
+def test_an_undo_answers_as_a_change_does_and_only_once(site: Site, path: str) -> None:
+    before = shown(site, path)
+    refused: Any = site.researcher.post(f"{path}/undo", {})
+    assert (refused.status_code, refused.json()["code"]) == (409, "nothing_to_undo")
+    patched(site, path, {"duration": "PT1H", "name": "short"})
+    answer: Any = site.researcher.post(f"{path}/undo", {})
+    assert (answer.status_code, answer["ETag"]) == (200, '"3"')
+    assert answer.json()["window"] == before["window"]
+    assert (answer.json()["name"], answer.json()["price"]) == ("first", before["price"])
+    again: Any = site.researcher.post(f"{path}/undo", {})
+    assert (again.status_code, again.json()["code"]) == (409, "nothing_to_undo")
+    bad: Any = site.researcher.post(f"{path}/undo", {"now": True})
+    assert (bad.status_code, bad.json()["param"]) == (400, "now")
+    stranger: Any = site.outsider.post(f"{path}/undo", {})
+    assert stranger.status_code == 404

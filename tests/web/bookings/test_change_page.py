@@ -150,3 +150,22 @@ def test_a_dragged_bar_opens_the_page_with_its_price(site: Site, booking: Bookin
         assert client.get(address, bad).status_code in {200, 409}
     # Looking changes nothing.
     assert fresh(booking).revision == booking.revision
+
+
+def test_a_change_that_was_just_made_can_be_undone_on_the_page(
+    site: Site, booking: Booking
+) -> None:
+    posted(site, booking, name="shorter", length="1h", act="change")
+    assert fresh(booking).duration_seconds == 3600
+    client = Client()
+    client.force_login(site.people["researcher"])
+    url = f"/t/{site.tenant.slug}/bookings/{booking.label}"
+    page = flat(client.get(url).content.decode())
+    assert "Just changed" in page
+    assert "Length: 2 h → 1 h" in page
+    answer = client.post(f"{url}/undo", follow=True)
+    page = flat(answer.content.decode())
+    assert "is undone." in page
+    assert "Just changed" not in page
+    assert (fresh(booking).duration_seconds, fresh(booking).name) == (7200, booking.name)
+    assert client.post(f"{url}/undo").status_code == 409
