@@ -39,6 +39,9 @@ class BookingChange(models.Model):
         Booking, on_delete=models.PROTECT, related_name="changes", db_constraint=False
     )
     group = models.UUIDField(null=True, blank=True, help_text="Changes that are made all or none.")
+    is_partial = models.BooleanField(
+        default=False, db_default=False, help_text="It may be made without the rest of its group."
+    )
     strength = models.CharField(max_length=8, help_text="Word, weaker or stronger.")
     state = models.CharField(max_length=20, choices=State.choices)
     base_revision = models.PositiveIntegerField(help_text="Of the booking when it was asked.")

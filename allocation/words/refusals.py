@@ -238,6 +238,21 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "series_overlap": gettext_lazy("Two dates overlap. Make each date shorter."),
     "series_failed": gettext_lazy("%(failed)s of %(of)s dates can't be booked. %(first)s: %(why)s"),
+    "series_moved": gettext_lazy(
+        "A date of the series was changed meanwhile. Look at it again, then change it."
+    ),
+    "date_elsewhere": gettext_lazy("%(label)s is no date of this series."),
+    "date_needed": gettext_lazy("Name the date from which the series changes."),
+    "date_begun": gettext_lazy("%(label)s has begun. Name a date that is still to come."),
+    "no_dates_left": gettext_lazy("The series has no date to come that this changes."),
+    "series_date_failed": gettext_lazy("No date is changed, because of %(first)s: %(why)s"),
+    "series_other_day": gettext_lazy(
+        "The dates of a series keep their days. Choose a start on the same day."
+    ),
+    "group_unapproved": gettext_lazy(
+        "This needs an approval by the rule %(rules)s. Change the dates that fit, so that each "
+        "asks for its own."
+    ),
     # Dependencies
     "too_many_parents": gettext_lazy("A booking depends on at most %(most)s others."),
     "depends_fixed": gettext_lazy(

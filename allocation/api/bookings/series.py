@@ -1,6 +1,7 @@
 """Series: one request for several dates. Each date is a booking."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -12,8 +13,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_series, access_series_to_change
+from allocation.api.bookings.changes import IF_MATCH
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.requests import BookingIn, booking_request_of, repeat_of
+from allocation.api.bookings.series_changes import (
+    ChangedDateOut,
+    SeriesPatchIn,
+    SeriesScopeQuery,
+    answer_data,
+    date_of,
+    series_patch_of,
+    tag_sent,
+)
 from allocation.api.bookings.shapes import booking_id_text
 from allocation.models import Series
 from allocation.queries.bookings.series import (
@@ -24,6 +35,7 @@ from allocation.queries.bookings.series import (
 )
 from allocation.reasons.catalogue import BY_CODE
 from allocation.services.bookings.series import series_cancel, series_request
+from allocation.services.bookings.series_changes import series_patch, series_tag
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
@@ -83,6 +95,7 @@ class SeriesOut(serializers.Serializer[Any]):
     failed = DateOut(many=True, help_text="The dates that could not be booked.")
     held = Money(max_digits=20)
     currency = serializers.CharField()
+    changes = ChangedDateOut(many=True, help_text="In the answer of a PATCH: each of its dates.")
 
 
 class SeriesList(ApiView):
@@ -172,11 +185,51 @@ class SeriesList(ApiView):
 class SeriesOne(ApiView):
     """One series."""
 
+    queries = {"PATCH": SeriesScopeQuery}
+
     @described("get_series", "Retrieve a series", answer=SeriesOut)
     def get(self, request: Request, series: str) -> Response:
         """Returns a series with all its dates."""
         with self.tx():
             return _answer(access_series(self.actor, series))
+
+    @described(
+        "act_update_series",
+        "Change a series",
+        answer=SeriesOut,
+        status=(200, "application/json"),
+        request=SeriesPatchIn,
+        headers=IF_MATCH,
+        query=SeriesScopeQuery,
+    )
+    def patch(self, request: Request, series: str) -> HttpResponseBase:
+        """Changes one date, this and the following ones, or all that have not begun. The dates
+        change all or none, unless `partial`; dates that were changed on their own stay, unless
+        `overwrite`. If some dates stay behind, the changed ones become a series of their own. What
+        only gives something up takes effect at once (200), anything else is decided (202). Requires
+        `If-Match` with the series' ETag, which differs after each change of a date. `Prefer:
+        dry-run` writes nothing."""
+        sent, tag = self.sent(SeriesPatchIn), tag_sent(request)
+        patch = series_patch_of(self.query["scope"], sent)
+        is_dry_run = preferences_of(request).dry_run
+
+        def work() -> Response:
+            found = access_series_to_change(self.actor, series)
+            date = date_of(self.actor, found, sent.get("date"))
+            answers = series_patch(
+                actor=self.actor, series=found, date=date, patch=patch, tag=tag, now=self.now
+            )
+            where = answers[-1].booking.series or found
+            is_asked = any(each.outcome == "asked" for each in answers)
+            return _answer(where, 202 if is_asked else 200, answer_data(answers))
+
+        if not is_dry_run:
+            return self.once(work)
+        with self.tx(), transaction.atomic():
+            answer = work()
+            transaction.set_rollback(True)
+        answer["Preference-Applied"] = "dry-run"
+        return answer
 
 
 class SeriesCancel(ApiView):
@@ -196,7 +249,7 @@ class SeriesCancel(ApiView):
         return self.once(work)
 
 
-def series_data(shown: SeriesShown) -> dict[str, Any]:
+def series_data(shown: SeriesShown, changes: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """The series as JSON values. Runs inside a transaction of its tenant."""
     series = shown.series
     data = SeriesOut(
@@ -217,6 +270,7 @@ def series_data(shown: SeriesShown) -> dict[str, Any]:
             "failed": [_date(each) for each in failed_dates_of(shown)],
             "held": shown.held,
             "currency": shown.currency,
+            "changes": changes,
         }
     )
     return dict(data.data)
@@ -234,9 +288,10 @@ def _date(each: SeriesDate) -> dict[str, Any]:
     }
 
 
-def _answer(series: Series, status: int = 200) -> Response:
-    data = series_data(series_shown(series))
+def _answer(series: Series, status: int = 200, changes: Sequence[dict[str, Any]] = ()) -> Response:
+    data = series_data(series_shown(series), changes)
     headers = {"Location": f"/api/v1/series/{data['id']}"} if status == 201 else {}
+    headers["ETag"] = f'"{series_tag(series)}"'
     return Response(data, status=status, headers=headers)
 
 

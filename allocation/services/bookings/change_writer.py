@@ -18,6 +18,7 @@ from allocation.services.bookings.change_rows import (
     restores_of,
     terms_apply,
 )
+from allocation.services.bookings.series_cuts import series_facts
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.runs.transition import booking_change
@@ -40,6 +41,7 @@ class ChangeWriter:
     accept: Accept = NO_BOUNDS
     group: UUID | None = None
     undoes: BookingChange | None = None
+    is_partial: bool = False
 
     def ask(self, change: BookingChange, request: HoldRequest, needed: Needed | None) -> Booking:
         """Holds what the change adds and leaves it to the next cycle, or to its approvers first."""
@@ -83,6 +85,7 @@ class ChangeWriter:
             asked_by_id=self.actor.user_id,
             asked_at=self.now,
             group=self.group,
+            is_partial=self.is_partial,
             undoes=self.undoes,
             restores=restores_of(booking),
         )
@@ -126,6 +129,7 @@ class ChangeWriter:
         change.state, change.decided_at = BookingChange.State.CHANGED, self.now
         change.calendar_due = strength is Strength.WEAKER
         change.save(force_insert=True)
+        facts |= series_facts(booking, change)
         terms_apply(booking, terms, self._event("changed", change), self.now, **facts)
         self._audit("booking.change", change)
 

@@ -7,6 +7,7 @@ has.
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
@@ -23,6 +24,7 @@ from allocation.services.bookings.change_approvals import (
 )
 from allocation.services.bookings.change_refusals import (
     change_awaited,
+    group_unapproved,
     not_changeable,
     revision_moved,
     too_dear,
@@ -68,13 +70,16 @@ SOON = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A change as a person asked for it; None: that part stays as it is."""
+    """A change as a person asked for it; None: that part stays as it is. Changes of one `group`
+    are made all or none, unless they are `is_partial`."""
 
     ask: AskDocument | None = None
     tier: str | None = None
     name: str | None = None
     request_text: str | None = None
     accept: Accept = NO_BOUNDS
+    group: UUID | None = None
+    is_partial: bool = False
 
 
 def booking_patch(
@@ -149,8 +154,9 @@ class _Asked:
 
     @property
     def _writer(self) -> ChangeWriter:
+        patch, what = self.patch, (self.booking, self.old, self.new, self.now)
         return ChangeWriter(
-            self.actor, self.booking, self.old, self.new, self.now, self.patch.accept
+            self.actor, *what, patch.accept, group=patch.group, is_partial=patch.is_partial
         )
 
     def apply(self) -> Booking:
@@ -248,6 +254,8 @@ class _Asked:
             raise change_awaited(booking)
         terms = self._stronger_terms()
         needed = approval_needed(self.actor, booking, terms, self.now)
+        if needed is not None and self.patch.group is not None and not self.patch.is_partial:
+            raise group_unapproved(needed)
         if booking.state == State.REQUESTED and needed is None:
             self._replace(terms, Strength.STRONGER, ranked_at=self.now)
             return booking

@@ -19,6 +19,7 @@ from allocation.services.bookings.change_rows import (
     restores_of,
     terms_apply,
 )
+from allocation.services.bookings.series_cuts import series_facts
 from allocation.services.bookings.terms import hold_of
 from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.record.history import Event
@@ -172,7 +173,7 @@ def _exchange(
     detail = {
         "change": change.id.hex, "decision": decision.id, "differences": change.differences,
     }  # fmt: skip
-    facts |= _approved(change)
+    facts |= _approved(change) | series_facts(booking, change)
     kind = "undone_then" if change.undoes_id else "change_made"
     text = event_text(kind, what=differences_text(change.differences))
     event = Event("changed", text, detail=detail)

@@ -353,7 +353,8 @@ def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) 
         series=None,
         revision=change.base_revision - 1,
     )
-    return Change(str(booking.id), target, _STRENGTHS.get(change.least_strength))
+    group = "" if change.group is None or change.is_partial else str(change.group)
+    return Change(str(booking.id), target, _STRENGTHS.get(change.least_strength), group)
 
 
 def _series_of(row: Booking) -> str | None:

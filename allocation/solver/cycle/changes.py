@@ -1,6 +1,6 @@
 """Changes of bookings that have not begun: what they have is exchanged, or stays as it is."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from allocation.reasons.reason import Reason, reason
@@ -75,21 +75,45 @@ class Changes:
             if standing.counted:
                 outcome.strengths.use.count(booking, found)
 
-    def decide(self, change: Change, standing: Standing) -> Fit | None:
-        """Give the booking what its change asks for; None, with nothing reserved: it can't be."""
+    def decide(self, given: Sequence[tuple[Change, Standing]]) -> dict[str, Fit]:
+        """Give the bookings what their changes ask for, all or none. Returns what is reserved, by
+        booking; empty, with nothing reserved: they keep what they have."""
+        movable, state = self.outcome.rebinding.movable, self.outcome.state
+        mark, found, failed = movable.mark(), dict[str, Fit](), list[ChangeAnswer]()
+        for change, _ in given:
+            answer = self._search(change)
+            if isinstance(answer, Fit):
+                state.reserve(answer)
+                found[change.booking] = answer
+            else:
+                failed.append(answer)
+        for each in reversed(found.values()):
+            state.free(each)
+        if failed:
+            if found or any(each.reasons[0].code == "change_weaker" for each in failed):
+                movable.back(mark)
+            self._keep_all([change for change, _ in given], failed)
+            return {}
+        for change, standing in given:
+            self._exchange(change, standing, found[change.booking])
+        return found
+
+    def _search(self, change: Change) -> Fit | ChangeAnswer:
+        """What the change would get, not reserved; else why it gets nothing."""
         outcome, target = self.outcome, replace(change.target, booking=change.booking)
-        before, mark = len(outcome.refusals), outcome.rebinding.movable.mark()
+        before = len(outcome.refusals)
         found = find(outcome, target)
         refused = outcome.refusals[before:]
         del outcome.refusals[before:]
         if found is None:
             reasons = (reason("change_no_room"), *refused[0].reasons)
-            self._keep(change, reasons, refused[0].alternatives)
-            return None
+            return _kept(change, reasons, refused[0].alternatives)
         if _RANK[self._strength(target, found)] < _RANK[change.strength]:
-            outcome.rebinding.movable.back(mark)
-            self._keep(change, (reason("change_weaker"),))
-            return None
+            return _kept(change, (reason("change_weaker"),))
+        return found
+
+    def _exchange(self, change: Change, standing: Standing, found: Fit) -> None:
+        outcome, target = self.outcome, replace(change.target, booking=change.booking)
         if standing.waits is not None:
             outcome.waits.remove(standing.waits)
         outcome.refusals[:] = [r for r in outcome.refusals if r.booking != change.booking]
@@ -98,7 +122,26 @@ class Changes:
             outcome.keys[change.booking] = outcome.keys[change.target.booking]
         outcome.place(target, found)
         self.answers.append(ChangeAnswer(change.booking, change.target.booking))
-        return found
+
+    def members(self, change: Change) -> tuple[Change, ...]:
+        """The changes that are granted with this one or not at all, by their starts."""
+        if not change.group:
+            return (change,)
+        every = (each for each in self.by_target.values() if each.group == change.group)
+        return tuple(sorted(every, key=lambda each: (each.target.earliest, each.booking)))
+
+    def keep_begun(self, members: Sequence[Change], begun: Change) -> None:
+        """Keep a booking that is about to begin, and the group of its change."""
+        self._keep_all(members, [_kept(begun, (reason("change_begun"),))])
+
+    def _keep_all(self, members: Sequence[Change], failed: Sequence[ChangeAnswer]) -> None:
+        """Keep all bookings: those that failed by their own reasons, others because of them."""
+        own = {each.booking: each for each in failed}
+        first = min(each.target.earliest for each in members if each.booking in own)
+        because = reason(
+            "series_conflict", conflicts=len(failed), of=len(members), first_conflict=first
+        )
+        self.answers.extend(own.get(each.booking) or _kept(each, (because,)) for each in members)
 
     def applied(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the targets of granted changes in place of their bookings."""
@@ -113,19 +156,6 @@ class Changes:
         others = (each for each in snapshot.requests if each.booking not in granted)
         held = tuple(row for row in snapshot.held if row.booking not in granted)
         return replace(snapshot, held=held, requests=(*others, *targets))
-
-    def keep_begun(self, change: Change) -> None:
-        """Keep a booking that is about to begin."""
-        self._keep(change, (reason("change_begun"),))
-
-    def _keep(
-        self,
-        change: Change,
-        reasons: tuple[Reason, ...],
-        alternatives: tuple[Alternative, ...] = (),
-    ) -> None:
-        given = change.booking, change.target.booking, reasons, alternatives
-        self.answers.append(ChangeAnswer(*given))
 
     def _strength(self, target: Request, found: Fit) -> Strength:
         """The strength that the start would have."""
@@ -158,6 +188,12 @@ class Changes:
     def _take(self, booking: str, found: Fit) -> bool:
         movable = self.outcome.rebinding.movable
         return movable.take(booking, found.demand.gpu_class) is not None
+
+
+def _kept(
+    change: Change, reasons: tuple[Reason, ...], alternatives: tuple[Alternative, ...] = ()
+) -> ChangeAnswer:
+    return ChangeAnswer(change.booking, change.target.booking, reasons, alternatives)
 
 
 def _fits_of(outcome: Outcome, rows: Iterable[Held]) -> Iterable[Fit]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from allocation.reasons.reason import Reason, reason
-from allocation.solver.cycle.changes import Changes
+from allocation.solver.cycle.changes import Changes, Standing
 from allocation.solver.cycle.depth import behind_the_depth, start_or_wait
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
@@ -248,39 +248,58 @@ class Walk:
         self._done.add(turn.request.booking)
 
     def _exchange(self, turn: Turn, change: Change) -> None:
-        """Give a booking what its change asks for, or leave it where it is."""
-        changes, booking = self.changes, change.booking
+        """Give a booking what its change asks for, or leave it where it is; with the group of the
+        change, all or none."""
+        changes, outcome = self.changes, self._outcome
         if changes is None:
             return
+        members = changes.members(change)
+        self._done |= {each.target.booking for each in members}
+        lifted: list[tuple[Change, Standing, Fit | None]] = []
+        for each in members:
+            kept = self._kept_of(each.booking)
+            standing = changes.lift(each, kept)
+            if standing is None:
+                self._restore_standing(lifted)
+                changes.keep_begun(members, each)
+                return
+            self._kept.pop(each.booking, None)
+            lifted.append((each, standing, kept))
+        attempts, freed = outcome.rebinding.attempts, set(self._freed)
+        is_open = self._part_of(turn.request) in self._opened
+        self._make_way(turn)
+        found = changes.decide([(each, standing) for each, standing, _ in lifted])
+        for each in members if found else ():
+            self._placed(each.target, found[each.booking], turn)
+            self._done.add(each.booking)
+            self._reserved.pop(each.target.booking)
+            self._reserved[each.booking] = found[each.booking]
+        if found:
+            self._await_resumes()
+            return
+        outcome.rebinding.attempts = attempts
+        self._restore_standing(lifted)
+        self._put_back(self._freed.keys() - freed)
+        if not is_open:
+            self._opened.pop(self._part_of(turn.request), None)
+
+    def _kept_of(self, booking: str) -> Fit | None:
+        """The planned start of a booking whose turn comes later, where it is by now."""
         if booking in self._freed:
             self._again(self._turns[self._index[booking]])
             self._lifted = deque(at for at in self._lifted if at != self._index[booking])
         kept = self._kept.get(booking)
-        if kept is not None:
-            kept = self._outcome.rebinding.movable.found(booking, kept.demand.gpu_class) or kept
-        standing = changes.lift(change, kept)
-        if standing is None:
-            changes.keep_begun(change)
-            return
-        attempts, freed = self._outcome.rebinding.attempts, set(self._freed)
-        is_open = self._part_of(turn.request) in self._opened
-        self._kept.pop(booking, None)
-        self._make_way(turn)
-        found = changes.decide(change, standing)
-        if found is not None:
-            self._placed(turn.request, found, turn)
-            self._done.add(booking)
-            self._reserved.pop(turn.request.booking)
-            self._reserved[booking] = found
-            self._await_resumes()
-            return
-        self._outcome.rebinding.attempts = attempts
-        changes.put_back(change, standing)
-        if kept is not None:
-            self._kept[booking] = kept
-        self._put_back(self._freed.keys() - freed)
-        if not is_open:
-            self._opened.pop(self._part_of(turn.request), None)
+        if kept is None:
+            return None
+        return self._outcome.rebinding.movable.found(booking, kept.demand.gpu_class) or kept
+
+    def _restore_standing(self, lifted: Iterable[tuple[Change, Standing, Fit | None]]) -> None:
+        """Undo the lifting of what bookings have."""
+        for change, standing, kept in lifted:
+            if self.changes is not None:
+                self.changes.put_back(change, standing)
+            if kept is not None:
+                self._kept[change.booking] = kept
 
     def _put_back(self, bookings: Container[str]) -> None:
         """Reserve freed starts again where they were."""

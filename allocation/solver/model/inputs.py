@@ -266,12 +266,13 @@ class Change:
 
     `target` has its own place in the queue, and the id of the change in the place of the booking's.
     The booking keeps what it has if the target can't be met, or only by a start that is worth less
-    than `strength`.
+    than `strength`. Changes of one `group` are granted all or none.
     """
 
     booking: str
     target: Request
     strength: Strength | None = None
+    group: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

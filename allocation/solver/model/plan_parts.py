@@ -156,10 +156,22 @@ class Parts:
         for booking in changed:
             self._need(("change", booking), ("answer", booking), always=True)
             self._need(("answer", booking), ("change", booking), always=True)
+        for one, other in _neighbours(self._snapshot, changed):
+            self._need(("change", one), ("change", other))
         for row in self._snapshot.held if changed else ():
             for window in self._windows if row.booking in changed else ():
                 if row.place.gpu in window.gpus and window.meets(row.starts, row.ends):
                     self._need(window.part, ("change", row.booking))
+
+
+def _neighbours(snapshot: Snapshot, changed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of granted changes of one group, in a ring: all are needed if each needs the next."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for each in snapshot.changes:
+        if each.group and each.booking in changed:
+            groups[each.group].append(each.booking)
+    for names in groups.values():
+        yield from zip(names, (*names[1:], names[0]), strict=True)
 
 
 def narrowed(plan: Plan, parts: Collection[Part]) -> Plan:

@@ -135,6 +135,7 @@ def _couplings(
         )
     for change in snapshot.changes:
         names = [("class", name) for name in change.target.ask.classes]
+        names += [("group", change.group)] if change.group else []
         yield _whose(change.target), [("booking", change.booking), *names]
     for row in snapshot.held:
         others = [("project", row.project), ("booking", row.booking), *on((row.place,))]

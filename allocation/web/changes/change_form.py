@@ -16,6 +16,7 @@ from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.changes import Patch
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.bookings.terms import target_of
+from allocation.web.changes.series_scope import scope_fields
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
 from tenants.web.parts import Field
@@ -36,6 +37,7 @@ class ChangeForm:
     zone: tzinfo
     is_begun: bool
     is_fixed: bool
+    is_of_series: bool = False
 
     @classmethod
     def of(cls, booking: Booking, zone: tzinfo) -> "ChangeForm":
@@ -53,12 +55,15 @@ class ChangeForm:
             "pin": " ".join(ask.pin),
             "revision": str(booking.revision),
         }
-        return cls(values, zone, booking.state in RUNNING, ask.starts is not None)
+        is_begun = booking.state in RUNNING
+        is_of_series = booking.series_id is not None and not is_begun
+        return cls(values, zone, is_begun, ask.starts is not None, is_of_series)
 
     def typed(self, data: Mapping[str, str]) -> "ChangeForm":
         """The form with what was sent; fields that were not sent keep their values."""
         values = {name: data.get(name, old).strip()[:200] for name, old in self.values.items()}
-        more = {name: data.get(name, "") for name in ("start_by", "strength")}
+        names = ("start_by", "strength", *(("scope", "parts", "own") if self.is_of_series else ()))
+        more = {name: data.get(name, "") for name in names}
         return replace(self, values={**values, **more})
 
     def dragged(self, booking: Booking, shift: int, grow: int) -> "ChangeForm":
@@ -156,6 +161,7 @@ class ChangeForm:
             field("classes", "GPU class", choices=self._classes()),
             field("tier", "Tier", choices=tuple(Tier.objects.values_list("slug", "name"))),
             field("pin", "Only on", "Nodes or GPUs, such as n0003 or n0003/2.", required=False),
+            *(scope_fields(dict(self.values)) if self.is_of_series else ()),
         ]
 
     def _classes(self) -> list[tuple[str, str]]:

@@ -13,18 +13,28 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from allocation.access import access_booking, access_booking_to_change
+from allocation.access import access_booking, access_booking_to_change, access_series_to_change
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
+from allocation.services.bookings.change_refusals import revision_moved
 from allocation.services.bookings.change_rows import is_change_open
-from allocation.services.bookings.changes import booking_patch, change_withdraw
+from allocation.services.bookings.changes import Patch, booking_patch, change_withdraw
+from allocation.services.bookings.series_changes import Scope, series_patch
 from allocation.services.quotes.changes import ChangeQuote, change_quote
-from allocation.services.record.terms import Terms
+from allocation.services.quotes.series_changes import SeriesQuote, series_change_quote
+from allocation.services.record.terms import Terms, terms_of
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.changes.change_form import ChangeForm, is_of_a_field
+from allocation.web.changes.series_scope import (
+    made_words,
+    outcome_words,
+    price_words,
+    scope_of,
+    series_patch_of,
+)
 from allocation.web.parts.times import length_words, moment_words
 from billing.rules import money_text
 from tenants.access import Actor
@@ -63,7 +73,10 @@ def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
     if request.method != "POST" and drag is None:
         return _answer(request, booking, ctx, form)
     form = form.typed(request.POST.dict()) if drag is None else form.dragged(booking, *drag)
+    is_whole = booking.series is not None and scope_of(dict(form.values)) is not Scope.THIS
     try:
+        if is_whole:
+            return _series(request, actor, booking, form, ctx)
         if request.POST.get("act") == "change":
             return _change(request, actor, booking, form, ctx)
         quote = change_quote(
@@ -165,6 +178,50 @@ def _change(
         said = f"{made.label} is changed."
     messages.success(request, said)
     return HttpResponseRedirect(_address(actor, booking))
+
+
+def _series(
+    request: HttpRequest, actor: Actor, booking: Booking, form: ChangeForm, ctx: PageContext
+) -> HttpResponse:
+    """Shows what a change of several dates would do, or makes it."""
+    series = access_series_to_change(actor, _reference(booking))
+    if booking.revision != _revision(form):
+        raise revision_moved(booking)
+    patch = series_patch_of(booking, form.patch(booking), dict(form.values))
+    facts: dict[str, Any] = {
+        "actor": actor, "series": series, "date": booking, "patch": patch, "now": ctx.now,
+    }  # fmt: skip
+    if request.POST.get("act") != "change":
+        preview = series_preview_of(series_change_quote(**facts), booking, form.patch(booking), ctx)
+        return _answer(request, booking, ctx, form, preview=preview)
+    answers = series_patch(**facts, tag=None)
+    messages.success(request, made_words(answers))
+    address = f"/t/{actor.tenant_slug}/series/{_reference(answers[-1].booking)}"
+    return HttpResponseRedirect(address)
+
+
+def _reference(booking: Booking) -> str:
+    return f"sr_{booking.series_id.hex}" if booking.series_id is not None else ""
+
+
+def series_preview_of(
+    quote: SeriesQuote, booking: Booking, patch: Patch, ctx: PageContext
+) -> Preview:
+    """Returns what a change of several dates would do in words."""
+    price, difference = price_words(quote)
+    is_asked = "asked" in quote.outcomes
+    return Preview(
+        what=what_words(patch.ask or AskDocument.from_json(booking.ask), ctx.labels),
+        price=price,
+        difference=difference,
+        fee=fee_words(quote.fee, terms_of(booking)),
+        start=outcome_words(quote.outcomes),
+        place=_PLACE[Strength.STRONGER if is_asked else Strength.WEAKER],
+        risk="",
+        blocking=quote.refusals[0] if quote.refusals else "",
+        approval="",
+        button="Ask for the changes" if is_asked else "Change them",
+    )
 
 
 def _revision(form: ChangeForm) -> int:

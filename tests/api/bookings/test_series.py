@@ -137,3 +137,56 @@ def test_more_dates_take_no_more_statements(site: Site) -> None:
     statements(2)
     few = statements(3)
     assert few == statements(26) > 0
+
+
+def patched(site: Site, series: str, scope: str, body: object, tag: str = "*") -> Any:  # noqa: ANN401
+    path = f"series/{series}?scope={scope}"
+    return site.researcher.send("PATCH", path, body, headers={"if_match": tag})
+
+
+def test_a_series_changes_with_the_tag_that_was_seen(site: Site) -> None:
+    series = said(site.researcher.post("series", DAILY))
+    seen: Any = site.researcher.get(f"series/{series['id']}")
+    second = series["dates"][1]["number"]
+    body = {"date": second, "duration": "PT30M", "name": "short"}
+    answer = patched(site, series["id"], "following", body, seen["ETag"])
+    assert answer.status_code == 200
+    new = answer.json()
+    assert [each["outcome"] for each in new["changes"]] == ["changed"] * 2
+    assert (new["id"] != series["id"], new["name"], new["rrule"]) == (
+        True, "short", "FREQ=DAILY;COUNT=2",
+    )  # fmt: skip
+    old = said(site.researcher.get(f"series/{series['id']}"))
+    assert len(old["dates"]) == 1
+    again = patched(site, series["id"], "all", {"duration": "PT40M"}, seen["ETag"])
+    assert (again.status_code, again.json()["code"]) == (412, "revision_moved")
+    path = f"series/{series['id']}?scope=all"
+    missing: Any = site.researcher.send("PATCH", path, {"name": "x"})
+    assert (missing.status_code, missing.json()["code"]) == (428, "revision_needed")
+
+
+@pytest.mark.parametrize(
+    ("scope", "body", "status", "code", "param"),
+    [
+        ("some", {"name": "x"}, 422, "unknown_choice", "scope"),
+        ("all", {"colour": "red"}, 400, "unknown_field", "colour"),
+        ("all", {"count": 0}, 422, "count_out_of_bounds", "count"),
+        ("all", {"at": "25:00"}, 400, "wrong_type", "at"),
+        ("following", {"name": "x"}, 422, "date_needed", "date"),
+        ("following", {"name": "x", "date": "BK-999"}, 404, "not_found", None),
+        ("all", {"duration": "P2D"}, 422, "series_overlap", "duration"),
+        ("all", [1], 400, "malformed_json", None),
+    ],
+)
+def test_bad_changes_of_a_series_name_their_field_and_change_nothing(
+    site: Site, scope: str, body: object, status: int, code: str, param: str | None
+) -> None:
+    series = said(site.researcher.post("series", DAILY))
+    before = said(site.researcher.get(f"series/{series['id']}"))
+    answer = patched(site, series["id"], scope, body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.content
+    assert answer.json().get("param") == param
+    assert said(site.researcher.get(f"series/{series['id']}")) == before
+    path = f"series/{series['id']}?scope=all"
+    stranger: Any = site.outsider.send("PATCH", path, {"name": "x"}, headers={"if_match": "*"})
+    assert stranger.status_code == 404

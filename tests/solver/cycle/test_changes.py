@@ -134,3 +134,33 @@ def test_a_booking_that_begins_in_this_cycle_keeps_what_it_has() -> None:
     wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
     plan = decided(a_snapshot(held=held, changes=(a_change(wish, booking="own"),)))
     assert [each.code for each in plan.changes[0].reasons] == ["change_begun"]
+
+
+def a_group() -> tuple[tuple[Held, ...], tuple[Change, ...]]:
+    """Two dates of 5 GPUs that move to where the other was, with 6: it works only together."""
+    held = (*held_window("mine", range(5), 2, 4), *held_window("own", range(5), 4, 6))
+    later = a_request("mine", ask=an_ask(6), hours=2, earliest=4 * HOUR, fixed=True)
+    sooner = a_request("own", ask=an_ask(6), hours=2, earliest=2 * HOUR, fixed=True)
+    changes = tuple(
+        replace(a_change(wish, booking=wish.booking), group="series") for wish in (later, sooner)
+    )
+    return held, changes
+
+
+def test_a_group_of_changes_is_granted_together() -> None:
+    held, changes = a_group()
+    plan = decided(a_snapshot(held=held, changes=changes))
+    assert [each.granted for each in plan.changes] == [True, True]
+    assert given(plan) == {"mine": (4, 6, 6), "own": (2, 4, 6)}
+    alone = tuple(replace(each, group="") for each in changes)
+    plan = decided(a_snapshot(held=held, changes=alone))
+    assert not all(each.granted for each in plan.changes)
+
+
+def test_a_group_of_changes_of_which_one_fails_changes_nothing() -> None:
+    held, changes = a_group()
+    held += held_window("other", range(5, 8), 4, 5)
+    plan = decided(a_snapshot(held=held, changes=changes))
+    codes = {each.booking: each.reasons[0].code for each in plan.changes}
+    assert codes == {"mine": "change_no_room", "own": "series_conflict"}
+    assert (plan.assigns, plan.moves) == ((), ())

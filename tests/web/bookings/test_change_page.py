@@ -9,8 +9,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Booking
+from allocation.models import Booking, Series
+from allocation.rules.recurrence import recurrence_read
 from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.series import Repeat, series_request
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_wish, an_ask
@@ -169,3 +171,34 @@ def test_a_change_that_was_just_made_can_be_undone_on_the_page(
     assert "Just changed" not in page
     assert (fresh(booking).duration_seconds, fresh(booking).name) == (7200, booking.name)
     assert client.post(f"{url}/undo").status_code == 409
+
+
+def test_a_date_of_a_series_changes_alone_or_with_others(site: Site) -> None:
+    now = timezone.now()
+    starts = (now + timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)
+    request = a_wish(site.project, an_ask(2, starts=starts))
+    with tenant_tx(site.tenant.id):
+        series_request(
+            actor=site.actor(),
+            request=request,
+            repeat=Repeat(recurrence_read("FREQ=DAILY;COUNT=3")),
+            now=now,
+        )
+    with as_system():
+        booking = Booking.objects.order_by("starts")[1]
+    chosen = {"scope": "following", "parts": "all", "own": "stay", "length": "1h"}
+    status, page = posted(site, booking, **chosen, act="look")
+    assert status == 200
+    assert "2 dates change at once." in page
+    assert "€19.20 (now €38.40)" in page
+    status, _ = posted(site, booking, **chosen, act="change")
+    assert status == 302
+    with as_system():
+        lengths = list(
+            Booking.objects.order_by("starts").values_list("duration_seconds", flat=True)
+        )
+        assert lengths == [7200, 3600, 3600]
+        assert Series.objects.count() == 2
+    other = (starts + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
+    status, page = posted(site, booking, scope="all", parts="fit", own="overwrite", starts=other)
+    assert (status, "The dates of a series keep their days." in page) == (409, True)

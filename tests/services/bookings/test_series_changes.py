@@ -1,0 +1,186 @@
+"""Changes of a series: one date, the following ones or all, together or in part."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from allocation.models import Booking, BookingChange, Series
+from allocation.rules.recurrence import recurrence_read
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.series import Repeat, series_request
+from allocation.services.bookings.series_changes import (
+    DateAnswer,
+    Scope,
+    SeriesPatch,
+    series_patch,
+    series_tag,
+)
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_tenant_admin, an_actor
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.roles import as_system
+from tests.servers.servers import Servers
+from tests.services.bookings.test_approvals import ruled
+from tests.services.bookings.test_changes import SOON, fresh, held, patched, turn
+
+NINE = datetime(2026, 11, 18, 8, tzinfo=UTC)  # 09:00 in Berlin, the day after NOW
+DAY = timedelta(days=1)
+LATER = SOON + timedelta(seconds=30)
+
+
+@pytest.fixture
+def lab(real_db: Servers) -> Lab:
+    return a_lab("helix", gpus=4)
+
+
+@pytest.fixture
+def series(lab: Lab) -> Series:
+    """Three dates of two GPUs, from 9 to 11, each scheduled."""
+    request = replace(
+        a_wish(lab.project, an_ask(2, hours=2, starts=NINE)), zone="Europe/Berlin", name="runs"
+    )
+    repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
+    with tenant_tx(lab.tenant_id):
+        made = series_request(actor=lab.actor, request=request, repeat=repeat, now=NOW)
+    turn(NOW)
+    return made
+
+
+def dates(series: Series) -> list[Booking]:
+    with as_system():
+        return list(Booking.objects.filter(series=series).order_by("starts"))
+
+
+def changed(
+    lab: Lab,
+    series: Series,
+    scope: str,
+    date: Booking | None = None,
+    now: datetime = SOON,
+    **parts: Any,  # noqa: ANN401  fields of a SeriesPatch
+) -> list[str]:
+    """The outcome of each date."""
+    with tenant_tx(lab.tenant_id):
+        answers: list[DateAnswer] = series_patch(
+            actor=lab.actor, series=series, date=date, patch=SeriesPatch(Scope(scope), **parts),
+            tag=series_tag(series), now=now,
+        )  # fmt: skip
+    return [each.outcome for each in answers]
+
+
+def windows(rows: list[Booking]) -> list[tuple[int, int, int]]:
+    """Day after the first, local hour of the start, and GPUs of each date that is scheduled."""
+    return [
+        ((row.starts - NINE).days if row.starts else -1, row.starts.hour + 1 if row.starts else 0,
+         row.ask["count"]) for row in rows if row.state == "scheduled"
+    ]  # fmt: skip
+
+
+def in_the_way(lab: Lab, day: int) -> Booking:
+    """Somebody's firm window on all but two GPUs, from 12 to 14."""
+    ask = an_ask(2, hours=2, starts=NINE + day * DAY + 3 * HOUR)
+    with tenant_tx(lab.tenant_id):
+        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=NOW)
+
+
+def test_this_and_the_following_dates_become_a_series_of_their_own(
+    lab: Lab, series: Series
+) -> None:
+    first, second, third = dates(series)
+    outcomes = changed(lab, series, "following", second, at=time(12), count=3)
+    assert outcomes == ["asked", "asked"]
+    # Nothing is cut before it is granted.
+    assert [each.id for each in dates(series)] == [first.id, second.id, third.id]
+    turn(LATER)
+    with as_system():
+        old, new = Series.objects.order_by("first")
+    assert (old.rule, new.rule) == ("FREQ=DAILY;UNTIL=20261118", "FREQ=DAILY;COUNT=2")
+    assert (windows(dates(old)), windows(dates(new))) == ([(0, 9, 2)], [(1, 12, 3), (2, 12, 3)])
+    assert (new.name, new.first) == ("runs", NINE + DAY + 3 * HOUR)
+    assert [held(each) for each in (first, second, third)] == [
+        Decimal("19.20"), Decimal("28.80"), Decimal("28.80"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_all_dates_change_or_none_does(lab: Lab, series: Series, partial: bool) -> None:  # noqa: FBT001
+    in_the_way(lab, 1)
+    turn(NOW)
+    before = [(each.hold_amount, each.ranked_at) for each in dates(series)]
+    assert changed(lab, series, "all", at=time(12), count=3, is_partial=partial) == ["asked"] * 3
+    turn(LATER)
+    rows = dates(series)
+    moved = [(0, 12, 3), (1, 9, 2), (2, 12, 3)]
+    assert windows(rows) == (moved if partial else [(day, 9, 2) for day in range(3)])
+    with as_system():
+        changes = BookingChange.objects.order_by("booking__starts")
+        codes = [[why["code"] for why in each.reasons][:1] for each in changes]
+        series.refresh_from_db()
+    if partial:
+        assert codes == [[], ["change_no_room"], []]
+        assert series.first == NINE + 3 * HOUR
+        return
+    assert codes == [["series_conflict"], ["change_no_room"], ["series_conflict"]]
+    assert [(each.hold_amount, each.ranked_at) for each in rows] == before
+    assert [held(each) for each in rows] == [Decimal("19.20")] * 3
+
+
+def test_less_is_given_up_at_once_and_dates_of_their_own_stay_unless_overwritten(
+    lab: Lab, series: Series
+) -> None:
+    first, second, third = dates(series)
+    patched(lab, second, duration=5400)
+    assert changed(lab, series, "all", duration=3600) == ["changed", "own", "changed"]
+    assert [each.duration_seconds for each in dates(series)] == [3600, 5400, 3600]
+    assert changed(lab, series, "this", third, count=1, now=LATER) == ["changed"]
+    outcomes = changed(
+        lab, series, "following", first, duration=2400, overwrite=True, now=LATER, name="short"
+    )
+    assert outcomes == ["changed"] * 3
+    rows = dates(series)
+    assert [(each.duration_seconds, each.ask["count"], each.name) for each in rows] == [
+        (2400, 2, "short"), (2400, 2, "short"), (2400, 1, "short"),
+    ]  # fmt: skip
+
+
+def test_a_series_that_cannot_change_loses_nothing(lab: Lab, series: Series) -> None:
+    first, second, _ = dates(series)
+
+    def refusal(scope: str, date: Booking | None = None, **parts: Any) -> str:  # noqa: ANN401
+        with pytest.raises(Refused) as refused:
+            changed(lab, series, scope, date, **parts)
+        return refused.value.code
+
+    assert refusal("following", duration=3600) == "date_needed"
+    assert refusal("all", count=0) == "count_out_of_bounds"
+    assert refusal("all", duration=25 * 3600) == "series_overlap"
+    assert refusal("all", tier="gold") == "unknown_tier"
+    with tenant_tx(lab.tenant_id), pytest.raises(Refused) as refused:
+        series_patch(
+            actor=lab.actor, series=series, date=None, patch=SeriesPatch(Scope.ALL, count=1),
+            tag="moved", now=SOON,
+        )  # fmt: skip
+    assert refused.value.code == "revision_moved"
+    turn(NINE)
+    assert fresh(first).state == "starting"
+    assert refusal("following", first, duration=3600, now=NINE) == "date_begun"
+    assert changed(lab, series, "all", duration=3600, now=NINE) == ["changed"] * 2
+    assert [each.duration_seconds for each in dates(series)] == [7200, 3600, 3600]
+    assert fresh(second).revision == 2
+
+
+def test_all_or_none_asks_for_no_approval_and_in_part_each_date_does(
+    lab: Lab, series: Series
+) -> None:
+    ruled(an_actor(a_tenant_admin(lab.tenant)))
+    with pytest.raises(Refused) as refused:
+        changed(lab, series, "all", count=4, duration=6 * 3600)
+    assert (refused.value.code, refused.value.param) == ("approval_needed", "partial")
+    assert changed(lab, series, "all", count=4, duration=6 * 3600, is_partial=True) == ["asked"] * 3
+    with as_system():
+        states = set(BookingChange.objects.values_list("state", flat=True))
+    assert states == {"awaiting_approval"}
