@@ -21,7 +21,7 @@ from allocation.web.fleet import (
 )
 from allocation.web.home import calendars, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
-from allocation.web.money import statements
+from allocation.web.money import budget_page, statements
 from allocation.web.site import (
     catalogue,
     corrections,
@@ -53,6 +53,7 @@ urlpatterns = [
     *site_bookings.urlpatterns,
     *unbooked_processes.urlpatterns,
     *projects.urlpatterns,
+    *budget_page.urlpatterns,
     *statements.urlpatterns,
     *install.urlpatterns,
     *fleet_pages.urlpatterns,

@@ -144,6 +144,10 @@ class Booking(models.Model):
         default=False, db_default=False,
         help_text="The ladder of a budget keeps it from starting; it has no planned start.",
     )  # fmt: skip
+    may_borrow = models.BooleanField(
+        default=True, db_default=True,
+        help_text="False while the ladder of a budget keeps it within guarantees.",
+    )  # fmt: skip
 
     # Plan of the last cycle
     decision = models.ForeignKey(
@@ -277,6 +281,9 @@ class Booking(models.Model):
                 ),
             ),
             models.Index(fields=["tenant"], name="booking_drained", condition=Q(is_drained=True)),
+            models.Index(
+                fields=["tenant"], name="booking_kept_within", condition=Q(may_borrow=False)
+            ),
             # A text index can't be used behind row-level security, so a search scans one of these,
             # which hold every column that it reads.
             models.Index(

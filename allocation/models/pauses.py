@@ -15,7 +15,10 @@ class PauseCause(models.Model):
     """The beneficiary of a pause. System only: it can be another tenant's booking."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    beneficiary = models.ForeignKey(Booking, on_delete=models.PROTECT, related_name="+")
+    beneficiary = models.ForeignKey(
+        Booking, on_delete=models.PROTECT, null=True, related_name="+",
+        help_text="Null: the ladder of a budget asked for the pause.",
+    )  # fmt: skip
     handed_over_at = models.DateTimeField(
         null=True,
         blank=True,
@@ -58,7 +61,10 @@ class Pause(models.Model):
         max_length=8, choices=PauseRelation.choices, blank=True, db_default="", default="",
         help_text="If set, nothing is credited, and the grace period is charged.",
     )  # fmt: skip
-    decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="+")
+    decision = models.ForeignKey(
+        Decision, on_delete=models.PROTECT, null=True, related_name="+",
+        help_text="Null for a pause by the ladder of a budget.",
+    )  # fmt: skip
     policy_version = models.PositiveIntegerField()
     rule = models.CharField(max_length=8)
     sentence = models.CharField(max_length=300, help_text="The reason as the owner saw it.")

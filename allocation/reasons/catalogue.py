@@ -221,6 +221,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R111", "no_show", "policy", "operator", "refuses", optional=("absent", "fee", "limit")),
     Rule("R112", "own_pause", "policy", "operator", "explains"),
     Rule("R113", "budget_drained", "budget", "tenant_admin", "delays", ("owner", "percent")),
+    Rule("R114", "budget_paused", "budget", "tenant_admin", "pauses", ("owner", "percent")),
     Rule("R120", "decisions_frozen", "policy", "operator", "delays"),
     Rule("R131", "too_many_entries", "policy", "asker", "refuses", optional=("most",)),
 )  # fmt: skip

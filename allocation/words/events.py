@@ -184,6 +184,11 @@ _SENTENCES: dict[str, Text] = {
         "lower."
     ),
     "drained_no_more": gettext_lazy("No budget keeps it from starting any more."),
+    "borrowing_stopped": gettext_lazy(
+        "The budget of %(owner)s has reached %(percent)s %%: it starts only on GPUs within "
+        "guarantees until the share is lower."
+    ),
+    "borrowing_allowed": gettext_lazy("No budget keeps it from borrowed GPUs any more."),
     # Planned starts that change
     "start_later": gettext_lazy("Its planned start is later now. %(because)s"),
     "start_earlier": gettext_lazy("Its planned start is earlier now."),

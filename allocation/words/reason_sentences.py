@@ -321,6 +321,10 @@ SENTENCES: dict[str, Text] = {
         "The budget of %(owner)s has reached %(percent)s %%, so nothing new starts until its share "
         "is lower. Its admins can raise it."
     ),
+    "budget_paused": gettext_lazy(
+        "The budget of %(owner)s has reached %(percent)s %%, so what runs is paused until its "
+        "share is lower. Its admins can raise it."
+    ),
     "makes_room": ngettext_lazy(
         "It starts when %(pauses)s paused booking has made room.",
         "It starts when %(pauses)s paused bookings have made room.",

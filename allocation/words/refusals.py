@@ -232,6 +232,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "The higher-priority booking has a fixed time and can't start later, so the deadline "
         "stays. Save now, so that nothing is lost."
     ),
+    "budget_can_not_wait": gettext_lazy(
+        "The ladder of a budget pauses this booking, so the deadline stays. Save now, so that "
+        "nothing is lost. It continues when the share of the budget is lower."
+    ),
     # Series
     "series_needs_start": gettext_lazy(
         "A series repeats a fixed time. Give a start and an end, like 9-17."

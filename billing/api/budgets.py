@@ -16,7 +16,6 @@ from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
 from billing.services import Rung, budget_put, ladder_set
-from billing.services.guardrails import OFFERED
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
@@ -166,7 +165,7 @@ class RungOut(Strict):
 
     measure = serializers.ChoiceField(choices=Guardrail.Measure.values)
     percent = Whole(min_value=1, max_value=200)
-    action = serializers.ChoiceField(choices=OFFERED)
+    action = serializers.ChoiceField(choices=Guardrail.Action.values)
     audience = serializers.ChoiceField(
         choices=Guardrail.Audience.values, required=False, default="both"
     )

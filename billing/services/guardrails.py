@@ -21,12 +21,12 @@ from tenants.platform.errors import Refused, invalid
 from tenants.platform.reference import by_version
 
 MOST_RUNGS = 12
-# What a rung can be set to do; the stronger ones of the model are not built yet.
-OFFERED = ("notify", "approval", "no_bookings", "drain")
 REACHED = "budget.threshold_reached"
 CLEARED = "budget.threshold_cleared"
 # What rungs do with bookings that are made already, from the strongest.
 RESTRAINTS = (Guardrail.Action.PAUSE, Guardrail.Action.DRAIN, Guardrail.Action.NO_BORROWING)
+# Under these nothing starts.
+STOPPING = (Guardrail.Action.PAUSE, Guardrail.Action.DRAIN)
 
 
 MEASURED = {
@@ -232,7 +232,7 @@ def _rungs_check(rungs: Collection[Rung]) -> None:
         raise invalid("too_many_rungs", f"A ladder has at most {MOST_RUNGS} rungs.", "rungs")
     if any(not 1 <= rung.percent <= 200 for rung in rungs):
         raise invalid("bad_percent", "Enter a share from 1 to 200 percent.", "percent")
-    if any(rung.action not in OFFERED for rung in rungs):
+    if any(rung.action not in Guardrail.Action.values for rung in rungs):
         raise invalid("unknown_choice", "Choose one of the values.", "action")
     if len({rung.key for rung in rungs}) < len(rungs):
         raise invalid("rung_twice", "This rung is on the ladder already.", "percent")

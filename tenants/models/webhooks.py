@@ -15,7 +15,10 @@ class PublishedEvent(models.Model):
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     key = models.UUIDField(unique=True, default=uuid.uuid4, help_text="The public id.")
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, db_constraint=False,
+        help_text="Null: only admins and webhooks of the whole organisation get it.",
+    )  # fmt: skip
     subject = models.UUIDField(help_text="The booking. Its events are delivered in order.")
     type = models.CharField(max_length=60)
     at = models.DateTimeField()

@@ -36,6 +36,8 @@ EVENT_TYPES = {
     "booking.at_risk": "The booking can be paused, because it uses borrowed quota.",
     "booking.drained": "The ladder of a budget keeps the booking from starting.",
     "booking.drained_no_more": "No budget keeps the booking from starting any more.",
+    "booking.borrowing_stopped": "The ladder of a budget keeps the booking from borrowed GPUs.",
+    "booking.borrowing_allowed": "No budget keeps the booking from borrowed GPUs any more.",
     "booking.leave_by": "The booking has to leave its node by a time.",
     "booking.pause_notified": "The booking will be paused, after its grace period.",
     "booking.pause_withdrawn": "A notified pause was withdrawn.",
@@ -57,8 +59,8 @@ EVENT_TYPES = {
     "booking.array_ended": "The last element of an array is over.",
     "booking.corrected": "An operator corrected the charge.",
     "booking.message": "An operator sent a message about the booking.",
-    "budget.threshold_reached": "A budget of a project reached a rung of its ladder.",
-    "budget.threshold_cleared": "A budget of a project left a rung of its ladder.",
+    "budget.threshold_reached": "A budget reached a rung of its ladder.",
+    "budget.threshold_cleared": "A budget left a rung of its ladder.",
 }
 """Names and what they mean, in the order of a booking's life."""
 

@@ -119,7 +119,7 @@ def test_a_ladder_takes_no_nonsense() -> None:
     for rungs, code in [
         ([Rung("spent", 0, "notify")], "bad_percent"),
         ([Rung("spent", 201, "notify")], "bad_percent"),
-        ([Rung("spent", 50, "pause")], "unknown_choice"),
+        ([Rung("spent", 50, "stop")], "unknown_choice"),
         ([Rung("spent", 50, "notify"), Rung("spent", 50, "notify", "leads")], "rung_twice"),
         ([Rung("spent", number, "notify") for number in range(1, 14)], "too_many_rungs"),
     ]:

@@ -160,7 +160,9 @@ def test_a_withdrawal_and_a_save_at_once_are_one_or_the_other(lab: Lab) -> None:
         plan_written(told(lab, booking), NOW)
         with as_system():
             (pause,) = Pause.objects.filter(booking=booking).select_related("cause__beneficiary")
-            booking_cancel(actor=lab.actor, booking=pause.cause.beneficiary, now=NOW)
+            beneficiary = pause.cause.beneficiary
+            assert beneficiary is not None
+            booking_cancel(actor=lab.actor, booking=beneficiary, now=NOW)
 
         def act(who: int, booking: Booking = booking) -> str:
             if who == 0:

@@ -194,7 +194,9 @@ class PauseOut(serializers.Serializer[Any]):
     charged = Money(max_digits=20, help_text="Charge for the run that the pause ended.")
     remaining_seconds = serializers.IntegerField(allow_null=True)
     policy_version = serializers.IntegerField()
-    decision_id = serializers.IntegerField()
+    decision_id = serializers.IntegerField(
+        allow_null=True, help_text="Null for a pause by the ladder of a budget."
+    )
 
 
 class BookingOut(serializers.Serializer[Any]):

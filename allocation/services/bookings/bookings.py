@@ -47,6 +47,7 @@ from billing.models import Campaign
 from billing.price_books import PriceShelf
 from billing.rules import money_text
 from billing.services import HoldRequest, campaign_to_charge, new_holds_place
+from billing.services.guardrails import STOPPING
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
 from tenants.models import AuditEntry, Project
@@ -160,7 +161,9 @@ def bookings_create(
     )
     written = [row for key, row in rows.items() if key not in held.refused]
     for row in written:
-        row.is_drained = held.restraints.get(row.id, "") == "drain"
+        restraint = held.restraints.get(row.id, "")
+        row.is_drained = restraint in STOPPING
+        row.may_borrow = restraint != "no_borrowing"
     if written:
         _numbers_give(actor.tenant_id, written)
         Booking.objects.bulk_create(written)

@@ -41,7 +41,7 @@ from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.plans.apply_changes import changes_sweep
 from allocation.services.plans.apply_pauses import pauses_due
-from allocation.services.plans.budget_drains import drains_apply, drains_due
+from allocation.services.plans.budget_restraints import restraints_apply, restraints_due
 from allocation.services.plans.pieces import plan_apply
 from allocation.services.plans.plan_diff import changes_of
 from allocation.services.plans.soft_places import (
@@ -61,7 +61,7 @@ from allocation.services.record.counters import (
 from allocation.services.record.open_pauses import pauses_to_extend
 from allocation.services.runs.end import RESUME_PLANNED, bookings_over, ends_due
 from allocation.services.runs.interrupt import hardware_vacate, is_hardware_to_vacate
-from allocation.services.runs.start import starts_due
+from allocation.services.runs.start import KEPT, starts_due
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.kept import snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
@@ -114,7 +114,7 @@ def is_anything_due(now: datetime) -> bool:
     """
     return (
         pauses_to_extend().exists()
-        or drains_due(now).exists()
+        or restraints_due(now).exists()
         or approvals_due(now).exists()
         or entries_due(now).exists()
         or offers_due(now).exists()
@@ -124,8 +124,7 @@ def is_anything_due(now: datetime) -> bool:
         or Booking.objects.filter(
             Q(state=State.REQUESTED, is_drained=False)
             | places_lapsed(now)
-            | Q(state=State.SCHEDULED, planned_starts__lte=now, is_drained=False)
-            | Q(RESUME_PLANNED, planned_starts__lte=now)
+            | (Q(state=State.SCHEDULED) | RESUME_PLANNED) & Q(planned_starts__lte=now) & ~KEPT
             | _EXTENSION_ASKED
             | bookings_over(now)
         ).exists()
@@ -188,7 +187,7 @@ def _turn(now: datetime) -> CycleResult:
         publish_due(now)
         return CycleResult("frozen", ended=ended)
     pauses_due(now)
-    drains_apply(now)
+    restraints_apply(now)
     changes_sweep(now)
     arrays_advance(now)
     dependencies_advance(now)

@@ -1,6 +1,6 @@
 """Pauses of the cycle: the notice, its withdrawal, more time, and an early hand-over."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -9,7 +9,15 @@ from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import Q
 
-from allocation.models import Allocation, Booking, Decision, Pause, PauseCause, PauseRelation
+from allocation.models import (
+    Allocation,
+    Booking,
+    Decision,
+    Pause,
+    PauseCause,
+    PauseRelation,
+    PolicyVersion,
+)
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
@@ -47,20 +55,65 @@ def pause_begin(
     Raises:
         PlanStale: the booking is on no device any more.
     """
-    started = booking.allocations.filter(state__in=STARTED)
-    rows = list(started.select_related("gpu__node").order_by("id"))
+    rows = _run_cut(booking, at)
     if not rows:
         raise PlanStale("the booking is on no device any more")
-    lower, upper = rows[0].period.lower, rows[0].period.upper
-    started.update(period=DateTimeTZRange(lower, at))
-    nodes_bump(row.gpu_id for row in rows)
-    method, instead = _method_of(booking, rows)
     pause = _pause_new(booking, beneficiary, reasons, decision, now)
-    pause.method, pause.deadline, pause.ends_before = method, at, upper
+    return _begin(booking, pause, rows, at, now)
+
+
+def budget_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause | None:
+    """Gives notice of a pause that the ladder of a budget asks for.
+
+    `booking` is locked and active. Nothing is credited and the grace period is charged, as for
+    every pause for one's own people. Returns None when it is on no device any more.
+    """
+    at = now.replace(microsecond=0) + timedelta(seconds=booking.tier.grace_seconds)
+    rows = _run_cut(booking, at)
+    if not rows:
+        return None
+    pause = Pause(
+        id=uuid4(),
+        tenant_id=booking.tenant_id,
+        booking=booking,
+        number=booking.pauses.count() + 1,
+        cause=PauseCause.objects.create(),
+        relation=PauseRelation.TENANT,
+        may_wait=False,
+        policy_version=PolicyVersion.objects.get(state=PolicyVersion.State.LIVE).number,
+        rule=why.rule,
+        sentence=sentence(why)[:300],
+        ready_at=booking.ready_at or now,
+        notified_at=now.replace(microsecond=0),
+        grace_seconds=booking.tier.grace_seconds,
+    )
+    return _begin(booking, pause, rows, at, now, is_drained=True)
+
+
+def _run_cut(booking: Booking, at: datetime) -> list[Allocation]:
+    """Ends the run's rows at `at`, and returns them as they were."""
+    started = booking.allocations.filter(state__in=STARTED)
+    rows = list(started.select_related("gpu__node").order_by("id"))
+    if rows:
+        started.update(period=DateTimeTZRange(rows[0].period.lower, at))
+        nodes_bump(row.gpu_id for row in rows)
+    return rows
+
+
+def _begin(
+    booking: Booking,
+    pause: Pause,
+    rows: Sequence[Allocation],
+    at: datetime,
+    now: datetime,
+    **facts: object,
+) -> Pause:
+    method, instead = _method_of(booking, rows)
+    pause.method, pause.deadline, pause.ends_before = method, at, rows[0].period.upper
     pause.save(force_insert=True)
     if pause.relation:
         counter_add("own_pauses")
-    _notice_write(booking, pause, instead, now)
+    _notice_write(booking, pause, instead, now, facts)
     return pause
 
 
@@ -126,7 +179,13 @@ def _method_of(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, Event
     return Tier.PauseMethod.STOP, event_text("stopped", why=why)
 
 
-def _notice_write(booking: Booking, pause: Pause, method: EventText | str, now: datetime) -> None:
+def _notice_write(
+    booking: Booking,
+    pause: Pause,
+    method: EventText | str,
+    now: datetime,
+    facts: Mapping[str, object],
+) -> None:
     code = "move_noticed" if pause.rule == MOVED_TOGETHER else "pause_noticed"
     event = Event(
         "pause_noticed",
@@ -145,7 +204,8 @@ def _notice_write(booking: Booking, pause: Pause, method: EventText | str, now: 
         now=now,
         notified_at=pause.notified_at,
         pause_count=booking.pause_count + 1,
-        decision=pause.decision,
+        **({"decision": pause.decision} if pause.decision else {}),
+        **facts,
     )
 
 
@@ -201,6 +261,8 @@ def _hand_over(cause: PauseCause, now: datetime) -> bool:
     others = Pause.objects.filter(cause__beneficiary=cause.beneficiary_id, emptied_at=None)
     if others.filter(OPEN).exists():
         return False
+    if cause.beneficiary_id is None:
+        return False
     with transaction.atomic():
         booking = booking_lock(cause.beneficiary_id)
         PauseCause.objects.filter(beneficiary=booking, handed_over_at=None).update(
@@ -241,6 +303,8 @@ def _deadline_extend(pause: Pause, booking: Booking, until: datetime, now: datet
     """Moves both bookings in the calendar; returns why not when one of them can't move."""
     if pause.deadline <= now or until <= pause.deadline:
         return "more_time_due"
+    if pause.cause.beneficiary_id is None:
+        return "more_time_fixed"
     beneficiary = booking_lock(pause.cause.beneficiary_id)
     if not _may_wait(beneficiary, until - pause.deadline):
         return "more_time_fixed"

@@ -31,7 +31,8 @@ def pauses_to_extend() -> QuerySet[Pause]:
 
 
 def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
-    """Open pauses in their grace period whose beneficiary is over, or starts before their deadline.
+    """Open pauses in their grace period whose beneficiary is over, or starts before their deadline,
+    and those for budgets whose ladder no longer pauses.
 
     Only while nothing has been released, the owner has not confirmed that all is saved, and the
     nodes answer and can still be notified in time.
@@ -48,6 +49,7 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
         & (Q(abandoned=True) | Q(gpu__node__unreachable_since__isnull=False))
     )
     gone = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
+    gone |= Q(cause__beneficiary=None, booking__is_drained=False)
     return Pause.objects.filter(
         OPEN,
         gone | Q(Exists(sooner)),

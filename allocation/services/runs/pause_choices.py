@@ -5,6 +5,7 @@ from datetime import datetime
 from django.db import transaction
 
 from allocation.models import Booking, Pause
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pause_acknowledge, pause_open
 from allocation.services.runs.transition import booking_change, booking_lock
@@ -14,6 +15,8 @@ from tenants.audit import audit_record
 from tenants.models import Tier
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
+
+BUDGET_PAUSED = BY_CODE["budget_paused"].id
 
 
 def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -68,6 +71,9 @@ def more_time_refusal(tier: Tier, pause: Pause) -> Refused | None:
             owner="operator",
             numbers={"limit": tier.more_times, "used": pause.more_times_used},
         )
+    if pause.rule == BUDGET_PAUSED:
+        sentence = refusal_text("budget_can_not_wait")
+        return Refused("budget_can_not_wait", sentence, rule=pause.rule, owner="tenant_admin")
     if not pause.may_wait:
         sentence = refusal_text("claim_can_not_wait")
         return Refused("claim_can_not_wait", sentence, rule="R52", owner="others")

@@ -38,6 +38,11 @@ FROM unnest(%s::uuid[], %s::jsonb[]) AS new (id, devices) WHERE allocation.id = 
 """
 
 
+# The ladder of a budget keeps them from starting or resuming. A fixed window on borrowed GPUs has
+# its place and starts late.
+KEPT = Q(is_drained=True) | Q(state=State.SCHEDULED, may_borrow=False, borrowed_units__gt=0)
+
+
 def starts_due(now: datetime) -> int:
     """Asks nodes to start every scheduled booking that is due; returns how many.
 
@@ -47,7 +52,7 @@ def starts_due(now: datetime) -> int:
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | Q(RESUME_PLANNED), planned_starts__lte=now, planned_ends__gt=now
     )
-    due = due.exclude(state=State.SCHEDULED, is_drained=True)
+    due = due.exclude(KEPT)
     # An unreachable node may be lost: a booking that has not started there can still move.
     unreachable = Allocation.objects.filter(
         state=Allocation.State.PLANNED, gpu__node__unreachable_since__isnull=False
@@ -134,8 +139,9 @@ def _occupancies_open(rows: Sequence[Allocation], now: datetime) -> bool:
 
 
 def _kept(booking: Booking) -> bool:
-    """Whether the ladder of a budget keeps it from starting; what is paused resumes."""
-    return booking.is_drained and booking.state == State.SCHEDULED
+    """Whether the ladder of a budget keeps it from starting or resuming, as `KEPT`."""
+    borrows = not booking.may_borrow and booking.borrowed_units > 0
+    return booking.is_drained or (borrows and booking.state == State.SCHEDULED)
 
 
 def _begin(bookings: Sequence[Booking], rows: Sequence[Allocation], now: datetime) -> None:

@@ -317,6 +317,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         series=_series_of(row),
         revision=row.revision - 1,
         override=str(row.id) if row.has_override else "",
+        within=not row.may_borrow,
     )
 
 
@@ -401,6 +402,7 @@ def pauses_requested(now: datetime, only: Bookings = None) -> list[Request]:
     open_pauses = Pause.objects.filter(OPEN, **_among("booking", only))
     open_pauses = open_pauses.select_related("booking__tier").order_by("id")
     rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
+    rows = rows.filter(booking__is_drained=False)
     pauses = list(rows.exclude(booking__in=placed))
     original_gpus = paused_on(pauses)
     found = (

@@ -148,7 +148,7 @@ def _planned(
     owners = request.quota_owners
     starts = max(promise.starts, state.now, request.earliest)
     length = length_from(request, gpu_class, starts)
-    demand = demand_of(request.ask, gpu_class, length, owners, request.tier, request.owner)
+    demand = demand_of(request.ask, gpu_class, length, owners, request.quota_tier, request.owner)
     found = Fit(demand, promise.places, starts)
     if length <= 0 or not _matches(state, request, found):
         return None, reason("ask_changed")

@@ -101,7 +101,7 @@ def _rest(snapshot: Snapshot, runner: RunningBooking, starts: int) -> Demand:
         return Demand(runner.use.gpu_class, None, 1, "any", 0, runner.use.owners)
     left = rest.duration - (starts - snapshot.now)
     owners = (rest.tenant, rest.project)
-    return demand_of(rest.ask, runner.use.gpu_class, left, owners, rest.tier, rest.owner)
+    return demand_of(rest.ask, runner.use.gpu_class, left, owners, rest.quota_tier, rest.owner)
 
 
 def _may_move(state: CycleState, order: Order, each: _Relocating) -> bool:

@@ -100,7 +100,9 @@ def demands_of(request: Request) -> tuple[Demand, ...]:
     """The demands of a request, one for each class, in order of preference."""
     owners = request.quota_owners
     return tuple(
-        demand_of(request.ask, name, request.length_on(name), owners, request.tier, request.owner)
+        demand_of(
+            request.ask, name, request.length_on(name), owners, request.quota_tier, request.owner
+        )
         for name in dict.fromkeys(request.ask.classes)
     )
 

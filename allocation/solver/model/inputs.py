@@ -24,6 +24,9 @@ Strength = Literal["firm", "guaranteed", "expected"]
 """What a planned start is worth: no booking may delay a firm one, only its own tenant's bookings a
 guaranteed one, and any booking ahead in the queue an expected one."""
 
+WITHIN = " within guarantee"
+"""Ends the name of the tier of a use that may not borrow; no slug of a tier has a space."""
+
 Shape = str | int | None
 """What of a GPU is requested: a MIG profile by name, thousandths of a share, or None: all of it."""
 
@@ -210,7 +213,8 @@ class Request:
     seconds longer for them than for others. `revision`: how often the request was changed.
 
     A request in `Snapshot.pending` waits for an approval, and its place is kept `until` then.
-    `override`: the name under which `Snapshot.overrides` has exceptions for it.
+    `override`: the name under which `Snapshot.overrides` has exceptions for it. A request `within`
+    guarantees gets no borrowed GPUs, whatever its tier allows.
     """
 
     booking: str
@@ -236,11 +240,18 @@ class Request:
     revision: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
     until: int | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     override: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    within: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def quota_owners(self) -> tuple[str, ...]:
         """Whose quota it uses: tenant, project, and the name of its overrides if it has some."""
         return _quota_owners(self.tenant, self.project, self.override)
+
+    @property
+    def quota_tier(self) -> str:
+        """The tier that decides how far its use may go; `WITHIN` ends the name of one that may not
+        borrow."""
+        return self.tier + WITHIN if self.within else self.tier
 
     @property
     def pinned(self) -> bool:

@@ -8,14 +8,14 @@ the owner's other work then borrows. Owners without a limit are not restricted. 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
-from allocation.solver.model.inputs import Cap, Limit, Override, Snapshot, Tier
+from allocation.solver.model.inputs import WITHIN, Cap, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.tree import (
     PLATFORM,
@@ -68,7 +68,8 @@ _Kind = tuple[tuple[str, ...], str, str]
 class _Route(NamedTuple):
     """The trees that restrict one kind of use: `guaranteed` holds the guarantees for which its tier
     competes, `measured` the use that limits its tier (work that counts ignores work that does not).
-    `own_path` is `path` without the platform."""
+    `own_path` is `path` without the platform. A use with `stays_within` guarantees borrows nothing,
+    although its tier can be paused."""
 
     tier: Tier
     guaranteed: Tree
@@ -77,6 +78,7 @@ class _Route(NamedTuple):
     path: OwnerPath
     own_path: OwnerPath
     written: tuple[tuple[Tree, OwnerPath], ...]
+    stays_within: bool
 
 
 class Quota:
@@ -113,7 +115,9 @@ class Quota:
     def tier(self, slug: str) -> Tier:
         """The tier's rules; an unknown tier counts and is not pausable."""
         if slug not in self._tiers:
-            self._tiers[slug] = Tier(slug, pausable=False, counts=True)
+            base = slug.removesuffix(WITHIN)
+            known = self._tiers.get(base) or Tier(base, pausable=False, counts=True)
+            self._tiers[slug] = replace(known, slug=slug)
         return self._tiers[slug]
 
     def has_limit(self, use: Use) -> bool:
@@ -162,7 +166,9 @@ class Quota:
             return True
         if not route.tier.counts or not route.measured.is_within(route.path, use.units):
             return False
-        return route.tier.pausable or route.guaranteed.is_within(route.guarantee_path, use.units)
+        if route.tier.pausable and not route.stays_within:
+            return True
+        return route.guaranteed.is_within(route.guarantee_path, use.units)
 
     def over(self, use: Use, window: Window) -> Block | None:
         """What forbids the use somewhere in [starts, ends); None when nothing does."""
@@ -272,7 +278,7 @@ class Quota:
             return Block("limit", node.owner, tree.peak(node.owner, window), most)
         if (tier.counts or not self.has_limit(use)) and _is_within(route, use.units, window):
             return None
-        if not tier.pausable:
+        if not tier.pausable or (route.stays_within and self.has_limit(use)):
             return self._past_guarantee(use, window)
         if node is None:
             return None
@@ -283,7 +289,7 @@ class Quota:
         key = use[:3]
         if key not in self._routes:
             trees = self._classes.get(use.gpu_class)
-            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use.owners)
+            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use)
         return self._routes[key]
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
@@ -323,7 +329,8 @@ def _exceptions(overrides: Iterable[Override]) -> Exceptions:
     return Exceptions(tuple(raised), exempt)
 
 
-def _route_of(trees: Trees, tier: Tier, owners: tuple[str, ...]) -> _Route:
+def _route_of(trees: Trees, tier: Tier, use: Use) -> _Route:
+    owners = use.owners
     guarantee_path, path = trees.guarantee.path_up(owners), trees.lending.path_up(owners)
     written: list[tuple[Tree, OwnerPath]] = []
     if tier.counts:
@@ -335,13 +342,18 @@ def _route_of(trees: Trees, tier: Tier, owners: tuple[str, ...]) -> _Route:
     guaranteed = trees.guarantee if tier.pausable else trees.non_preemptible
     measured = trees.lending if tier.counts else trees.total
     own_path = tuple(node for node in path if node.owner != PLATFORM)
-    return _Route(tier, guaranteed, guarantee_path, measured, path, own_path, tuple(written))
+    stays_within = use.tier.endswith(WITHIN)
+    return _Route(
+        tier, guaranteed, guarantee_path, measured, path, own_path, tuple(written), stays_within
+    )
 
 
 def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bools | None:
     tier, tree = route.tier, route.measured
+    if route.stays_within and not tier.counts and route.guarantee_path:
+        return np.zeros(len(starts), dtype=np.bool_)
     lent = None
-    if tier.pausable or not tier.counts:
+    if (tier.pausable and not route.stays_within) or not tier.counts:
         lent = tree.allows(route.path, units, starts, duration)
         if lent is None or not tier.counts:
             return lent

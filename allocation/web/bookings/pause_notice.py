@@ -18,6 +18,7 @@ from tenants.models import Tier
 from tenants.platform.errors import Refused
 
 MOVED_TOGETHER = BY_CODE["moved_together"].id
+BUDGET_PAUSED = BY_CODE["budget_paused"].id
 OWN_PAUSE = BY_CODE["own_pause"].id
 METHODS = {
     "stop": "the node ends running programs, first with SIGTERM, then with SIGKILL",
@@ -161,13 +162,16 @@ def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
     return Receipt(
         number=pause.number,
         headline=_outcome(pause),
-        why=f"{_who(pause)} {pause.sentence}",
+        why=f"{_who(pause)} {pause.sentence}".strip(),
         lines=tuple(lines),
-        basis=f"Rule {pause.rule}, policy {pause.policy_version}, decision {pause.decision_id}",
+        basis=f"Rule {pause.rule}, policy {pause.policy_version}"
+        + (f", decision {pause.decision_id}" if pause.decision_id else ""),
     )
 
 
 def _who(pause: Pause) -> str:
+    if pause.rule == BUDGET_PAUSED:
+        return ""
     name = f"{pause.beneficiary_label} of your organisation"
     if pause.rule == MOVED_TOGETHER:
         who = name if pause.beneficiary_label else "a waiting booking"

@@ -10,6 +10,8 @@ from billing.services.guardrails import MEASURED
 
 LADDER_ACTIONS = {
     "approval": "New bookings wait for an approval",
+    "no_borrowing": "Bookings start only on GPUs within guarantees; what runs stays",
+    "pause": "What runs is paused after its notice, and no booking starts",
     "drain": "No booking starts; what runs stays",
     "no_bookings": "It takes no new bookings; bookings stay",
 }

@@ -39,7 +39,7 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
     Call it after `publisher_lock`, in the transaction that marks the messages as sent.
     """
     messages = list(messages)
-    budgets = [message for message in messages if _is_of_project(message)]
+    budgets = [message for message in messages if message.kind.startswith("budget.")]
     wanted = {
         message.payload["event"]: (kind, message.payload["version"])
         for message in messages
@@ -98,16 +98,12 @@ def _event(row: BookingEvent, kind: str, version: int) -> PublishedEvent:
     )
 
 
-def _is_of_project(message: OutboxMessage) -> bool:
-    """Whether it is about the budget of a project or a campaign, which its members may see."""
-    is_budget = message.kind.startswith("budget.")
-    return is_budget and message.payload["level"] in ("project", "campaign")
-
-
 def _budget_event(message: OutboxMessage) -> PublishedEvent:
+    """Only budgets of projects and campaigns may be seen by all members of the project."""
+    is_shared = message.payload["level"] in ("project", "campaign")
     return PublishedEvent(
         tenant_id=message.tenant_id,
-        project_id=message.payload["project"],
+        project_id=message.payload["project"] if is_shared else None,
         subject=message.payload["budget"],
         type=message.kind,
         at=message.created,

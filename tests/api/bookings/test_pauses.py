@@ -46,6 +46,7 @@ def test_a_booking_tells_its_pause_and_never_for_whom_of_another_tenant(site: Si
     assert pause_data["resumed_at"] is None
     with as_system():
         strong = PauseCause.objects.get().beneficiary_id
+    assert strong is not None
     listed = site.researcher.get("bookings")
     assert said(listed)["items"][0]["pauses"] == [pause_data]
     for answer in (site.researcher.get("bookings/BK-1"), listed):

@@ -165,6 +165,7 @@ def test_an_order_moves_one_with_notice_credit_and_a_receipt_and_the_other_start
         assert {entry.tenant_id for entry in entries} == {
             shop.lab.tenant_id, shop.waiting.tenant_id,
         }  # fmt: skip
+        assert pause.decision is not None
         assert decision_replay(pause.decision).is_equal
     plant.later_until(pause.deadline)
     plant.later(CLEARING)

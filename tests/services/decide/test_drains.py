@@ -3,7 +3,7 @@
 from allocation.rules.states import State
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.plans.budget_drains import drains_due
+from allocation.services.plans.budget_restraints import restraints_due
 from billing.models import Budget
 from billing.services import Rung, ladder_set
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
@@ -36,7 +36,7 @@ def test_a_drained_budget_starts_nothing_until_its_share_is_lower(plant: Plant) 
     assert "drained" in story(fixed)
     with as_system():
         # Nothing is left to do in each second.
-        assert not drains_due(plant.now).exists()
+        assert not restraints_due(plant.now).exists()
         assert not is_anything_due(plant.now)
         assert invariants_check() == []
 

@@ -191,6 +191,14 @@ class TestTiers:
         (borrow,) = plan.borrows
         assert (borrow.own, borrow.borrowed, borrow.at_risk_from) == (4 * GPU, 2 * GPU, None)
 
+    def test_a_request_within_guarantees_waits_for_its_own(self) -> None:
+        held = running(3, "a", tier="flex", ends=2 * HOUR)
+        flex = replace(a_flex("b1", 2), within=True)
+        spot = replace(flex, booking="b2", tier="spot")
+        plan = solve(a_snapshot(flex, spot, held=held, limits=self.LIMITS), POLICY)
+        assert starts(plan) == {"b1": 2 * HOUR}
+        assert (answer(plan)[0].code, plan.borrows) == ("guarantee_only", ())
+
     def test_nobody_borrows_past_a_lenders_own_start(self) -> None:
         """B has booked its four from 3 h on: five of A's fit for 3 h, not for 4."""
         lender = tuple(

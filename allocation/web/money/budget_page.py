@@ -6,16 +6,17 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from allocation.queries.bookings.restrained import restrained_now
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, open_holds, reached, would_have_stopped
 from billing.rules import money_text, period_text
 from billing.services import Rung, ladder_set
-from billing.services.guardrails import MEASURED, OFFERED
+from billing.services.guardrails import MEASURED
 from billing.web.budget_bar import budget_bar
 from tenants.access import Actor
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
@@ -24,10 +25,16 @@ from tenants.web.frame import tenant_page
 
 ACTS_NOW = {
     "approval": "New bookings wait for an approval from now on.",
+    "no_borrowing": "From now on bookings start only on GPUs within guarantees.",
+    "pause": "From now on no booking starts, and what can be paused gets its notice.",
     "no_bookings": "New bookings are refused from now on.",
     "drain": "From now on no booking starts.",
 }
 STAYS = {
+    "no_borrowing": "What runs stays. Organisations without guarantees borrow nothing and notice"
+    " nothing.",
+    "pause": "What its tier never pauses runs to its end. A pause credits nothing, and its grace"
+    " period is charged. Paused bookings resume by themselves.",
     "approval": "Bookings that are made already, and their extensions, stay.",
     "no_bookings": "Bookings that are made already, and their extensions, stay.",
     "drain": "What runs stays. Planned starts are given up; fixed windows wait, at no cost.",
@@ -91,7 +98,7 @@ def _typed(form: QueryDict) -> Rung:
     return Rung(
         measure=_chosen(form, "measure", Guardrail.Measure.values),
         percent=int(percent),
-        action=_chosen(form, "action", list(OFFERED)),
+        action=_chosen(form, "action", Guardrail.Action.values),
         audience=_chosen(form, "audience", Guardrail.Audience.values),
     )
 
@@ -131,7 +138,7 @@ def _effect(action: str, budget: Budget, measure: str, percent: int, currency: s
     """What the rung would have done with new bookings of the period so far."""
     done = {"no_bookings": "stopped", "approval": "asked for an approval of"}.get(action)
     if done is None:
-        return _concerned(budget, currency) if action == Guardrail.Action.DRAIN else ""
+        return _concerned(action, budget, currency)
     stopped = would_have_stopped(budget, measure, percent)
     if not stopped.bookings or stopped.first is None:
         return f"In this period it would have {done} no booking so far."
@@ -143,11 +150,27 @@ def _effect(action: str, budget: Budget, measure: str, percent: int, currency: s
     )
 
 
-def _concerned(budget: Budget, currency: str) -> str:
-    held = open_holds(budget)
-    noun = "open booking" if held.bookings == 1 else "open bookings"
-    amount = money_text(held.amount, currency)
-    return f"{held.bookings} {noun}, with {amount} held, count in this budget now."
+def _concerned(action: str, budget: Budget, currency: str) -> str:
+    """What the rung would do now with bookings that are made already."""
+    now = restrained_now(budget, timezone.now())
+    if action == Guardrail.Action.NO_BORROWING:
+        return (
+            f"Of {_bookings(now.waiting)} not started, {now.borrowing} would give up borrowed GPUs."
+        )
+    if action == Guardrail.Action.DRAIN:
+        held = money_text(open_holds(budget).amount, currency)
+        return f"It would keep {_bookings(now.waiting)} from starting; {held} is held."
+    if action == Guardrail.Action.PAUSE:
+        stays = now.running - now.pausable
+        return (
+            f"It would pause {_bookings(now.pausable)} and keep {now.waiting} from starting;"
+            f" {stays} would run on."
+        )
+    return ""
+
+
+def _bookings(count: int) -> str:
+    return f"{count} booking" if count == 1 else f"{count} bookings"
 
 
 def _forecast(budget: Budget, currency: str) -> tuple[str, str]:
@@ -190,9 +213,12 @@ def _page(
             "refusal": refusal,
             "typed": request.POST if refusal else {"percent": "80", "audience": "both"},
             "measures": Guardrail.Measure.choices,
-            "actions": [each for each in Guardrail.Action.choices if each[0] in OFFERED],
+            "actions": Guardrail.Action.choices,
             "audiences": Guardrail.Audience.choices,
             "back": f"{reverse('budgets', args=[actor.tenant_slug])}?month={budget.starts:%Y-%m}",
         },
         status=422 if refusal else 200,
     )
+
+
+urlpatterns = [path("t/<slug:tenant>/budgets/<uuid:budget_id>", budget_one, name="budget")]

@@ -1,0 +1,63 @@
+"""What the rungs of a budget's ladder do with bookings that are made already."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Q
+
+from allocation.models import Booking
+from allocation.rules.states import RUNNING, State
+from billing.models import Budget
+from tenants.models import Tier
+
+NOT_STARTED = (State.REQUESTED, State.QUEUED, State.SCHEDULED, State.WAITLISTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Restrained:
+    """Bookings of a budget now: those that wait, those of them that are planned on borrowed GPUs,
+    those that run, and those of them that can be paused."""
+
+    waiting: int
+    borrowing: int
+    running: int
+    pausable: int
+
+
+def budget_scope(budget: Budget) -> Q:
+    """The bookings that the budget counts."""
+    found = Q(tenant=budget.tenant_id)
+    if budget.project_id is not None:
+        found &= Q(project=budget.project_id)
+    if budget.campaign_id is not None:
+        found &= Q(campaign=budget.campaign_id)
+    if budget.person_id is not None:
+        found &= Q(owner=budget.person_id)
+    return found
+
+
+def pausable(now: datetime) -> Q:
+    """Running bookings that their tiers allow to pause now, with time left after the notice."""
+    found = Q(pk__in=[])
+    for tier in Tier.objects.filter(pausable=True):
+        rows = Q(
+            tier=tier.slug,
+            planned_ends__gt=now + timedelta(seconds=tier.grace_seconds),
+            ready_at__lte=now - timedelta(seconds=tier.protected_seconds),
+        )
+        if tier.max_pauses is not None:
+            rows &= Q(pause_count__lt=tier.max_pauses)
+        found |= rows
+    return Q(state=State.ACTIVE) & found
+
+
+def restrained_now(budget: Budget, now: datetime) -> Restrained:
+    """Counts the bookings that a rung of the budget would restrain if it acted now."""
+    waits = Q(state__in=NOT_STARTED)
+    found = Booking.objects.filter(budget_scope(budget)).aggregate(
+        waiting=Count("id", filter=waits),
+        borrowing=Count("id", filter=waits & Q(borrowed_units__gt=0)),
+        running=Count("id", filter=Q(state__in=RUNNING)),
+        pausable=Count("id", filter=pausable(now)),
+    )
+    return Restrained(**found)

@@ -1,0 +1,176 @@
+"""Restraints: what the ladder of a budget keeps from starting or from borrowing, or pauses.
+
+Each turn compares the marks of every booking with the rungs that act now, so a restraint ends by
+itself.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from allocation.models import Booking
+from allocation.queries.bookings.restrained import NOT_STARTED, budget_scope, pausable
+from allocation.reasons.reason import Reason, reason
+from allocation.rules.states import PLANNED_TIMES, State
+from allocation.services.plans.apply_pauses import budget_pause_begin
+from allocation.services.record.history import Event
+from allocation.services.runs.interrupt import place_withdraw
+from allocation.services.runs.transition import booking_change, booking_lock, booking_move
+from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
+from billing.models import Guardrail
+from billing.queries import budget_name
+from billing.services.guardrails import STOPPING, restraining_rungs
+from tenants.outbox import task_request
+
+Action = Guardrail.Action
+# Bookings that one turn changes, so that none takes long.
+MOST = 500
+PAUSE_STATES = (State.PAUSING, State.PAUSED)
+
+
+def restraints_due(now: datetime) -> QuerySet[Booking]:
+    """Returns the bookings that a restraint has to change, and those with a mark that is over."""
+    return _Restraints(restraining_rungs(now), now).due()
+
+
+def restraints_apply(now: datetime) -> int:
+    """Marks and pauses what may not start, borrow or run now, and frees what may again; returns how
+    many. For the turn."""
+    found = _Restraints(restraining_rungs(now), now)
+    ids = list(found.due().order_by("id").values_list("id", flat=True)[:MOST])
+    return sum(_apply(booking, found) for booking in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Restraints:
+    """The rungs that restrain bookings at `now`."""
+
+    rungs: Sequence[Guardrail]
+    now: datetime
+
+    def due(self) -> QuerySet[Booking]:
+        """The bookings with a wrong mark, or with a place or a run that a mark forbids."""
+        kept, within = self.kept(), self.within()
+        planned = Q(state=State.REQUESTED) | Q(state=State.SCHEDULED, starts=None)
+        planned |= Q(state__in=(State.QUEUED, *PAUSE_STATES), planned_starts__isnull=False)
+        wrong = kept & (Q(is_drained=False) | planned) | Q(is_drained=True) & ~kept
+        wrong |= within & (Q(may_borrow=True) | _BORROWS) | Q(may_borrow=False) & ~within
+        # A mark on what runs, or is over, has no effect.
+        found = Q(wrong, state__in=(*NOT_STARTED, *PAUSE_STATES))
+        pausing = self._scope((Action.PAUSE,))
+        if pausing is not None:
+            found |= pausing & pausable(self.now)
+        return Booking.objects.filter(found)
+
+    def kept(self) -> Q:
+        """The bookings that may not start or resume."""
+        starting = self._scope(STOPPING) or _NONE
+        resuming = self._scope((Action.PAUSE,)) or _NONE
+        return Q(state__in=NOT_STARTED) & starting | Q(state__in=PAUSE_STATES) & resuming
+
+    def within(self) -> Q:
+        """The bookings that may not start or resume on borrowed GPUs."""
+        scope = self._scope((Action.NO_BORROWING,)) or _NONE
+        return Q(state__in=(*NOT_STARTED, *PAUSE_STATES)) & scope
+
+    def rung_for(self, booking: Booking, actions: Collection[str]) -> Guardrail | None:
+        """The first rung with one of the actions that counts the booking."""
+        for rung in self.rungs:
+            rows = Booking.objects.filter(budget_scope(rung.budget), id=booking.id)
+            if rung.action in actions and rows.exists():
+                return rung
+        return None
+
+    def _scope(self, actions: Collection[str]) -> Q | None:
+        found: Q | None = None
+        for rung in self.rungs:
+            if rung.action in actions:
+                scope = budget_scope(rung.budget)
+                found = scope if found is None else found | scope
+        return found
+
+
+_NONE = Q(pk__in=[])
+# A fixed window keeps its GPUs: no other time would do. It does not start while it borrows.
+_BORROWS = Q(borrowed_units__gt=0) & (
+    Q(state=State.SCHEDULED, starts=None) | Q(state=State.PAUSED, planned_starts__isnull=False)
+)
+
+
+def _apply(booking_id: UUID, found: _Restraints) -> bool:
+    with transaction.atomic():
+        booking = booking_lock(booking_id, "tier")
+        if not found.due().filter(id=booking.id).exists():
+            return False
+        if booking.state == State.ACTIVE:
+            rung = found.rung_for(booking, (Action.PAUSE,))
+            if rung is not None:
+                budget_pause_begin(booking, _why("budget_paused", rung), found.now)
+        else:
+            _drain(booking, found)
+            _keep_within(booking, found)
+        task_request("allocation.cycle")
+    return True
+
+
+def _drain(booking: Booking, found: _Restraints) -> None:
+    """Marks the booking and gives up its planned start, or takes the mark away."""
+    now = found.now
+    actions = (Action.PAUSE,) if booking.state in PAUSE_STATES else STOPPING
+    rung = found.rung_for(booking, actions)
+    if rung is not None:
+        _keep(booking, rung, now)
+    elif booking.is_drained:
+        event = Event("drained_no_more", event_text("drained_no_more"))
+        booking_change(booking, event=event, now=now, is_drained=False)
+
+
+def _keep(booking: Booking, rung: Guardrail, now: datetime) -> None:
+    """Marks the booking and gives up its planned start; a fixed window keeps its GPUs."""
+    event = Event("drained", event_text("drained", **_facts(rung)))
+    if not booking.is_drained:
+        booking_change(booking, event=event, now=now, is_drained=True)
+    if booking.state == State.SCHEDULED and booking.starts is None:
+        place_withdraw(booking, event, now)
+    if booking.state not in (State.REQUESTED, State.QUEUED, *PAUSE_STATES):
+        return
+    waits: dict[str, object] = {
+        "reasons": [reason_data(_why("budget_drained", rung))],
+        "planned_places": [],
+        **dict.fromkeys(PLANNED_TIMES),
+    }
+    if booking.state == State.REQUESTED:
+        booking_move(booking, State.QUEUED, event=event, now=now, **waits)
+        return
+    if booking.state == State.PAUSED and booking.planned_starts is not None:
+        place_withdraw(booking, event, now, **dict.fromkeys(PLANNED_TIMES))
+    booking_change(booking, event=None, now=now, **waits)
+
+
+def _keep_within(booking: Booking, found: _Restraints) -> None:
+    """Marks the booking and gives up borrowed GPUs that it has not started on, or takes the mark
+    away."""
+    rung, now = found.rung_for(booking, (Action.NO_BORROWING,)), found.now
+    if rung is None:
+        if not booking.may_borrow:
+            event = Event("borrowing_allowed", event_text("borrowing_allowed"))
+            booking_change(booking, event=event, now=now, may_borrow=True)
+        return
+    event = Event("borrowing_stopped", event_text("borrowing_stopped", **_facts(rung)))
+    if booking.may_borrow:
+        booking_change(booking, event=event, now=now, may_borrow=False)
+    if Booking.objects.filter(_BORROWS, id=booking.id).exists():
+        place_withdraw(booking, event, now, **dict.fromkeys(PLANNED_TIMES))
+
+
+def _facts(rung: Guardrail) -> dict[str, int | str | None]:
+    return {"owner": budget_name(rung.budget), "percent": rung.percent}
+
+
+def _why(code: str, rung: Guardrail) -> Reason:
+    return reason(code, **_facts(rung))
