@@ -209,6 +209,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
             cores=by_booking[row.booking].ask.cores,
             memory=by_booking[row.booking].ask.memory,
             level=level_of(by_booking[row.booking]),
+            granted=(site.now, row.position),
         )
         for row in plan.assigns
         for place in row.places

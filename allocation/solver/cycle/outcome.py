@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from allocation.reasons.reason import Reason, reason, with_facts
+from allocation.solver.cycle.lost_guarantees import lost_guarantees
 from allocation.solver.cycle.relocation_orders import OrderResult
 from allocation.solver.cycle.resume_in_place import planned_resume
 from allocation.solver.cycle.strengths import Strengths
@@ -198,7 +199,7 @@ class Outcome:
         given: list[Assign | Waiting] = [*self.assigns, *self.waits]
         borrows, claims = borrows_of(self.state, snapshot, given, self.awaiting_pauses)
         by_booking = {borrow.booking: borrow for borrow in borrows}
-        outgrown = self.strengths.use.outgrown()
+        outgrown = self._outside_guarantee(snapshot, extensions)
         waits = (
             _with_strength(self._with_total(self._with_current_places(wait)), outgrown)
             for wait in (*self.waits, *self.resumes)
@@ -216,6 +217,12 @@ class Outcome:
             orders=tuple(self.orders),
             dropped=self.preemption.dropped(),
         )
+
+    def _outside_guarantee(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> set[str]:
+        """Bookings whose planned start has lost its guarantee since it was reserved."""
+        use, written = self.strengths.use, (self.assigns, extensions, self.preemption.pauses)
+        waits = (*self.waits, *self.resumes)
+        return use.outgrown() | lost_guarantees(self.state, use, snapshot, waits, written)
 
     def _with_total(self, wait: Waiting) -> Waiting:
         """The answer with the total number of bookings that wait for its class."""
@@ -243,7 +250,7 @@ def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:
 
 
 def _with_strength(wait: Waiting, outgrown: Container[str]) -> Waiting:
-    """The answer without the guarantee that own work of a higher level has taken."""
+    """The answer without the guarantee that own work has taken."""
     is_outgrown = wait.strength == "guaranteed" and wait.booking in outgrown
     return replace(wait, strength="expected") if is_outgrown else wait
 

@@ -62,6 +62,12 @@ class GuaranteedUse:
         twin._counted, twin._counted_as, twin._use = {}, {}, {}
         return twin
 
+    def with_held(self, rows: Iterable[Held]) -> "GuaranteedUse":
+        """The same with other held work, and nothing planned."""
+        twin = self.without_planned()
+        twin._rows, twin._held = _held_rows(self._state, rows, self._guaranteed), {}
+        return twin
+
     def guaranteed(self, tenant: str, gpu_class: str) -> int:
         """Units of the class that the tenant is guaranteed."""
         return self._guaranteed.get((tenant, gpu_class), 0)
@@ -104,6 +110,14 @@ class GuaranteedUse:
     def has(self, booking: str) -> bool:
         """True for a start that is counted."""
         return booking in self._counted_as
+
+    def found(self, booking: str) -> Fit:
+        """A start that is counted."""
+        return self._counted_as[booking][1]
+
+    def whose(self, booking: str) -> Whose:
+        """The tenant and the class of a start that is counted."""
+        return self._counted_as[booking][0]
 
     def is_counted(self, booking: str) -> bool:
         """True for a counted start that is inside in all of its window."""

@@ -38,6 +38,31 @@ def test_3_inside_one_guarantee_the_own_queue_decides(newcomer: Job, rule: str) 
     assert strengths == {"guaranteed"}, "and nobody else's work can delay them"
 
 
+def test_own_work_that_starts_in_a_guarantee_makes_later_starts_expected_at_once() -> None:
+    jobs = [
+        asks("later", "a", "flex", 1, wish=HOUR),
+        asks("now", "a", "flex", 3, at=MINUTE),
+        asks("other", "b", "std", 4, at=2 * MINUTE),
+    ]
+    story = told(jobs, (a_limit("a", 1, borrow=None), a_limit("b", 1)), fleet=2, hours=1)
+    waits = [(at, w) for at, plan in story.plans for w in plan.waits if w.booking == "later"]
+    strengths = {at: wait.strength for at, wait in waits}
+    assert (strengths[0], strengths[MINUTE]) == ("guaranteed", "expected")
+    assert story.started["other"] == 2 * MINUTE, "the next claim may overtake it"
+    assert story.delayed()["later"] == {("guarantee", 0)}
+
+
+def test_what_another_project_does_not_lend_makes_no_start_guaranteed() -> None:
+    limits = (a_limit("a", 1, borrow=1), a_limit("a-q", 1, parent="a", lend=0), a_limit("b", 1))
+    jobs = [
+        asks("mine", "a", "flex", 2, wish=HOUR),
+        asks("other", "b", "std", 4, at=MINUTE, wish=2 * HOUR, fixed=True),
+    ]
+    story = told(jobs, limits, fleet=2, hours=1)
+    strengths = {w.strength for _, plan in story.plans for w in plan.waits if w.booking == "mine"}
+    assert strengths == {"expected"}, "the tenant who lends may need it"
+
+
 def test_5_who_is_overtaken_within_its_own_limit_is_told_so() -> None:
     limits = (a_limit("a", 0, borrow=2), a_limit("b", 1, borrow=1))
     jobs = [
