@@ -67,6 +67,16 @@ def lines_after(
     return _joined(kept)
 
 
+def lines_cut(
+    lines: Sequence[PriceLine], spent: int, granted: int, will: int, was: int
+) -> tuple[PriceLine, ...]:
+    """The lines of a run that has `will` of its `was` units after `spent` of its `granted` seconds:
+    what is spent keeps its price."""
+    rest = _cut(lines_from(lines, spent), max(0, granted - spent)) or [lines[-1]]
+    less = [PriceLine(line.seconds, ledger_amount(line.per_hour * will / was)) for line in rest]
+    return _joined([*_cut(lines, spent), *less])
+
+
 def lines_read(stored: Sequence[Mapping[str, Any]]) -> tuple[PriceLine, ...]:
     """The lines of a stored list."""
     return tuple(PriceLine(each["seconds"], Decimal(each["per_hour"])) for each in stored)

@@ -12,6 +12,7 @@ from allocation.models.decisions import Decision
 from billing.models import MONEY
 from tenants.models import Tenant
 
+NO_ROWS = models.Value([], output_field=models.JSONField())
 NOTHING = models.Value({}, output_field=models.JSONField())
 
 
@@ -53,6 +54,9 @@ class BookingChange(models.Model):
 
     until = models.DateTimeField(
         null=True, blank=True, help_text="The later end that is asked for, of a running booking."
+    )
+    gives_back = models.JSONField(
+        default=list, db_default=NO_ROWS, help_text="Allocations that a running booking gives up."
     )
     calendar_due = models.BooleanField(
         default=False, help_text="The calendar has still to give up what the change gave up."

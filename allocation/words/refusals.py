@@ -206,8 +206,21 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "Other bookings are paused for %(label)s, so it can only be shortened or cancelled."
     ),
     "running_fixed": gettext_lazy(
-        "%(label)s has begun, so only its end and its name can be changed."
+        "%(label)s has begun, so only its end and its name can be changed, and GPUs can be given "
+        "back by their names."
     ),
+    "redo_left": gettext_lazy(
+        "The pause cost %(redo)s of work that is repeated without a charge, so it can't be shorter."
+    ),
+    "give_back_early": gettext_lazy(
+        "%(label)s is %(state)s. Only a booking that runs can give GPUs back."
+    ),
+    "not_its_gpu": gettext_lazy("%(gpu)s is no GPU of %(label)s, which has %(its)s."),
+    "none_unused": gettext_lazy(
+        "A process was seen on each GPU in the last two minutes. Name the GPUs to give back."
+    ),
+    "give_back_all": gettext_lazy("These are all GPUs of %(label)s. Release it instead."),
+    "give_back_alone": gettext_lazy("Give GPUs back on their own, then change the rest."),
     "end_past": gettext_lazy("That end has passed. Release %(label)s to end it now."),
     "cost_above": gettext_lazy("It would cost %(costs)s, and you accept at most %(limit)s."),
     "nothing_to_undo": gettext_lazy("%(label)s has no change that could be undone."),

@@ -69,6 +69,11 @@ class PatchIn(Strict):
     count = Whole(required=False)
     classes = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     pin = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
+    give_back = serializers.ListField(
+        child=Text(max_length=64), required=False, min_length=1, max_length=512,
+        help_text="GPUs that a running booking gives back: `n0003/2`, or `unused` for those "
+        "without a process for two minutes. Send it alone.",
+    )  # fmt: skip
     accept = AcceptIn(required=False)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +120,7 @@ def patch_of(actor: Actor, booking: Booking, given: dict[str, Any], now: datetim
         tier=given.get("tier", tier),
         name=given.get("name"),
         request_text=text,
+        give_back=tuple(given.get("give_back", ())),
         accept=Accept(
             accept.get("start_by"), accept.get("strength", ""), accept.get("cost_at_most")
         ),

@@ -12,6 +12,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, BookingChange, PlannedStrength
 from allocation.rules.states import PLANNED_TIMES, TERMINAL, State
+from allocation.services.record.costs import run_time
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
 from allocation.services.runs.end import nodes_bump
@@ -22,6 +23,8 @@ from allocation.services.runs.transition import (
     planned_rows_supersede,
 )
 from allocation.words.events import event_text
+
+_SECOND = timedelta(seconds=1)
 
 
 def is_awaited(booking: Booking) -> bool:
@@ -65,16 +68,35 @@ def calendar_cuts_due() -> bool:
     return BookingChange.objects.filter(calendar_due=True).exists()
 
 
-def calendar_cut() -> None:
+def calendar_cut(now: datetime) -> None:
     """Takes off the calendar what weaker changes have given up since the last turn."""
     due = BookingChange.objects.filter(calendar_due=True).values_list("booking_id", flat=True)
     for booking_id in sorted(set(due)):
         with transaction.atomic():
             booking = booking_lock(booking_id)
+            _give_back(booking, now)
             _cut(booking)
             BookingChange.objects.filter(booking=booking, calendar_due=True).update(
                 calendar_due=False
             )
+
+
+def _give_back(booking: Booking, now: datetime) -> None:
+    """Lets the nodes clear the places that a run gives back. It counts as used until now."""
+    due = BookingChange.objects.filter(booking=booking, calendar_due=True)
+    ids = [row for each in due for row in each.gives_back]
+    rows = booking.allocations.filter(id__in=ids, state=Allocation.State.ACTIVE, abandoned=False)
+    for row in rows.order_by("id"):
+        ends = max(row.period.lower + _SECOND, now.replace(microsecond=0) + _SECOND)
+        row.period = DateTimeTZRange(row.period.lower, min(row.period.upper, ends))
+        row.state, row.abandoned = Allocation.State.RELEASING, True
+        row.counted_seconds = run_time(booking, now).seconds
+        row.extended_from = row.extended_cycle = None
+        row.save(
+            update_fields=["period", "state", "abandoned", "counted_seconds", "extended_from",
+                           "extended_cycle"]
+        )  # fmt: skip
+        nodes_bump([row.gpu_id])
 
 
 def _cut(booking: Booking) -> None:

@@ -14,6 +14,7 @@ from django.db.models import F
 
 from allocation.models import Booking, BookingChange
 from allocation.rules.ask import AskDocument
+from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.charging import Granted
 from allocation.rules.states import BEFORE_RUN, EXTENDABLE, RUNNING, State
@@ -38,6 +39,7 @@ from allocation.services.bookings.change_rows import (
     restores_of,
 )
 from allocation.services.bookings.change_writer import ChangeWriter
+from allocation.services.bookings.give_back import gpus_give_back
 from allocation.services.bookings.lengths import length_check, planned_end_of
 from allocation.services.bookings.terms import (
     hold_of,
@@ -48,6 +50,7 @@ from allocation.services.bookings.terms import (
     weaker_terms,
 )
 from allocation.services.record.history import Event
+from allocation.services.record.open_pauses import pause_open
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.late_shares import (
@@ -80,6 +83,7 @@ class Patch:
     accept: Accept = NO_BOUNDS
     group: UUID | None = None
     is_partial: bool = False
+    give_back: tuple[str, ...] = ()
 
 
 def booking_patch(
@@ -102,6 +106,10 @@ def booking_patch(
             old.tier if patch.tier is None else patch.tier,
             old.name if patch.name is None else patch.name,
         )
+        if patch.give_back:
+            if old != new:
+                raise invalid("give_back_alone", refusal_text("give_back_alone"), "give_back")
+            return gpus_give_back(actor, booking, old, patch.give_back, now)
         return _Asked(actor, booking, old, new, patch, now).apply()
 
 
@@ -167,7 +175,7 @@ class _Asked:
             sentence = refusal_text("depends_change", label=self.booking.label)
             raise Refused("depends_change", sentence)
         if state in (State.PAUSING, State.PAUSED):
-            raise while_paused(self.booking)
+            return self._paused(strength)
         if state in RUNNING or self._is_about_to_begin():
             return self._running()
         if state not in BEFORE_RUN or has_run(self.booking):
@@ -217,6 +225,31 @@ class _Asked:
         self._writer.exchange(hold_of(self.booking, terms))
         task_request("allocation.cycle")
         return self.booking
+
+    def _paused(self, strength: Strength) -> Booking:
+        """Shortens the rest of a paused booking, and refuses anything else.
+
+        What it has to repeat stays in it: else it would keep the credit without repeating it.
+        """
+        booking, pause = self.booking, pause_open(self.booking)
+        is_only_length = self.old.differences(self.new).keys() <= {"duration", "name"}
+        is_less = booking.state == State.PAUSED and strength is Strength.WEAKER and is_only_length
+        if not is_less or booking.starts is not None or pause is None:
+            raise while_paused(booking)
+        if self.new.ask.duration < booking.redo_seconds:
+            redo = duration_words(booking.redo_seconds)
+            raise invalid("redo_left", refusal_text("redo_left", redo=redo), "duration")
+        self._writer.replace_open()
+        terms = weaker_terms(booking, self.new, self._text())
+        change = self._writer.row(terms, Strength.WEAKER)
+        change.restores = {}
+        pause.remaining_seconds = terms.duration_seconds
+        pause.save(update_fields=["remaining_seconds"])
+        plan_cut(booking, terms, self.now)
+        self._writer.store(terms, Strength.WEAKER, change)
+        self._writer.exchange(hold_of(booking, terms))
+        task_request("allocation.cycle")
+        return booking
 
     def _kept(self) -> Granted | None:
         """What the booking keeps of its time on the calendar with a change of its window or number;

@@ -177,7 +177,7 @@ def _turn(now: datetime) -> CycleResult:
     queue_places.lead(term)
     frozen = decisions_frozen(now)
     # 1. End what is over.
-    calendar_cut()
+    calendar_cut(now)
     ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
     offers_expire(now)
     ended += approvals_expire(now) + entries_expire(now)

@@ -53,6 +53,7 @@ class ChangeForm:
             "classes": " ".join(ask.classes),
             "tier": target.tier,
             "pin": " ".join(ask.pin),
+            "give_back": "",
             "revision": str(booking.revision),
         }
         is_begun = booking.state in RUNNING
@@ -90,7 +91,14 @@ class ChangeForm:
             ask.check_window()
         except AskError as error:
             raise invalid(error.code, error.sentence, error.param) from error
-        return Patch(ask=ask, tier=values["tier"], name=values["name"], accept=self._accept())
+        names = tuple(values["give_back"].replace(",", " ").split()) if self.is_begun else ()
+        return Patch(
+            ask=ask,
+            tier=values["tier"],
+            name=values["name"],
+            accept=self._accept(),
+            give_back=names,
+        )
 
     def _ask(self, old: Target) -> AskDocument:
         values, ask = self.values, old.ask
@@ -144,7 +152,8 @@ class ChangeForm:
             field("length", "Length", "Such as 6h or 1h30m."),
         ]
         if self.is_begun:
-            return first
+            hint = "Such as n0003/2, or unused: all without a process."
+            return [*first, field("give_back", "GPUs to give back", hint, required=False)]
         start = ("Start", "") if self.is_fixed else ("Not before", "Empty: as soon as possible.")
         window = [
             field("starts", *start, type="datetime-local", required=self.is_fixed),

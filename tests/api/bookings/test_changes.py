@@ -139,3 +139,21 @@ def test_an_undo_answers_as_a_change_does_and_only_once(site: Site, path: str) -
     assert (bad.status_code, bad.json()["param"]) == (400, "now")
     stranger: Any = site.outsider.post(f"{path}/undo", {})
     assert stranger.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "code"),
+    [
+        (["unused"], 409, "give_back_early"),
+        ([], 422, "too_short"),
+        (["x" * 65], 422, "too_long"),
+        ("unused", 400, "wrong_type"),
+        ([7], 400, "wrong_type"),
+    ],
+)
+def test_bad_gpus_to_give_back_are_refused(
+    site: Site, path: str, value: object, status: int, code: str
+) -> None:
+    answer = patched(site, path, {"give_back": value})
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.content
+    assert answer.json()["param"].startswith("give_back")

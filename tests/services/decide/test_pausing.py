@@ -1,17 +1,23 @@
 """Pauses from the notice to the last line of the bill, through the real agent."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_cancel, booking_release
+from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.terms import target_of
 from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS, seconds, snapshot_take
 from allocation.solver import Plan, Refuse
 from tenants.models import Tier
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
@@ -254,6 +260,55 @@ def test_what_is_paused_can_be_given_up_at_once(
     booking = fresh(booking)
     assert (booking.state, booking.charged) == (state, Decimal("4.80"))
     assert money_of(booking) == (NOTHING, Decimal("4.80"))
+    assert all_is_well()
+
+
+def shorter(
+    plant: Plant,
+    lab: Lab,
+    booking: Booking,
+    seconds: int,
+    **more: Any,  # noqa: ANN401  fields of a request
+) -> str:
+    """Asks for another length; the code of the refusal, or nothing."""
+    ask = replace(target_of(fresh(booking)).ask, duration=seconds, **more)
+    patch = Patch(ask=ask)
+    with tenant_tx(lab.tenant_id):
+        try:
+            booking_patch(
+                actor=lab.actor, booking=booking, patch=patch, revision=None, now=plant.now
+            )
+        except Refused as refused:
+            return refused.code
+    return ""
+
+
+def test_the_rest_of_a_paused_booking_is_made_shorter_but_not_what_it_repeats(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking = running(plant, lab, an_ask(2, hours=3))
+    plant.later(30 * MINUTE)
+    noticed(plant, booking, rival, ask=an_ask(2, hours=1))
+    saved(plant, booking)
+    plant.later(MINUTE)
+    before = fresh(booking)
+    assert before.state == "paused"
+
+    assert shorter(plant, lab, booking, 4 * 3600) == "extension_while_paused"
+    assert shorter(plant, lab, booking, 3600, count=1) == "extension_while_paused"
+    for redo, answer in ((5400, "redo_left"), (0, "")):
+        with as_system():
+            Booking.objects.filter(id=booking.id).update(redo_seconds=redo)
+        assert shorter(plant, lab, booking, 3600) == answer
+    after = fresh(booking)
+    assert after.hold_amount - after.settled == Decimal("9.60")
+    assert money_of(booking)[0] == Decimal("9.60") < before.hold_amount
+    plant.later(HOUR)
+    plant.later(CLEARING)
+    again = fresh(booking)
+    assert (again.state, again.planned_ends) == ("active", (again.ready_at or NOW) + HOUR)
+    plant.later_until(again.planned_ends or NOW)
+    assert fresh(booking).charged == after.settled + Decimal("9.60")
     assert all_is_well()
 
 
