@@ -135,10 +135,10 @@ class Plant:
         while self.line.delivered:
             self.agent.handle(Delivered(self.line.delivered.pop()), self.line)
 
-    def portal_reads(self) -> int:
+    def portal_reads(self, block_ms: int = 0) -> int:
         """The portal's reader takes the node's new messages; returns how many."""
         with as_system():
-            return self.reader.turn(block_ms=1)
+            return self.reader.turn(block_ms)
 
     def receive(self, envelope: wire.Envelope, *, node: str = NAME) -> str:
         """The portal applies a message."""

@@ -104,7 +104,11 @@ class Reader:
                 self._stopped.wait(PAUSE_SECONDS)
 
     def turn(self, block_ms: int = BLOCK_MS) -> int:
-        """Applies one batch; returns the number of messages."""
+        """Applies one batch; returns the number of messages.
+
+        Waits at most `block_ms` for the first message; 0 does not wait. Valkey checks the limits
+        of waiting clients ten times a second, so a wait of 1 ms can take 100.
+        """
         streams = self._list()
         if not streams:
             agent_accounts_ensure()
@@ -123,7 +127,7 @@ class Reader:
         # The first node rotates, because one read may not take all streams.
         self._first = (self._first + 1) % len(admitted)
         done += self._take(admitted[self._first :] + admitted[: self._first])
-        if not done:
+        if not done and block_ms:
             done = self._apply(self._awaited(admitted, block_ms))
         self._mark_silent()
         return done

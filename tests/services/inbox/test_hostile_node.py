@@ -62,7 +62,7 @@ class Rig:
 
     def read(self) -> int:
         with as_system():
-            return self.reader.turn(block_ms=1)
+            return self.reader.turn(block_ms=0)
 
     def is_locked_out(self, name: str = NODE) -> bool:
         with as_system():

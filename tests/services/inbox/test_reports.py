@@ -216,7 +216,7 @@ def test_a_reader_takes_over_what_a_killed_one_had_not_finished(
     monkeypatch.setattr(consumer, "TAKEN_OVER_MS", 0)
     second = consumer.Reader("another", clock=lambda: plant.now)
     with as_system():
-        second.turn(block_ms=1)
+        second.turn(block_ms=0)
     assert fresh(starting).state == "active"
 
 

@@ -135,7 +135,7 @@ def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
 
     # The reader's own turns: the first finds its group gone, the next makes all of it anew.
     with pytest.raises(redis.ResponseError, match="NOGROUP"):
-        plant.portal_reads()
+        plant.portal_reads(block_ms=1)
     plant.reader._known.clear()
     plant.reader._took_over = 0
     plant.portal_reads()

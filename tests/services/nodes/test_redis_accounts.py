@@ -200,7 +200,7 @@ def test_a_server_that_forgot_its_accounts_gets_them_back_from_the_reader(site: 
     agents_redis().acl_deluser("agent-gpu-a1-01")
     assert not is_in(one)
     with as_system():
-        Reader("the test's", clock=lambda: NOW + timedelta(seconds=1)).turn(block_ms=1)
+        Reader("the test's", clock=lambda: NOW + timedelta(seconds=1)).turn(block_ms=0)
     assert is_in(one)
     with as_system():
         assert agent_accounts_ensure() == 0

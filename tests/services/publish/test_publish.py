@@ -69,7 +69,7 @@ def test_a_server_that_lost_its_data_is_filled_again_and_nothing_runs_twice(plan
     before, instances = document(plant), dict(plant.hardware.gpus[0].instances)
     agents_redis().flushall()
     with pytest.raises(redis.ResponseError, match="NOGROUP"):
-        plant.portal_reads()
+        plant.portal_reads(block_ms=1)
     # What `Reader.run` does then is to look at every stream anew.
     plant.reader = Reader("the test's", clock=lambda: plant.now)
     plant.portal_reads()
@@ -88,7 +88,7 @@ def test_a_reader_that_dies_while_it_tells_again_leaves_that_to_the_next(plant: 
     agents_redis().xadd(wire.report_stream(NAME), {"body": b"x"})
     assert agents_redis().xinfo_groups(wire.report_stream(NAME)) == []
     with as_system():
-        Reader("the next", clock=lambda: plant.now).turn(block_ms=1)
+        Reader("the next", clock=lambda: plant.now).turn(block_ms=0)
     assert document(plant) == before
 
 
