@@ -17,6 +17,7 @@ from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
+from allocation.services.runs.idle_use import idle_watch
 from allocation.services.runs.no_shows import presence_watch
 from allocation.services.runs.start import slow_starts_notify
 from tenants.outbox import task_request_clear
@@ -101,10 +102,11 @@ def allocation_stalls() -> None:
 
 @shared_task(name="allocation.presence")
 def allocation_presence() -> None:
-    """Warns owners of unused bookings and ends no-shows, unless the clock has jumped."""
+    """Warns owners of unused and idle bookings and ends no-shows, unless the clock has jumped."""
     reading = clock_read()
     if not clock_in_doubt(reading):
         presence_watch(reading.wall)
+        idle_watch(reading.wall)
 
 
 @shared_task(name="allocation.telemetry")

@@ -21,6 +21,7 @@ from allocation.api.bookings.bookings import (
     BookingOne,
     BookingRelease,
     Bookings,
+    BookingStillNeeded,
     BookingUndo,
     BookingWhy,
 )
@@ -166,6 +167,11 @@ urlpatterns = [
         "bookings/<booking:reference>/check-in",
         BookingCheckIn.as_view(),
         name="api-booking-check-in",
+    ),
+    path(
+        "bookings/<booking:reference>/still-needed",
+        BookingStillNeeded.as_view(),
+        name="api-booking-still-needed",
     ),
     path("bookings/<booking:reference>/result", BookingResult.as_view(), name="api-booking-result"),
     path("bookings/<booking:reference>/events", BookingEvents.as_view(), name="api-booking-events"),

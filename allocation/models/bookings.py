@@ -261,6 +261,25 @@ class Booking(models.Model):
         db_default=0, default=0, help_text="Credited by pauses in all."
     )
 
+    # Idle GPUs
+    idle_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="Time with all GPUs idle without a break."
+    )
+    idle_counted_at = models.DateTimeField(
+        null=True, blank=True, help_text="Until when `idle_seconds` are counted."
+    )
+    idle_veto_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until then its warned owner can say it is still needed."
+    )
+    idle_vetoes = models.PositiveSmallIntegerField(
+        db_default=0, default=0, help_text="How often in a row the owner said so."
+    )
+    awaits_check_in = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="Paused because its GPUs were idle; it resumes only after a check-in.",
+    )
+
     # Absence, for the no-show rule
     absent_seconds = models.PositiveIntegerField(
         db_default=0, default=0, help_text="Time without any sign of use, up to `absent_until`."

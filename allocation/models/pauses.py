@@ -33,6 +33,7 @@ class PauseRelation(models.TextChoices):
     PROJECT = "project", "the same project"
     TENANT = "tenant", "the same organisation"
     MEMBER = "member", "a member of this organisation"
+    IDLE = "idle", "anybody, because its GPUs were idle"
 
 
 class Pause(models.Model):

@@ -58,6 +58,7 @@ FACTS: dict[str, Kind] = {
     "gpus": "amount",
     "guaranteed": "units",
     "horizon_seconds": "seconds",
+    "idle": "seconds",
     "left": "amount",
     "level": "word",
     "limit": "amount",
@@ -223,6 +224,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R113", "budget_drained", "budget", "tenant_admin", "delays", ("owner", "percent")),
     Rule("R114", "budget_paused", "budget", "tenant_admin", "pauses", ("owner", "percent")),
     Rule("R120", "decisions_frozen", "policy", "operator", "delays"),
+    Rule("R130", "idle", "policy", "operator", "pauses", ("idle",)),
     Rule("R131", "too_many_entries", "policy", "asker", "refuses", optional=("most",)),
 )  # fmt: skip
 

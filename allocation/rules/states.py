@@ -74,6 +74,7 @@ PLANNED_TIMES = (
     "announced_from",
     "announced_until",
 )
+IDLE = ("idle_seconds", "idle_counted_at", "idle_veto_until", "idle_vetoes")
 # Fields that have no meaning in a state. They are reset to their defaults when it is entered.
 CLEARED_IN: Mapping[State, tuple[str, ...]] = {
     State.WAITLISTED: (*PLANNED_TIMES, "planned_class", "planned_places"),
@@ -93,8 +94,11 @@ _RUN_LOST = (
 CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
     (State.STARTING, State.ACTIVE): (
         "saved_at", "absent_seconds", "absent_until", "absence_warnings",
+        *IDLE, "awaits_check_in",
     ),
-    (State.PAUSING, State.ACTIVE): ("notified_at", "planned_places", "reasons"),
+    (State.PAUSING, State.ACTIVE): (
+        "notified_at", "planned_places", "reasons", *IDLE, "awaits_check_in",
+    ),
     (State.STARTING, State.QUEUED): _RUN_LOST,
     (State.ACTIVE, State.QUEUED): _RUN_LOST,
 }  # fmt: skip

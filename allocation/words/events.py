@@ -98,6 +98,19 @@ def _no_show(facts: Facts) -> str:
     return f"{first} {share}"
 
 
+def _idle_warned(facts: Facts) -> str:
+    first = _("All its GPUs were idle for %(minutes)s min.") % facts
+    if facts["action"] == "tell":
+        return f"{first} " + _("Release it if it is not needed any more.")
+    what = (
+        _("If another booking can start earlier with them, it is paused in %(left)s min.")
+        if facts["action"] == "pause"
+        else _("If another booking can start earlier with them, it ends in %(left)s min.")
+    )
+    answer = _("Use them") if facts["vetoes"] == "0" else _("Use them, or say that it is needed")
+    return f"{first} {what % facts} {answer}."
+
+
 def _at_risk(facts: Facts) -> str:
     if facts["borrowed_gpus"] == "1":
         return _("The owner of a borrowed GPU needs it: this booking can be paused.")
@@ -219,6 +232,13 @@ _SENTENCES: dict[str, Text] = {
     "no_show_warned": gettext_lazy(
         "No process was seen for %(absent)s min. Start a program, check in or release the booking: "
         "in %(left)s min it ends as a no-show."
+    ),
+    "idle_warned": _idle_warned,
+    "idle_over": gettext_lazy("Its GPUs are in use again."),
+    "still_needed": gettext_lazy("%(actor)s said that its GPUs are still needed."),
+    "idle_ended": gettext_lazy(
+        "Its GPUs were idle for %(minutes)s min and another booking can start with them. It is "
+        "charged until now, without a fee; the GPUs are being cleared."
     ),
     "at_risk": _at_risk,
     # Pauses

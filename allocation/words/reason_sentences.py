@@ -358,6 +358,7 @@ SENTENCES: dict[str, Text] = {
         "%(out)s of %(gpus)s %(gpu_class)s are out of service or do not answer, so no start "
         "can be planned. Bookings keep their place in the queue until they are back."
     ),
+    "idle": gettext_lazy("Its GPUs were idle, and another booking starts earlier with them."),
     "moved_together": gettext_lazy(
         "An operator moves it to other GPUs, so that a waiting booking can start sooner. "
         "It resumes there as soon as it has left these."

@@ -174,6 +174,11 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(label)s has not started, so there is nothing to release. Cancel it instead, at no cost."
     ),
     "not_active": gettext_lazy("%(label)s is not running."),
+    "not_idle": gettext_lazy("The GPUs of %(label)s are not about to be taken as idle."),
+    "needed_twice": gettext_lazy(
+        "The GPUs of %(label)s stayed idle after it was said %(most)s times that they are needed. "
+        "They stay with it as soon as they are used; otherwise others can get them."
+    ),
     "no_place_yet": gettext_lazy("%(label)s has no GPUs yet."),
     "extension_while_paused": gettext_lazy(
         "%(label)s is %(state)s for a higher-priority booking and resumes with the time it has "

@@ -60,6 +60,12 @@ class TierTermsIn(Strict):
         required=False, allow_null=True, default=None,
         help_text="Percent of the rest of a no-show; null: as the policy says.",
     )  # fmt: skip
+    idle_action = serializers.ChoiceField(
+        choices=Tier.IdleAction.values,
+        required=False,
+        default=Tier.IdleAction.TELL,
+        help_text="What happens to idle GPUs that others wait for.",
+    )
 
 
 class TierOut(serializers.Serializer[Any]):
@@ -85,6 +91,7 @@ class TierOut(serializers.Serializer[Any]):
     late_share = serializers.IntegerField()
     no_show_after_seconds = serializers.IntegerField(allow_null=True)
     no_show_share = serializers.IntegerField(allow_null=True)
+    idle_action = serializers.ChoiceField(choices=Tier.IdleAction.values)
 
 
 class Tiers(ApiView):

@@ -79,6 +79,7 @@ WRITES: Mapping[str, str] = {
     "api-booking-acknowledge": Scope.BOOK,
     "api-booking-more-time": Scope.BOOK,
     "api-booking-check-in": Scope.BOOK,
+    "api-booking-still-needed": Scope.BOOK,
     "api-booking-change": Scope.BOOK,
     "api-booking-result": Scope.BOOK,
     "api-array-cancel": Scope.BOOK,

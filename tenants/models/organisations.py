@@ -307,6 +307,11 @@ class Tier(models.Model):
         SIGNAL = "signal", "Ends itself, killed at the deadline"
         SUSPEND = "suspend", "Suspended on its node"
 
+    class IdleAction(models.TextChoices):
+        TELL = "tell", "The owner is notified"
+        PAUSE = "pause", "Paused if others wait"
+        END = "end", "Ended if others wait"
+
     slug = models.SlugField(primary_key=True, max_length=40)
     name = models.CharField(max_length=80)
     description = models.CharField(max_length=200, blank=True)
@@ -356,6 +361,13 @@ class Tier(models.Model):
     no_show_share = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="Percent of the rest of a no-show; null: as the policy."
     )
+    idle_action = models.CharField(
+        max_length=8,
+        choices=IdleAction.choices,
+        db_default="tell",
+        default=IdleAction.TELL,
+        help_text="What happens to a booking with idle GPUs if others wait for them.",
+    )
 
     # Failures
     replace_on_lost = models.BooleanField(
@@ -383,6 +395,11 @@ class Tier(models.Model):
                 condition=Q(late_share__lte=100)
                 & (Q(no_show_share=None) | Q(no_show_share__lte=100)),
                 name="tier_shares",
+            ),
+            models.CheckConstraint(
+                condition=Q(idle_action__in=["tell", "end"])
+                | Q(idle_action="pause", pausable=True),
+                name="tier_idle_action",
             ),
         ]
 

@@ -38,10 +38,12 @@ NOTIFICATION_TYPES = (
     NotificationType(
         "no_show",
         "Unused bookings",
-        "Nobody uses the GPUs, so the booking ends soon. Always in the inbox.",
+        "Nobody uses the GPUs, so the booking ends or pauses soon. Always in the inbox.",
         {
             "booking.no_show_warned": "is not used yet",
             "booking.no_show": "was ended: nobody used it",
+            "booking.idle_warned": "has idle GPUs",
+            "booking.idle_ended": "was ended: its GPUs were idle",
         },
         is_optional=False,
     ),
@@ -134,7 +136,14 @@ TYPE_OF_KIND: Mapping[str, NotificationType] = {
     kind: each for each in NOTIFICATION_TYPES for kind in each.outcomes
 }
 # A countdown runs: these mails are sent at once and alone, in quiet hours, too.
-URGENT = frozenset({"booking.pause_noticed", "booking.pause_withdrawn", "booking.no_show_warned"})
+URGENT = frozenset(
+    {
+        "booking.pause_noticed",
+        "booking.pause_withdrawn",
+        "booking.no_show_warned",
+        "booking.idle_warned",
+    }
+)
 
 # Of the elements of an array only these are notified: an array has notifications of its own.
 OF_ELEMENTS = URGENT.union(

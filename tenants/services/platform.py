@@ -43,6 +43,7 @@ class TierTerms:
     late_share: int = 0
     no_show_after_seconds: int | None = None
     no_show_share: int | None = None
+    idle_action: str = Tier.IdleAction.TELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,11 @@ def _tier_values(slug: str, terms: TierTerms) -> dict[str, Any]:
         raise invalid(
             "bad_tier", "Choose stop, signal or suspend as the pause method.", "pause_method"
         )
+    if terms.idle_action not in Tier.IdleAction.values:
+        raise invalid("bad_tier", "Choose tell, pause or end for idle GPUs.", "idle_action")
+    if terms.idle_action == Tier.IdleAction.PAUSE and not terms.pausable:
+        sentence = "Idle bookings can be paused only in a tier that can be paused."
+        raise invalid("bad_tier", sentence, "idle_action")
     if bool(terms.more_times) != bool(terms.more_time_seconds):
         sentence = "Enter both how often and for how long a pause can be postponed, or neither."
         raise invalid("bad_tier", sentence, "more_time_seconds")

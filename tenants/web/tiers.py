@@ -69,6 +69,7 @@ TERMS = {
     "late_share": "Late share in percent",
     "no_show_after_seconds": "No-show after",
     "no_show_share": "No-show share in percent",
+    "idle_action": "Idle GPUs",
 }
 """The label of each term in a comparison."""
 EMPTY: dict[str, str] = {
@@ -99,10 +100,16 @@ class TierForm:
     pausable: bool
     counts: bool
     method: str
+    idle_action: str
     replaces: bool
     fields: tuple[Field, ...]
     is_new: bool
     failed: bool
+
+    @property
+    def idle_actions(self) -> list[tuple[str, str]]:
+        """Returns what can happen to idle GPUs."""
+        return list(Tier.IdleAction.choices)
 
     @property
     def methods(self) -> list[tuple[str, str]]:
@@ -219,6 +226,7 @@ def _terms(form: QueryDict) -> TierTerms:
         no_show_after_seconds=seconds_read(after, param="no_show_after") if after.strip() else None,
         max_pauses=_whole_or_none(form, "max_pauses"),
         no_show_share=_whole_or_none(form, "no_show_share"),
+        idle_action=form.get("idle_action", Tier.IdleAction.TELL),
         more_times=whole_read(form.get("more_times", ""), param="more_times"),
         replace_on_lost="replaces" in form,
         **times,
@@ -251,6 +259,7 @@ def _form(
         slug=str(values.get("slug", "")),
         title=str(values.get("name", "")),
         method=str(values.get("method", Tier.PauseMethod.STOP)),
+        idle_action=str(values.get("idle_action", Tier.IdleAction.TELL)),
         **{name: bool(flags.get(name)) for name in FLAGS},
         fields=tuple(
             Field(
@@ -278,6 +287,7 @@ def _shown(tier: Tier) -> dict[str, object]:
         "replaces": tier.replace_on_lost,
         "description": tier.description,
         "method": tier.pause_method,
+        "idle_action": tier.idle_action,
         **{name: _or_empty(getattr(tier, name)) for name in WHOLE_OR_NONE},
         "late_share": str(tier.late_share),
         "no_show_after": ""

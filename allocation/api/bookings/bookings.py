@@ -48,6 +48,7 @@ from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.bookings.lengths import planned_end_of
 from allocation.services.bookings.undo import change_undo
 from allocation.services.quotes.changes import change_quote, ending_quote
+from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
@@ -365,6 +366,16 @@ class BookingCheckIn(_BookingAction):
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Returns the booking with `checked_in_at`. Checking in again changes nothing."""
         return self.act(reference, booking_check_in)
+
+
+class BookingStillNeeded(_BookingAction):
+    """Says that idle GPUs are still needed."""
+
+    @described("act_keep_idle_booking", "Keep the idle GPUs of a booking", answer=BookingOut)
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """Returns the booking, whose idle time begins anew. Only after a warning, and at most twice
+        until the GPUs are used again."""
+        return self.act(reference, booking_still_needed)
 
 
 class BookingAcknowledge(_BookingAction):

@@ -27,8 +27,8 @@ from tenants.platform.labels import Labels
 
 _FIELDS = (
     "name labels external_ref state outcome version revision submitted ask alternatives "
-    "extension_until ready_at saved_at checked_in_at released_at ended_at decision_id array_index"
-    " result"
+    "extension_until ready_at saved_at checked_in_at idle_veto_until awaits_check_in released_at "
+    "ended_at decision_id array_index result"
 )
 _PLAIN = tuple(_FIELDS.split())
 _BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
@@ -248,6 +248,12 @@ class BookingOut(serializers.Serializer[Any]):
     ready_at = serializers.DateTimeField(allow_null=True)
     saved_at = serializers.DateTimeField(allow_null=True)
     checked_in_at = serializers.DateTimeField(allow_null=True)
+    idle_veto_until = serializers.DateTimeField(
+        allow_null=True, help_text="From then on others can get its idle GPUs."
+    )
+    awaits_check_in = serializers.BooleanField(
+        help_text="Paused because its GPUs were idle: it resumes after a check-in."
+    )
     released_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     decision_id = serializers.IntegerField(allow_null=True)

@@ -38,6 +38,7 @@ _TALLIES = {
         "Pauses for a booking of the same owner, project or organisation.",
     ),
     "no_shows": ("gpu_portal_no_shows_total", "Bookings that nobody used."),
+    "idle_releases": ("gpu_portal_idle_releases_total", "Idle bookings that others replaced."),
     "cycle_turns": ("gpu_portal_cycles_total", "Cycles of the solver."),
     "cycle_milliseconds": ("gpu_portal_cycle_milliseconds_total", "Duration of these cycles."),
     "turns_ended_silent": (

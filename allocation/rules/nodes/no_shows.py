@@ -1,4 +1,4 @@
-"""The policy for bookings that nobody uses (no-shows). Pure."""
+"""The policy for bookings that nobody uses (no-shows), and for idle GPUs. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,14 +7,21 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class PresencePolicy:
     """A booking without presence for `no_show_after` seconds ends (0: never) and is charged
-    `no_show_share` percent of its remaining time. See `charging.no_show_after`."""
+    `no_show_share` percent of its remaining time. See `charging.no_show_after`.
+
+    GPUs that are used less than `idle_below` percent for `idle_after` seconds (0: never) are idle.
+    """
 
     no_show_after: int = 1_800
     no_show_share: int = 25
+    idle_after: int = 1_800
+    idle_below: int = 5
 
 
 # Upper bounds. All values are whole numbers from zero.
-PRESENCE_POLICY_MAX = {"no_show_after": 86_400, "no_show_share": 100}
+PRESENCE_POLICY_MAX = {
+    "no_show_after": 86_400, "no_show_share": 100, "idle_after": 86_400, "idle_below": 100,
+}  # fmt: skip
 LAST_WARNING = 300
 """Seconds before the limit at which the owner gets the last warning."""
 

@@ -239,16 +239,22 @@ def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking
 def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
     """Records that the owner uses the booking. Idempotent.
 
+    A booking that was paused because its GPUs were idle asks for a place to resume from now on.
+
     Raises:
         Refused: `not_active`.
     """
     with transaction.atomic():
         booking = booking_lock(booking.id, "project", "tier", "owner")
-        if booking.state != State.ACTIVE:
+        is_back = booking.awaits_check_in and booking.state in (State.PAUSING, State.PAUSED)
+        if booking.state != State.ACTIVE and not is_back:
             raise Refused("not_active", refusal_text("not_active", label=booking.label))
-        if booking.checked_in_at is None:
+        if booking.checked_in_at is None or is_back:
             event = Event("checked_in", event_text("checked_in", actor=actor.name), actor.user_id)
-            booking_change(booking, event=event, now=now, checked_in_at=now)
+            facts = {"checked_in_at": booking.checked_in_at or now, "awaits_check_in": False}
+            booking_change(booking, event=event, now=now, **facts)
+            if is_back:
+                task_request("allocation.cycle")
     return booking
 
 

@@ -42,6 +42,7 @@ from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.plans.apply_changes import changes_sweep
 from allocation.services.plans.apply_pauses import pauses_due
 from allocation.services.plans.budget_restraints import restraints_apply, restraints_due
+from allocation.services.plans.idle import idle_write
 from allocation.services.plans.pieces import plan_apply
 from allocation.services.plans.plan_diff import changes_of
 from allocation.services.plans.soft_places import (
@@ -269,6 +270,7 @@ def _decide(
     queue_places.write(plan, term)
     soft_places_write(changes.plan.soft, decision, now)
     offers_write(changes.plan, snapshot, decision, now)
+    idle_write(changes.plan, decision, now)
     withheld_count(withheld)
     return _Attempt("decided", decision.id, _has_unanswered(withheld))
 

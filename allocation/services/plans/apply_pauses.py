@@ -36,6 +36,7 @@ from tenants.models import Membership, Tier
 # A beneficiary that starts this soon keeps its planned start.
 STARTS_SOON = timedelta(seconds=5)
 MOVED_TOGETHER = BY_CODE["moved_together"].id
+IDLE = BY_CODE["idle"].id
 PLANNED_FOR = (State.SCHEDULED, State.QUEUED, State.PAUSED)
 
 
@@ -111,7 +112,7 @@ def _begin(
     method, instead = _method_of(booking, rows)
     pause.method, pause.deadline, pause.ends_before = method, at, rows[0].period.upper
     pause.save(force_insert=True)
-    if pause.relation:
+    if pause.relation not in ("", PauseRelation.IDLE):
         counter_add("own_pauses")
     _notice_write(booking, pause, instead, now, facts)
     return pause
@@ -134,7 +135,7 @@ def _pause_new(
         number=booking.pauses.count() + 1,
         cause=PauseCause.objects.create(beneficiary=beneficiary),
         beneficiary_label=beneficiary.label if is_visible else "",
-        relation="" if rule == MOVED_TOGETHER else relation_of(booking, beneficiary),
+        relation=_relation(rule, booking, beneficiary),
         may_wait=beneficiary.starts is None,
         decision=decision,
         policy_version=decision.policy.number,
@@ -145,6 +146,13 @@ def _pause_new(
         notified_at=now.replace(microsecond=0),
         grace_seconds=booking.tier.grace_seconds,
     )
+
+
+def _relation(rule: str, booking: Booking, beneficiary: Booking) -> str:
+    """Returns the relation that decides on the bill: an idle run is charged until it ends."""
+    if rule == IDLE:
+        return PauseRelation.IDLE
+    return "" if rule == MOVED_TOGETHER else relation_of(booking, beneficiary)
 
 
 def relation_of(booking: Booking, claim: Booking) -> str:

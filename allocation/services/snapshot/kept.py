@@ -28,6 +28,7 @@ from allocation.services.snapshot.changes import (
 )
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.hardware import gpus_read, hosts_read
+from allocation.services.snapshot.idle import idle_read
 from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.snapshot import (
     CLEARING_SECONDS,
@@ -200,6 +201,7 @@ def _of_rules(now: datetime) -> dict[str, dict[Key, Any]]:
     """The sections that are small, or change with time: read in each turn."""
     found = {**rules_read(now), "unneeded": unneeded_read(now), "orders": orders_read()}
     found["pending"], found["entries"] = pending_read(now), entries_read(now)
+    found["idle"] = idle_read(now)
     return {name: _table(name, rows, now) for name, rows in found.items()}
 
 

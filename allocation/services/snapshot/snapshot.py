@@ -26,6 +26,7 @@ from allocation.services.snapshot.hardware import (
     maintenance_read,
     models_read,
 )
+from allocation.services.snapshot.idle import idle_read
 from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.original_gpus import paused_on, running_on, with_original_gpus
 from allocation.services.snapshot.override_rows import overrides_read
@@ -95,6 +96,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
         changes=asked_changes_read(now),
         pending=pending_read(now),
         entries=entries_read(now),
+        idle=idle_read(now),
     )
 
 
@@ -403,6 +405,8 @@ def pauses_requested(now: datetime, only: Bookings = None) -> list[Request]:
     open_pauses = open_pauses.select_related("booking__tier").order_by("id")
     rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
     rows = rows.filter(booking__is_drained=False)
+    # Who was paused because the GPUs were idle resumes only after a check-in.
+    rows = rows.filter(booking__awaits_check_in=False)
     pauses = list(rows.exclude(booking__in=placed))
     original_gpus = paused_on(pauses)
     found = (

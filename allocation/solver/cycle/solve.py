@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from allocation.solver.cycle.changes import Changes
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
+from allocation.solver.cycle.idle import idle_releases
 from allocation.solver.cycle.offers import offers_make
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
@@ -28,6 +29,13 @@ from allocation.solver.state.cycle_state import CycleState
 def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself."""
     snapshot = in_order(snapshot)
+    plan = _solve(snapshot, policy)
+    # 8. Take idle GPUs with which somebody in the queue starts earlier.
+    return replace(plan, idle=idle_releases(plan, snapshot, lambda each: _solve(each, policy)))
+
+
+def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
+    """Decide a snapshot in canonical order, with all idle GPUs where they are."""
     # 1. Load running and held work, which does not move.
     state = CycleState(snapshot, policy)
     preemption = Preemption(state, snapshot)

@@ -301,6 +301,20 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """A running booking whose `gpus` have been idle `since` a time, and whose owner was warned.
+
+    Its owner can say until `veto_until` that it is still needed. It takes `grace` seconds to leave.
+    """
+
+    booking: str
+    gpus: tuple[str, ...]
+    since: int
+    veto_until: int
+    grace: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
 class Tier:
     """The solver's view of a service class.
 
@@ -420,7 +434,7 @@ class Snapshot:
     now, for its planned resume. A booking without one is paused without a resume. `unneeded`
     bookings have notice for a preemptor that no longer needs their room; `until` is their original
     end. `pending` requests wait for an approval: they get soft places only. `entries` get offers of
-    what all others leave.
+    what all others leave. `idle` bookings end or pause if somebody starts earlier by it.
     """
 
     now: int
@@ -442,6 +456,7 @@ class Snapshot:
     pending: tuple[Request, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     overrides: tuple[Override, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     entries: tuple[Entry, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    idle: tuple[Idle, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         pending=tuple(map(request_in_order, _unique(snapshot.pending, "booking"))),
         overrides=_unique(snapshot.overrides, "id"),
         entries=_unique(snapshot.entries, "booking"),
+        idle=_unique(snapshot.idle, "booking"),
     )
 
 

@@ -83,6 +83,18 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleRelease:
+    """Take the idle `gpus` of a booking: `beneficiary` can then start at `starts`, earlier than in
+    this plan."""
+
+    booking: str
+    gpus: tuple[str, ...]
+    beneficiary: str
+    starts: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Refuse a booking that can't be placed as requested. `alternatives` are windows that would
     work."""
@@ -217,4 +229,5 @@ class Plan:
     changes: tuple[ChangeAnswer, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     soft: tuple[SoftPlace, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     offers: tuple[Offered, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    idle: tuple[IdleRelease, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     format: int = PLAN_FORMAT

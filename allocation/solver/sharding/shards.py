@@ -188,6 +188,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
             snapshot.blackouts, lambda row: ("class", links.class_of.get(row.gpu, ""))
         ),
         "changes": apart(snapshot.changes, booking_of),
+        "idle": apart(snapshot.idle, booking_of),
         "orders": apart(snapshot.orders, lambda row: ("booking", row.beneficiary)),
     }
     each: list[dict[str, Any]] = [

@@ -33,6 +33,7 @@ from allocation.services.bookings.lengths import planned_end_of
 from allocation.services.bookings.undo import change_undo
 from allocation.services.quotes.extensions import later_ends
 from allocation.services.quotes.why_waiting import why_waiting
+from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.web.bookings.confirmations import cancel_question, release_question
 from allocation.web.bookings.costs import spent_so_far
@@ -253,6 +254,11 @@ def _undo(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -
     return f"The change of {booking.label} is undone."
 
 
+def _still_needed(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    booking_still_needed(actor=actor, booking=booking, now=now)
+    return "The GPUs stay with this booking."
+
+
 @require_POST
 @tenant_page
 def booking_earlier_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
@@ -349,6 +355,7 @@ urlpatterns = [
     path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),
     path(f"{BOOKING}/earlier", booking_earlier_page, name="booking-earlier"),
     path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
+    path(f"{BOOKING}/still-needed", _action(_still_needed), name="booking-still-needed"),
 ]
 
 

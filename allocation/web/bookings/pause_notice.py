@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from allocation.models import Booking, Pause
+from allocation.models import Booking, Pause, PauseRelation
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import duration_text, shape_text
@@ -155,7 +155,9 @@ def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
         lines.append(CostLine("Work to redo", lost))
         credit = money_text(pause.credit, booking.currency)
         lines.append(CostLine("Credited", credit))
-        if pause.relation:
+        if pause.relation == PauseRelation.IDLE:
+            lines.append(CostLine("Its GPUs were idle", "no credit, no fee"))
+        elif pause.relation:
             lines.append(CostLine("Caused by your organisation", "no credit"))
         charged = money_text(pause.charged, booking.currency)
         lines.append(CostLine("Charged for this run", charged, strong=True))
@@ -173,6 +175,8 @@ def _who(pause: Pause) -> str:
     if pause.rule == BUDGET_PAUSED:
         return ""
     name = f"{pause.beneficiary_label} of your organisation"
+    if pause.relation == PauseRelation.IDLE:
+        return ""
     if pause.rule == MOVED_TOGETHER:
         who = name if pause.beneficiary_label else "a waiting booking"
         return f"It is moved so that {who} can start."
@@ -193,6 +197,8 @@ def _lost(booking: Booking, pause: Pause, ctx: PageContext) -> str:
 
 def _money(booking: Booking, pause: Pause, ctx: PageContext) -> str:
     since = clock(pause.notified_at, ctx.zone)
+    if pause.relation == PauseRelation.IDLE:
+        return "The run is charged until it ends, without a fee."
     if pause.relation:
         return (
             "The other booking belongs to your organisation, so the run is charged until it "
@@ -267,10 +273,14 @@ def paused_words(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) ->
     if booking.state != State.PAUSED or last is None:
         return ""
     left = length_words(last.remaining_seconds or 0)
-    own = sum(pause.relation != "" for pause in pauses)
+    own = sum(pause.relation not in ("", PauseRelation.IDLE) for pause in pauses)
     if own > 1:
         left = f"Paused {own} times by your organisation. {left}"
     if booking.starts is not None:
         ends = moment_words(last.ends_before, ctx.zone, ctx.now)
+        if booking.awaits_check_in:
+            return f"It can resume until {ends}; nothing is charged until then."
         return f"Resumes automatically as soon as GPUs are free, until {ends} at the latest."
+    if booking.awaits_check_in:
+        return f"{left} left; nothing is charged until it resumes."
     return f"{left} left. It resumes automatically; nothing is charged until then."

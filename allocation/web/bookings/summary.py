@@ -23,6 +23,7 @@ from allocation.services.record.costs import booking_cost, rate_of
 from allocation.services.runs.no_shows import no_show_limit, presence_policy
 from allocation.solver import UNITS_PER_GPU
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
+from allocation.web.bookings.idle import can_check_in, can_keep_idle, idle_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pause_notice import paused_words
 from allocation.web.parts.planned_start import mover_words, waiting_words
@@ -45,6 +46,7 @@ OUTCOMES = {
     "cancelled": "cancelled while running",
     "failed": "hardware failure",
     "no_show": "no-show",
+    "idle": "ended, its GPUs were idle",
     "": "ran its full time",
     "completed": "ran its full time",
     "not_resumed": "paused, and could not resume in time",
@@ -102,6 +104,8 @@ class BookingSummary:
     extend: tuple[ExtendChoice, ...]
     no_later: str
     can_check_in: bool
+    can_keep_idle: bool
+    idle: str
     can_undo: bool
     undo_seconds: int
     borrowed: str
@@ -130,7 +134,9 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         returns=returned_text(booking, ctx.now),
         extend=_extensions(booking, ctx) if may_change else (),
         no_later=ctx.no_later if may_change and not ctx.ends else "",
-        can_check_in=may_change and state == State.ACTIVE and booking.checked_in_at is None,
+        can_check_in=may_change and can_check_in(booking),
+        can_keep_idle=may_change and can_keep_idle(booking),
+        idle=idle_words(booking, ctx),
         can_undo=can_undo,
         more=_more(booking, ctx) if may_change and waits else "",
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,

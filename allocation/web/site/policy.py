@@ -45,6 +45,7 @@ COUNTS = {
     "exact_neighbourhoods": "tries",
     "mode_changes": "0 or 1",
     "no_show_share": "%",
+    "idle_below": "%",
     "long_run_weight": "times",
     "future_requests": "requests",
     "host_core_cost": "units of a GPU (56,000)",
@@ -150,10 +151,12 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
     (
-        "No-shows",
+        "Unused bookings",
         (
             ("no_show_after", "End after", "0: never."),
             ("no_show_share", "No-show fee", "Percent of the remaining price."),
+            ("idle_after", "Idle after", "0: never. The tier says what happens then."),
+            ("idle_below", "Idle below", "Percent of use of each GPU."),
         ),
     ),
 )
