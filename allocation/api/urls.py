@@ -90,6 +90,12 @@ from allocation.api.jira.connections import (
     JiraTest,
 )
 from allocation.api.jira.messages import JiraMessages
+from allocation.api.money.disputes import (
+    DisputeAnswers,
+    Disputes,
+    DisputeWithdraw,
+    StatementDisputes,
+)
 from allocation.api.money.forecasts import Forecasts
 from allocation.api.money.spend import Spend
 
@@ -128,6 +134,14 @@ urlpatterns = [
     path("forecasts", Forecasts.as_view(), name="api-forecasts"),
     path("spend", Spend.as_view(), name="api-spend"),
     path("statements", Statements.as_view(), name="api-statements"),
+    path("statements/<str:month>/dispute", StatementDisputes.as_view(), name="api-dispute-new"),
+    path("disputes", Disputes.as_view(), name="api-disputes"),
+    path(
+        "disputes/<uuid:dispute_id>/withdraw",
+        DisputeWithdraw.as_view(),
+        name="api-dispute-withdraw",
+    ),
+    path("disputes/<uuid:dispute_id>/answer", DisputeAnswers.as_view(), name="api-dispute-answer"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
     path("exports/focus", FocusCsv.as_view(), name="api-focus"),

@@ -21,6 +21,7 @@ from allocation.models.decisions import (
     SolverState,
 )
 from allocation.models.dependencies import Dependency
+from allocation.models.disputes import StatementDispute
 from allocation.models.feeds import CalendarFeed
 from allocation.models.hardware import (
     EnrolmentToken,
@@ -88,6 +89,7 @@ __all__ = [
     "Rack",
     "Series",
     "SolverState",
+    "StatementDispute",
     "WaitEntry",
     "WaitMode",
     "WaitOffer",

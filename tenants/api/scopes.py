@@ -65,6 +65,9 @@ WRITES: Mapping[str, str] = {
     "api-campaign": Scope.BUDGET,
     "api-price-books": Scope.BUDGET,
     "api-corrections": Scope.BUDGET,
+    "api-dispute-new": Scope.BUDGET,
+    "api-dispute-withdraw": Scope.BUDGET,
+    "api-dispute-answer": Scope.BUDGET,
     # Bookings. A quote changes nothing.
     "api-quotes": Scope.READ,
     "api-bookings": Scope.BOOK,

@@ -38,6 +38,11 @@ def labels_check(labels: Mapping[str, str], param: str = "labels") -> dict[str, 
     return {key: _value(key, labels[key], param) for key in sorted(labels)}
 
 
+def is_label_key(key: str) -> bool:
+    """Whether a label may have the key."""
+    return _KEY.fullmatch(key) is not None
+
+
 def labels_read(text: str, param: str = "labels") -> dict[str, str]:
     """Returns the labels of a text such as `team=vision, run=7`.
 

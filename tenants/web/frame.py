@@ -327,6 +327,7 @@ UNDER = {
     "/ops/portal": "/ops/fleet",
     "/ops/speeds": "/ops/tiers",
     "/ops/corrections": "/ops/prices",
+    "/ops/disputes": "/ops/prices",
 }
 
 

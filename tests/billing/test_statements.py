@@ -229,6 +229,10 @@ def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> N
             project = other if number % 3 else folding
             site.project, tier = project, ("standard", "spot")[number % 2]
             site.booking = a_booking(a_member(project), now=NOW, tier=tier)
+            labels = {"team": f"t{number % 2}"} if number % 3 else {}
+            Booking.objects.filter(id=site.booking.id).update(
+                labels=labels, external_ref=labels.get("team", "")
+            )
             now = NOW + timedelta(hours=5 * number)
             site.charge(f"0.{random.randrange(1, 999)}5", now=now)
             hold_settle(
@@ -240,10 +244,13 @@ def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> N
         for of_project in (None, folding, other):
             of = StatementOf(site.tenant.id, NOVEMBER, of_project)
             lines = list(statement_lines(of))
-            for by in GROUPS:
+            for by in (*GROUPS, "label:team"):
                 expected: dict[str, Totals] = {}
                 for line in lines:
-                    expected.setdefault(getattr(line, by), Totals()).add(line)
+                    team = line.labels.get("team", "")
+                    ticket = "" if team == "vision" else team
+                    name = ticket if by == "ticket" else getattr(line, by, team)
+                    expected.setdefault(name, Totals()).add(line)
                 assert dict(statement_of(of, by).groups) == expected
             pages = [statement_page(of, offset=first, limit=5) for first in range(0, 50, 5)]
             assert [line for page in pages for line in page] == lines[::-1]

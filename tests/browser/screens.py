@@ -96,6 +96,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-prices", "/ops/prices"),
         ("ops-bookings", "/ops/bookings"),
         ("ops-corrections", "/ops/corrections"),
+        ("ops-disputes", "/ops/disputes"),
         ("ops-quotas", "/ops/quotas"),
         ("ops-speeds", "/ops/speeds"),
         ("ops-tenants", "/ops/tenants"),

@@ -14,11 +14,18 @@ from allocation.queries.bookings.statement_files import (
     project_read,
     statement_file_make,
 )
-from allocation.queries.bookings.statements import GROUPS, StatementOf, statement_of
+from allocation.queries.bookings.statements import (
+    GROUPS,
+    StatementOf,
+    group_check,
+    statement_of,
+)
 from tenants.api.base import ApiView
 from tenants.models import Tenant
 from tenants.platform.fields import Money, Strict, Text
 from tenants.platform.schema import described
+
+GROUPING = ", ".join(f"`{each}`" for each in GROUPS) + ", or `label:` and a key: `label:team`."
 
 
 class SumOut(serializers.Serializer[Any]):
@@ -39,7 +46,7 @@ class StatementOut(serializers.Serializer[Any]):
     lines = serializers.IntegerField()
     amount = Money(max_digits=20, decimal_places=2, min_value=None)
     exact = Money(max_digits=20, min_value=None, help_text="Without rounding of the lines.")
-    by = serializers.ChoiceField(choices=GROUPS)
+    by = serializers.CharField(help_text=GROUPING)
     sums = SumOut(many=True)
 
 
@@ -53,7 +60,7 @@ class FileQuery(Strict):
 class StatementQuery(FileQuery):
     """A month and a grouping."""
 
-    by = serializers.ChoiceField(choices=GROUPS, required=False, default="person")
+    by = Text(max_length=70, required=False, default="person", help_text=GROUPING)
 
 
 class Statements(ApiView):
@@ -65,10 +72,10 @@ class Statements(ApiView):
         "get_statement", "The statement of a month", answer=StatementOut, query=StatementQuery
     )
     def get(self, request: Request) -> Response:
-        """Describes the statement and its sums by person, project, tier, class or campaign."""
+        """Describes the statement and its sums by person, project, ticket, label and so on."""
         with self.tx():
             of = _which(self)
-            statement = statement_of(of, self.query["by"])
+            statement = statement_of(of, group_check(self.query["by"]))
             sums = [
                 {"name": name, "lines": each.lines, "amount": each.amount}
                 for name, each in statement.groups

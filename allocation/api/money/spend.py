@@ -9,8 +9,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.bookings.statements import GROUPING
 from allocation.queries.bookings.statement_files import project_read
-from allocation.queries.bookings.statements import GROUPS, StatementOf, spend_of
+from allocation.queries.bookings.statements import StatementOf, group_check, spend_of
 from billing.focus import Totals
 from billing.rules import Period
 from tenants.api.base import ApiView, list_response
@@ -35,7 +36,7 @@ class SpendOut(serializers.Serializer[Any]):
 class SpendQuery(Strict):
     """Days of UTC [starts, ends), without them the last four weeks until today, and a grouping."""
 
-    by = serializers.ChoiceField(choices=GROUPS, required=False, default="person")
+    by = Text(max_length=70, required=False, default="person", help_text=GROUPING)
     starts = Day(required=False)
     ends = Day(required=False, help_text="The first day after them.")
     project = Text(max_length=40, required=False, default="")
@@ -48,7 +49,7 @@ class Spend(ApiView):
 
     @described(
         "list_spend",
-        "Spend by person, project, tier, class or campaign, next to that of the days before",
+        "Spend by person, project, ticket, label and so on, next to that of the days before",
         answer=page(SpendOut),
         query=SpendQuery,
     )
@@ -59,7 +60,7 @@ class Spend(ApiView):
         if not timedelta(0) < ends - starts <= MOST:
             raise invalid("bad_period", "Choose 1 to 366 days: `ends` is the day after.", "ends")
         days, before = Period(starts, ends), Period(starts - (ends - starts), starts)
-        by = self.query["by"]
+        by = group_check(self.query["by"])
         with self.tx():
             project = project_read(self.actor, self.query["project"])
             now, then = (

@@ -8,11 +8,15 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import Count
 
+from allocation.models import BookingLabel
 from billing.focus import StatementLine, Totals
 from billing.models import Account, Budget, ClosedMonth
 from billing.rules import Period
 from tenants.models import Project
+from tenants.platform.errors import invalid
+from tenants.platform.labels import is_label_key
 
 # Statements and no objects of the ORM: a month can have 100,000 lines.
 _LINES = """
@@ -64,7 +68,20 @@ _NAMES = {
     "gpu_class": "s.gpu_class",
     "campaign": "coalesce(c.slug, '')",
 }
-GROUPS = tuple(_NAMES)
+GROUPS = (*_NAMES, "ticket")
+LABEL = "label:"
+"""Before the key of a label, it is a group, too."""
+# The kept sums know no tickets and labels, so these read the lines.
+_BY_BOOKING = f"""
+SELECT {{name}}, sum(billing_cents(x.amount)), sum(x.amount), count(*),
+       count(*) FILTER (WHERE t.kind <> 'settle')
+FROM billing_transfer t
+LEFT JOIN allocation_booking b ON b.id = t.reference
+CROSS JOIN LATERAL (
+  SELECT CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END AS amount) x
+WHERE {_OF_MONTH}
+GROUP BY 1
+"""  # noqa: S608 (our own text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +95,7 @@ class StatementOf:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The sums of a month: in all, and by project, person, tier, class or campaign."""
+    """The sums of a month: in all, and by a group as in `group_check`."""
 
     of: StatementOf
     totals: Totals
@@ -88,14 +105,34 @@ class Statement:
     currency: str
 
 
+def is_group(by: str) -> bool:
+    """Whether a statement can be summed by it."""
+    return by in GROUPS or (by.startswith(LABEL) and is_label_key(by.removeprefix(LABEL)))
+
+
+def group_check(by: str) -> str:
+    """Returns `by`, one of `GROUPS` or `label:` and a key. Raises Refused `unknown_choice`."""
+    if is_group(by):
+        return by
+    raise invalid(
+        "unknown_choice", f"Group by {', '.join(GROUPS)}, or label: and a key as label:team.", "by"
+    )
+
+
+def label_keys(of: StatementOf, most: int = 6) -> list[str]:
+    """The keys of labels that most bookings of the tenant or the project have."""
+    rows = BookingLabel.objects.filter(tenant_id=of.tenant_id)
+    if of.project is not None:
+        rows = rows.filter(booking__project=of.project)
+    keys = rows.values("key").annotate(count=Count("id")).order_by("-count", "key")
+    return list(keys.values_list("key", flat=True)[:most])
+
+
 def statement_of(of: StatementOf, by: str = "person") -> Statement:
-    """Reads the statement from the sums that the ledger keeps. `by` is one of `GROUPS`."""
-    facts = _facts(of, of.month.starts, of.month.ends)
-    totals, groups = Totals(), []
-    for name, amount, exact, lines, corrections in _rows(_SUMS.format(name=_NAMES[by]), facts):
-        group = Totals(amount, exact, int(lines), int(corrections))
+    """Reads the statement from the sums that the ledger keeps. `by` is as in `group_check`."""
+    totals, groups = Totals(), list(spend_of(of, by).items())
+    for _, group in groups:
         totals.add_sums(group)
-        groups.append((name, group))
     closed = ClosedMonth.objects.filter(tenant_id=of.tenant_id, starts=of.month.starts).first()
     accounts = Account.objects.filter(tenant_id=of.tenant_id, kind="spend")
     currency = accounts.values_list("currency", flat=True).first() or "EUR"
@@ -104,11 +141,18 @@ def statement_of(of: StatementOf, by: str = "person") -> Statement:
 
 
 def spend_of(of: StatementOf, by: str) -> dict[str, Totals]:
-    """The charges of any days, with corrections, by one of `GROUPS`."""
-    facts = _facts(of, of.month.starts, of.month.ends)
+    """The charges of any days, with corrections, by a group as in `group_check`."""
+    if by in _NAMES:
+        facts = _facts(of, of.month.starts, of.month.ends)
+        rows = _rows(_SUMS.format(name=_NAMES[by]), facts)
+    else:
+        facts = _facts(of, of.month.first_second, of.month.last_second)
+        facts["label"] = by.removeprefix(LABEL)
+        name = "b.external_ref" if by == "ticket" else "b.labels ->> %(label)s"
+        rows = _rows(_BY_BOOKING.format(name=f"coalesce({name}, '')"), facts)
     return {
         name: Totals(amount, exact, int(lines), int(corrections))
-        for name, amount, exact, lines, corrections in _rows(_SUMS.format(name=_NAMES[by]), facts)
+        for name, amount, exact, lines, corrections in rows
     }
 
 

@@ -19,12 +19,15 @@ from allocation.queries.bookings.statement_files import (
     statement_file_make,
 )
 from allocation.queries.bookings.statements import (
-    GROUPS,
+    LABEL,
     Statement,
     StatementOf,
+    is_group,
+    label_keys,
     statement_of,
     statement_page,
 )
+from allocation.web.money.disputes import dispute_act, disputes_shown
 from billing.focus import Totals
 from billing.rules import CENT, Period, money_text, month_of, period_text
 from billing.services import month_close
@@ -41,6 +44,7 @@ GROUP_NAMES = {
     "tier": "Tier",
     "gpu_class": "Class",
     "campaign": "Campaign",
+    "ticket": "Ticket",
 }
 
 
@@ -62,14 +66,17 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     today = timezone.now().astimezone(UTC).date()
     month = month_read(form.get("month", "") or f"{today:%Y-%m}")
     if request.method == "POST":
+        if "dispute" in form or "withdraw" in form:
+            return dispute_act(request, actor, month)
         return _close(request, actor, month)
     project = project_read(actor, form.get("project", ""))
     by = form.get("by", "")
-    if by not in GROUPS:
+    if not is_group(by):
         by = "project" if project is None else "person"
     statement = statement_of(StatementOf(actor.tenant_id, month, project), by)
     number = _page_read(form.get("page", ""), statement.totals.lines)
     context = _context(actor, statement, by) | _lines_page(statement, by, number)
+    context |= disputes_shown(actor, month, project)
     return render(request, "allocation/statements.html", context)
 
 
@@ -115,6 +122,7 @@ def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) ->
 def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
     of = statement.of
     slug = of.project.slug if of.project else ""
+    names = GROUP_NAMES | {LABEL + key: key for key in label_keys(of)}
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=list(actor.roles))
@@ -134,10 +142,10 @@ def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
         "groups": _group_rows(statement),
         "tabs": [
             (name, label, "?" + urlencode(_query(month, slug) | {"by": name}))
-            for name, label in GROUP_NAMES.items()
+            for name, label in names.items()
         ],
         "by": by,
-        "by_name": GROUP_NAMES[by],
+        "by_name": names.get(by, by.removeprefix(LABEL)),
         "files": [
             (
                 label,

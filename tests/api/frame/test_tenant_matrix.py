@@ -52,6 +52,9 @@ OPEN = {
     "fleet/gpus/<uuid:gpu_id>/return",
     "fleet/gpus/<uuid:gpu_id>/use",
     "maintenance/<uuid:maintenance_id>/end",
+    "disputes/<uuid:dispute_id>/answer",
+    # A month belongs to nobody; the project is in the body.
+    "statements/<str:month>/dispute",
 }
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
 JIRA_SITE = {
@@ -138,6 +141,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     more = {"kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "1"}
     override = said(site.researcher.post("overrides", more))
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
+    note = {"project": "folding", "note": "Too much."}
+    dispute = said(site.lead.post(f"statements/{timezone.now():%Y-%m}/dispute", note))
     webhook = said(site.lead.post("webhooks", HOOK))
     robot = {"name": "CI", "project": "folding"}
     account = said(site.lead.post("service-accounts", robot))
@@ -153,6 +158,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "approval_id": lambda: approval["id"],
         "override_id": lambda: override["id"],
         "campaign_id": lambda: campaign["id"],
+        "dispute_id": lambda: dispute["id"],
         "offer_id": an_offer(site),
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
@@ -192,6 +198,8 @@ NOBODYS = {
     "approval_id": str(uuid4()),
     "override_id": str(uuid4()),
     "campaign_id": str(uuid4()),
+    "dispute_id": str(uuid4()),
+    "month": "2026-11",
     "offer_id": str(uuid4()),
     "reference": "BK-999999",
     "slug": "nothing",

@@ -1,0 +1,150 @@
+"""Disputes of statements: people raise and withdraw them, an operator answers each once."""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from allocation.models import Booking, StatementDispute
+from billing.rules import month_of
+from tenants.access import Actor, require_tenant_admin
+from tenants.audit import audit_entry, audit_write
+from tenants.models import Project, User
+from tenants.platform.errors import Refused, invalid, missing
+
+State = StatementDispute.State
+LONGEST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeNote:
+    """What is disputed: a month, of a project or of all, and perhaps one booking in it."""
+
+    month: date
+    project: Project | None
+    note: str
+    booking: str = ""
+
+
+def dispute_raise(*, actor: Actor, disputed: DisputeNote, now: datetime) -> StatementDispute:
+    """Raises a dispute. Leads dispute their project's statement, admins any.
+
+    Raises:
+        Refused: `not_allowed`, `bad_note`, `no_such_booking`, `month_not_begun` or
+            `dispute_open`.
+    """
+    project = disputed.project
+    if project is None or not actor.may_lead(project.id):
+        require_tenant_admin(actor)
+    note = _text_read(disputed.note, "note")
+    if disputed.month > now.date():
+        raise invalid("month_not_begun", "This month has not begun.", "month")
+    row = StatementDispute(
+        tenant_id=actor.tenant_id,
+        project=project,
+        month=month_of(disputed.month).starts,
+        booking=_booking_of(actor, disputed),
+        note=note,
+        raised_at=now,
+        raised_by_id=actor.user_id,
+    )
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as error:
+        if "dispute_open_once" not in str(error):
+            raise
+        raise Refused(
+            "dispute_open",
+            "The same is disputed already, and an operator has not answered yet. Withdraw that"
+            " dispute to write another note.",
+            "conflict",
+            owner="operator",
+        ) from error
+    _audit(row, actor.user_id, "dispute.raised", now)
+    return row
+
+
+def dispute_withdraw(*, actor: Actor, dispute_id: UUID, now: datetime) -> StatementDispute:
+    """Withdraws an open dispute: who raised it, and tenant admins.
+
+    Raises:
+        Refused: `not_found`, `not_allowed` or `dispute_answered`.
+    """
+    with transaction.atomic():
+        row = _locked(dispute_id, actor.tenant_id)
+        if row.project_id is not None and actor.role_in(row.project_id) is None:
+            raise missing("dispute")
+        if row.raised_by_id != actor.user_id:
+            require_tenant_admin(actor)
+        row.state = State.WITHDRAWN
+        row.save(update_fields=["state"])
+        _audit(row, actor.user_id, "dispute.withdrawn", now)
+    return row
+
+
+def dispute_answer(
+    *, operator: User, dispute_id: UUID, accept: bool, answer: str, now: datetime
+) -> StatementDispute:
+    """Accepts or declines an open dispute. What is accepted is corrected apart.
+
+    Raises:
+        Refused: `not_found`, `bad_note` or `dispute_answered`.
+    """
+    text = _text_read(answer, "answer")
+    with transaction.atomic():
+        row = _locked(dispute_id, None)
+        row.state = State.ACCEPTED if accept else State.DECLINED
+        row.answer, row.answered_at, row.answered_by = text, now, operator
+        row.save(update_fields=["state", "answer", "answered_at", "answered_by"])
+        _audit(row, operator.id, "dispute.answered", now)
+    return row
+
+
+def _locked(dispute_id: UUID, tenant_id: UUID | None) -> StatementDispute:
+    rows = StatementDispute.objects.select_for_update().filter(id=dispute_id)
+    row = rows.filter(tenant_id=tenant_id).first() if tenant_id else rows.first()
+    if row is None:
+        raise missing("dispute")
+    if row.state != State.OPEN:
+        said = row.get_state_display().lower()
+        raise Refused("dispute_answered", f"This dispute is {said} already.", "conflict")
+    return row
+
+
+def _booking_of(actor: Actor, disputed: DisputeNote) -> Booking | None:
+    label = disputed.booking.strip()
+    if not label:
+        return None
+    rows = Booking.objects.filter(tenant_id=actor.tenant_id)
+    if disputed.project is not None:
+        rows = rows.filter(project=disputed.project)
+    number = label.upper().removeprefix("BK-")
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    row = rows.filter(number=int(number)).first() if is_number else None
+    if row is None:
+        raise invalid("no_such_booking", "There is no booking with that number.", "booking")
+    return row
+
+
+def _text_read(text: str, param: str) -> str:
+    said = " ".join(text.split())
+    if not 0 < len(said) <= LONGEST or not said.isprintable():
+        raise invalid("bad_note", f"Write 1 to {LONGEST} visible characters.", param)
+    return said
+
+
+def _audit(row: StatementDispute, actor_id: int, action: str, now: datetime) -> None:
+    audit_write(
+        [
+            audit_entry(
+                tenant_id=row.tenant_id,
+                actor_id=actor_id,
+                action=action,
+                target=("month", f"{row.month:%Y-%m}"),
+                now=now,
+                detail={"dispute": str(row.id), "state": row.state},
+            )
+        ]
+    )

@@ -1,0 +1,62 @@
+"""Disputes of statements over REST and on the pages."""
+
+import pytest
+from django.db import DatabaseError, transaction
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import StatementDispute
+from tenants.platform.wall import tenant_tx
+from tests.api.builders import Site, said
+from tests.builders import a_tenant_admin, an_operator
+from tests.roles import as_system
+
+MONTH = f"{timezone.now():%Y-%m}"
+NOTE = {"project": "folding", "note": "BK-1 was cut off by a node."}
+
+
+def test_a_dispute_is_raised_once_and_answered_once_by_an_operator(site: Site) -> None:
+    path = f"statements/{MONTH}/dispute"
+    made = said(site.lead.post(path, NOTE))
+    assert (made["state"], made["project"], made["month"]) == ("open", "folding", MONTH)
+    assert said(site.lead.post(path, NOTE))["code"] == "dispute_open"
+    for who, status in (("researcher", 403), ("outsider", 422)):
+        assert getattr(site, who).post(path, NOTE).status_code == status
+    for bad in ({"note": ""}, {"note": "x" * 1001}, {"note": "x", "booking": "BK-99"}):
+        assert site.lead.post(path, NOTE | bad).status_code in (400, 422)
+    assert site.lead.post("statements/2999-01/dispute", NOTE).status_code == 422
+    assert [each["id"] for each in said(site.viewer.get("disputes"))["items"]] == [made["id"]]
+    assert said(site.outsider.get("disputes"))["items"] == []
+
+    # The web's role can't answer, whoever asks.
+    with pytest.raises(DatabaseError, match="only an operator"), tenant_tx(site.tenant.id):
+        StatementDispute.objects.update(
+            state="declined", answer="No.", answered_at=timezone.now(),
+            answered_by=an_operator(),
+        )  # fmt: skip
+    operators = Client()
+    operators.force_login(an_operator())
+    answer = {"dispute": made["id"], "act": "decline", "answer": "The node was up."}
+    assert "BK-1 was cut off" in operators.get("/ops/disputes").content.decode()
+    assert operators.post("/ops/disputes", answer | {"answer": " "}).status_code == 422
+    assert operators.post("/ops/disputes", answer).status_code == 302
+    assert operators.post("/ops/disputes", answer).status_code == 422
+    (row,) = said(site.lead.get("disputes"))["items"]
+    assert (row["state"], row["answer"]) == ("declined", "The node was up.")
+    assert said(site.lead.post(f"disputes/{row['id']}/withdraw"))["code"] == "dispute_answered"
+    with as_system(), pytest.raises(DatabaseError, match="answered once"), transaction.atomic():
+        StatementDispute.objects.update(state="open", answer="", answered_by=None)
+
+
+def test_an_admin_disputes_and_withdraws_on_the_page(site: Site) -> None:
+    client, page = Client(), f"/t/{site.tenant.slug}/statements"
+    client.force_login(a_tenant_admin(site.tenant).user)
+    form = {"month": MONTH, "dispute": "1", "note": "Too much."}
+    assert client.post(page, form).status_code == 302
+    assert "Too much." in client.get(page).content.decode()
+    with as_system():
+        row = StatementDispute.objects.get()
+    client.post(page, {"month": MONTH, "withdraw": str(row.id)})
+    with as_system():
+        row.refresh_from_db()
+    assert row.state == "withdrawn"
