@@ -55,6 +55,7 @@ NO_PAGES = {
     *("booking-change-withdraw", "booking-wait", "notification-bell"),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
     *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),
+    "budget-days",
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *("ops-clock", "ops-gpu-mode", "ops-unbooked", "campaign-new", "statement-file"),

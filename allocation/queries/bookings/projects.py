@@ -14,6 +14,7 @@ from django.db.models import Q, Sum
 from allocation.models import Allocation, Booking
 from allocation.queries.bookings.spending import (
     charged_by_day,
+    charged_by_day_in,
     charged_by_day_of,
     first_charge,
     person_name,
@@ -22,7 +23,8 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.forecast import HISTORY, SpendRange, spend_range
 from allocation.rules.states import ON_HARDWARE, OPEN, State
-from billing.queries import BudgetFigures, budget_figures
+from billing.models import Budget
+from billing.queries import BudgetFigures, budget_figures, budget_figures_of
 from tenants.models import GpuClass, Membership, Project, Quota, Role
 
 FORECAST_DAYS = 7
@@ -134,6 +136,27 @@ def budget_history_of(*, project: Project, now: datetime) -> BudgetHistory | Non
             ],
             today=today,
         ),
+    )
+
+
+def history_of_budget(budget: Budget, now: datetime) -> BudgetHistory | None:
+    """A budget of any level by days; None outside its period."""
+    today = now.astimezone(UTC).date()
+    if not budget.starts <= today < budget.ends:
+        return None
+    effect = budget_figures_of([budget.id])[budget.id]
+    since = min(budget.starts, today - timedelta(days=HISTORY))
+    charged = charged_by_day_in(budget, since, today + timedelta(days=1))
+    observed = (today - min(charged)).days if charged else 0
+    back = range(min(observed, HISTORY), 0, -1)
+    recent = [charged.get(today - timedelta(days=each), ZERO) for each in back]
+    count = (today - budget.starts).days + 1
+    return BudgetHistory(
+        effect=effect,
+        today=today,
+        days=tuple(charged.get(budget.starts + timedelta(days=n), ZERO) for n in range(count)),
+        observed=observed,
+        forecast=forecast_of(effect=effect, recent=recent, today=today),
     )
 
 

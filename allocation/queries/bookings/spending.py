@@ -37,6 +37,18 @@ def charged_by_day_of(effect: BudgetFigures) -> dict[date, Decimal]:
     return _by_day(ChargeSum.objects.filter(account__budget=effect.budget_id))
 
 
+def charged_by_day_in(budget: Budget, since: date, until: date) -> dict[date, Decimal]:
+    """Charges minus corrections per UTC day of [since, until), of all that the budget counts."""
+    rows = ChargeSum.objects.filter(tenant=budget.tenant_id, day__gte=since, day__lt=until)
+    if budget.project_id is not None:
+        rows = rows.filter(account__budget__project=budget.project_id)
+    if budget.campaign_id is not None:
+        rows = rows.filter(campaign=budget.campaign_id)
+    if budget.person_id is not None:
+        rows = rows.filter(owner=budget.person_id)
+    return _by_day(rows)
+
+
 def first_charge(project: Project) -> date | None:
     """The UTC day of the project's first charge."""
     accounts = Budget.objects.filter(level="project", project=project).values("account_id")

@@ -32,7 +32,7 @@ from allocation.queries.bookings.spending import (
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.solver.model.inputs import UNITS_PER_GPU
-from allocation.web.home.burndown import Burndown, burndown
+from allocation.web.parts.burndown import Burndown, burndown
 from billing.queries import BudgetFigures
 from billing.rules import money_text
 from billing.web.budget_bar import BudgetBar, budget_bar

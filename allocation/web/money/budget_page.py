@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.bookings.restrained import restrained_now
+from allocation.web.money.budget_chart import budget_chart, budget_days_csv
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, open_holds, reached, would_have_stopped
@@ -215,10 +216,14 @@ def _page(
             "measures": Guardrail.Measure.choices,
             "actions": Guardrail.Action.choices,
             "audiences": Guardrail.Audience.choices,
+            **budget_chart(budget),
             "back": f"{reverse('budgets', args=[actor.tenant_slug])}?month={budget.starts:%Y-%m}",
         },
         status=422 if refusal else 200,
     )
 
 
-urlpatterns = [path("t/<slug:tenant>/budgets/<uuid:budget_id>", budget_one, name="budget")]
+urlpatterns = [
+    path("t/<slug:tenant>/budgets/<uuid:budget_id>", budget_one, name="budget"),
+    path("t/<slug:tenant>/budgets/<uuid:budget_id>/days.csv", budget_days_csv, name="budget-days"),
+]

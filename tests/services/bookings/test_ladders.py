@@ -1,10 +1,15 @@
 """What the rungs of budgets' ladders do with bookings."""
 
+import csv
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from io import StringIO
 from uuid import uuid4
 
 import pytest
+from django.test import Client
+from django.utils import timezone
 
 from allocation.models import Approval, Booking
 from allocation.rules.states import State
@@ -26,8 +31,8 @@ from billing.services.guardrails import guardrails_evaluate
 from tenants.models import Role
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_member, a_tenant_admin
-from tests.builders_allocation import HOUR, NOW, Lab, a_wish, an_ask
+from tests.builders import a_member, a_project, a_tenant_admin
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
@@ -113,3 +118,26 @@ def test_each_level_has_a_forecast_of_its_own_on_which_a_rung_acts(lab: Lab) -> 
         assert guardrails_evaluate(NOW) == 1
         assert Guardrail.objects.get(measure="forecast").reached_at == NOW
         assert Guardrail.objects.get(measure="committed").reached_at is None
+
+
+def test_each_level_has_a_chart_with_a_table_and_a_file(lab: Lab) -> None:
+    now, lab = timezone.now(), replace(lab, project=a_project(lab.tenant))
+    period = Period((now - 40 * timedelta(days=1)).date(), (now + timedelta(days=5)).date())
+    with as_system():
+        for owner in (BudgetOwner(lab.tenant_id, lab.project.id), BudgetOwner(lab.tenant_id)):
+            terms = BudgetTerms(period, Decimal(500))
+            budget = budget_put(actor_id=None, owner=owner, terms=terms, now=NOW)
+        for back in (12, 3):
+            charged(lab, 20, now - back * timedelta(days=1))
+    client = Client()
+    client.force_login(a_tenant_admin(lab.tenant).user)
+    address = f"/t/{lab.tenant.slug}/budgets/{budget.id}"
+    page = client.get(address).content.decode()
+    assert '<svg class="chart burn"' in page
+    assert page.count('<th scope="row">') == 41
+    rows = list(csv.DictReader(StringIO(client.get(f"{address}/days.csv").content.decode())))
+    assert [sum(Decimal(row["charged"] or 0) for row in rows), len(rows)] == [40, 42]
+    assert (rows[-1]["kind"], rows[-2]["unspent"][:3]) == ("forecast", "460")
+    outsider = a_lab("outside")
+    client.force_login(a_tenant_admin(outsider.tenant).user)
+    assert client.get(f"{address}/days.csv").status_code == 404

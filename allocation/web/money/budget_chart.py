@@ -1,0 +1,74 @@
+"""The chart of a budget at any level: its spend by day and its forecast, also as table and CSV."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.queries.bookings.projects import BudgetHistory, history_of_budget
+from allocation.web.parts.burndown import burndown
+from billing.access import access_budget
+from billing.focus import csv_row
+from billing.models import Budget
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.web.frame import tenant_page
+
+COLUMNS = ("day", "charged", "spent", "unspent", "low", "high", "kind")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartDay:
+    """A day of the table: what was charged on it and is spent and unspent at its end."""
+
+    day: date
+    charged: Decimal
+    spent: Decimal
+    unspent: Decimal
+
+
+def budget_chart(budget: Budget) -> dict[str, object]:
+    """What the budget's page shows of its days; nothing outside its period."""
+    history = history_of_budget(budget, timezone.now())
+    if history is None:
+        return {"chart": None, "chart_days": ()}
+    currency = history.effect.currency
+    rows = [
+        (each.day, *(money_text(amount, currency) for amount in (each.charged, each.spent)))
+        for each in reversed(_days(history))
+    ]
+    return {"chart": burndown(history), "chart_days": rows, "has_band": bool(history.forecast)}
+
+
+@require_safe
+@tenant_page
+def budget_days_csv(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpResponse:
+    """Returns the days of the chart, and the forecast as a last row."""
+    budget = access_budget(actor, budget_id)
+    history = history_of_budget(budget, timezone.now())
+    lines = [csv_row(COLUMNS)]
+    for each in _days(history) if history else ():
+        values = (each.day, each.charged, each.spent, each.unspent, "", "", "charged")
+        lines.append(csv_row([str(value) for value in values]))
+    if history is not None and history.forecast is not None:
+        found, amount = history.forecast, history.effect.amount
+        last = history.effect.ends - timedelta(days=1)
+        rest = (found.spend, amount - found.spend, found.low, found.high)
+        lines.append(csv_row([str(last), "", *map(str, rest), "forecast"]))
+    response = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
+    name = f"budget-{budget.level}-{budget.starts}.csv"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _days(history: BudgetHistory) -> list[ChartDay]:
+    spent, found = Decimal(0), []
+    for number, charged in enumerate(history.days):
+        spent += charged
+        day = history.effect.starts + timedelta(days=number)
+        found.append(ChartDay(day, charged, spent, history.effect.amount - spent))
+    return found
