@@ -29,6 +29,11 @@ OPERATIONS = {
     "release_booking": ("POST", "/bookings/{reference}/release"),
     "cancel_booking": ("POST", "/bookings/{reference}/cancel"),
     "report_booking_result": ("POST", "/bookings/{reference}/result"),
+    "keep_idle_booking": ("POST", "/bookings/{reference}/still-needed"),
+    "list_waiting": ("GET", "/waitlist"),
+    "list_offers": ("GET", "/offers"),
+    "accept_offer": ("POST", "/offers/{offer_id}/accept"),
+    "decline_offer": ("POST", "/offers/{offer_id}/decline"),
     "get_availability": ("GET", "/availability"),
     "list_quotas": ("GET", "/quotas"),
     "list_budgets": ("GET", "/budgets"),
@@ -116,6 +121,26 @@ class Client:
         """Reports `success` or `failure` of a booking's program."""
         return self._call("report_booking_result", reference, body={"result": result})
 
+    def still_needed(self, reference: str) -> Document:
+        """Says that the idle GPUs of a booking are still needed."""
+        return self._call("keep_idle_booking", reference)
+
+    def waiting(self) -> list[Document]:
+        """Returns the entries of the waiting list."""
+        return self._all("list_waiting", {})
+
+    def offers(self) -> list[Document]:
+        """Returns the offers of places, open and answered ones."""
+        return self._all("list_offers", {})
+
+    def offer_accept(self, offer: str) -> Document:
+        """Accepts an offer by its id."""
+        return self._call("accept_offer", offer)
+
+    def offer_decline(self, offer: str) -> Document:
+        """Declines an offer by its id."""
+        return self._call("decline_offer", offer)
+
     def availability(self, gpu_class: str, starts: str, until: str) -> Document:
         """Returns the free GPUs of a class over time."""
         query = {"gpu_class": gpu_class, "from": starts, "until": until}
@@ -176,7 +201,7 @@ class Client:
         try:
             response = self._rest.request(
                 method,
-                path.format(reference=_quoted(reference)),
+                path.format(reference=_quoted(reference), offer_id=_quoted(reference)),
                 params=query,
                 json=body,
                 headers=headers,

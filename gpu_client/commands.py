@@ -15,6 +15,7 @@ import typer
 from gpu_client.api import Client, Document
 from gpu_client.config import config_load
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run
+from gpu_client.offers import offers_app, waitlist
 from gpu_client.output import (
     error_print,
     errors_shown,
@@ -32,6 +33,8 @@ hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something h
 app.add_typer(hook_app, name="hook")
 app.command()(login)
 app.command()(logout)
+app.command()(waitlist)
+app.add_typer(offers_app, name="offers")
 
 HAS_PLACE = frozenset({"scheduled", "starting", "active", "pausing", "ending", "ended"})
 OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "failed"})
@@ -220,6 +223,13 @@ def release(reference: Reference, is_json: Json = False) -> None:
         before = client.booking(reference)
         end = client.cancel if before["state"] in NOT_STARTED else client.release
         _booking_print(end(reference), is_json=is_json)
+
+
+@app.command("still-needed")
+def still_needed(reference: Reference, is_json: Json = False) -> None:
+    """Keep the idle GPUs of a booking after a warning; at most twice until they are used."""
+    with portal(is_json) as client:
+        _booking_print(client.still_needed(reference), is_json=is_json)
 
 
 @app.command()

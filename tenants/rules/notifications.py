@@ -96,8 +96,11 @@ NOTIFICATION_TYPES = (
     NotificationType(
         "waitlist",
         "Waiting list",
-        "A booking got the window that it has waited for.",
-        {"booking.scheduled": "got the window that it waited for"},
+        "A place is offered to a booking, or it got the window that it has waited for.",
+        {
+            "booking.offered": "is offered a place",
+            "booking.scheduled": "got the window that it waited for",
+        },
     ),
     NotificationType(
         "approval",
@@ -142,6 +145,7 @@ URGENT = frozenset(
         "booking.pause_withdrawn",
         "booking.no_show_warned",
         "booking.idle_warned",
+        "booking.offered",
     }
 )
 

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from gpu_client import commands, sign_in
+from gpu_client import commands, offers, sign_in
 from gpu_client.api import Client
 from gpu_client.words import iso_length
 from tests.api.builders import Site, a_site
@@ -198,6 +198,32 @@ def test_watch_and_hooks_follow_the_booking_over_broken_streams(
     seen = mara.file.with_name("seen")
     mara.run("hook", "on-notice", "BK-1", "python3", "-c", HOOKED, str(seen))
     assert seen.read_text() == "BK-1"
+
+
+def test_offers_are_listed_and_answered_by_their_booking(
+    mara: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = "2026-11-23T09:00:00Z"
+    offer = {"id": "7f", "booking": "BK-1", "state": "open", "gpu_class": "h100", "starts": at,
+             "until": at, "cost": "4.80"}  # fmt: skip
+    entry = {"booking": "BK-2", "mode": "auto", "windows": [], "until": at, "cost": "1"}
+    sent: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            sent.append(request.url.path)
+            return httpx.Response(200, json=offer)
+        rows = [entry] if request.url.path.endswith("waitlist") else [offer]
+        return httpx.Response(200, json={"items": rows, "next": None})
+
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(offers, "Client", lambda config: Client(config, transport))
+    assert "BK-2" in mara.run("waitlist").stdout
+    assert "BK-1" in mara.run("offers").stdout
+    assert "No open offer is for BK-9" in mara.run("offers", "accept", "BK-9", status=3).stderr
+    assert "Accepted: BK-1" in mara.run("offers", "accept", "BK-1").stdout
+    assert mara.json("offers", "decline", "BK-1") == offer
+    assert [path.rsplit("/", 2)[1:] for path in sent] == [["7f", "accept"], ["7f", "decline"]]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Arrays: many runs of one request; and the results that programs report."""
 
-import re
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,18 +15,16 @@ from allocation.api.bookings.shapes import BookingOut, booking_data
 from allocation.models import Booking, BookingArray
 from allocation.queries.bookings.arrays import ArrayShown, array_shown
 from allocation.queries.bookings.decided import allocations_current
-from allocation.services.arrays.arrays import ArrayRequest, Range, array_cancel, array_request
+from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request, ranges_of
 from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.results import booking_result
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
-from tenants.platform.errors import invalid
 from tenants.platform.fields import Money, Strict, Text, Whole
 from tenants.platform.labels import Labels
 from tenants.platform.schema import described
 
-_RANGE = re.compile(r"\s*([0-9]{1,9})\s*(?:[-–]\s*([0-9]{1,9}))?\s*")
 MAX_RANGES_TEXT = 500
 
 
@@ -197,18 +194,6 @@ def array_create(
         stop_after_failures=sent.get("stop_after_failures"),
     )
     return array_request(actor=actor, request=wanted, array=array, now=now, key=key)
-
-
-def ranges_of(array: BookingArray, text: str) -> list[Range]:
-    """Returns the ranges in a text such as `3-20,40`. Raises Refused `bad_elements`."""
-    found: list[Range] = []
-    for part in text.split(","):
-        read = _RANGE.fullmatch(part)
-        if read is None:
-            sentence = refusal_text("bad_elements", label=array.label, count=array.count)
-            raise invalid("bad_elements", sentence, "elements")
-        found.append((int(read[1]), int(read[2] or read[1])))
-    return found
 
 
 def array_data(shown: ArrayShown) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What people do with arrays: they ask for them, and cancel elements."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,6 +36,7 @@ from tenants.platform.errors import Refused, invalid
 from tenants.services.booking_numbers import booking_numbers_take
 
 USUAL_PARALLEL = 100
+_RANGE = re.compile(r"\s*([0-9]{1,9})\s*(?:[-–]\s*([0-9]{1,9}))?\s*")
 Range = tuple[int, int]
 """The first and the last index."""
 
@@ -99,6 +101,18 @@ def array_request(
         array_advance(row, now)
     _audit(actor, "array.request", row, now, {"count": row.count, "parallel": row.parallel})
     return first
+
+
+def ranges_of(array: BookingArray, text: str) -> list[Range]:
+    """Returns the ranges in a text such as `3-20,40`. Raises Refused `bad_elements`."""
+    found: list[Range] = []
+    for part in text.split(","):
+        read = _RANGE.fullmatch(part)
+        if read is None:
+            sentence = refusal_text("bad_elements", label=array.label, count=array.count)
+            raise invalid("bad_elements", sentence, "elements")
+        found.append((int(read[1]), int(read[2] or read[1])))
+    return found
 
 
 def array_cancel(

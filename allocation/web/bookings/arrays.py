@@ -14,13 +14,13 @@ from allocation.access import access_array, access_array_to_change, may_change_a
 from allocation.models import BookingArray
 from allocation.queries.bookings.arrays import ArrayCounts, array_elements, array_shown
 from allocation.rules.ask import AskDocument
-from allocation.services.arrays.arrays import array_cancel
+from allocation.services.arrays.arrays import array_cancel, ranges_of, ranges_read
 from allocation.web.bookings.booking_pages import booking_row, page_context
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.labels import labels_context
 from billing.rules import money_text
 from tenants.access import Actor
-from tenants.platform.confirm import Confirmation, confirm_page
+from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused
 from tenants.web.frame import refused_page, tenant_page
 
@@ -74,12 +74,20 @@ def parts_of(counts: ArrayCounts, count: int) -> list[dict[str, Any]]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def array_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> HttpResponse:
-    """Cancels all elements; a GET shows the confirmation."""
+    """Cancels all elements, or those in `elements` (`3-20,40`).
+
+    A GET shows the confirmation of all; a POST of elements that of these, until it has `sure`.
+    """
+    chosen = request.POST.get("elements", "").strip()
     try:
         array = access_array_to_change(actor, reference)
         if request.method != "POST":
             return confirm_page(request, _question(actor, array))
-        count = array_cancel(actor=actor, array=array, ranges=None, now=timezone.now())
+        ranges = ranges_of(array, chosen) if "elements" in request.POST else None
+        if ranges is not None and CONFIRMED_FIELD not in request.POST:
+            ranges_read(array, ranges)
+            return confirm_page(request, _part_question(actor, array, chosen))
+        count = array_cancel(actor=actor, array=array, ranges=ranges, now=timezone.now())
     except Refused as refusal:
         return refused_page(request, refusal)
     messages.success(request, f"{count} element{'s' * (count != 1)} of {array.label} cancelled.")
@@ -101,6 +109,21 @@ def _question(actor: Actor, array: BookingArray) -> Confirmation:
         button=f"Cancel {many} element{'s' * (many != 1)}",
         back=f"/t/{actor.tenant_slug}/arrays/{array.label}",
         keep="Keep the array",
+    )
+
+
+def _part_question(actor: Actor, array: BookingArray, chosen: str) -> Confirmation:
+    owner = array.owner.get_full_name() or array.owner.username
+    return Confirmation(
+        title=f"Cancel elements {chosen} of {array.label}?",
+        lost=(
+            f"This array belongs to {owner} in {array.project.name}.",
+            "Those that run end now; their use is charged. The others cost nothing.",
+            "This can't be undone.",
+        ),
+        button=f"Cancel elements {chosen}",
+        back=f"/t/{actor.tenant_slug}/arrays/{array.label}",
+        keep="Keep them",
     )
 
 

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.access import LABEL
 from allocation.errors import AskError
-from allocation.models import Booking, Series
+from allocation.models import Booking, Series, WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
@@ -169,6 +169,8 @@ def _priced(
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
     found |= options_context(actor, project, tiers, quote, now, dates)
+    # A full window can be waited for.
+    found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
     if rule is not None:
         found["options"] = series_options(found["options"], terms, context | found)
     return found
@@ -326,6 +328,7 @@ def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series
         campaign=request.POST.get("campaign", ""),
         labels=labels_read(request.POST.get("labels", "")),
         external_ref=reference_check(request.POST.get("external_ref", "").strip()),
+        waitlist=WaitMode.AUTO if request.POST.get("if_full") == "wait" else "",
     )
     if parsed.repeat is None:
         return booking_request(actor=actor, request=terms, now=now, booking_id=identifier)

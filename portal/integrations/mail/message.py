@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
 from django.template.loader import render_to_string
 
-from allocation.models import Approval, Booking, BookingEvent
+from allocation.models import Approval, Booking, BookingEvent, WaitOffer
 from allocation.queries.bookings.approvals import approvers_of
 from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.rules.states import State
@@ -19,7 +19,7 @@ from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from portal.integrations.mail.queueing import PASSWORD_RESET
 from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
-from portal.integrations.notifications.recipients import APPROVAL, BUDGET
+from portal.integrations.notifications.recipients import APPROVAL, BUDGET, OFFERED
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
 from tenants.rules.notifications import OUTCOMES
@@ -57,8 +57,9 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
     title = " ".join((booking.name or booking.label).split())
     if mail.kind == NOTICE:
         return _notice(booking, title, href, scene)
-    if mail.kind == APPROVAL:
-        return _approval(mail, booking, scene)
+    if mail.kind in (APPROVAL, OFFERED):
+        is_offer = mail.kind == OFFERED
+        return _offer(booking, title, scene) if is_offer else _approval(mail, booking, scene)
     event = BookingEvent.objects.filter(
         booking=booking, kind=mail.kind.removeprefix("booking."), at=mail.at
     ).first()
@@ -67,6 +68,21 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
     said = (event.text, *_new_start(event, zone), f"That was at {_moment(event.at, zone)}.")
     entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
     return Section(f"{title} {OUTCOMES[mail.kind]}", said, href, entry)
+
+
+def _offer(booking: Booking, title: str, scene: PageContext) -> Section | None:
+    """The open offer of a booking; its page asks before anything is accepted."""
+    offer = WaitOffer.objects.filter(booking=booking, state=WaitOffer.State.OPEN).first()
+    if offer is None or offer.until <= scene.now:
+        return None
+    sentences = (
+        f"The place is from {_moment(offer.starts, scene.zone)} "
+        f"to {_moment(offer.ends, scene.zone)}.",
+        f"It is kept for you until {_moment(offer.until, scene.zone)}; then others can get it.",
+        "Nothing is booked or held before you accept it.",
+    )
+    href = f"{scene.base}offers"
+    return Section(f"{title} is offered a place", sentences, href, link="Answer the offer")
 
 
 def _approval(mail: Mail, booking: Booking, scene: PageContext) -> Section | None:

@@ -17,6 +17,8 @@ APPROVAL = "booking.approval_requested"
 BUDGET = "budget.threshold_reached"
 STARTED = "booking.started"
 SCHEDULED = "booking.scheduled"
+# Offers are answered on their page: to open it changes nothing.
+OFFERED = "booking.offered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def _owners(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
             user_id=booking.owner_id,
             title=f"{_name(booking)} {OUTCOMES[message.kind]}",
             text=event.text if event else "",
-            path=f"bookings/{booking.label}",
+            path="offers" if message.kind == OFFERED else f"bookings/{booking.label}",
             until=(event.until or event.starts) if event else None,
             booking=booking.id,
             can_wait=message.kind not in URGENT and not is_fixed_start,

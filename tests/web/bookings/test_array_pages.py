@@ -71,6 +71,26 @@ def test_an_array_has_a_page_with_counts_and_is_cancelled_there(
     assert "Ended: cancelled" in over
 
 
+def test_a_range_of_elements_is_cancelled_after_a_question(lab: Lab, array: BookingArray) -> None:
+    lead = client_of(lab, Role.LEAD)
+    address = f"/t/{lab.tenant.slug}/arrays/{array.label}"
+    sent = {"elements": "3-20, 100"}
+    asked = lead.post(f"{address}/cancel", sent).content.decode()
+    assert "Cancel elements 3-20, 100 of" in asked
+    with as_system():
+        assert not Booking.objects.filter(array=array, state="cancelled").exists()
+    assert (
+        "19 elements"
+        in lead.post(f"{address}/cancel", sent | {"sure": "1"}, follow=True).content.decode()
+    )
+    with as_system():
+        found = Booking.objects.filter(array=array, state="cancelled").order_by("array_index")
+        assert list(found.values_list("array_index", flat=True)) == list(range(3, 21))
+    for bad in ("", "x", "0", "121", "9-3"):
+        answer = lead.post(f"{address}/cancel", {"elements": bad})
+        assert answer.status_code in (409, 422), bad
+
+
 def test_an_array_is_one_line_of_a_list(lab: Lab, array: BookingArray) -> None:
     page = client_of(lab).get(f"/t/{lab.tenant.slug}/bookings").content.decode()
     assert page.count(f'/arrays/{array.label}"') == 1

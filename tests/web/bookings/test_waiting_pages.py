@@ -1,12 +1,14 @@
-"""What the panel offers while a class is out of service: to wait in line for it."""
+"""What the panel offers while a class is out of service or a window is full: to wait for it."""
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from allocation.models import Booking, Gpu
+from allocation.models import Booking, Gpu, Maintenance, Node, WaitEntry
 from tests.roles import as_system
 from tests.web.bookings.test_booking_pages_panel import _site as a_site
 
@@ -30,3 +32,28 @@ def test_what_is_out_of_service_can_be_waited_for() -> None:
     with as_system():
         booking = Booking.objects.get(tenant=member.tenant)
     assert (booking.state, booking.hold_amount) == ("requested", Decimal("28.8"))
+
+
+@pytest.mark.django_db
+def test_a_full_window_is_waited_for_with_one_click() -> None:
+    member = a_site()
+    client = Client()
+    client.force_login(member.user)
+    address = f"/t/{member.tenant.slug}/book"
+    ask = {"q": "1 h100 tomorrow 9:00 for 2h"}
+    assert "full-form" not in client.get(address, ask).content.decode()
+    starts = timezone.now() + timedelta(hours=1)
+    with as_system():
+        Maintenance.objects.create(
+            node=Node.objects.get(), starts=starts, ends=starts + timedelta(days=3),
+            drain_by=starts, reason="power", created=starts, created_by=member.user,
+        )  # fmt: skip
+    page = client.get(address, ask).content.decode()
+    (form,) = re.findall(r'<form id="full-form".*?</form>', page, re.S)
+    assert 'form="full-form">Wait for it</button>' in page
+    answer = client.post(address, dict(FIELD.findall(form)))
+    assert answer.status_code == 302, answer.content.decode()
+    with as_system():
+        booking = Booking.objects.get(tenant=member.tenant)
+        assert WaitEntry.objects.filter(booking=booking).exists()
+    assert (booking.state, booking.waitlist) == ("requested", "auto")
