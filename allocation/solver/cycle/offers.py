@@ -16,6 +16,8 @@ from allocation.solver.reasons.explain import possible_demands
 
 SHORTEST, LONGEST = 300, 1_800
 """How long an offer is open, in seconds: a tenth of the time until its start, between these."""
+_MOST_TRIED = 50
+"""Starts in one window that are tried."""
 
 
 def offers_make(
@@ -81,12 +83,26 @@ def _found(outcome: Outcome, entry: Entry, without: frozenset[str]) -> Fit | Non
 
 
 def _earliest(outcome: Outcome, demand: Demand, first: int, last: int) -> Fit | None:
+    """The earliest fit that leaves others their quota.
+
+    Work that counts may take the quota of spot and borrowed work, also of that which has a planned
+    start; an offer may not.
+    """
     state = outcome.state
-    if first > last or first > state.now + state.policy.horizon:
-        return None
-    if first == last:
-        return state.first_at((demand,), first)
-    return state.earliest((demand,), first, last)
+    for _ in range(_MOST_TRIED):
+        if first > last or first > state.now + state.policy.horizon:
+            return None
+        if first == last:
+            found = state.first_at((demand,), first)
+        else:
+            found = state.earliest((demand,), first, last)
+        if found is None or not state.quota.takes_back(state.use(demand), found.window):
+            return found
+        later = state.quota.next_change(demand.gpu_class, found.starts)
+        if later is None:
+            return None
+        first = state.first_start(later)
+    return None
 
 
 def _until(outcome: Outcome, found: Fit) -> int:

@@ -263,6 +263,12 @@ class Quota:
             return starts
         return int(tried[int(allowed.argmax())]) if allowed.any() else None
 
+    def next_change(self, gpu_class: str, after: int) -> int | None:
+        """The first second after this one at which the use of a class may change."""
+        trees = self._classes.get(gpu_class, ())
+        later = (times[times > after] for times in (tree.changes() for tree in trees))
+        return min((int(times[0]) for times in later if len(times)), default=None)
+
     def instants(self, use: Use) -> Ints:
         """Starts at which a cap or a limit changes although the calendar does not."""
         found = self._hours.instants(use.owners, use.gpu_class, use.units)

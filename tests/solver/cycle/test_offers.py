@@ -129,3 +129,13 @@ def _drawn(chance: Random, number: int, site: Snapshot, tenants: list[str]) -> E
     length = request.duration
     windows = tuple((since + n * DAY, since + n * DAY + 2 * length) for n in range(2))
     return Entry(request.booking, request, windows, chance.randrange(2))
+
+
+def test_an_offer_takes_no_quota_from_a_planned_start_that_does_not_count() -> None:
+    """Found by the random worlds: the limits of work that counts ignore spot."""
+    spot = replace(a_claim("spot", 1, hours=3, earliest=DAY), tier="spot", priority=10)
+    site = a_site(spot, fleet=gpus(2), limits=(a_limit("lab", 1, borrow=0),))
+    assert [wait.starts - NOON for wait in solve(site, POLICY).waits] == [DAY]
+    windows = ((DAY, DAY + 2 * HOUR), (DAY, DAY + 5 * HOUR))
+    assert offered(site, waits("w", 1, windows[0])) == {}
+    assert offered(site, waits("w", 1, windows[1])) == {"w": (DAY + 3 * HOUR, LONGEST)}
