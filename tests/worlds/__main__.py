@@ -16,6 +16,9 @@ from tests.worlds.life import World
 from tests.worlds.messages import MOST_PER_BOOKING
 from tests.worlds.oracle import Found, Oracle
 
+WISHES = ("changed", "kept", "soft", "offers")
+"""Changes that were granted and refused, places that were kept for approvals, and offers."""
+
 
 def world_check(seed: int) -> tuple[int, Found]:
     """Lives one world from its first turn to its last."""
@@ -61,6 +64,7 @@ def main() -> int:
         "worlds": len(found),
         "cycles": sum(each.cycles for _, each in found),
         "pauses": sum(each.pauses for _, each in found),
+        **{kind: sum(each.wishes[kind] for _, each in found) for kind in WISHES},
         **{kind: sum(len(asdict(each)[kind]) for _, each in found) for kind in kinds},
         "seconds": round(time.monotonic() - began, 1),
     }

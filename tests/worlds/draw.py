@@ -8,8 +8,9 @@ from random import Random
 from allocation.solver import Ask, Gpu, Host, Limit, Policy, Tier
 from allocation.solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
+from tests.worlds.jobs import HOUR, Job
+from tests.worlds.wishes import Wishes, wishes_draw
 
-HOUR, DAY = 3_600, 86_400
 PROJECTS = ("p", "q")
 PEOPLE = ("ann", "bob", "eve")
 SLICES = {"h100": ("1g.10gb", "2g.20gb", "3g.40gb"), "a100": ("1g.5gb", "2g.10gb")}
@@ -33,27 +34,6 @@ SMALL, LARGE = Size(2, (1, 3), 2 * HOUR, 18), Size(3, (2, 4), 5 * HOUR, 60)
 
 
 @dataclass(frozen=True)
-class Job:
-    """What somebody will ask for, and what becomes of it whatever the portal decides."""
-
-    name: str
-    at: int
-    tenant: str
-    project: str
-    owner: str
-    tier: Tier
-    ask: Ask
-    seconds: int
-    earliest: int
-    fixed: bool
-    patience: int | None
-    really: int
-    cancelled_after: int | None
-    extended_by: int
-    series: str | None = None
-
-
-@dataclass(frozen=True)
 class Event:
     """Something from outside: a quota is changed, or a node is in maintenance from then on."""
 
@@ -62,6 +42,9 @@ class Event:
     limits: tuple[Limit, ...] = ()
     node: str = ""
     until: int = 0
+
+
+NO_WISHES = Wishes()
 
 
 @dataclass(frozen=True)
@@ -77,17 +60,19 @@ class Drawn:
     events: tuple[Event, ...]
     is_plain: bool
     """Whole single GPUs only, and all that borrows can be paused: what claims.md bounds."""
+    wishes: Wishes = NO_WISHES
 
 
 def world_draw(seed: int) -> Drawn:
     """The world of this number: always the same one."""
     chance = Random(seed)  # noqa: S311  a made-up world, the same each time
-    is_plain, size = seed % 3 == 0, LARGE if seed % 16 == 0 else SMALL
+    is_plain, size = seed % 3 == 0, LARGE if seed % 32 == 16 else SMALL
     fleet = tuple(_fleet(chance, size, is_plain=is_plain))
     tiers = tuple(_tiers(chance, is_plain=is_plain))
     tenants = [f"t{number}" for number in range(chance.randint(2, 4))]
     limits = tuple(_limits(chance, fleet, tenants, is_plain=is_plain))
     jobs = tuple(_jobs(chance, size, fleet, tiers, limits, is_plain=is_plain))
+    jobs, wishes = wishes_draw(seed, jobs, limits, tiers, is_plain=is_plain)
     return Drawn(
         policy=Policy(1, cool_down=chance.choice((1, 600, 1_800))),
         gpus=fleet,
@@ -97,6 +82,7 @@ def world_draw(seed: int) -> Drawn:
         jobs=jobs,
         events=() if is_plain else tuple(_events(chance, size, fleet, limits)),
         is_plain=is_plain,
+        wishes=wishes,
     )
 
 

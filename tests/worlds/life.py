@@ -17,7 +17,9 @@ from allocation.solver import (
     solve,
 )
 from tests.solver.builders import MODELS, NOON
-from tests.worlds.draw import DAY, Drawn, Event, Job, world_draw
+from tests.worlds.draw import Drawn, Event, world_draw
+from tests.worlds.jobs import DAY, Job
+from tests.worlds.people import People, Weakened
 
 EVERY = 300
 """Seconds between two cycles in which nothing happens."""
@@ -45,11 +47,13 @@ class Run:
 
 @dataclass
 class Turn:
-    """One cycle, as the oracle sees it: the site before, the plan, and what was outside it."""
+    """One cycle, as the oracle sees it: the site before, the plan, and what was outside it, with
+    the bookings that have just given something up."""
 
     site: Snapshot
     plan: Plan
     outside: frozenset[str]
+    weakened: tuple[Weakened, ...] = ()
 
 
 @dataclass
@@ -73,6 +77,10 @@ class World:
     _events: list[Event] = field(default_factory=list)
     _grants: int = 0
     _quiet: int = 0
+    people: People = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.people = People(self, self.drawn.wishes)
 
     @classmethod
     def of(cls, seed: int) -> "World":
@@ -95,7 +103,7 @@ class World:
             site = self.snapshot()
             plan = solve(site, self.drawn.policy)
             self.cycles += 1
-            turn = Turn(site, plan, outside)
+            turn = Turn(site, plan, outside, tuple(self.people.weakened))
             self._make_true(plan)
             yield turn
             self.now = self._next()
@@ -120,6 +128,7 @@ class World:
             hosts=drawn.hosts,
             blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
             unneeded=tuple(self._unneeded()),
+            **self.people.snapshot(),
         )
 
     def rows_of(self, name: str) -> list[Held]:
@@ -127,12 +136,13 @@ class World:
         return [row for row in self.rows if row.booking == name]
 
     def _is_going_on(self) -> bool:
-        is_busy = self._arrivals or self.rows or self.waiting
+        is_busy = self._arrivals or self.rows or self.waiting or self.people.is_open()
         return bool(is_busy) and self.now < NOON + LONGEST
 
     def _next(self) -> int:
         """The second of the next event, or of the next cycle while somebody waits."""
-        is_open = bool(self.waiting) and self._quiet < QUIET
+        is_busy = bool(self.waiting) or self.people.is_awaited()
+        is_open = is_busy and self._quiet < QUIET
         times = [self.now + EVERY] if is_open else [NOON + LONGEST]
         times += [job.at for job in self._arrivals[:1]]
         times += [event.at for event in self._events[:1]]
@@ -142,7 +152,8 @@ class World:
         # Notice is given in time only if there is a cycle in time.
         margin, graces = self.drawn.policy.notice_margin, {t.grace for t in self.drawn.tiers}
         times += [*starts, *(at - grace - margin for at in starts for grace in graces)]
-        return min(time for time in times if time > self.now)
+        times += self.people.times()
+        return min((time for time in times if time > self.now), default=NOON + LONGEST)
 
     def _real_end(self, row: Held) -> int:
         run = self.runs[row.booking]
@@ -159,12 +170,22 @@ class World:
                 self.started.setdefault(row.booking, row.starts)
         while self._arrivals and self._arrivals[0].at <= self.now:
             job = self._arrivals.pop(0)
-            self.runs[job.name] = Run(job, job.seconds, job.really)
-            self.waiting[job.name] = self._request(job)
+            if not self.people.takes(job):
+                self.arrive(job)
             yield "arrival"
         yield from self._cancel()
+        yield from self.people.happen()
         while self._events and self._events[0].at <= self.now:
             yield self._outside(self._events.pop(0))
+
+    def arrive(self, job: Job) -> None:
+        """Somebody waits in the queue from now on."""
+        self.runs[job.name] = self.run_of(job)
+        self.waiting[job.name] = self.request_of(job)
+
+    def run_of(self, job: Job) -> Run:
+        """The run of a booking that has not begun."""
+        return Run(job, job.seconds, job.really)
 
     def _end(self) -> Iterator[str]:
         """Ends what is over, and what has been told to leave by now."""
@@ -214,7 +235,8 @@ class World:
 
     # What the solver is asked.
 
-    def _request(self, job: Job) -> Request:
+    def request_of(self, job: Job) -> Request:
+        """What the solver is asked for it."""
         return Request(
             booking=job.name,
             tenant=job.tenant,
@@ -237,7 +259,7 @@ class World:
             run, row = self.runs[name], self.rows_of(name)[0]
             if run.job.tier.pausable and row.started and not row.pausing:
                 yield replace(
-                    self._request(run.job),
+                    self.request_of(run.job),
                     duration=row.ends - self.now,
                     earliest=self.now,
                     latest=None,
@@ -264,6 +286,7 @@ class World:
     # What becomes of the plan.
 
     def _make_true(self, plan: Plan) -> None:
+        self.people.read(plan)
         asked = dict(self.waiting)
         for pause in plan.pauses:
             self._tell(pause.booking, pause.beneficiary, pause.at)
@@ -274,14 +297,14 @@ class World:
             replace(row, place=moved[row.booking].pop()) if row.booking in moved else row
             for row in self.rows
         ]
-        for each in plan.extensions:
-            if each.granted:
-                self._extend(each.booking, each.until)
+        for each in (extend for extend in plan.extensions if extend.granted):
+            self._extend(each.booking, each.until)
         for assign in sorted(plan.assigns, key=lambda each: each.position):
-            self._give(asked[assign.booking], assign.places, assign.starts, assign.ends)
-        for refused in plan.refusals:
-            del self.waiting[refused.booking]
-            self.refused[refused.booking] = self.now
+            self.give(asked[assign.booking], assign.places, assign.starts, assign.ends)
+        for name in (refused.booking for refused in plan.refusals):
+            if not self.people.waits_for_its_window(name):
+                del self.waiting[name]
+                self.refused[name] = self.now
         for wait in plan.waits:
             promise = _promise_of(wait)
             self.waiting[wait.booking] = replace(self.waiting[wait.booking], promise=promise)
@@ -296,7 +319,7 @@ class World:
             for each in self.rows
         ]
         self.waiting[name] = replace(
-            self._request(run.job),
+            self.request_of(run.job),
             duration=row.ends - at,
             earliest=at,
             latest=None,
@@ -325,7 +348,8 @@ class World:
             replace(each, ends=until) if each.booking == name else each for each in self.rows
         ]
 
-    def _give(self, asked: Request, places: tuple, starts: int, ends: int) -> None:  # type: ignore[type-arg]
+    def give(self, asked: Request, places: tuple, starts: int, ends: int) -> None:  # type: ignore[type-arg]
+        """Write the rows of a booking."""
         if self.rows_of(asked.booking):
             # As the services do: who has notice gets GPUs to resume on once it has left.
             promise = PlannedStart(starts, ends, places)

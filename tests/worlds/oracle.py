@@ -12,6 +12,7 @@ from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, 
 from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
+from tests.worlds.asked_again import Wished
 from tests.worlds.life import EVERY, Turn, World
 from tests.worlds.messages import Messages
 from tests.worlds.replay import is_true, said_again
@@ -42,6 +43,7 @@ class Found:
     later: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     messages: int = 0
+    wishes: dict[str, int] = field(default_factory=dict)
 
 
 class Oracle:
@@ -62,12 +64,16 @@ class Oracle:
         self._due: dict[str, int] = {}
         self._turn = len(world.drawn.jobs) % SAMPLED
         self._messages = Messages()
+        self._wished = Wished(world)
 
     def look(self, turn: Turn) -> None:
         """Checks one turn, after its plan was made true."""
         found = self.found
         found.cycles += 1
         found.pauses += len(turn.plan.pauses)
+        if turn.site.overrides:
+            # When one ends, planned starts are judged as after a cut.
+            self._happened.add("limits")
         self._cut = self._cut or bool(turn.outside & CUTS)
         found.violations += [f"{turn.site.now}: {drop} dropped" for drop in turn.plan.dropped]
         found.violations += self._hardware(turn)
@@ -82,6 +88,7 @@ class Oracle:
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1
         self._bound(turn)
+        found.violations += self._wished.look(turn)
 
     def end(self) -> Found:
         """What can be said only afterwards: everybody was served, and in time."""
@@ -89,6 +96,7 @@ class Oracle:
         left = sorted(world.runs.keys() - world.ended.keys() - world.refused.keys())
         self.found.violations += [f"{name} was never served" for name in left]
         self.found.bookings = len(world.runs)
+        self.found.wishes = world.people.counts
         self.found.messages = sum(self._messages.later.values())
         self.found.makespan = max(world.ended.values(), default=NOON) - NOON
         self.found.pairs += [
@@ -110,7 +118,7 @@ class Oracle:
             yield f"{site.now}: more cores than {node} has"
         told = {pause.booking for pause in turn.plan.pauses}
         resuming = (wish for wish in turn.site.running if wish.booking in told)
-        asked = replace(turn.site, requests=(*turn.site.requests, *resuming))
+        asked = replace(turn.site, requests=(*_requests(turn), *resuming))
         plan = replace(turn.plan, waits=tuple(wait for wait in turn.plan.waits if wait.places))
         for place in truth.illegal(asked, plan):
             yield f"{site.now}: {place} can't be made"
@@ -122,8 +130,16 @@ class Oracle:
     def _over(self, turn: Turn) -> list[tuple[str, str, int]]:
         names = {row.booking for row in turn.plan.assigns}
         before = {row.id for row in turn.site.held}
-        kept = tuple(row for row in self.world.rows if row.id in before)
-        site = replace(turn.site, held=kept, extensions=())
+        kept = tuple(r for r in self.world.rows if r.id in before and r.booking not in names)
+        raised = {row.owner: row.units for row in turn.site.overrides}
+        limits = (
+            row
+            if row.borrow is None
+            else replace(row, borrow=row.borrow + raised.get(row.owner, 0))
+            for row in turn.site.limits
+        )
+        requests = tuple(_requests(turn))
+        site = replace(turn.site, held=kept, extensions=(), limits=tuple(limits), requests=requests)
         moves = {move.booking for move in turn.plan.moves}
         if names & moves:
             return []
@@ -272,9 +288,10 @@ class Oracle:
     def _later(self, turn: Turn) -> Iterator[str]:
         """Planned starts made later although their strength forbids it, or for a false reason."""
         self._happened |= turn.outside
-        before = {row.booking: row for row in turn.site.requests}
+        changed = {answer.booking for answer in turn.plan.changes if answer.granted}
+        before = {r.booking: r for r in turn.site.requests if r.booking not in changed}
         for row in turn.plan.assigns:
-            promise = before[row.booking].promise
+            promise = before[row.booking].promise if row.booking in before else None
             is_kept = promise is None or row.starts <= max(promise.starts, turn.site.now)
             if promise is not None and not is_kept and promise.strength != "expected":
                 yield f"{turn.site.now}: {row.booking} ({promise.strength}) starts later"
@@ -312,7 +329,7 @@ class Oracle:
         had = {row.booking for row in turn.site.requests if row.promise is not None}
         given = {row.booking for row in turn.plan.assigns}
         given |= {row.booking for row in turn.plan.waits}
-        return given - had
+        return (given - had) | {each.booking for each in turn.plan.changes if each.granted}
 
     # Nobody waits for nothing.
 
@@ -422,3 +439,12 @@ class Oracle:
         project = self._guaranteed(job.project, "h100")
         own = sum(each.project == job.project for each in mine)
         return len(mine) <= sure and (project is None or own <= project // UNITS)
+
+
+def _requests(turn: Turn) -> Iterator[Request]:
+    """What everybody asks for, after the changes that were granted."""
+    granted = {each.booking for each in turn.plan.changes if each.granted}
+    yield from (row for row in turn.site.requests if row.booking not in granted)
+    for each in turn.site.changes:
+        if each.booking in granted:
+            yield replace(each.target, booking=each.booking)

@@ -23,7 +23,8 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
         return True
     promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
     rest = tuple(row for row in turn.site.requests if row.booking not in others)
-    alone = solve(replace(turn.site, requests=rest, extensions=()), policy)
+    changes = tuple(each for each in turn.site.changes if each.booking not in others)
+    alone = solve(replace(turn.site, requests=rest, extensions=(), changes=changes), policy)
     given = [row.starts for row in truth.given_by(alone) if row.booking == wait.booking]
     return promise is not None and all(at <= max(promise.starts, turn.site.now) for at in given)
 
@@ -49,7 +50,8 @@ def said_again(turn: Turn, policy: Policy) -> Iterator[str]:
 
 def _quoted(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """A quote of a site at rest, and the next cycle."""
-    if site.extensions or not is_still(site, plan):
+    # A quote does not see the places that are kept for who waits for an approval.
+    if site.extensions or site.pending or site.changes or not is_still(site, plan):
         return
     asked = _one_more(site, count=1)
     quoted = [option.starts for option in as_asked(Availability(site, policy), asked)]

@@ -26,7 +26,8 @@ from random import Random
 from allocation.solver import Ask, Policy, Tier
 from tests.bench.machine import machine
 from tests.solver.builders import NOON, a_limit, gpus
-from tests.worlds.draw import Drawn, Job
+from tests.worlds.draw import Drawn
+from tests.worlds.jobs import Job
 from tests.worlds.life import World
 
 HOUR = 3_600

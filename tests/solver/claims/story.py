@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from allocation.solver import Limit, Plan, Policy, Tier
 from tests.solver.builders import DAY, HOUR, NOON, an_ask, gpus
-from tests.worlds.draw import Drawn, Job
+from tests.worlds.draw import Drawn
+from tests.worlds.jobs import Job
 from tests.worlds.life import UNITS, World
 
 GRACE, PROTECTED, MARGIN = 120, 600, 30

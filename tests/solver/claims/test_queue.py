@@ -9,7 +9,7 @@ from allocation.solver.model.inputs import Strength
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_snapshot, gpus, whole
 from tests.solver.claims.story import MINUTE, TIERS, asks, many, told
 from tests.solver.pausing import a_claim, given, later, running
-from tests.worlds.draw import Job
+from tests.worlds.jobs import Job
 
 
 @pytest.mark.parametrize(("tier", "rule"), [("std", "share"), ("prem", "tier")])

@@ -1,0 +1,28 @@
+"""What somebody asks for in a world."""
+
+from dataclasses import dataclass
+
+from allocation.solver import Ask, Tier
+
+HOUR, DAY = 3_600, 86_400
+
+
+@dataclass(frozen=True)
+class Job:
+    """What somebody will ask for, and what becomes of it whatever the portal decides."""
+
+    name: str
+    at: int
+    tenant: str
+    project: str
+    owner: str
+    tier: Tier
+    ask: Ask
+    seconds: int
+    earliest: int
+    fixed: bool
+    patience: int | None
+    really: int
+    cancelled_after: int | None
+    extended_by: int
+    series: str | None = None

@@ -1,0 +1,133 @@
+"""What people of a world do besides asking, drawn from its number: they change bookings, ask for
+approvals, wait for a window, make arrays, and let bookings wait for each other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Literal
+
+from allocation.solver import Limit, Tier
+from allocation.solver.model.inputs import Override
+from tests.worlds.jobs import HOUR, Job
+
+Answer = Literal["accept", "decline", "none"]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of a booking, `after` so many seconds; `is_bound`: its start and strength must not
+    get worse."""
+
+    booking: str
+    after: int
+    kind: Literal["longer", "shorter", "more", "fewer", "later", "earlier", "tier"]
+    is_bound: bool
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A booking on the waiting list: `windows` in seconds from when it is asked for."""
+
+    mode: Literal["auto", "offer"]
+    windows: tuple[tuple[int, int], ...]
+    answers: tuple[tuple[Answer, int], ...]
+    """What the person says to each offer, and after how many seconds."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """All of them by booking. `approvals`: seconds until the decision, and whether it is yes.
+    `parents`: the booking that has to be over."""
+
+    edits: tuple[Edit, ...] = ()
+    approvals: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    listed: dict[str, Listed] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    overrides: tuple[Override, ...] = ()
+
+
+def wishes_draw(
+    seed: int,
+    jobs: tuple[Job, ...],
+    limits: tuple[Limit, ...],
+    tiers: tuple[Tier, ...],
+    *,
+    is_plain: bool,
+) -> tuple[tuple[Job, ...], Wishes]:
+    """The jobs, with the elements of arrays, and what people do about them.
+
+    In a plain world nothing is offered: an offer may hold the room of a claim for half an hour.
+    """
+    chance = Random(f"wishes {seed}")  # noqa: S311  a made-up world, the same each time
+    made, wishes = list[Job](), Wishes()
+    edits = list[Edit]()
+    for job in jobs:
+        made.append(job)
+        if job.series is not None:
+            continue
+        roll = chance.random()
+        if roll < 0.3:
+            edits += _edits(chance, job, is_plain=is_plain)
+        elif roll < 0.4:
+            decided = chance.choice((600, 3_000, 9_000, 20_000)) + chance.randint(0, 59)
+            wishes.approvals[job.name] = (decided, chance.random() < 0.7)
+        elif roll < 0.5 and not is_plain:
+            made[-1] = _listed(chance, job, wishes)
+        elif roll < 0.55 and len(made) > 1:
+            wishes.parents[job.name] = chance.choice(made[:-1]).name
+        elif roll < 0.59:
+            made += _elements(chance, job, wishes)
+    overrides = () if is_plain else tuple(_overrides(chance, limits, jobs))
+    return tuple(made), replace(wishes, edits=tuple(edits), overrides=overrides)
+
+
+def _edits(chance: Random, job: Job, *, is_plain: bool) -> Iterator[Edit]:
+    kinds = ("longer", "shorter", "later", "earlier", "tier", "more", "fewer")
+    for _ in range(chance.choice((1, 1, 2))):
+        kind = chance.choice(kinds[:4] if is_plain else kinds)
+        after = int(chance.random() ** 3 * 12_000)
+        yield Edit(job.name, after, kind, chance.random() < 0.5)  # type: ignore[arg-type]  # of kinds
+
+
+def _listed(chance: Random, job: Job, wishes: Wishes) -> Job:
+    if chance.random() < 0.4:
+        starts = chance.randint(300, 6 * HOUR)
+        wishes.listed[job.name] = Listed("auto", (), ())
+        earliest = job.at + starts
+        return replace(job, fixed=True, earliest=earliest, patience=None, cancelled_after=None)
+    windows = []
+    for number in range(chance.choice((1, 1, 2))):
+        since = chance.randint(600, 4 * HOUR) + number * 12 * HOUR
+        windows.append((since, since + job.seconds + chance.choice((0, 0, HOUR, 3 * HOUR))))
+    answers: list[tuple[Answer, int]] = [
+        (chance.choice(("accept", "accept", "decline", "none")), chance.randint(30, 2_000))
+        for _ in range(6)
+    ]
+    wishes.listed[job.name] = Listed("offer", tuple(windows), tuple(answers))
+    return replace(job, fixed=False, patience=None, cancelled_after=None)
+
+
+def _elements(chance: Random, job: Job, wishes: Wishes) -> Iterator[Job]:
+    """The other elements of an array: each is booked when one so many before it is over."""
+    count, parallel = chance.randint(2, 5), chance.randint(1, 2)
+    names = [job.name]
+    for index in range(1, count):
+        name = f"{job.name}[{index}]"
+        if index >= parallel:
+            wishes.parents[name] = names[index - parallel]
+        names.append(name)
+        yield replace(job, name=name, fixed=False, cancelled_after=None, extended_by=0)
+
+
+def _overrides(
+    chance: Random, limits: tuple[Limit, ...], jobs: tuple[Job, ...]
+) -> Iterator[Override]:
+    """In one world of four a limit is raised for some hours, or for one booking."""
+    bounded = [row for row in limits if row.borrow is not None]
+    if not bounded or chance.random() > 0.25:
+        return
+    row, first = chance.choice(bounded), min(job.at for job in jobs)
+    starts = first + chance.randint(0, 3 * HOUR)
+    units = 56_000 * chance.randint(1, 2)
+    ends = starts + chance.randint(2, 12) * HOUR
+    yield Override("o1", row.owner, row.gpu_class, starts, ends, units)
