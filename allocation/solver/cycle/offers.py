@@ -85,8 +85,8 @@ def _found(outcome: Outcome, entry: Entry, without: frozenset[str]) -> Fit | Non
 def _earliest(outcome: Outcome, demand: Demand, first: int, last: int) -> Fit | None:
     """The earliest fit that leaves others their quota.
 
-    Work that counts may take the quota of spot and borrowed work, also of that which has a planned
-    start; an offer may not.
+    Work that counts may take the quota of spot and borrowed work, even if it has a planned start;
+    an offer may not.
     """
     state = outcome.state
     for _ in range(_MOST_TRIED):
