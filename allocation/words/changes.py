@@ -6,9 +6,12 @@ from typing import Any
 from django.utils.translation import gettext_lazy
 
 from allocation.rules.ask.words.times import duration_words
+from tenants.platform.labels import labels_text
 
 NAMES = {
     "name": gettext_lazy("name"),
+    "labels": gettext_lazy("labels"),
+    "external_ref": gettext_lazy("reference"),
     "duration": gettext_lazy("length"),
     "count": gettext_lazy("number"),
     "starts": gettext_lazy("start"),
@@ -47,4 +50,6 @@ def value_text(name: str, value: Any) -> str:  # noqa: ANN401 (a value of JSON)
         return "–"
     if name == "duration":
         return duration_words(value)
+    if name == "labels":
+        return labels_text(value)
     return ", ".join(value) if isinstance(value, list) else str(value)

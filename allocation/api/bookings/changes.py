@@ -22,6 +22,7 @@ from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.fields import Duration, Instant, Money, Strict, Text, Whole
+from tenants.platform.labels import Labels, Reference
 
 IF_MATCH = (
     OpenApiParameter(
@@ -35,7 +36,8 @@ DRY_RUN = (
         description="`dry-run` writes nothing and answers with what it would cost.",
     ),
 )  # fmt: skip
-_REVISION = re.compile(r'"([1-9][0-9]{0,8})"', re.ASCII)
+# A compressed answer has a weak ETag. It names the same revision.
+_REVISION = re.compile(r'(?:W/)?"([1-9][0-9]{0,8})"', re.ASCII)
 _PARTS = (
     "duration", "ends", "starts", "not_before", "deadline", "count", "classes", "pin",
 )  # fmt: skip
@@ -57,6 +59,8 @@ class PatchIn(Strict):
     whole request; otherwise its parts can be changed one by one."""
 
     name = Text(max_length=80, required=False, allow_blank=True)
+    labels = Labels(required=False, help_text="All labels: those that are not sent are removed.")
+    external_ref = Reference(required=False, help_text='A URL or a ticket\'s key. `""`: none.')
     tier = Text(max_length=40, required=False)
     request = Text(max_length=MAX_TEXT_LENGTH, required=False, help_text="`2 h100 6h today`.")
     ask = AskIn(required=False)
@@ -119,6 +123,8 @@ def patch_of(actor: Actor, booking: Booking, given: dict[str, Any], now: datetim
         ask=ask,
         tier=given.get("tier", tier),
         name=given.get("name"),
+        labels=given.get("labels"),
+        external_ref=given.get("external_ref"),
         request_text=text,
         give_back=tuple(given.get("give_back", ())),
         accept=Accept(

@@ -5,12 +5,12 @@ in line. A stronger one is decided; until then, and if it is not granted, the bo
 has.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 
 from allocation.models import Booking, BookingChange
 from allocation.rules.ask import AskDocument
@@ -40,6 +40,7 @@ from allocation.services.bookings.change_rows import (
 )
 from allocation.services.bookings.change_writer import ChangeWriter
 from allocation.services.bookings.give_back import gpus_give_back
+from allocation.services.bookings.label_changes import labels_change, open_changes_follow
 from allocation.services.bookings.lengths import length_check, planned_end_of
 from allocation.services.bookings.terms import (
     hold_of,
@@ -79,6 +80,8 @@ class Patch:
     ask: AskDocument | None = None
     tier: str | None = None
     name: str | None = None
+    labels: Mapping[str, str] | None = None
+    external_ref: str | None = None
     request_text: str | None = None
     accept: Accept = NO_BOUNDS
     group: UUID | None = None
@@ -100,6 +103,7 @@ def booking_patch(
         booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
         if revision is not None and revision != booking.revision:
             raise revision_moved(booking)
+        labels_change(actor, booking, patch.labels, patch.external_ref, now)
         old = target_of(booking)
         new = Target(
             patch.ask or old.ask,
@@ -205,11 +209,7 @@ class _Asked:
         booking, name = self.booking, self.new.name
         if name == self.old.name:
             return booking
-        open_changes = BookingChange.objects.filter(booking=booking, state__in=BookingChange.OPEN)
-        for change in open_changes.select_for_update():
-            change.base_revision = F("base_revision") + 1
-            change.target["name"] = name
-            change.save(update_fields=["base_revision", "target"])
+        open_changes_follow(booking, name)
         self._writer.store(replace(terms_of(booking), name=name), Strength.WORD)
         return booking
 

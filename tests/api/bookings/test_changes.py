@@ -45,13 +45,36 @@ def test_a_change_needs_the_revision_that_was_seen(site: Site, path: str) -> Non
     moved = patched(site, path, {"duration": "PT2H"}, '"1"')
     assert (moved.status_code, moved.json()["numbers"]) == (412, {"revision": 2})
     assert shown(site, path)["window"]["duration"] == "PT1H"
-    assert patched(site, path, {"name": "x"}, 'W/"2"').status_code == 412
+    # As a client sends it back that asked for a compressed answer.
+    assert patched(site, path, {"name": "x"}, 'W/"2"').status_code == 200
+    assert patched(site, path, {"name": "y"}, 'W/"2"').status_code == 412
+
+
+def test_labels_and_reference_are_replaced_at_once(site: Site, path: str) -> None:
+    assert patched(site, path, {"labels": {"run": "7", "a": "b"}}).status_code == 200
+    answer = patched(site, path, {"labels": {"run": "8"}, "external_ref": "HELIX-12"})
+    body = answer.json()
+    assert (answer.status_code, body["labels"]) == (200, {"run": "8"})
+    assert body["external_ref"] == "HELIX-12"
+    found: Any = site.researcher.get("bookings?label=run=8&external_ref=HELIX-12")
+    assert [each["id"] for each in found.json()["items"]] == [body["id"]]
+    removed: Any = site.researcher.get("bookings?label=a=b")
+    assert removed.json()["items"] == []
+    same = patched(site, path, {"labels": {"run": "8"}})
+    assert same["ETag"] == answer["ETag"]
+    events: Any = site.researcher.get(f"{path}/events")
+    assert "labels a=b, run=7 → run=8" in str(events.json())
+    undo: Any = site.researcher.post(f"{path}/undo", {})
+    assert undo.json()["code"] == "nothing_to_undo"
 
 
 @pytest.mark.parametrize(
     ("body", "status", "code", "param"),
     [
         ({"colour": "red"}, 400, "unknown_field", "colour"),
+        ({"labels": {"Bad key": "x"}}, 422, "bad_label", "labels"),
+        ({"labels": {str(n): "x" for n in range(33)}}, 422, "too_many_labels", "labels"),
+        ({"external_ref": "javascript://x"}, 422, "bad_reference", "external_ref"),
         ({"count": 0}, 422, "count_out_of_bounds", "count"),
         ({"count": True}, 400, "wrong_type", "count"),
         ({"classes": []}, 400, "not_a_list", "classes"),

@@ -9,7 +9,7 @@ import pytest
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.changes import Patch, booking_extend, booking_patch
 from billing.queries import reference_totals
 from tenants.models import AuditEntry, OutboxMessage
 from tenants.platform.errors import Refused
@@ -186,6 +186,20 @@ def test_more_time_is_asked_for_in_whole_seconds_and_not_given_yet(lab: Lab, sta
             ("replaced", Decimal("4.80")),
         ]
         assert reference_totals(tenant_id=booking.tenant_id, reference=change.id)[0] == NOTHING
+
+
+def test_labels_change_while_more_time_is_asked_for(lab: Lab) -> None:
+    booking = in_state(lab, State.ACTIVE)
+    booking = changed(booking_extend, lab, booking, until=NOW + 3 * HOUR)
+    patch = Patch(labels={"run": "7"}, external_ref="HELIX-12")
+    with tenant_tx(lab.tenant_id):
+        booking_patch(actor=lab.actor, booking=booking, patch=patch, revision=1, now=SOON)
+    with as_system():
+        booking.refresh_from_db()
+        change = booking.changes.get(state="asked")
+    assert (booking.labels, booking.external_ref) == ({"run": "7"}, "HELIX-12")
+    # Its base is the new revision, so the next cycle can still grant it.
+    assert (booking.revision, change.base_revision) == (2, 2)
 
 
 @pytest.mark.parametrize(
