@@ -5,7 +5,15 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from allocation.models import Approval, Booking, BookingArray, Override, Series, WaitOffer
+from allocation.models import (
+    Approval,
+    Booking,
+    BookingArray,
+    Override,
+    Series,
+    WaitEntry,
+    WaitOffer,
+)
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, denied, missing
@@ -160,6 +168,21 @@ def access_wait_offer(actor: Actor, offer_id: UUID) -> WaitOffer:
         raise missing("offer")
     if not may_change(actor, found.booking):
         raise denied(refusal_text("offer_not_yours"))
+    return found
+
+
+def access_wait_entry(actor: Actor, entry_id: UUID) -> WaitEntry:
+    """Returns an entry of the waiting list that the actor may change.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    rows = WaitEntry.objects.select_related("booking__project", "booking__owner", "owner")
+    found = rows.filter(tenant_id=actor.tenant_id, id=entry_id).first()
+    if found is None or actor.role_in(found.booking.project_id) is None:
+        raise missing("entry")
+    if not may_change(actor, found.booking):
+        raise denied(refusal_text("booking_not_yours"))
     return found
 
 

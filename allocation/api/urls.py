@@ -39,7 +39,13 @@ from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.statements import FocusCsv, StatementCsv, StatementPdf, Statements
 from allocation.api.bookings.use import BookingUse, GpuUseOne
-from allocation.api.bookings.waitlist import OfferAccept, OfferDecline, WaitList, WaitOffers
+from allocation.api.bookings.waitlist import (
+    OfferAccept,
+    OfferDecline,
+    WaitEntryWake,
+    WaitList,
+    WaitOffers,
+)
 from allocation.api.fleet.bookings import SiteBookings
 from allocation.api.fleet.catalogue import (
     GpuClassOne,
@@ -198,6 +204,7 @@ urlpatterns = [
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
     path("waitlist", WaitList.as_view(), name="api-waitlist"),
+    path("waitlist/<uuid:entry_id>/wake", WaitEntryWake.as_view(), name="api-waitlist-wake"),
     path("offers", WaitOffers.as_view(), name="api-offers"),
     path("offers/<uuid:offer_id>/accept", OfferAccept.as_view(), name="api-offer-accept"),
     path("offers/<uuid:offer_id>/decline", OfferDecline.as_view(), name="api-offer-decline"),

@@ -141,6 +141,7 @@ _SENTENCES: dict[str, Text] = {
     "offers_end": gettext_lazy(
         "Nobody answered two offers in a row, so it gets no more until its owner asks again."
     ),
+    "entry_woken": gettext_lazy("%(actor)s asked for offers again."),
     "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
     "window_free": gettext_lazy("There is room in its window now: scheduled on %(nodes)s."),
     "wait_missed": gettext_lazy(

@@ -275,6 +275,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "This needs an approval by the rule %(rules)s. Change the dates that fit, so that each "
         "asks for its own."
     ),
+    "offer_open": gettext_lazy(
+        "%(label)s has an open offer. Accept or decline it, then change the booking."
+    ),
+    "entry_over": gettext_lazy("%(label)s has left the waiting list."),
     # Dependencies
     "too_many_parents": gettext_lazy("A booking depends on at most %(most)s others."),
     "depends_fixed": gettext_lazy(
@@ -282,7 +286,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "depends_twice": gettext_lazy("%(label)s is named twice."),
     "parent_failed": gettext_lazy("%(label)s is over and did not end as this needs."),
-    "depends_array": gettext_lazy("An array can't depend on other bookings."),
+    "depends_cycle": gettext_lazy("This item and others of the batch wait for each other."),
+    "name_twice": gettext_lazy("Another item of the batch has this key already."),
+    "no_such_item": gettext_lazy("No item of the batch has the key of %(name)s."),
+    "parent_refused": gettext_lazy("The item %(name)s was refused, so this can't wait for it."),
     "depends_change": gettext_lazy(
         "%(label)s waits for other bookings, so it can't be changed. Cancel it and book again."
     ),

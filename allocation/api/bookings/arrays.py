@@ -18,7 +18,6 @@ from allocation.queries.bookings.decided import allocations_current
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request, ranges_of
 from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.results import booking_result
-from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
 from tenants.platform.fields import Money, Strict, Text, Whole
@@ -60,10 +59,6 @@ class NewBookingIn(BookingIn):
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Refuses fields of an array without one. Raises ValidationError."""
-        if "array" in given and given.get("depends_on"):
-            raise serializers.ValidationError(
-                {"depends_on": [refusal_text("depends_array")]}, code="depends_array"
-            )
         alone = {"parallel", "hold", "stop_after_failures"} & given.keys()
         if alone and "array" not in given:
             raise serializers.ValidationError(
@@ -192,6 +187,7 @@ def array_create(
         parallel=sent.get("parallel"),
         holds_all=sent.get("hold", "all") == "all",
         stop_after_failures=sent.get("stop_after_failures"),
+        awaits_parents=bool(sent.get("depends_on")),
     )
     return array_request(actor=actor, request=wanted, array=array, now=now, key=key)
 

@@ -1,17 +1,23 @@
 """Batches of bookings: up to 1,000 requests with one idempotency key."""
 
+import functools
 from typing import Any
+from uuid import UUID
 
 from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.bookings.arrays import ParentIn
+from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.requests import BookingIn, booking_request_of
-from allocation.api.bookings.shapes import BookingOut, new_booking_data
-from allocation.services.bookings.batches import MOST_ITEMS, batch_request
-from allocation.services.bookings.bookings import BookingRequest
+from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking_data
+from allocation.models import Booking
+from allocation.queries.bookings.decided import allocations_current
+from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
 from tenants.api.base import ApiView
+from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
 from tenants.platform.fields import Strict, validated
 from tenants.platform.schema import described
@@ -30,6 +36,19 @@ class BatchIn(Strict):
     mode = serializers.ChoiceField(
         choices=["all", "some"], required=False, default="all",
         help_text="`all`: all are accepted or none. `some`: each is accepted or refused.",
+    )  # fmt: skip
+
+
+class BatchItemIn(BookingIn):
+    """One booking of a batch."""
+
+    key = serializers.RegexField(
+        r"^[A-Za-z0-9_.-]{1,40}$", required=False,
+        help_text="A name by which other items call this one: `train`.",
+    )  # fmt: skip
+    depends_on = ParentIn(
+        many=True, required=False,
+        help_text="At most 20 bookings, or items of this batch: `#train`.",
     )  # fmt: skip
 
 
@@ -56,17 +75,20 @@ class BookingBatch(ApiView):
     has_reference = True
 
     @described(
-        "create_booking_batch", "Create many bookings", answer=BatchOut, status=201, request=BatchIn
-    )
+        "create_booking_batch", "Create many bookings", answer=BatchOut, status=201,
+        request=BatchIn, headers=Preferences.WAIT_PARAMETERS,
+    )  # fmt: skip
     def post(self, request: Request) -> HttpResponseBase:
         """Returns an answer for each item, in order. With `mode` `all` one refused item refuses the
         batch: 409, and `numbers.items` lists the refused ones. The place in the queue of bookings
-        that are equal otherwise follows the order of the items."""
-        sent = self.sent(BatchIn)
+        that are equal otherwise follows the order of the items. Items with a `key` can be named in
+        `depends_on` of others: `#train`. With `Prefer: wait=5` the answer waits until the last item
+        is decided, and has all of them as they are then."""
+        sent, seconds = self.sent(BatchIn), preferences_of(request).wait
 
         def work() -> Response:
             items = [self._item(each) for each in sent["items"]]
-            answers = batch_request(actor=self.actor, items=items, now=self.now)
+            answers = items_request(actor=self.actor, items=items, now=self.now)
             refused = {n: each for n, each in enumerate(answers) if isinstance(each, Refused)}
             if refused and sent["mode"] == "all":
                 raise _batch_refused(refused, len(answers))
@@ -80,13 +102,52 @@ class BookingBatch(ApiView):
             counts = {"accepted": len(answers) - len(refused), "refused": len(refused)}
             return Response({"items": rows, **counts}, status=201)
 
-        return self.once(work)
+        def wait(response: Response) -> Wait:
+            made = _made(response.data)
+            last = max(made, key=_number)["id"] if made else self.actor.tenant_id.hex
+            subject = UUID(last.removeprefix("bk_"))
+            render = functools.partial(_decided, response.data, seconds)
+            return Wait(self.actor.tenant_id, subject, seconds, render)
 
-    def _item(self, given: dict[str, Any]) -> BookingRequest | Refused:
+        return self.once(work, wait=wait if seconds else None)
+
+    def _item(self, given: dict[str, Any]) -> Item | Refused:
         try:
-            return booking_request_of(self.actor, validated(BookingIn, given), self.now)
+            read = validated(BatchItemIn, given)
+            wanted = booking_request_of(self.actor, read, self.now)
         except Refused as refusal:
             return refusal
+        parents = tuple((each["booking"], each["needs"]) for each in read.get("depends_on", ()))
+        return Item(wanted, read.get("key", ""), parents)
+
+
+def _made(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The accepted bookings of an answer."""
+    return [each["booking"] for each in data["items"] if each["booking"] is not None]
+
+
+def _number(booking: dict[str, Any]) -> int:
+    return int(booking["number"].removeprefix("BK-"))
+
+
+def _decided(
+    data: dict[str, Any],
+    seconds: int,
+    last: object,
+    applied: bool,  # noqa: FBT001 (as Wait says)
+) -> Response:
+    """The answer with all bookings as they are now."""
+    ids = [UUID(each["id"].removeprefix("bk_")) for each in _made(data)]
+    rows = Booking.objects.filter(id__in=ids).select_related("project", "owner", "campaign")
+    found = list(rows.prefetch_related("pauses", "moved_starts__claimant", "changes"))
+    places = allocations_current(found)
+    now = {f"bk_{row.id.hex}": booking_data(row, places[row.id]) for row in found}
+    items = [
+        {**each, "booking": now[each["booking"]["id"]]} if each["booking"] is not None else each
+        for each in data["items"]
+    ]
+    answer = Response({**data, "items": items}, status=201)
+    return preference_applied(answer, seconds, applied=applied)
 
 
 def _error(refusal: Refused) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.access import access_wait_offer
+from allocation.access import access_wait_entry, access_wait_offer
 from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, new_booking_data
 from allocation.models import WaitEntry, WaitMode, WaitOffer
 from allocation.queries.bookings.waiting import entries_visible, offers_visible
 from allocation.services.bookings.bookings import booking_create
+from allocation.services.bookings.wait_changes import entry_wake
 from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
@@ -129,6 +130,22 @@ class WaitList(ApiView):
             booking = booking_create(self.actor, wanted, self.now, key)
             booking.owner = self.user
             return Response(new_booking_data(booking), status=201)
+
+        return self.once(work)
+
+
+class WaitEntryWake(ApiView):
+    """Wakes an entry."""
+
+    @described("act_wake_waiting", "Get offers again", answer=WaitEntryOut)
+    def post(self, request: Request, entry_id: UUID) -> HttpResponseBase:
+        """Makes an entry get offers again after two without an answer. Waking it again changes
+        nothing."""
+        self.sent(Strict)
+
+        def work() -> Response:
+            entry = entry_wake(actor=self.actor, entry_id=entry_id, now=self.now)
+            return Response(WaitEntryOut(access_wait_entry(self.actor, entry.id)).data)
 
         return self.once(work)
 

@@ -43,12 +43,14 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ArrayRequest:
-    """How many runs of a request, and how many of them are open at a time (None: as usual)."""
+    """How many runs of a request, and how many of them are open at a time (None: as usual).
+    `awaits_parents`: its first element waits for other bookings, and the others for that."""
 
     count: int
     parallel: int | None = None
     holds_all: bool = True
     stop_after_failures: int | None = None
+    awaits_parents: bool = False
 
 
 def array_request(
@@ -97,7 +99,7 @@ def array_request(
         raise first
     if first.state == State.AWAITING_APPROVAL:
         BookingArray.objects.filter(id=row.id).update(state=BookingArray.State.AWAITING_APPROVAL)
-    else:
+    elif not array.awaits_parents:
         array_advance(row, now)
     _audit(actor, "array.request", row, now, {"count": row.count, "parallel": row.parallel})
     return first

@@ -72,7 +72,7 @@ def array_advance(array: BookingArray, now: datetime, *, is_turn: bool = False) 
         _stop_if_due(array, seen, now, is_turn=is_turn)
     _rank(array, seen["begun"], now)
     booked = 0
-    if not array.outcome and seen["live"] < array.parallel:
+    if not array.outcome and seen["live"] < array.parallel and not _awaits_parents(array, now):
         booked = _book(array, array.parallel - seen["live"], now)
         if booked:
             seen = _progress(array)
@@ -80,6 +80,15 @@ def array_advance(array: BookingArray, now: datetime, *, is_turn: bool = False) 
     if seen["live"] == 0 and (array.outcome or not any(_next_indexes(array))):
         _end(array, now)
     return booked
+
+
+def _awaits_parents(array: BookingArray, now: datetime) -> bool:
+    """Whether the first element waits for other bookings. If these failed, no other is booked."""
+    first = Booking.objects.get(array=array, array_index=1)
+    if first.outcome == "dependency":
+        array_stop(array, _Outcome.CANCELLED, now)
+        return True
+    return first.awaits_parents
 
 
 def array_stop(array: BookingArray, outcome: BookingArray.Outcome, now: datetime) -> None:

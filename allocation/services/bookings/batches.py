@@ -1,7 +1,8 @@
 """Batches: many bookings of one request, each with an answer of its own."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -15,12 +16,20 @@ from allocation.services.bookings.bookings import (
     BookingRequest,
     bookings_create,
 )
+from allocation.services.bookings.dependencies import (
+    PARAM,
+    Parent,
+    dependencies_write,
+    parents_check,
+    parents_read,
+)
 from allocation.services.bookings.offers import offer_price
+from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
 from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project
-from tenants.platform.errors import Refused
+from tenants.platform.errors import Refused, invalid
 
 MOST_ITEMS = 1_000
 
@@ -52,6 +61,105 @@ def batch_request(
     for mine in projects.values():
         answers |= _created(actor, mine, now)
     return [answers[index] for index in range(len(items))]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a batch: its request, the name by which others of the batch call it, and what it
+    waits for: references of bookings, or `#name` of another item."""
+
+    request: BookingRequest
+    name: str = ""
+    parents: tuple[Parent, ...] = ()
+
+
+def items_request(*, actor: Actor, items: Sequence[Item | Refused], now: datetime) -> list[Answer]:
+    """Creates the items of a batch that may depend on each other; an answer for each, in order.
+
+    An item whose parent is refused is refused, too. Run inside the tenant's transaction.
+    """
+    names = _names(items)
+    answers: dict[int, Answer] = {}
+    for level in _levels(items, names, answers):
+        requests: list[BookingRequest | Refused] = []
+        parents: list[list[tuple[Booking, str]]] = []
+        for index in level:
+            item, found = items[index], list[tuple[Booking, str]]()
+            try:
+                if isinstance(item, Refused):
+                    raise item
+                found = _parents_of(actor, item, names, answers, now)
+                requests.append(item.request)
+            except Refused as refusal:
+                requests.append(refusal)
+            parents.append(found)
+        given = batch_request(actor=actor, items=requests, now=now)
+        for index, answer, mine in zip(level, given, parents, strict=True):
+            answers[index] = answer
+            if isinstance(answer, Booking) and mine:
+                dependencies_write(answer, mine)
+    return [answers[index] for index in range(len(items))]
+
+
+def _names(items: Sequence[Item | Refused]) -> dict[str, int]:
+    """The items by their names; of two with one name, the first."""
+    found: dict[str, int] = {}
+    for index, item in enumerate(items):
+        if not isinstance(item, Refused) and item.name:
+            found.setdefault(item.name, index)
+    return found
+
+
+def _levels(
+    items: Sequence[Item | Refused], names: Mapping[str, int], answers: dict[int, Answer]
+) -> Iterator[list[int]]:
+    """Indexes of items whose parents were in earlier levels. What is left in a circle, or has a
+    name twice, is refused."""
+    waits: dict[int, set[int]] = {}
+    for index, item in enumerate(items):
+        parents = () if isinstance(item, Refused) else item.parents
+        inside = {names[ref[1:]] for ref, _ in parents if ref.startswith("#") and ref[1:] in names}
+        waits[index] = inside
+        if not isinstance(item, Refused) and item.name and names[item.name] != index:
+            answers[index] = invalid("name_twice", refusal_text("name_twice"), "key")
+    rest = [index for index in waits if index not in answers]
+    while rest:
+        level = [index for index in rest if waits[index] <= answers.keys()]
+        if not level:
+            for index in rest:
+                answers[index] = invalid("depends_cycle", refusal_text("depends_cycle"), PARAM)
+            return
+        yield level
+        rest = [index for index in rest if index not in answers]
+
+
+def _parents_of(
+    actor: Actor,
+    item: Item,
+    names: Mapping[str, int],
+    answers: Mapping[int, Answer],
+    now: datetime,
+) -> list[tuple[Booking, str]]:
+    """What an item waits for. Raises Refused."""
+    outside = [parent for parent in item.parents if not parent[0].startswith("#")]
+    starts = item.request.ask.starts
+    found = parents_read(actor, outside, starts, now) if outside else []
+    if item.parents:
+        parents_check(len(item.parents), starts)
+    for reference, needs in item.parents:
+        if not reference.startswith("#"):
+            continue
+        answer = answers.get(names.get(reference[1:], -1))
+        if answer is None:
+            sentence = refusal_text("no_such_item", name=reference[:40])
+            raise invalid("no_such_item", sentence, PARAM)
+        if isinstance(answer, Refused):
+            sentence = refusal_text("parent_refused", name=reference[:40])
+            raise Refused("parent_refused", sentence, "conflict", PARAM)
+        if answer.id in {each.id for each, _ in found}:
+            raise invalid("depends_twice", refusal_text("depends_twice", label=reference), PARAM)
+        found.append((answer, needs))
+    return found
 
 
 def _created(

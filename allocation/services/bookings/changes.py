@@ -17,7 +17,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.charging import Granted
-from allocation.rules.states import BEFORE_RUN, EXTENDABLE, RUNNING, State
+from allocation.rules.states import BEFORE_RUN, EXTENDABLE, ON_WAITLIST, RUNNING, State
 from allocation.services.bookings.calendar_cuts import is_awaited, plan_cut
 from allocation.services.bookings.change_approvals import (
     approval_needed,
@@ -50,6 +50,7 @@ from allocation.services.bookings.terms import (
     target_of,
     weaker_terms,
 )
+from allocation.services.bookings.wait_changes import waiting_change
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_open
 from allocation.services.record.terms import Terms, terms_of
@@ -180,8 +181,14 @@ class _Asked:
             raise Refused("depends_change", sentence)
         if state in (State.PAUSING, State.PAUSED):
             return self._paused(strength)
+        if state in ON_WAITLIST:
+            return waiting_change(self._writer, self._text())
         if state in RUNNING or self._is_about_to_begin():
             return self._running()
+        return self._planned(state, strength)
+
+    def _planned(self, state: State, strength: Strength) -> Booking:
+        """A change before the first run."""
         if state not in BEFORE_RUN or has_run(self.booking):
             raise not_changeable(self.booking)
         is_weaker = strength is Strength.WEAKER and self._keeps_class()

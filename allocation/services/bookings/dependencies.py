@@ -34,25 +34,50 @@ def dependencies_add(actor: Actor, booking: Booking, parents: Sequence[Parent]) 
     """Makes a booking that was created in this transaction wait for others.
 
     Raises:
+        Refused: as `parents_read`.
+    """
+    found = parents_read(actor, parents, booking.starts, booking.submitted)
+    dependencies_write(booking, found)
+
+
+def parents_read(
+    actor: Actor, parents: Sequence[Parent], starts: datetime | None, now: datetime
+) -> list[tuple[Booking, str]]:
+    """The bookings that a new one is to wait for, and what of each is needed. `starts`: the fixed
+    start of the new one.
+
+    Raises:
         Refused: `not_found`, `depends_fixed`, `depends_twice`, `too_many_parents`, `parent_failed`.
     """
-    if len(parents) > Dependency.MOST:
-        sentence = refusal_text("too_many_parents", most=Dependency.MOST)
-        raise invalid("too_many_parents", sentence, PARAM)
-    if booking.starts is not None:
-        raise invalid("depends_fixed", refusal_text("depends_fixed"), PARAM)
-    rows: list[Dependency] = []
+    parents_check(len(parents), starts)
+    found: list[tuple[Booking, str]] = []
     for reference, needs in parents:
         parent = access_booking(actor, reference)
-        row = Dependency(tenant_id=actor.tenant_id, booking=booking, parent=parent, needs=needs)
-        if parent.id in {each.parent_id for each in rows} or parent.id == booking.id:
+        if parent.id in {each.id for each, _ in found}:
             sentence = refusal_text("depends_twice", label=parent.label)
             raise invalid("depends_twice", sentence, PARAM)
-        if _is_met(row, booking.submitted) is False:
+        if _is_met(Dependency(parent=parent, needs=needs), now) is False:
             sentence = refusal_text("parent_failed", label=parent.label)
             raise Refused("parent_failed", sentence, "conflict", PARAM)
-        rows.append(row)
-    Dependency.objects.bulk_create(rows)
+        found.append((parent, needs))
+    return found
+
+
+def parents_check(count: int, starts: datetime | None) -> None:
+    """Raises Refused `too_many_parents` or `depends_fixed`."""
+    if count > Dependency.MOST:
+        sentence = refusal_text("too_many_parents", most=Dependency.MOST)
+        raise invalid("too_many_parents", sentence, PARAM)
+    if starts is not None:
+        raise invalid("depends_fixed", refusal_text("depends_fixed"), PARAM)
+
+
+def dependencies_write(booking: Booking, parents: Sequence[tuple[Booking, str]]) -> None:
+    """Writes what a booking that was created in this transaction waits for."""
+    Dependency.objects.bulk_create(
+        Dependency(tenant_id=booking.tenant_id, booking=booking, parent=parent, needs=needs)
+        for parent, needs in parents
+    )
     booking_change(booking, now=booking.submitted, awaits_parents=True)
 
 

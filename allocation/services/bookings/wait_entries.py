@@ -32,7 +32,7 @@ def entries_of(
     slots = _free_slots(actor) if waiting else []
     for key, booking in waiting.items():
         mine = windows.get(key) or _own_window(booking)
-        problem = _problem(booking, mine, now) or (None if slots else _too_many())
+        problem = entry_problem(booking, mine, now) or (None if slots else _too_many())
         if problem is not None:
             refused[key] = problem
             continue
@@ -62,7 +62,8 @@ def _own_window(booking: Booking) -> Windows:
     return ((booking.starts, booking.starts + timedelta(seconds=booking.duration_seconds)),)
 
 
-def _problem(booking: Booking, windows: Windows, now: datetime) -> Refused | None:
+def entry_problem(booking: Booking, windows: Windows, now: datetime) -> Refused | None:
+    """Why a booking can't wait for these windows; None: it can."""
     length = timedelta(seconds=booking.duration_seconds)
     if booking.series_id is not None or booking.array_id is not None:
         return invalid("wait_in_series", refusal_text("wait_in_series"), "if_full")

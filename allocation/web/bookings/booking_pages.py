@@ -61,7 +61,7 @@ from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import refused_page, tenant_page, zone_of
 
 LONGEST_EXTENSION = 90 * 86_400
-CHANGEABLE = (*BEFORE_RUN, *RUNNING)
+CHANGEABLE = (*BEFORE_RUN, *RUNNING, State.WAITLISTED)
 
 Act = Callable[[HttpRequest, Actor, Booking, datetime], str]
 Ask = Callable[[Booking, PageContext], Confirmation]

@@ -17,6 +17,7 @@ from allocation.queries.bookings.waiting import entries_visible, own_offers
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import BookingRequest, booking_request
+from allocation.services.bookings.wait_changes import entry_wake
 from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
@@ -123,6 +124,7 @@ def _acts(actor: Actor) -> dict[str, FormAction]:
     return {
         "accept": lambda form: _accept(actor, form),
         "decline": lambda form: _decline(actor, form),
+        "wake": lambda form: _wake(actor, form),
     }
 
 
@@ -134,6 +136,11 @@ def _accept(actor: Actor, form: QueryDict) -> str:
 def _decline(actor: Actor, form: QueryDict) -> str:
     offer = offer_decline(actor=actor, offer_id=id_read(form, "offer", "offer"), now=timezone.now())
     return f"Declined. The place of {offer.booking.label} goes to the next in line."
+
+
+def _wake(actor: Actor, form: QueryDict) -> str:
+    entry = entry_wake(actor=actor, entry_id=id_read(form, "entry", "entry"), now=timezone.now())
+    return f"{entry.booking.label} gets offers again."
 
 
 def _card(offer: WaitOffer, ctx: PageContext) -> OfferCard:

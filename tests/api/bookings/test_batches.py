@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from allocation.models import Booking
+from allocation.services.arrays.elements import arrays_advance
 from billing.models import Account
 from tests.api.builders import Site
 from tests.roles import as_system
@@ -61,3 +63,83 @@ def test_a_batch_that_is_none_is_refused(site: Site, items: object) -> None:
     answer: Any = site.researcher.post("bookings/batch", {"items": items})
     assert 400 <= answer.status_code < 500
     assert answer.json()["param"].startswith("items")
+
+
+def after(*names: str, needs: str = "end") -> list[dict[str, str]]:
+    return [{"booking": name, "needs": needs} for name in names]
+
+
+def test_items_name_each_other_in_any_order(site: Site) -> None:
+    there: Any = site.researcher.post("bookings", item(site))
+    number = there.json()["number"]
+    items: list[object] = [
+        item(site, key="eval", depends_on=after("#train", number)),
+        item(site, depends_on=after("#eval", "#train", needs="success")),
+        item(site, key="train"),
+    ]
+    rows = sent(site, items).json()["items"]
+    made = [row["booking"]["number"] for row in rows]
+    with as_system():
+        waits = {
+            booking.label: sorted((d.parent.label, d.needs) for d in booking.dependencies.all())
+            for booking in Booking.objects.all()
+        }
+    assert waits[made[0]] == sorted([(made[2], "end"), (number, "end")])
+    assert waits[made[1]] == sorted([(made[2], "success"), (made[0], "success")])
+    assert waits[made[2]] == []
+    with as_system():
+        assert Booking.objects.filter(awaits_parents=True).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("items", "codes"),
+    [
+        ([("a", "#b"), ("b", "#a"), ("", "")], ["depends_cycle", "depends_cycle", None]),
+        ([("a", "#a")], ["depends_cycle"]),
+        ([("a", "#none")], ["no_such_item"]),
+        ([("a", ""), ("a", "#a")], [None, "name_twice"]),
+        ([("a", "BK-999"), ("b", "#a"), ("c", "#b")],
+         ["not_found", "parent_refused", "parent_refused"]),
+        ([("x y", "")], ["wrong_type"]),
+    ],
+)  # fmt: skip
+def test_items_that_cannot_wait_for_each_other_are_refused(
+    site: Site, items: list[tuple[str, str]], codes: list[str | None]
+) -> None:
+    bodies: list[object] = []
+    for key, ref in items:
+        body = item(site)
+        body |= {"key": key} if key else {}
+        body |= {"depends_on": after(ref)} if ref else {}
+        bodies.append(body)
+    before = written()
+    refused = sent(site, bodies)
+    assert (refused.status_code, written()) == (409, before)
+    some = sent(site, bodies, "some").json()["items"]
+    assert [row["error"] and row["error"]["code"] for row in some] == codes
+
+
+def test_a_batch_that_waits_answers_with_its_bookings_as_they_are(site: Site) -> None:
+    items: list[object] = [item(site), {"project": site.project.slug, "request": "purple"}]
+    for bodies, accepted in ((items, 1), (items[1:], 0)):
+        body = {"items": bodies, "mode": "some"}
+        answer: Any = site.researcher.post("bookings/batch", body, prefer="wait=1")
+        assert (answer.status_code, answer.json()["accepted"]) == (201, accepted)
+        booked = [row["booking"] for row in answer.json()["items"] if row["booking"]]
+        assert [each["state"] for each in booked] == ["requested"] * accepted
+
+
+def test_an_array_waits_for_others_with_its_first_element(site: Site) -> None:
+    answer: Any = site.researcher.post("bookings", item(site))
+    parent = answer.json()
+    body = item(site, array=5, parallel=3, depends_on=after(parent["number"]))
+    answer = site.researcher.post("bookings", body)
+    with as_system():
+        (first,) = Booking.objects.exclude(number=int(parent["number"].removeprefix("BK-")))
+        assert first.awaits_parents
+        arrays_advance(timezone.now())
+        assert Booking.objects.count() == 2
+        Booking.objects.filter(id=first.id).update(awaits_parents=False)
+        arrays_advance(timezone.now())
+        assert Booking.objects.count() == 4
+    assert answer.json()["number"] == first.label

@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 from pytest_django import Settings
 
-from allocation.models import WaitOffer
+from allocation.models import WaitEntry, WaitOffer
 from allocation.rules.approvals import Step
 from allocation.rules.states import State
 from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
@@ -160,6 +160,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
         "offer_id": an_offer(site),
+        "entry_id": an_entry(site),
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
         "budget_id": lambda: str(site.budget.id),
@@ -171,6 +172,18 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "series": lambda: series["id"],
         "array": lambda: array["array"],
     }
+
+
+def an_entry(site: Site) -> Callable[[], str]:
+    """An entry of Helix on the waiting list."""
+    now = timezone.now()
+    booking = a_booking(site.project, site.people["researcher"].id, state=State.WAITLISTED)
+    with as_system():
+        entry = WaitEntry.objects.create(
+            tenant=site.tenant, booking=booking, owner=booking.owner, mode="auto", slot=1,
+            windows=[], until=now, cost=0, created_at=now,
+        )  # fmt: skip
+    return lambda: str(entry.id)
 
 
 def an_offer(site: Site) -> Callable[[], str]:
@@ -201,6 +214,7 @@ NOBODYS = {
     "dispute_id": str(uuid4()),
     "month": "2026-11",
     "offer_id": str(uuid4()),
+    "entry_id": str(uuid4()),
     "reference": "BK-999999",
     "slug": "nothing",
     "budget_id": str(uuid4()),
