@@ -103,6 +103,7 @@ from allocation.api.money.disputes import (
     StatementDisputes,
 )
 from allocation.api.money.forecasts import Forecasts
+from allocation.api.money.held_use import HeldUseView
 from allocation.api.money.spend import Spend
 
 
@@ -148,6 +149,7 @@ urlpatterns = [
         name="api-dispute-withdraw",
     ),
     path("disputes/<uuid:dispute_id>/answer", DisputeAnswers.as_view(), name="api-dispute-answer"),
+    path("held-use", HeldUseView.as_view(), name="api-held-use"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
     path("exports/focus", FocusCsv.as_view(), name="api-focus"),

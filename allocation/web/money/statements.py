@@ -5,6 +5,7 @@ from datetime import UTC, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -12,6 +13,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from allocation.queries.bookings.held_use import IDLE_PERCENT, held_use_of
 from allocation.queries.bookings.statement_files import (
     FILES,
     month_read,
@@ -77,6 +79,7 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     number = _page_read(form.get("page", ""), statement.totals.lines)
     context = _context(actor, statement, by) | _lines_page(statement, by, number)
     context |= disputes_shown(actor, month, project)
+    context["use"] = _use_words(statement)
     return render(request, "allocation/statements.html", context)
 
 
@@ -158,6 +161,26 @@ def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
         "all_projects": projects,
         "is_admin": actor.is_tenant_admin,
         "may_close": actor.is_tenant_admin and statement.closed is None and not slug,
+    }
+
+
+def _use_words(statement: Statement) -> dict[str, str] | None:
+    """What the month's telemetry says in words; None without any."""
+    use = held_use_of(statement.of, settings.CARBON_GRAMS_PER_KWH)
+    if not use.hours:
+        return None
+    share = f"{100 * use.unused_hours / use.hours:.0f} % of {use.hours:,.1f} GPU-hours"
+    source = "measured"
+    if use.assumed_kwh:
+        source = f"{use.assumed_kwh:,.1f} kWh of it assumed from the GPUs' design power"
+    return {
+        "unused": f"{use.unused_hours:,.1f} GPU-hours",
+        "unused_note": f"{share}: no process, or less than {IDLE_PERCENT} % busy",
+        "cost": money_text(use.unused_cost, statement.currency),
+        "energy": f"{use.kwh:,.1f} kWh",
+        "source": source,
+        "co2": "" if use.co2_kg is None else f"{use.co2_kg:,.1f} kg",
+        "intensity": f"{settings.CARBON_GRAMS_PER_KWH} g per kWh",
     }
 
 

@@ -1,0 +1,58 @@
+"""How held GPU time was used: reserved but unused time, energy and CO2."""
+
+from typing import Any
+
+from django.conf import settings
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.api.bookings.statements import FileQuery
+from allocation.queries.bookings.held_use import held_use_of
+from allocation.queries.bookings.statement_files import month_read, project_read
+from allocation.queries.bookings.statements import StatementOf
+from tenants.api.base import ApiView
+from tenants.platform.fields import Money
+from tenants.platform.schema import described
+
+
+def _amount(text: str, *, null: bool = False) -> serializers.DecimalField:
+    return serializers.DecimalField(
+        max_digits=20, decimal_places=3, help_text=text, allow_null=null
+    )
+
+
+class HeldUseOut(serializers.Serializer[Any]):
+    """The use of a month from telemetry. Hours are of whole GPUs; slices count by their size."""
+
+    month = serializers.CharField()
+    project = serializers.CharField(allow_null=True)
+    hours = _amount("Held and measured.")
+    unused_hours = _amount("Of them without a process, or less than 5 % busy.")
+    unused_cost = Money(max_digits=20, help_text="Their plain price. It is a part of the charges.")
+    measured_kwh = _amount("Energy from readings of the GPUs.")
+    assumed_kwh = _amount("Energy of time without readings, from the design power of the class.")
+    co2_kg = _amount("By `CARBON_GRAMS_PER_KWH`; null without it.", null=True)
+
+
+class HeldUseView(ApiView):
+    """The use of a month."""
+
+    queries = {"GET": FileQuery}
+
+    @described(
+        "get_held_use",
+        "Reserved but unused time, energy and CO2 of a month",
+        answer=HeldUseOut,
+        query=FileQuery,
+    )
+    def get(self, request: Request) -> Response:
+        """Describes the use of a project, or of the whole organisation (tenant admins)."""
+        month = month_read(self.query["month"])
+        with self.tx():
+            project = project_read(self.actor, self.query["project"])
+            of = StatementOf(self.actor.tenant_id, month, project)
+            use = held_use_of(of, settings.CARBON_GRAMS_PER_KWH)
+        found = {name: getattr(use, name) for name in use.__slots__}
+        found |= {"month": f"{month.starts:%Y-%m}", "project": project.slug if project else None}
+        return Response(dict(HeldUseOut(found).data))
