@@ -148,8 +148,6 @@ _SENTENCES: dict[str, Text] = {
         "There was no room in its window until its last start. %(freed)s is no longer held."
     ),
     "unplaceable": gettext_lazy("There are no GPUs for it."),
-    "changed_to": gettext_lazy("%(label)s was booked instead."),
-    "changed_from": gettext_lazy("Booked instead of %(label)s, with a new place in the queue."),
     "changed": gettext_lazy("Changed by %(actor)s: %(what)s."),
     "change_made": gettext_lazy("The change was made: %(what)s."),
     "undone": gettext_lazy("%(actor)s undid the last change: %(what)s."),

@@ -147,10 +147,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "approval_rule_admins_only": gettext_lazy(
         "Only the organisation's admins may change a rule of the whole organisation."
     ),
-    "option_needs_approval": gettext_lazy(
-        "This option needs an approval, so %(label)s stays as it is. Book the option as a new "
-        "booking; cancel %(label)s when it is approved."
-    ),
     "approval_own": gettext_lazy("You requested this booking, so another person decides."),
     "approval_admins_only": gettext_lazy("An admin of your organisation decides this step."),
     "approval_leads_only": gettext_lazy("Only leads of the project decide this."),

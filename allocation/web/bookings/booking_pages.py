@@ -37,7 +37,7 @@ from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.web.bookings.confirmations import cancel_question, release_question
 from allocation.web.bookings.costs import spent_so_far
-from allocation.web.bookings.earlier_options import booking_replace, outlook_of
+from allocation.web.bookings.earlier_options import earlier_ask, outlook_of
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pauses import pause_context
 from allocation.web.bookings.summary import (
@@ -262,14 +262,16 @@ def _still_needed(request: HttpRequest, actor: Actor, booking: Booking, now: dat
 @require_POST
 @tenant_page
 def booking_earlier_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """Replaces the booking with an earlier option and shows the new booking."""
+    """Asks for the change to an earlier option and shows the booking."""
     booking = access_booking_to_change(actor, label)
     try:
-        made = booking_replace(request, actor, booking, timezone.now())
+        made = earlier_ask(request, actor, booking, timezone.now())
     except Refused as refusal:
         return _booking_answer(request, actor, access_booking(actor, label), refusal)
-    messages.success(request, f"Booked {made} instead of {booking.label}.")
-    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made}")
+    messages.success(
+        request, f"Asked for the earlier option. Until it is decided {made.label} stays as it is."
+    )
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made.label}")
 
 
 WAITS_FOR_PLACE = (State.REQUESTED, State.QUEUED)

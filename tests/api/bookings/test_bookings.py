@@ -318,16 +318,15 @@ def test_what_starts_sooner_is_told_and_taken_in_one_call(site: Site) -> None:
     earlier = said(site.researcher.get(f"bookings/{waiting['number']}/earlier-options"))
     assert datetime.fromisoformat(earlier["planned_start"]) == promised
     option = earlier["options"][0]
-    change = {name: option[name] for name in ("tier", "request", "starts")}
-    address = f"bookings/{waiting['number']}/change"
-    answer = site.researcher.post(address, change | {"quote": earlier["quote"]})
-    new = said(answer)
-    assert answer.status_code == 201
-    assert (new["tier"], new["state"]) == (option["tier"], "requested")
-    assert new["price"]["held"] == option["price"]
-    assert said(site.researcher.get(f"bookings/{waiting['number']}"))["state"] == "cancelled"
-    assert said(site.researcher.post(address, change))["id"] == new["id"], "twice is once"
-    assert site.viewer.post(address, change).status_code == 403
+    body = {name: option[name] for name in ("tier", "request")}
+    body |= {"accept": {"start_by": option["starts"]}}
+    address, headers = f"bookings/{waiting['number']}", {"if_match": "*"}
+    answer = site.researcher.send("PATCH", address, body, headers=headers)
+    assert answer.status_code == 202
+    assert said(answer)["change"]["differences"]
+    assert said(site.researcher.get(address))["state"] == "queued"
+    assert site.viewer.send("PATCH", address, body, headers=headers).status_code == 403
+    assert site.researcher.post(f"{address}/change", {}).status_code == 405
 
 
 def test_why_tells_the_range_of_the_start_or_that_there_is_none_yet(site: Site) -> None:

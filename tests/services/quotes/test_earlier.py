@@ -11,11 +11,10 @@ from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.outcomes import booking_start_range, pause_record
 from allocation.rules.start_range import StartRange
 from allocation.rules.states import State
-from allocation.services.bookings.approval_rules import approval_rule_retire
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.quotes.earlier import Change, booking_exchange, earlier_options
+from allocation.services.quotes.earlier import Change, earlier_options, earlier_take
 from allocation.services.quotes.quotes import Quote, quote_make
 from billing.queries import reference_totals
 from billing.services import price_book_publish
@@ -60,7 +59,7 @@ def cycled(now: datetime) -> None:
 
 def changed(lab: Lab, booking: Booking, change: Change, now: datetime) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_exchange(actor=lab.actor, booking=booking, change=change, now=now)
+        return earlier_take(actor=lab.actor, booking=booking, change=change, now=now)
 
 
 def seen(lab: Lab, booking: Booking, now: datetime) -> Any:  # noqa: ANN401
@@ -83,36 +82,39 @@ def test_a_waiting_booking_is_shown_what_would_start_before_its_promise(
     }
 
 
-def test_the_change_gives_one_up_and_books_the_other_in_one_step(
+def test_the_booking_changes_to_the_option_and_keeps_its_start_until_then(
     busy: tuple[Lab, Booking],
 ) -> None:
     lab, waiting = busy
     (option, *_) = seen(lab, waiting, NOW + MINUTE)
-    change = Change(option.tier, option.request, option.starts)
-    # The booking is not given up for one that may never be approved.
-    admin = an_actor(a_tenant_admin(lab.tenant))
-    rule = ruled(admin, replace(COSTLY, min_cost=option.price))
-    with pytest.raises(Refused) as caught:
-        changed(lab, waiting, change, NOW + MINUTE)
-    assert caught.value.code == "approval_needed"
-    assert fresh(waiting).state == State.QUEUED
-    with tenant_tx(lab.tenant_id):
-        approval_rule_retire(actor=admin, rule_id=rule.id, now=NOW)
-    new = changed(lab, waiting, change, NOW + MINUTE)
-    old = fresh(waiting)
-    assert (old.state, new.state) == (State.CANCELLED, State.REQUESTED)
-    assert new.submitted == NOW + MINUTE, "a new place in line"
-    with as_system():
-        assert reference_totals(tenant_id=lab.tenant_id, reference=old.id)[0] == 0
-        held = reference_totals(tenant_id=lab.tenant_id, reference=new.id)[0]
-        assert held == new.hold_amount == option.price
-        lines = list(BookingEvent.objects.filter(kind="changed").values_list("sentence", flat=True))
-    assert lines[0] == f"{new.label} was booked instead."
-    assert changed(lab, waiting, change, NOW + 2 * MINUTE).id == new.id, "twice is once"
+    asked_for = changed(
+        lab, waiting, Change(option.tier, option.request, option.starts), NOW + 2 * MINUTE
+    )
+    assert (asked_for.id, asked_for.state) == (waiting.id, State.QUEUED)
+    assert asked_for.planned_starts == waiting.planned_starts
     cycled(NOW + 2 * MINUTE)
-    assert fresh(new).state in (State.SCHEDULED, State.STARTING)
+    after = fresh(waiting)
+    assert after.state in (State.SCHEDULED, State.STARTING)
+    assert after.planned_starts is not None
+    assert after.planned_starts <= option.starts + 2 * MINUTE
+    assert (after.ranked_at, after.request_text) == (NOW + 2 * MINUTE, option.request)
     with as_system():
+        held = reference_totals(tenant_id=lab.tenant_id, reference=after.id)[0]
+        assert held == after.hold_amount == option.price
+        assert Booking.objects.count() == 2
         assert invariants_check() == []
+
+
+def test_an_option_that_needs_an_approval_waits_for_it_and_the_booking_stays(
+    busy: tuple[Lab, Booking],
+) -> None:
+    lab, waiting = busy
+    (option, *_) = seen(lab, waiting, NOW + MINUTE)
+    ruled(an_actor(a_tenant_admin(lab.tenant)), replace(COSTLY, min_cost=option.price))
+    change = Change(option.tier, option.request, option.starts)
+    assert changed(lab, waiting, change, NOW + MINUTE).state == State.QUEUED
+    with as_system():
+        assert waiting.changes.get().state == "awaiting_approval"
 
 
 def test_what_is_gone_changes_nothing_and_says_the_rule(busy: tuple[Lab, Booking]) -> None:
