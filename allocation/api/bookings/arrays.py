@@ -28,13 +28,20 @@ MAX_RANGES_TEXT = 500
 
 
 class ParentIn(Strict):
-    """A booking that has to be over first."""
+    """A booking that has to be over first. Its reference alone is enough: `"BK-2041"`."""
 
     booking = Text(max_length=40, help_text="`BK-2041` or `bk_…`, of your organisation.")
     needs = serializers.ChoiceField(
         choices=["end", "success"], required=False, default="end",
         help_text="`success`: its program has reported success, at most 10 minutes after its end.",
     )  # fmt: skip
+
+    def to_internal_value(self, data: object) -> dict[str, Any]:
+        """Reads an object or a reference."""
+        value: dict[str, Any] = super().to_internal_value(
+            {"booking": data} if isinstance(data, str) else data
+        )
+        return value
 
 
 class NewBookingIn(BookingIn):
@@ -54,7 +61,10 @@ class NewBookingIn(BookingIn):
     )
 
     depends_on = ParentIn(
-        many=True, required=False, help_text="At most 20 bookings. It is planned when all are over."
+        many=True,
+        required=False,
+        help_text="At most 20 bookings: objects, or references for their ends. It is planned when "
+        "all are over.",
     )
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:

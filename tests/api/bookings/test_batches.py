@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from allocation.models import Booking
+from allocation.models import Booking, Dependency
 from allocation.services.arrays.elements import arrays_advance
 from billing.models import Account
 from tests.api.builders import Site
@@ -127,6 +127,19 @@ def test_a_batch_that_waits_answers_with_its_bookings_as_they_are(site: Site) ->
         assert (answer.status_code, answer.json()["accepted"]) == (201, accepted)
         booked = [row["booking"] for row in answer.json()["items"] if row["booking"]]
         assert [each["state"] for each in booked] == ["requested"] * accepted
+
+
+def test_a_reference_alone_is_a_parent_whose_end_is_awaited(site: Site) -> None:
+    answer: Any = site.researcher.post("bookings", item(site))
+    number = answer.json()["number"]
+    child: Any = site.researcher.post("bookings", item(site, depends_on=[number]))
+    assert child.status_code == 201
+    with as_system():
+        made = Dependency.objects.select_related("booking", "parent").get()
+    assert made.booking.label == child.json()["number"]
+    assert (made.parent.label, made.needs) == (number, "end")
+    unknown: Any = site.researcher.post("bookings", item(site, depends_on=["BK-999"]))
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
 
 
 def test_an_array_waits_for_others_with_its_first_element(site: Site) -> None:
