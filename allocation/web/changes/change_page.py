@@ -250,7 +250,6 @@ def _answer(
         "preview": preview,
         "refusal": None if at_field else refusal,
         "suggestions": _suggestions(refusal, ctx),
-        "zone": str(ctx.zone),
     }
     status = 200 if refusal is None else 409
     return render(request, "allocation/change.html", context, status=status)

@@ -67,6 +67,7 @@ def test_the_price_and_the_start_are_shown_before_anything_changes(
     assert "Price at most" in page
     assert "+€" in page
     assert "if it does not fit, the booking keeps what it has" in page
+    assert re.search(r"All times in \w+", page)
     with as_system():
         assert not booking.changes.exists()
     status, _ = posted(site, booking, act="change", length="3 h")
