@@ -24,6 +24,7 @@ from allocation.queries.bookings.timeline_rows import (
     WaitingRow,
     Window,
 )
+from allocation.queries.bookings.waiting import waitlisted_by_class
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.rules.states import State
 from tenants.access import Actor
@@ -61,6 +62,7 @@ def timeline_read(
         groups=tuple(_groups(shown, blocks, _away(shown, window), free)),
         waiting=tuple(_waiting(actor)),
         classes=tuple(classes.items()),
+        waitlisted=waitlisted_by_class(actor, window.starts, window.ends),
     )
 
 

@@ -1,7 +1,7 @@
 """The rows of a timeline: classes, nodes, GPUs and the blocks on them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -173,6 +173,8 @@ class Timeline:
     groups: tuple[ClassGroup, ...]
     waiting: tuple[WaitingRow, ...]
     classes: tuple[tuple[str, str], ...]
+    waitlisted: Mapping[str, int] = field(default_factory=dict)
+    """How many bookings of the tenant wait for a window in this time, by class."""
 
 
 def _merged(

@@ -1,8 +1,13 @@
 """The waiting list and its offers, as far as a person may see them."""
 
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+
 from django.db.models import Q, QuerySet
 
 from allocation.models import WaitEntry, WaitOffer
+from allocation.rules.states import State
 from tenants.access import Actor
 from tenants.models import Role
 
@@ -30,3 +35,18 @@ def _own_or_led(actor: Actor) -> Q:
         return Q()
     led = [project for project, role in actor.roles.items() if role == Role.LEAD]
     return Q(owner=actor.user_id, booking__project__in=actor.roles) | Q(booking__project__in=led)
+
+
+def waitlisted_by_class(actor: Actor, since: datetime, until: datetime) -> Mapping[str, int]:
+    """Returns how many bookings of the tenant wait for a window in [since, until), by class.
+
+    Only counts: who they are, people see as far as `entries_visible` says.
+    """
+    rows = WaitEntry.objects.filter(
+        tenant_id=actor.tenant_id, slot__isnull=False, booking__state=State.WAITLISTED
+    ).select_related("booking")
+    found: Counter[str] = Counter()
+    for entry in rows:
+        if any(begins < until and since < ends for begins, ends in entry.times):
+            found.update(entry.booking.ask["classes"])
+    return found

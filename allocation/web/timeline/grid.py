@@ -1,7 +1,7 @@
 """Arranges a timeline in groups and rows with free counts. No database, no template."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -37,7 +37,8 @@ def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
     """Returns one group per class and rack, then the waiting bookings."""
     opened = _open_nodes(timeline, look)
     look = replace(look, gangs=_gangs(timeline))
-    groups = [_group(group, look, opened) for group in timeline.groups]
+    waiting = timeline.waitlisted
+    groups = [_group(group, look, opened, waiting) for group in timeline.groups]
     if timeline.waiting:
         rows = [_waiting_row(row, look) for row in timeline.waiting]
         groups.append(
@@ -88,9 +89,14 @@ def _opens_slots(gpu: GpuRow, key: str, look: ViewOptions) -> bool:
     return sliced or key in chosen
 
 
-def _group(group: ClassGroup, look: ViewOptions, opened: frozenset[str]) -> Group:
+def _group(
+    group: ClassGroup, look: ViewOptions, opened: frozenset[str], waiting: Mapping[str, int]
+) -> Group:
     price = look.prices.get(group.gpu_class, "")
     words = [f"{price} per GPU-hour in Standard"] if price else []
+    if count := waiting.get(group.gpu_class, 0):
+        # Of the reader's own organisation only.
+        words.append(f"{count} wait{'s' * (count == 1)} for a full window in this time")
     words.append("numbers: whole GPUs free for the whole column")
     rows = [
         row

@@ -7,8 +7,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import WaitOffer
+from allocation.models import Booking, WaitOffer
 from allocation.services.decide.cycle import cycle_run
+from portal.integrations.mail.message import section_of
+from tenants.models import Mail
 from tests.api.builders import Site, a_site, row_counts, said
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -119,3 +121,36 @@ def test_the_start_page_offers_the_place_with_its_deadline(
     client.force_login(site.people["viewer"])
     again = client.post("/t/helix/offers", {"act": "accept", "offer": offer["id"]})
     assert again.status_code in (403, 404, 409, 422)
+
+
+def test_the_timeline_counts_who_waits_for_a_window_in_their_organisation(site: Site) -> None:
+    said_once = "1 waits for a full window in this time"
+    sent = ASK | {"windows": [window(1, 2)], "zone": _zone_of_day()}
+    assert site.researcher.post("waitlist", sent).status_code == 201
+    client = Client()
+    client.force_login(site.people["viewer"])
+    assert said_once in client.get("/t/helix/timeline?span=2w").content.decode()
+    # Another time, and another organisation.
+    past = client.get("/t/helix/timeline?span=6h").content.decode()
+    assert "waits for a full window" not in past
+
+
+def test_the_mail_of_an_offer_leads_to_the_page_that_asks(
+    site: Site, offer: dict[str, Any]
+) -> None:
+    with as_system():
+        booking = Booking.objects.get(tenant__slug="helix", state="offered")
+        mail = Mail(
+            tenant_id=booking.tenant_id, user_id=booking.owner_id, message=1,
+            kind="booking.offered", booking=booking.id, at=timezone.now(), due=timezone.now(),
+        )  # fmt: skip
+        section = section_of(mail, timezone.now())
+    assert section is not None
+    assert section.href.endswith("/t/helix/offers")
+    client = Client()
+    client.force_login(site.people["researcher"])
+    before = row_counts()
+    # As a scanner of mail does: to open the page accepts nothing.
+    assert "Accept" in client.get("/t/helix/offers?act=accept").content.decode()
+    assert row_counts() == before
+    assert said(site.researcher.get("offers"))["items"] == [offer]
