@@ -1,0 +1,31 @@
+"""Nobody gets GPU time for less than its price by a change, an offer, an array or an early end."""
+
+from datetime import timedelta
+
+import pytest
+
+from tenants.models import Tier
+from tests.builders_allocation import a_lab
+from tests.money.changing import play
+from tests.roles import as_system
+from tests.services.plant import Plant
+
+
+def games(plant: Plant, seeds: range, acts: int = 14) -> None:
+    """Each with people of its own, on one plant."""
+    for seed in seeds:
+        lab = a_lab(f"lab-{seed}", gpus=0, money="100000")
+        with as_system():
+            Tier.objects.update(notice_seconds=3_600, late_share=50)
+        play(plant, lab, seed, acts)
+        plant.later(timedelta(minutes=1))
+
+
+def test_nobody_gains_by_changing_what_is_booked(plant: Plant) -> None:
+    games(plant, range(1, 2), acts=6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, 10_000, 20))
+def test_nor_in_ten_thousand_games(plant: Plant, first: int) -> None:
+    games(plant, range(first, first + 20))
