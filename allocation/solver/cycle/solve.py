@@ -40,10 +40,11 @@ def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
     state = CycleState(snapshot, policy)
     preemption = Preemption(state, snapshot)
     strengths = Strengths(state, snapshot)
+    firm = strengths.firm(snapshot.requests)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
     queue = BookingQueue(state, snapshot, strengths.use.without_planned())
     targets = (change.target for change in snapshot.changes)
-    turns = queue.turns((*snapshot.requests, *targets), strengths.firm(snapshot.requests))
+    turns = queue.turns((*snapshot.requests, *targets), firm)
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
     planned = reserve_order(strengths, [turn.request for turn in turns])
