@@ -74,6 +74,7 @@ WRITES: Mapping[str, str] = {
     "api-booking": Scope.BOOK,
     "api-booking-batch": Scope.BOOK,
     "api-waitlist": Scope.BOOK,
+    "api-waitlist-wake": Scope.BOOK,
     "api-offer-accept": Scope.BOOK,
     "api-offer-decline": Scope.BOOK,
     "api-booking-cancel": Scope.BOOK,
@@ -84,6 +85,7 @@ WRITES: Mapping[str, str] = {
     "api-booking-check-in": Scope.BOOK,
     "api-booking-still-needed": Scope.BOOK,
     "api-booking-change": Scope.BOOK,
+    "api-booking-undo": Scope.BOOK,
     "api-booking-result": Scope.BOOK,
     "api-array-cancel": Scope.BOOK,
     "api-approval-approve": Scope.PROJECT,
@@ -94,6 +96,7 @@ WRITES: Mapping[str, str] = {
     "api-override-decline": Scope.ADMIN,
     "api-override-end": Scope.ADMIN,
     "api-series-list": Scope.BOOK,
+    "api-series": Scope.BOOK,
     "api-series-cancel": Scope.BOOK,
     # Hardware and the portal's operation
     "api-gpu-class": Scope.FLEET,
