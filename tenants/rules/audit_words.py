@@ -133,6 +133,7 @@ NAMED_BY = {
     "approval_rule": ("name",),
     "booking": ("label",),
     "compaction_order": ("for",),
+    "dispute": ("month",),
     "maintenance": ("where",),
     "project": ("slug",),
     "quota": ("tenant", "project", "gpu_class"),

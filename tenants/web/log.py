@@ -40,6 +40,7 @@ COLUMNS = ("time", "who", "action", "kind", "object", "before", "after", "detail
 OPS_LINKS = {
     "clock": "/ops/fleet",
     "compaction_order": "/ops/compaction",
+    "dispute": "/ops/disputes",
     "maintenance": "/ops/maintenance",
     "node": "/ops/fleet/{}",
     "policy": "/ops/policy",

@@ -8,7 +8,16 @@ from typing import Any
 
 from django.utils import timezone
 
-from allocation.models import Allocation, Gpu, GpuModel, MachineClock, Node, PortalMode, WorkSpeed
+from allocation.models import (
+    Allocation,
+    Gpu,
+    GpuModel,
+    MachineClock,
+    Node,
+    PortalMode,
+    StatementDispute,
+    WorkSpeed,
+)
 from allocation.rules.states import State
 from allocation.services.decide.compaction import compaction_proposals
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
@@ -173,6 +182,16 @@ def _over(site: Site) -> Values:
     return {"booking": booking.label}
 
 
+def _disputed(site: Site) -> Values:
+    """A statement that its lead disputes; the id is of the form's field and of the address."""
+    now = timezone.now() - HOUR
+    row = StatementDispute.objects.create(
+        tenant=site.tenant, project=site.project, month=now.date().replace(day=1),
+        note="Too much.", raised_at=now, raised_by=site.people["lead"],
+    )  # fmt: skip
+    return {"dispute": str(row.id), "dispute_id": str(row.id)}
+
+
 _WINDOW = {
     "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
     "ends": (timezone.now() + 3 * HOUR).isoformat(timespec="minutes")[:16],
@@ -242,6 +261,11 @@ ACTS: dict[str, Act] = {
     ),
     "post api/v1/corrections": Act(
         "booking.corrected", "booking", _CORRECTION | {"kind": "refund", "booking": ""}, _over
+    ),
+    "ops/disputes accept": Act("dispute.answered", "dispute", {"answer": "Yes."}, _disputed),
+    "ops/disputes decline": Act("dispute.answered", "dispute", {"answer": "No."}, _disputed),
+    "post api/v1/disputes/<uuid:dispute_id>/answer": Act(
+        "dispute.answered", "dispute", {"outcome": "accepted", "answer": "Yes."}, _disputed
     ),
     "ops/prices": Act(
         "prices.published",

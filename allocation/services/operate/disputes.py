@@ -9,8 +9,8 @@ from django.db import IntegrityError, transaction
 from allocation.models import Booking, StatementDispute
 from billing.rules import month_of
 from tenants.access import Actor, require_tenant_admin
-from tenants.audit import audit_entry, audit_write
-from tenants.models import Project, User
+from tenants.audit import audit_entry, audit_write, platform_record
+from tenants.models import AuditEntry, Project, User
 from tenants.platform.errors import Refused, invalid, missing
 
 State = StatementDispute.State
@@ -62,7 +62,7 @@ def dispute_raise(*, actor: Actor, disputed: DisputeNote, now: datetime) -> Stat
             "conflict",
             owner="operator",
         ) from error
-    _audit(row, actor.user_id, "dispute.raised", now)
+    audit_write([_entry(row, actor.user_id, "dispute.raised", now)])
     return row
 
 
@@ -80,7 +80,7 @@ def dispute_withdraw(*, actor: Actor, dispute_id: UUID, now: datetime) -> Statem
             require_tenant_admin(actor)
         row.state = State.WITHDRAWN
         row.save(update_fields=["state"])
-        _audit(row, actor.user_id, "dispute.withdrawn", now)
+        audit_write([_entry(row, actor.user_id, "dispute.withdrawn", now)])
     return row
 
 
@@ -95,10 +95,20 @@ def dispute_answer(
     text = _text_read(answer, "answer")
     with transaction.atomic():
         row = _locked(dispute_id, None)
+        month = f"{row.month:%Y-%m}"
+        before = {"month": month, "state": row.state, "answer": row.answer}
         row.state = State.ACCEPTED if accept else State.DECLINED
         row.answer, row.answered_at, row.answered_by = text, now, operator
         row.save(update_fields=["state", "answer", "answered_at", "answered_by"])
-        _audit(row, operator.id, "dispute.answered", now)
+        audit_write([_entry(row, operator.id, "dispute.answered", now)])
+        platform_record(
+            operator_id=operator.id,
+            action="dispute.answered",
+            target=("dispute", row.id),
+            now=now,
+            before=before,
+            after={"month": month, "state": row.state, "answer": row.answer},
+        )
     return row
 
 
@@ -135,16 +145,12 @@ def _text_read(text: str, param: str) -> str:
     return said
 
 
-def _audit(row: StatementDispute, actor_id: int, action: str, now: datetime) -> None:
-    audit_write(
-        [
-            audit_entry(
-                tenant_id=row.tenant_id,
-                actor_id=actor_id,
-                action=action,
-                target=("month", f"{row.month:%Y-%m}"),
-                now=now,
-                detail={"dispute": str(row.id), "state": row.state},
-            )
-        ]
+def _entry(row: StatementDispute, actor_id: int, action: str, now: datetime) -> AuditEntry:
+    return audit_entry(
+        tenant_id=row.tenant_id,
+        actor_id=actor_id,
+        action=action,
+        target=("month", f"{row.month:%Y-%m}"),
+        now=now,
+        detail={"dispute": str(row.id), "state": row.state},
     )
