@@ -30,7 +30,7 @@ test: check browser
 	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers and not engines"
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "(faults or browser) and not long and not containers"
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "(faults or browser) and not long and not containers"
 
 # The solver and the rules only: no Django, no server, no process; half a minute.
 test-pure: $(TESTING)
