@@ -1,6 +1,6 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web.approvals import inbox, overrides_page, rules_page
+from allocation.web.approvals import inbox, overrides_page, rules_page, tier_versions_page
 from allocation.web.bookings import (
     arrays,
     booking_pages,
@@ -44,6 +44,7 @@ urlpatterns = [
     *series.urlpatterns,
     *arrays.urlpatterns,
     *rules_page.urlpatterns,
+    *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
     *overrides_page.urlpatterns,
     *calendars.urlpatterns,

@@ -38,6 +38,7 @@ from allocation.api.bookings.overrides import (
 from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.statements import FocusCsv, StatementCsv, StatementPdf, Statements
+from allocation.api.bookings.tier_versions import TierVersions, TierVersionWithdraw
 from allocation.api.bookings.use import BookingUse, GpuUseOne
 from allocation.api.bookings.waitlist import (
     OfferAccept,
@@ -224,6 +225,12 @@ urlpatterns = [
     ),
     path("arrays/<array:array>", ArrayOne.as_view(), name="api-array"),
     path("arrays/<array:array>/cancel", ArrayCancel.as_view(), name="api-array-cancel"),
+    path("tier-versions", TierVersions.as_view(), name="api-tier-versions"),
+    path(
+        "tier-versions/<uuid:version_id>/withdraw",
+        TierVersionWithdraw.as_view(),
+        name="api-tier-version-withdraw",
+    ),
     path("overrides", Overrides.as_view(), name="api-overrides"),
     path("overrides/<uuid:override_id>", OverrideOne.as_view(), name="api-override"),
     path("overrides/<uuid:override_id>/grant", OverrideGrant.as_view(), name="api-override-grant"),

@@ -41,6 +41,7 @@ from allocation.models.overrides import Override
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
+from allocation.models.tier_versions import TierVersion
 from allocation.models.waiting import WaitEntry, WaitOffer
 
 __all__ = [
@@ -90,6 +91,7 @@ __all__ = [
     "Series",
     "SolverState",
     "StatementDispute",
+    "TierVersion",
     "WaitEntry",
     "WaitMode",
     "WaitOffer",

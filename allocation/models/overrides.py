@@ -23,6 +23,7 @@ class Override(models.Model):
         GPU_HOURS = "gpu_hours", "GPU-hours"
         BUDGET = "budget", "Budget"
         LENGTH = "length", "Length of a booking"
+        NOTICE = "notice", "Time before the start"
         OPEN_BOOKINGS = "open_bookings", "Open bookings"
 
     class Decider(models.TextChoices):
@@ -126,7 +127,7 @@ class Override(models.Model):
                     kind__in=["quota", "gpu_hours"], gpu_class__isnull=False, tier=None, budget=None
                 )
                 | Q(
-                    kind="length",
+                    kind__in=["length", "notice"],
                     gpu_class=None,
                     tier__isnull=False,
                     budget=None,

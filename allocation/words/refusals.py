@@ -71,7 +71,43 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "too_long": gettext_lazy("A booking in the tier %(tier)s may last %(longest)s at most."),
     "advance_window": gettext_lazy(
-        "Bookings in the tier %(tier)s start at most %(days)s days from now."
+        "Bookings in the tier %(tier)s start at most %(ahead)s from now."
+    ),
+    # Tiers
+    "tier_audience": gettext_lazy(
+        "%(who)s may use the tier %(tier)s in this organisation. Book in: %(others)s."
+    ),
+    "too_short": gettext_lazy("A booking in the tier %(tier)s lasts %(shortest)s at least."),
+    "too_soon": gettext_lazy(
+        "Bookings in the tier %(tier)s are made at least %(lead)s before they start. The earliest "
+        "start is %(earliest)s."
+    ),
+    "tier_class": gettext_lazy(
+        "The tier %(tier)s is not open for %(gpu_class)s in this organisation. It is for: "
+        "%(classes)s."
+    ),
+    "start_hours": gettext_lazy(
+        "Bookings in the tier %(tier)s start at %(hours)s (%(zone)s) only. Name a start in these "
+        "hours."
+    ),
+    "too_many_open": gettext_lazy(
+        "A person may have %(limit)s open bookings in the tier %(tier)s; you have %(found)s. "
+        "Cancel one, or wait until one is over."
+    ),
+    "too_many_gpus": gettext_lazy(
+        "A person's open bookings in the tier %(tier)s may have %(limit)s GPUs together; with this "
+        "one you would have %(asked)s."
+    ),
+    "too_many_versions": gettext_lazy("An organisation has at most %(most)s versions of tiers."),
+    "version_exists": gettext_lazy("Another version begins at the same time."),
+    "version_in_force": gettext_lazy(
+        "This version was in force already. Set another version instead."
+    ),
+    "version_starts": gettext_lazy("A version begins now, or within two years."),
+    "bad_audience": gettext_lazy("Choose who may use the tier: %(known)s."),
+    "tier_number": gettext_lazy("This number is too small or too large."),
+    "outside_bounds": gettext_lazy(
+        "This is outside of what the operator allows in the tier %(tier)s: %(bound)s."
     ),
     "deadline_passed": gettext_lazy("The deadline has passed."),
     "deadline_unreachable": gettext_lazy(

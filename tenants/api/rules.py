@@ -66,6 +66,16 @@ class TierTermsIn(Strict):
         default=Tier.IdleAction.TELL,
         help_text="What happens to idle GPUs that others wait for.",
     )
+    min_duration_seconds = Whole(required=False, default=0)
+    lead_seconds = Whole(
+        required=False, default=0, help_text="Bookings are made at least so long before they start."
+    )
+    max_open = Whole(
+        required=False, allow_null=True, default=None, help_text="Open bookings of a person."
+    )
+    max_open_gpus = Whole(
+        required=False, allow_null=True, default=None, help_text="GPUs of these bookings."
+    )
 
 
 class TierOut(serializers.Serializer[Any]):
@@ -92,6 +102,10 @@ class TierOut(serializers.Serializer[Any]):
     no_show_after_seconds = serializers.IntegerField(allow_null=True)
     no_show_share = serializers.IntegerField(allow_null=True)
     idle_action = serializers.ChoiceField(choices=Tier.IdleAction.values)
+    min_duration_seconds = serializers.IntegerField()
+    lead_seconds = serializers.IntegerField()
+    max_open = serializers.IntegerField(allow_null=True)
+    max_open_gpus = serializers.IntegerField(allow_null=True)
 
 
 class Tiers(ApiView):

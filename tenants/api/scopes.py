@@ -54,6 +54,8 @@ WRITES: Mapping[str, str] = {
     "api-tenants": Scope.ADMIN,
     "api-person": Scope.ADMIN,
     "api-tier": Scope.ADMIN,
+    "api-tier-versions": Scope.ADMIN,
+    "api-tier-version-withdraw": Scope.ADMIN,
     "api-quotas": Scope.ADMIN,
     "api-policy-versions": Scope.ADMIN,
     "api-policy-activate": Scope.ADMIN,

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +323,16 @@ class Tier(models.Model):
     advance_seconds = models.PositiveIntegerField(
         default=28 * 86_400, help_text="How far ahead a booking may start."
     )
+    min_duration_seconds = models.PositiveIntegerField(db_default=0, default=0)
+    lead_seconds = models.PositiveIntegerField(
+        db_default=0, default=0, help_text="How long before its start a booking is made at least."
+    )
+    max_open = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Open bookings of a person at most; null is no limit."
+    )
+    max_open_gpus = models.PositiveIntegerField(
+        null=True, blank=True, help_text="GPUs of a person's open bookings; null is no limit."
+    )
 
     # Pauses
     pausable = models.BooleanField(default=False)
@@ -382,6 +392,11 @@ class Tier(models.Model):
             models.CheckConstraint(
                 condition=Q(max_duration_seconds__gte=60, max_duration_seconds__lte=90 * 86_400),
                 name="tier_duration_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(min_duration_seconds__lte=F("max_duration_seconds"))
+                & Q(lead_seconds__lte=F("advance_seconds")),
+                name="tier_limits_in_order",
             ),
             models.CheckConstraint(
                 condition=Q(counts_against_guarantee=True) | Q(pausable=True),

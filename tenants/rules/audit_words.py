@@ -13,6 +13,8 @@ ACTIONS = {
     "approval.approved": "approved booking {object}",
     "approval.declined": "declined booking {object}",
     "approval_rule.retired": "ended the approval rule {object}",
+    "tier_version.set": "set the limits of the tier {object}",
+    "tier_version.withdrawn": "withdrew the limits of the tier {object}",
     "approval_rule.set": "set the approval rule {object}",
     "audit.verified": "verified the chains of the log",
     "booking.cancel": "cancelled booking {object}",

@@ -44,6 +44,10 @@ class TierTerms:
     no_show_after_seconds: int | None = None
     no_show_share: int | None = None
     idle_action: str = Tier.IdleAction.TELL
+    min_duration_seconds: int = 0
+    lead_seconds: int = 0
+    max_open: int | None = None
+    max_open_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,10 @@ LIMITS = {
     "late_share": (0, 100, "A share is a whole number of percent from 0 to 100."),
     "no_show_after_seconds": (0, DAY, "A booking ends unused after at most 24 hours; 0: never."),
     "no_show_share": (0, 100, "A share is a whole number of percent from 0 to 100."),
+    "min_duration_seconds": (0, 90 * DAY, "The shortest booking lasts at most 90 days."),
+    "lead_seconds": (0, 365 * DAY, "Bookings can be asked for at most 365 days before the start."),
+    "max_open": (1, 10_000, "A person may have 1 to 10,000 open bookings, or no limit."),
+    "max_open_gpus": (1, 100_000, "A person may have 1 to 100,000 GPUs booked, or no limit."),
 }
 
 
@@ -128,6 +136,7 @@ def _tier_values(slug: str, terms: TierTerms) -> dict[str, Any]:
     if terms.idle_action == Tier.IdleAction.PAUSE and not terms.pausable:
         sentence = "Idle bookings can be paused only in a tier that can be paused."
         raise invalid("bad_tier", sentence, "idle_action")
+    _bounds_check(terms)
     if bool(terms.more_times) != bool(terms.more_time_seconds):
         sentence = "Enter both how often and for how long a pause can be postponed, or neither."
         raise invalid("bad_tier", sentence, "more_time_seconds")
@@ -135,6 +144,15 @@ def _tier_values(slug: str, terms: TierTerms) -> dict[str, Any]:
         sentence = "A tier that is never paused must count against the guarantee."
         raise invalid("bad_tier", sentence, "counts_against_guarantee")
     return values
+
+
+def _bounds_check(terms: TierTerms) -> None:
+    if terms.min_duration_seconds > terms.max_duration_seconds:
+        sentence = "The shortest booking is longer than the longest."
+        raise invalid("bad_tier", sentence, "min_duration_seconds")
+    if terms.lead_seconds > terms.advance_seconds:
+        sentence = "Bookings must be possible between the least and the most time ahead."
+        raise invalid("bad_tier", sentence, "lead_seconds")
 
 
 @transaction.atomic

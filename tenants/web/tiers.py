@@ -26,10 +26,20 @@ from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import Field
 
 FLAGS = ("pausable", "counts", "replaces")
-TIMES = ("grace", "protected", "max_duration", "advance", "credit_cap", "more_time", "notice")
+TIMES = (
+    "grace",
+    "protected",
+    "min_duration",
+    "max_duration",
+    "lead",
+    "advance",
+    "credit_cap",
+    "more_time",
+    "notice",
+)
 # What a form of before these terms means.
-UNSENT = {"notice": "0", "late_share": "0"}
-WHOLE_OR_NONE = ("max_pauses", "no_show_share")
+UNSENT = {"notice": "0", "late_share": "0", "min_duration": "0", "lead": "0"}
+WHOLE_OR_NONE = ("max_pauses", "no_show_share", "max_open", "max_open_gpus")
 OPTIONAL = ("description", *WHOLE_OR_NONE, "no_show_after")
 LABELS = {
     "slug": "Short name, can't be changed later",
@@ -37,8 +47,12 @@ LABELS = {
     "priority": "Priority (higher goes first)",
     "grace": "Grace period before a pause",
     "protected": "Protected time after the start",
+    "min_duration": "Shortest booking",
     "max_duration": "Longest booking",
+    "lead": "Asked for at least so long before the start",
     "advance": "Advance booking window",
+    "max_open": "Open bookings of a person (empty: no limit)",
+    "max_open_gpus": "GPUs of a person's open bookings (empty: no limit)",
     "max_pauses": "Maximum number of pauses (empty: no limit)",
     "credit_cap": "Maximum credit for redone work",
     "more_times": "Extra-time requests per pause",
@@ -55,7 +69,11 @@ TERMS = {
     "pausable": "Higher tiers can pause it",
     "grace_seconds": "Grace period before a pause",
     "protected_seconds": "Protected time after the start",
+    "min_duration_seconds": "Shortest booking",
     "max_duration_seconds": "Longest booking",
+    "lead_seconds": "Asked for at least so long before the start",
+    "max_open": "Open bookings of a person",
+    "max_open_gpus": "GPUs of a person's open bookings",
     "advance_seconds": "Advance booking window",
     "description": "Description",
     "counts_against_guarantee": "Counts against guarantees",
@@ -76,7 +94,9 @@ EMPTY: dict[str, str] = {
     "priority": "50",
     "grace": "10m",
     "protected": "0",
+    "min_duration": "0",
     "max_duration": "7d",
+    "lead": "0",
     "advance": "28d",
     "credit_cap": "4h",
     "more_times": "0",
@@ -202,7 +222,7 @@ def _term(field: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
-        return "no limit" if field == "max_pauses" else "as the policy"
+        return "no limit" if field.startswith("max_") else "as the policy"
     if field.endswith("_seconds"):
         return seconds_text(int(str(value)))
     return str(value) or "none"
@@ -227,6 +247,8 @@ def _terms(form: QueryDict) -> TierTerms:
         max_pauses=_whole_or_none(form, "max_pauses"),
         no_show_share=_whole_or_none(form, "no_show_share"),
         idle_action=form.get("idle_action", Tier.IdleAction.TELL),
+        max_open=_whole_or_none(form, "max_open"),
+        max_open_gpus=_whole_or_none(form, "max_open_gpus"),
         more_times=whole_read(form.get("more_times", ""), param="more_times"),
         replace_on_lost="replaces" in form,
         **times,

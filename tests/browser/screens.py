@@ -74,6 +74,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("log", "/t/helix/log"),
         ("approvals", "/t/helix/approvals"),
         ("approval", "approval:"),
+        ("tier-limits", "/t/helix/tiers/limits"),
         ("approval-rules", "/t/helix/approvals/rules"),
         ("webhooks", "/t/helix/settings/webhooks"),
         ("webhook", "webhook:"),

@@ -18,7 +18,7 @@ from allocation.services.arrays.elements import (
     array_stop,
     element_id,
 )
-from allocation.services.bookings.admission import admission_check
+from allocation.services.bookings.admission import Asker, admission_check
 from allocation.services.bookings.bookings import (
     AdmittedRequest,
     BookingRequest,
@@ -68,7 +68,13 @@ def array_request(
     if request.ask.starts is not None or request.waitlist or request.windows:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
     project = access_project_to_book(actor, request.project, "project")
-    admission = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now)
+    admission = admission_check(
+        project=project,
+        tier_slug=request.tier,
+        ask=request.ask,
+        now=now,
+        asker=Asker(actor.user_id, is_many=True),
+    )
     offer = offer_price(admission, PriceShelf.read(request.priced_at or now))
     campaign = campaign_to_charge(project, request.campaign)
     admitted = AdmittedRequest(project, request, admission, offer, None, campaign)

@@ -11,7 +11,14 @@ from allocation.models import Booking, Override
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.pins import pin_resolve
-from allocation.services.overrides.use import longer_override
+from allocation.services.bookings.tier_checks import (
+    TierUse,
+    audience_check,
+    classes_within,
+    shortest_check,
+    start_check,
+)
+from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
 from allocation.services.snapshot.override_rows import overrides_read
@@ -48,6 +55,7 @@ class Admission:
     not_before: datetime
     units: Mapping[str, int]
     lengths: Durations
+    use: TierUse
     overrides: tuple[Override, ...] = ()
 
     def seconds_on(self, gpu_class: str) -> int:
@@ -68,10 +76,14 @@ class _QuotaRequest:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, and for which booking: whose exceptions count."""
+    """Who asks, and for which booking: whose exceptions count.
+
+    Many bookings at once (`is_many`) use no exception that is for one booking.
+    """
 
     person_id: int | None = None
     booking: Booking | None = None
+    is_many: bool = False
 
 
 _NOBODY = Asker()
@@ -89,7 +101,8 @@ def admission_check(
 
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
-            `deadline_passed`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
+            `deadline_passed`, `tier_audience`, `tier_class`, `too_short`, `too_soon`,
+            `start_hours`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
             `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`, `pin_elsewhere`,
             `pin_too_small`.
     """
@@ -98,24 +111,37 @@ def admission_check(
     if tier is None:
         sentence = refusal_text("unknown_tier", tiers=", ".join(each.slug for each in tiers))
         raise Refused("unknown_tier", sentence, "invalid", "tier")
+    use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
+    audience_check(use)
     units = ask_units(ask)
     if not units:
         raise _impossible(ask)
     ask = pin_resolve(ask)
-    units = {name: units[name] for name in ask.classes if name in units}
+    units = classes_within(use, {name: units[name] for name in ask.classes if name in units})
     lengths = durations_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)
-    longest, longer = tier.max_duration_seconds, None
-    if shortest > longest:
-        longer = longer_override(project, tier, asker.person_id, asker.booking, shortest, now)
-        longest += int(longer.amount) if longer else 0
-    not_before = _window_check(replace(ask, duration=shortest), tier, longest, now)
+    shortest_check(use, shortest)
+    longer = _longer(use, shortest, is_many=asker.is_many)
+    longest = (use.limits.longest.value or 0) + (int(longer.amount) if longer else 0)
+    not_before = _window_check(replace(ask, duration=shortest), use, longest)
     short = {name: needed for name, needed in units.items() if 0 < seconds[name] <= longest}
     request = _QuotaRequest(project, tier, short, seconds)
     fits = _quota_check(request, tiers, asker.booking, now)
     used = (longer,) if longer is not None and longer.is_once else ()
-    return Admission(tier, ask, not_before, fits, lengths, used)
+    return Admission(tier, ask, not_before, fits, lengths, use, used)
+
+
+def _longer(use: TierUse, seconds: int, *, is_many: bool) -> Override | None:
+    """Returns the exception by which a booking may last so long; None if it needs none."""
+    limits = use.limits
+    over = seconds - (limits.longest.value or 0)
+    if over <= 0:
+        return None
+    person_id = None if is_many else use.person_id
+    is_beyond = seconds > (limits.bounds.longest or 0)
+    need = Need(use.project, use.tier, person_id, use.booking, over, is_beyond)
+    return override_for(Override.Kind.LENGTH, need, use.now)
 
 
 def _quota_check(
@@ -152,8 +178,10 @@ def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admis
     """
     ask = replace(admission.ask, starts=starts)
     shortest = min(map(admission.seconds_on, admission.units))
-    longest = max(shortest, admission.tier.max_duration_seconds)
-    not_before = _window_check(replace(ask, duration=shortest), admission.tier, longest, now)
+    longest = max(shortest, admission.use.limits.longest.value or 0)
+    not_before = _window_check(
+        replace(ask, duration=shortest), replace(admission.use, now=now), longest
+    )
     return replace(admission, ask=ask, not_before=not_before)
 
 
@@ -171,34 +199,35 @@ def _invalid(code: str, **facts: str) -> Refused:
     return refusal(code, refusal_text(code, **facts), "invalid", "request")
 
 
-def _window_check(ask: AskDocument, tier: Tier, most: int, now: datetime) -> datetime:
+def _window_check(ask: AskDocument, use: TierUse, most: int) -> datetime:
+    """Returns the earliest start. `most`: seconds that the booking may last."""
+    now = use.now
     if ask.starts is not None and ask.starts < now - START_TOLERANCE:
         raise _invalid("window_past")
     not_before = (ask.starts or max(ask.not_before or now, now)).replace(microsecond=0)
     length = timedelta(seconds=ask.duration)
     longest = timedelta(seconds=most)
     if length > longest:
-        raise refusal(
-            "too_long",
-            refusal_text("too_long", tier=tier.name, longest=length_text(longest)),
-            "invalid",
-            "request",
-            numbers={"asked": ask.duration, "limit": most},
-            alternatives=_longer_tiers(length),
-            more={"kind": "length", "tier": tier.slug, "amount": str(ask.duration - most)},
-        )
-    if not_before - now > timedelta(seconds=tier.advance_seconds):
-        days = tier.advance_seconds // 86_400
-        raise refusal(
-            "advance_window",
-            refusal_text("advance_window", tier=tier.name, days=days),
-            "invalid",
-            "request",
-            numbers={"horizon_seconds": tier.advance_seconds},
-        )
+        raise _too_long(ask, use, longest)
+    not_before = start_check(use, ask, not_before)
     if ask.deadline is not None:
         _deadline_check(ask.deadline, not_before + length, now)
     return not_before
+
+
+def _too_long(ask: AskDocument, use: TierUse, longest: timedelta) -> Refused:
+    tier, most = use.tier, int(longest.total_seconds())
+    where = {"tier": tier.slug, "project": use.project.slug}
+    return refusal(
+        "too_long",
+        refusal_text("too_long", tier=tier.name, longest=length_text(longest)),
+        "invalid",
+        "request",
+        owner=use.limits.longest.owner,
+        numbers={"asked": ask.duration, "limit": most},
+        alternatives=_longer_tiers(timedelta(seconds=ask.duration)),
+        more={"kind": "length", "amount": str(ask.duration - most), **where},
+    )
 
 
 def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -> None:

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.admission import Admission, admission_check
+from allocation.services.bookings.admission import Admission, Asker, admission_check
 from allocation.services.bookings.bookings import (
     AdmittedRequest,
     BookingRequest,
@@ -194,7 +194,11 @@ class _Admissions:
         key = (item.project, item.tier, item.ask)
         if key not in self._known:
             self._known[key] = admission_check(
-                project=project, tier_slug=item.tier, ask=item.ask, now=self._now
+                project=project,
+                tier_slug=item.tier,
+                ask=item.ask,
+                now=self._now,
+                asker=Asker(self._actor.user_id, is_many=True),
             )
         admission = self._known[key]
         offer = offer_price(admission, self._shelf(item.priced_at or self._now))

@@ -26,6 +26,7 @@ from allocation.services.bookings.approval_requests import (
 )
 from allocation.services.bookings.approvals import approval_withdraw
 from allocation.services.bookings.offers import Offer, offer_price, peak_facts
+from allocation.services.bookings.person_limits import open_refusals
 from allocation.services.bookings.wait_entries import Windows, entries_of
 from allocation.services.bookings.wait_offers import approval_refuse, offer_withdraw
 from allocation.services.overrides.use import overrides_take
@@ -122,7 +123,7 @@ def booking_create(
         tier_slug=request.tier,
         ask=request.ask,
         now=now,
-        asker=Asker(actor.user_id) if series is None else Asker(),
+        asker=Asker(actor.user_id, is_many=series is not None),
     )
     admitted = AdmittedRequest(
         project,
@@ -147,17 +148,21 @@ def bookings_create(
     `budget_exceeded`), or that can't wait for a window as they ask to, are refused and not written.
     """
     rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
+    beyond = open_refusals(rows, {key: each.admission.use for key, each in requests.items()})
     windows = {key: admitted.request.windows for key, admitted in requests.items()}
+    rows = {key: row for key, row in rows.items() if key not in beyond}
     entries, unlisted = entries_of(actor, rows, windows, now)
     rows = {key: row for key, row in rows.items() if key not in unlisted}
     if not rows:
-        return {**unlisted}
-    holds = [_hold_of(row, requests[key]) for key, row in rows.items()]
+        return {**beyond, **unlisted}
     (project_id,) = {row.project_id for row in rows.values()}
     # Before the hold, from which on others wait for the same budget.
     rules: list[Rule] = [*rules_in_force(actor, project_id)]
     held = new_holds_place(
-        tenant_id=actor.tenant_id, project_id=project_id, requests=holds, now=now
+        tenant_id=actor.tenant_id,
+        project_id=project_id,
+        requests=[_hold_of(row, requests[key]) for key, row in rows.items()],
+        now=now,
     )
     written = [row for key, row in rows.items() if key not in held.refused]
     for row in written:
@@ -165,20 +170,20 @@ def bookings_create(
         row.is_drained = restraint in STOPPING
         row.may_borrow = restraint != "no_borrowing"
     if written:
+        entries = [entry for entry in entries if entry.booking_id not in held.refused]
         _numbers_give(actor.tenant_id, written)
         Booking.objects.bulk_create(written)
-        WaitEntry.objects.bulk_create(e for e in entries if e.booking_id not in held.refused)
+        WaitEntry.objects.bulk_create(entries)
         overrides_take({row.id: requests[row.id].admission.overrides for row in written})
         events_add([_requested(actor, row, now) for row in written])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
         units = {row.id: requests[row.id].admission.units for row in written}
-        offers = [entry for entry in entries if entry.mode == WaitMode.OFFER]
-        _offers_await(actor, [e for e in offers if e.booking_id not in held.refused], now)
+        _offers_await(actor, [e for e in entries if e.mode == WaitMode.OFFER], now)
         asked = [row for row in written if row.waitlist != WaitMode.OFFER]
         rules = [*rules, *(budget_rule(*rung) for rung in held.asking)]
         approvals_request(actor, asked, units, rules, now)
         task_request("allocation.cycle")
-    return {**rows, **held.refused, **unlisted}
+    return {**rows, **held.refused, **beyond, **unlisted}
 
 
 def _offers_await(actor: Actor, entries: Sequence[WaitEntry], now: datetime) -> None:

@@ -14,7 +14,7 @@ from allocation.models import Series
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.recurrence import Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
-from allocation.services.bookings.admission import admission_at, admission_check
+from allocation.services.bookings.admission import Asker, admission_at, admission_check
 from allocation.services.bookings.bookings import (
     AdmittedRequest,
     BookingRequest,
@@ -144,7 +144,13 @@ def _bookings_request(
     failed: dict[datetime, Refused] = {}
     ask = replace(request.ask, starts=dates.starts[0])
     # The dates share one admission; each has the price of its day.
-    admission = admission_check(project=series.project, tier_slug=request.tier, ask=ask, now=now)
+    admission = admission_check(
+        project=series.project,
+        tier_slug=request.tier,
+        ask=ask,
+        now=now,
+        asker=Asker(actor.user_id, is_many=True),
+    )
     shelf = PriceShelf.read(request.priced_at or now)
     campaign = campaign_to_charge(series.project, request.campaign)
     requests: dict[UUID, AdmittedRequest] = {}

@@ -11,6 +11,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Target
 from allocation.services.bookings.admission import Asker, admission_check
 from allocation.services.bookings.offers import most_of, offer_price, peak_facts, priced_from
+from allocation.services.bookings.person_limits import open_refusals
 from allocation.services.record.costs import granted_seconds, price_lines_of, rate_of
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import durations_of
@@ -75,6 +76,13 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
         now=now,
         asker=Asker(booking.owner_id, booking),
     )
+    if target.tier != booking.tier_id:
+        moved = Booking(
+            id=booking.id, tenant_id=booking.tenant_id, owner_id=booking.owner_id,
+            tier=admission.tier, ask=admission.ask.to_json(),
+        )  # fmt: skip
+        for refused in open_refusals({booking.id: moved}, {booking.id: admission.use}).values():
+            raise refused
     shelf = PriceShelf.read(now)
     ask, offer = admission.ask, offer_price(admission, shelf)
     changed = Terms(

@@ -41,4 +41,6 @@ def amount_words(row: Override) -> str:
         return f"{money_text(row.amount, 'EUR')} more budget"
     if row.kind == Override.Kind.LENGTH:
         return f"{seconds_text(int(row.amount))} longer than {row.tier} allows"
+    if row.kind == Override.Kind.NOTICE:
+        return f"{seconds_text(int(row.amount))} beyond the notice that {row.tier} demands"
     return f"{number} more open booking{'' if number == '1' else 's'}"

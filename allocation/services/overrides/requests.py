@@ -11,6 +11,7 @@ from allocation.access import access_booking_to_change
 from allocation.models import Booking, Override
 from allocation.rules.states import TERMINAL, State
 from allocation.services.overrides.log import override_record
+from allocation.services.tiers.limits import tier_limits
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget
 from billing.models import Budget
@@ -27,8 +28,12 @@ MOST = {
     Override.Kind.GPU_HOURS: Decimal(10**8),
     Override.Kind.BUDGET: Decimal(10**9),
     Override.Kind.LENGTH: Decimal(90 * 86_400),
+    Override.Kind.NOTICE: Decimal(366 * 86_400),
     Override.Kind.OPEN_BOOKINGS: Decimal(10**4),
 }
+
+# Limits of a tier: an exception is for the person who asked for it.
+OF_TIERS = (Override.Kind.LENGTH, Override.Kind.NOTICE, Override.Kind.OPEN_BOOKINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ def override_ask(*, actor: Actor, wanted: Wanted, now: datetime) -> Override:
     """
     row = override_of(actor, wanted, now)
     row.asked_by_id = actor.user_id
-    if row.is_once or row.kind == Override.Kind.LENGTH:
+    if row.is_once or row.kind in OF_TIERS:
         row.person_id = actor.user_id
     _open_check(actor)
     try:
@@ -131,7 +136,7 @@ def until_check(until: datetime | None, now: datetime) -> None:
 
 def decider_of(row: Override) -> Override.Decider:
     """Who owns the limit, and so decides."""
-    if row.kind == Override.Kind.LENGTH:
+    if row.tier is not None and is_beyond_bounds(row):
         return Override.Decider.OPERATOR
     if row.budget is not None and row.budget.level in (Budget.Level.CAMPAIGN, Budget.Level.PERSON):
         return Override.Decider.LEAD
@@ -139,6 +144,23 @@ def decider_of(row: Override) -> Override.Decider:
     if is_quota and row.project is None:
         return Override.Decider.OPERATOR
     return Override.Decider.TENANT_ADMIN
+
+
+def is_beyond_bounds(row: Override) -> bool:
+    """Whether the operator's bound of the tier is lower than what the row gives."""
+    if row.tier is None:
+        return False
+    limits, amount = tier_limits(row.tenant_id, row.tier, row.asked), int(row.amount)
+    bounds = limits.bounds
+    if row.kind == Override.Kind.LENGTH:
+        return (limits.longest.value or 0) + amount > (bounds.longest or 0)
+    if row.kind == Override.Kind.OPEN_BOOKINGS:
+        most = bounds.most_open
+        return most is not None and (limits.most_open.value or 0) + amount > most
+    # It counts in both directions, so it must stay within both bounds to be an admin's.
+    is_soon = (limits.least_lead.value or 0) - amount < (bounds.least_lead or 0)
+    is_far = (limits.most_lead.value or 0) + amount > (bounds.most_lead or 0)
+    return is_soon and is_far
 
 
 def _subject_set(actor: Actor, row: Override, wanted: Wanted) -> None:
@@ -154,7 +176,7 @@ def _subject_set(actor: Actor, row: Override, wanted: Wanted) -> None:
             raise missing("GPU class", "gpu_class")
     else:
         row.tier = Tier.objects.filter(slug=wanted.tier).first() if wanted.tier else None
-        if row.tier is None and row.kind == Override.Kind.LENGTH:
+        if row.tier is None and row.kind != Override.Kind.OPEN_BOOKINGS:
             raise missing("tier", "tier")
         if row.project is None:
             raise missing("project", "project")

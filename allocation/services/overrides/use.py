@@ -1,6 +1,7 @@
 """Overrides that a request uses."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -22,27 +23,60 @@ def overrides_in_force(tenant_id: UUID, kind: str, now: datetime) -> QuerySet[Ov
     return Override.objects.filter(in_force(now), tenant_id=tenant_id, kind=kind)
 
 
-def longer_override(
-    project: Project,
-    tier: Tier,
-    person_id: int | None,
-    booking: Booking | None,
-    seconds: int,
-    now: datetime,
-) -> Override | None:
-    """Returns an override by which a booking of this tier may last so long: a dated one if there is
-    one, else one for this booking, else one for a booking of this person."""
-    once = Q(booking=booking.id) if booking is not None else Q(booking=None, person=person_id)
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a request needs beyond a limit of its tier.
+
+    `is_beyond`: also beyond the operator's bound, so only an operator's exception helps.
+    """
+
+    project: Project
+    tier: Tier
+    person_id: int | None
+    booking: Booking | None
+    amount: int
+    is_beyond: bool
+
+
+def override_for(kind: str, need: Need, now: datetime) -> Override | None:
+    """Returns an override that gives so much: a dated one if there is one, else one for this
+    booking, else one for a booking of this person."""
+    person, booking = need.person_id, need.booking
+    once = Q(booking=booking.id) if booking is not None else Q(booking=None, person=person)
     rows = Override.objects.filter(
-        in_force(now) & (Q(person=None) | Q(person=person_id))
+        in_force(now) & (Q(person=None) | Q(person=person))
         | Q(once, state=Override.State.GRANTED, is_once=True),
-        tenant_id=project.tenant_id,
-        kind=Override.Kind.LENGTH,
-        project=project,
-        tier=tier,
-        amount__gte=seconds - tier.max_duration_seconds,
+        tenant_id=need.project.tenant_id,
+        kind=kind,
+        project=need.project,
+        tier=need.tier,
+        amount__gte=need.amount,
     )
+    if need.is_beyond:
+        rows = rows.filter(decider=Override.Decider.OPERATOR)
     return rows.order_by("is_once", "amount", "id").first()
+
+
+@dataclass(frozen=True, slots=True)
+class MoreBookings:
+    """Open bookings that exceptions add, by who gave them."""
+
+    by_admins: int = 0
+    by_operators: int = 0
+
+
+def open_bookings_more(project: Project, tier: Tier, person_id: int, now: datetime) -> MoreBookings:
+    """Returns how many open bookings a person may have beyond a limit of a tier."""
+    rows = overrides_in_force(project.tenant_id, Override.Kind.OPEN_BOOKINGS, now).filter(
+        Q(person=None) | Q(person=person_id),
+        Q(tier=None) | Q(tier=tier),
+        project=project,
+    )
+    found = list(rows)
+    by_operators = [row for row in found if row.decider == Override.Decider.OPERATOR]
+    total = sum(int(row.amount) for row in found)
+    operators = sum(int(row.amount) for row in by_operators)
+    return MoreBookings(total - operators, operators)
 
 
 def overrides_take(used: Mapping[UUID, Sequence[Override]]) -> None:

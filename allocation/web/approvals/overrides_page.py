@@ -22,7 +22,7 @@ from allocation.services.overrides.decisions import (
     override_grant,
     override_withdraw,
 )
-from allocation.services.overrides.requests import Wanted, kind_read, override_ask
+from allocation.services.overrides.requests import OF_TIERS, Wanted, kind_read, override_ask
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import moment_words
@@ -39,6 +39,7 @@ _UNITS = {
     Override.Kind.GPU_HOURS: "GPU-hours more",
     Override.Kind.BUDGET: "More budget (EUR)",
     Override.Kind.LENGTH: "Seconds more",
+    Override.Kind.NOTICE: "Seconds sooner or later",
     Override.Kind.OPEN_BOOKINGS: "Open bookings more",
 }
 _DECIDERS = {
@@ -195,7 +196,7 @@ def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, 
     about = typed.get("gpu_class") or typed.get("tier") or ""
     projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
     choices = [(each.slug, each.name) for each in projects if actor.may_book(each.id)]
-    needs_project = kind == Override.Kind.LENGTH and not typed.get("project")
+    needs_project = kind in OF_TIERS and not typed.get("project")
     return {
         "kind": kind,
         "title": f"{kind.label} {about}".strip(),

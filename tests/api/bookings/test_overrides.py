@@ -132,8 +132,9 @@ def test_one_booking_of_a_full_project_runs_by_an_exception_of_its_own(deciding_
 
 def test_a_longer_booking_is_the_operators_to_grant_and_used_once(site: Site) -> None:
     more = refused(site.researcher.post("bookings", LONG))
-    assert more == {"kind": "length", "tier": "standard", "amount": str(86_400)}
-    key = asked(site.researcher, more | {"project": "folding", "once": True})
+    where = {"tier": "standard", "project": "folding"}
+    assert more == {"kind": "length", "amount": str(86_400), **where}
+    key = asked(site.researcher, more | {"once": True})
     assert said(site.admin.post(f"overrides/{key}/grant", {}))["code"] == "not_allowed"
     now = timezone.now()
     facts = {"decided": now, "decided_by": site.people["admin"], "starts": now}

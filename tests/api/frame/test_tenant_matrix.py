@@ -89,6 +89,7 @@ BODIES: dict[str, Any] = {
     "result": {"result": "success"},
     "override_id>/decline": {"reason": "no"},
     "override_id>/grant": {"amount": "1"},
+    "tier-versions": {"tier": "spot"},
     "approve": {"hash": "0" * 64},
     "decline": {"hash": "0" * 64, "reason": "no"},
 }
@@ -139,6 +140,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     site.researcher.post("bookings", GOOD | {"request": "1 h100 for 20m"})
     (approval,) = said(site.lead.get("approvals"))["items"]
     more = {"kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "1"}
+    later = (timezone.now() + timedelta(days=9)).isoformat()
+    version = said(site.admin.post("tier-versions", {"tier": "spot", "starts": later}))
     override = said(site.researcher.post("overrides", more))
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     note = {"project": "folding", "note": "Too much."}
@@ -157,6 +160,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
         "override_id": lambda: override["id"],
+        "version_id": lambda: version["id"],
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
         "offer_id": an_offer(site),
@@ -210,6 +214,7 @@ NOBODYS = {
     "delivery_id": "999999",
     "approval_id": str(uuid4()),
     "override_id": str(uuid4()),
+    "version_id": str(uuid4()),
     "campaign_id": str(uuid4()),
     "dispute_id": str(uuid4()),
     "month": "2026-11",

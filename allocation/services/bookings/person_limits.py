@@ -1,0 +1,126 @@
+"""What a person may have booked in a tier at once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import connection
+
+from allocation.models import Booking
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import TERMINAL
+from allocation.rules.tier_limits import Limit
+from allocation.services.bookings.tier_checks import TierUse
+from allocation.services.overrides.use import MoreBookings, open_bookings_more
+from allocation.services.record.refusals import refusal
+from allocation.words.refusals import refusal_text
+from billing.rules import UNITS_PER_GPU
+from tenants.platform.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class PersonUse:
+    """What a person has booked in a tier: bookings that are not over, and their GPUs."""
+
+    bookings: int
+    gpus: Decimal
+
+
+def open_refusals(
+    rows: Mapping[UUID, Booking], uses: Mapping[UUID, TierUse]
+) -> dict[UUID, Refused]:
+    """Returns which new bookings of one person a tier's limits for a person refuse, and why.
+
+    The person is locked until the end of the transaction, so two requests count each other.
+    """
+    refused: dict[UUID, Refused] = {}
+    for slug in sorted({row.tier_id for row in rows.values()}):
+        mine = {key: row for key, row in rows.items() if row.tier_id == slug}
+        refused |= _refused_in_tier(mine, uses[next(iter(mine))])
+    return refused
+
+
+def _refused_in_tier(rows: Mapping[UUID, Booking], use: TierUse) -> dict[UUID, Refused]:
+    first = next(iter(rows.values()))
+    limits = use.limits
+    if limits.most_open.value is None and limits.most_gpus.value is None:
+        return {}
+    person_lock(first.tenant_id, first.owner_id)
+    open_rows = Booking.objects.filter(
+        tenant_id=first.tenant_id, owner=first.owner_id, tier=first.tier_id
+    ).exclude(state__in=TERMINAL)
+    if use.booking is not None:
+        open_rows = open_rows.exclude(id=use.booking.id)
+    found = _person_use(open_rows)
+    more = open_bookings_more(use.project, use.tier, first.owner_id, use.now)
+    refused = {}
+    for key, row in rows.items():
+        if row.array_id is not None and row.array_index != 1:
+            continue
+        after = PersonUse(found.bookings + 1, found.gpus + _gpus(row))
+        problem = _over_limit(use, found, after, more)
+        if problem is None:
+            found = after
+        else:
+            refused[key] = problem
+    return refused
+
+
+def _over_limit(
+    use: TierUse, found: PersonUse, after: PersonUse, more: MoreBookings
+) -> Refused | None:
+    most, gpus, bound = use.limits.most_open, use.limits.most_gpus, use.limits.bounds.most_open
+    if most.value is not None:
+        limit = most.value + more.by_admins
+        limit = (limit if bound is None else min(limit, bound)) + more.by_operators
+        if after.bookings > limit:
+            return _too_many(use, most, limit, found)
+    if gpus.value is not None and after.gpus > gpus.value:
+        facts = {"limit": gpus.value, "asked": f"{after.gpus.normalize():f}"}
+        sentence = refusal_text("too_many_gpus", tier=use.tier.name, **facts)
+        return refusal(
+            "too_many_gpus", sentence, "quota", "request", owner=gpus.owner, numbers=facts
+        )
+    return None
+
+
+def _too_many(use: TierUse, most: Limit, limit: int, found: PersonUse) -> Refused:
+    facts = {"limit": limit, "found": found.bookings}
+    return refusal(
+        "too_many_open",
+        refusal_text("too_many_open", tier=use.tier.name, **facts),
+        "quota",
+        "request",
+        owner=most.owner,
+        numbers=facts,
+        more={
+            "kind": "open_bookings",
+            "amount": "1",
+            "tier": use.tier.slug,
+            "project": use.project.slug,
+        },
+    )
+
+
+def person_lock(tenant_id: UUID, person_id: int) -> None:
+    """Locks what a person books in a tenant until the end of the transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+            [f"tier limits {tenant_id} {person_id}"],
+        )
+
+
+def _person_use(rows: Iterable[Booking]) -> PersonUse:
+    """The elements of an array are one booking; their GPUs all count."""
+    rows = list(rows)
+    arrays = {row.array_id for row in rows if row.array_id is not None}
+    alone = [row for row in rows if row.array_id is None]
+    return PersonUse(len(alone) + len(arrays), sum(map(_gpus, rows), Decimal(0)))
+
+
+def _gpus(booking: Booking) -> Decimal:
+    units = ask_units(AskDocument.from_json(booking.ask))
+    return Decimal(max(units.values(), default=0)) / UNITS_PER_GPU

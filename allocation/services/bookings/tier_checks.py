@@ -1,0 +1,206 @@
+"""The checks of a request against the limits of its tier."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from allocation.models import Booking, Override, TierVersion
+from allocation.rules.ask import AskDocument
+from allocation.rules.tier_limits import Limit, TierLimits
+from allocation.services.overrides.use import Need, override_for
+from allocation.services.record.refusals import refusal
+from allocation.services.tiers.limits import limits_by, start_hours, version_in_force
+from allocation.services.tiers.versions import start_hours_text
+from allocation.words.refusals import refusal_text
+from tenants.models import Membership, Project, Role, Tier
+from tenants.platform.errors import Refused
+from tenants.services.input_values import seconds_text
+
+
+@dataclass(frozen=True, slots=True)
+class TierUse:
+    """A use of a tier by a person in a project, and the booking if it changes one."""
+
+    project: Project
+    tier: Tier
+    person_id: int | None
+    booking: Booking | None
+    now: datetime
+    version: TierVersion | None
+    limits: TierLimits
+
+    @classmethod
+    def of(
+        cls,
+        project: Project,
+        tier: Tier,
+        person_id: int | None,
+        booking: Booking | None,
+        now: datetime,
+    ) -> "TierUse":
+        """Reads the limits that count: a booking keeps those of its request."""
+        keeps = booking is not None and booking.tier_id == tier.slug
+        at = booking.submitted if booking is not None and keeps else now
+        version = version_in_force(project.tenant_id, tier.slug, at)
+        return cls(project, tier, person_id, booking, now, version, limits_by(tier, version))
+
+    def keeps_start(self, ask: AskDocument) -> bool:
+        """Whether the request has the start of the booking that it changes."""
+        booking = self.booking
+        return (
+            booking is not None
+            and booking.tier_id == self.tier.slug
+            and booking.starts == ask.starts
+        )
+
+
+def audience_check(use: TierUse) -> None:
+    """Raises Refused `tier_audience` if the person, or the project, may not use the tier."""
+    version = use.version
+    if version is None:
+        return
+    who = ""
+    if version.projects and use.project.slug not in version.projects:
+        who = "Only the projects " + ", ".join(version.projects)
+    elif version.audience != TierVersion.Audience.EVERYBODY and not _is_among(use, version):
+        is_leads = version.audience == TierVersion.Audience.LEADS
+        who = "Only leads and admins" if is_leads else "Only admins"
+    if not who:
+        return
+    others = Tier.objects.exclude(slug=use.tier.slug).values_list("slug", "name")
+    names = ", ".join(name for _, name in others) or "–"
+    raise refusal(
+        "tier_audience",
+        refusal_text("tier_audience", who=who, tier=use.tier.name, others=names),
+        "denied",
+        "tier",
+        alternatives=[{"tier": slug, "name": name} for slug, name in others],
+    )
+
+
+def _is_among(use: TierUse, version: TierVersion) -> bool:
+    rows = Membership.objects.filter(tenant_id=use.project.tenant_id, user=use.person_id)
+    if rows.filter(role=Role.TENANT_ADMIN).exists():
+        return True
+    is_leads = version.audience == TierVersion.Audience.LEADS
+    return is_leads and rows.filter(role=Role.LEAD, project=use.project).exists()
+
+
+def classes_within(use: TierUse, units: Mapping[str, int]) -> dict[str, int]:
+    """Returns the classes that the tier is open for. Raises Refused `tier_class` if none is."""
+    allowed = use.limits.classes
+    found = {name: needed for name, needed in units.items() if not allowed or name in allowed}
+    if found:
+        return found
+    facts = {"gpu_class": next(iter(units)), "classes": ", ".join(sorted(allowed))}
+    raise refusal(
+        "tier_class",
+        refusal_text("tier_class", tier=use.tier.name, **facts),
+        "invalid",
+        "request",
+        numbers=facts,
+    )
+
+
+def shortest_check(use: TierUse, seconds: int) -> None:
+    """Raises Refused `too_short`."""
+    least = use.limits.shortest
+    if seconds < (least.value or 0):
+        raise refusal(
+            "too_short",
+            refusal_text("too_short", tier=use.tier.name, shortest=seconds_text(least.value or 0)),
+            "invalid",
+            "request",
+            owner=least.owner,
+            numbers={"asked": seconds, "limit": least.value},
+        )
+
+
+def start_check(use: TierUse, ask: AskDocument, not_before: datetime) -> datetime:
+    """Returns the earliest start that the tier allows for a request.
+
+    Raises:
+        Refused: `too_soon`, `advance_window` or `start_hours`.
+    """
+    if use.keeps_start(ask):
+        return not_before
+    limits = use.limits
+    ahead = int((not_before - use.now).total_seconds())
+    least, most = limits.least_lead, limits.most_lead
+    # The start of a request "now" has no fractions of a second.
+    if ask.starts is not None and least.value and ahead + 1 < least.value:
+        short = least.value - max(0, ahead)
+        if _notice_override(use, short, is_beyond=_bound(use, "least_lead") > ahead + 1) is None:
+            raise _too_soon(use, least, short)
+    elif ask.starts is None and least.value:
+        earliest = use.now + timedelta(seconds=least.value)
+        not_before = max(not_before, earliest.replace(microsecond=0))
+    if most.value is not None and ahead > most.value:
+        over = ahead - most.value
+        if _notice_override(use, over, is_beyond=_bound(use, "most_lead") < ahead) is None:
+            raise _too_far(use, most, over)
+    if limits.hours is not None and (ask.starts is None or not limits.hours.has(ask.starts)):
+        raise _outside_hours(use, not_before)
+    return not_before
+
+
+def _bound(use: TierUse, name: str) -> int:
+    """The operator's bound."""
+    return int(getattr(use.limits.bounds, name))
+
+
+def _notice_override(use: TierUse, seconds: int, *, is_beyond: bool) -> Override | None:
+    kind = Override.Kind.NOTICE
+    need = Need(use.project, use.tier, use.person_id, use.booking, seconds, is_beyond)
+    return override_for(kind, need, use.now)
+
+
+def _more(use: TierUse, seconds: int) -> dict[str, str]:
+    where = {"tier": use.tier.slug, "project": use.project.slug}
+    return {"kind": "notice", "amount": str(seconds), **where}
+
+
+def _too_soon(use: TierUse, least: Limit, seconds: int) -> Refused:
+    earliest = (use.now + timedelta(seconds=(least.value or 0) + 60)).replace(
+        second=0, microsecond=0
+    )
+    facts = {"lead": seconds_text(least.value or 0), "earliest": f"{earliest:%Y-%m-%d %H:%M} UTC"}
+    return refusal(
+        "too_soon",
+        refusal_text("too_soon", tier=use.tier.name, **facts),
+        "invalid",
+        "request",
+        owner=least.owner,
+        numbers={"limit": least.value},
+        alternatives=[{"starts": earliest.isoformat()}],
+        more=_more(use, seconds),
+    )
+
+
+def _too_far(use: TierUse, most: Limit, seconds: int) -> Refused:
+    days = seconds_text(most.value or 0)
+    return refusal(
+        "advance_window",
+        refusal_text("advance_window", tier=use.tier.name, ahead=days),
+        "invalid",
+        "request",
+        owner=most.owner,
+        numbers={"horizon_seconds": most.value},
+        more=_more(use, seconds),
+    )
+
+
+def _outside_hours(use: TierUse, not_before: datetime) -> Refused:
+    version = use.version
+    hours = start_hours(version) if version is not None else None
+    following = hours.following(not_before) if hours is not None else None
+    text = start_hours_text(version) if version is not None else ""
+    zone = version.zone if version is not None else "UTC"
+    return refusal(
+        "start_hours",
+        refusal_text("start_hours", tier=use.tier.name, hours=text, zone=zone),
+        "invalid",
+        "request",
+        numbers={"hours": text, "zone": zone},
+        alternatives=[{"starts": following.isoformat()}] if following else [],
+    )
