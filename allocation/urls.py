@@ -29,6 +29,7 @@ from allocation.web.site import (
     portal_modes,
     site_setup,
     speeds,
+    stops,
 )
 from allocation.web.timeline import timeline_page
 
@@ -65,5 +66,6 @@ urlpatterns = [
     *compaction.urlpatterns,
     *maintenance.urlpatterns,
     *portal_modes.urlpatterns,
+    *stops.urlpatterns,
     *policy.urlpatterns,
 ]

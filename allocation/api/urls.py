@@ -85,6 +85,7 @@ from allocation.api.fleet.portal_modes import (
     PortalOutageClose,
     PortalOutageEnd,
 )
+from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.jira.connections import (
     JiraCalls,
     JiraConnectionOne,
@@ -286,6 +287,9 @@ urlpatterns = [
     path("portal/outage/end", PortalOutageEnd.as_view(), name="api-portal-outage-end"),
     path("portal/freeze", PortalFreeze.as_view(), name="api-portal-freeze"),
     path("portal/freeze/end", PortalFreezeEnd.as_view(), name="api-portal-freeze-end"),
+    path("stops", Stops.as_view(), name="api-stops"),
+    path("stops/preview", StopPreview.as_view(), name="api-stop-preview"),
+    path("stops/<uuid:stop_id>/end", StopEnd.as_view(), name="api-stop-end"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
     path("jira", JiraConnections.as_view(), name="api-jira"),

@@ -40,6 +40,7 @@ from allocation.models.operations import Backup, PortalMode
 from allocation.models.overrides import Override
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.series import Series, WorkSpeed
+from allocation.models.stops import Stop
 from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
 from allocation.models.tier_versions import TierVersion
 from allocation.models.waiting import WaitEntry, WaitOffer
@@ -91,6 +92,7 @@ __all__ = [
     "Series",
     "SolverState",
     "StatementDispute",
+    "Stop",
     "TierVersion",
     "WaitEntry",
     "WaitMode",

@@ -142,7 +142,7 @@ class Booking(models.Model):
     )
     is_drained = models.BooleanField(
         default=False, db_default=False,
-        help_text="The ladder of a budget keeps it from starting; it has no planned start.",
+        help_text="A stop or a budget's ladder keeps it from starting; it has no planned start.",
     )  # fmt: skip
     may_borrow = models.BooleanField(
         default=True, db_default=True,

@@ -93,6 +93,7 @@ FACTS: dict[str, Kind] = {
     "used": "amount",
     "which": "word",
     "whose": "word",
+    "why": "name",
     "workload": "name",
 }
 """Kind of each fact. `units` are quota units, `instant` is Unix seconds, `names` are separated by
@@ -225,14 +226,15 @@ RULES: tuple[Rule, ...] = (
     Rule("R114", "budget_paused", "budget", "tenant_admin", "pauses", ("owner", "percent")),
     Rule("R120", "decisions_frozen", "policy", "operator", "delays"),
     Rule("R130", "idle", "policy", "operator", "pauses", ("idle",)),
+    Rule("R131", "too_many_entries", "policy", "asker", "refuses", optional=("most",)),
     Rule("R140", "tier_audience", "policy", "tenant_admin", "refuses"),
-    Rule("R141", "too_short", "policy", "operator", "refuses"),
+    Rule("R141", "shorter_than_tier", "policy", "operator", "refuses"),
     Rule("R142", "too_soon", "policy", "operator", "refuses"),
     Rule("R143", "tier_class", "policy", "tenant_admin", "refuses"),
     Rule("R144", "start_hours", "policy", "tenant_admin", "refuses"),
     Rule("R145", "too_many_open", "policy", "operator", "refuses", optional=("most",)),
     Rule("R146", "too_many_gpus", "policy", "operator", "refuses", optional=("most",)),
-    Rule("R131", "too_many_entries", "policy", "asker", "refuses", optional=("most",)),
+    Rule("R150", "stopped", "policy", "operator", "both", optional=("owner", "why")),
 )  # fmt: skip
 
 UNPROVEN = frozenset(

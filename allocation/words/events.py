@@ -195,7 +195,10 @@ _SENTENCES: dict[str, Text] = {
         "The budget of %(owner)s has reached %(percent)s %%: nothing new starts until its share is "
         "lower."
     ),
-    "drained_no_more": gettext_lazy("No budget keeps it from starting any more."),
+    "drained_no_more": gettext_lazy("No budget and no stop keeps it from starting any more."),
+    "work_stopped": gettext_lazy(
+        "Operators have stopped new work of %(owner)s: %(why)s. It waits until the stop is over."
+    ),
     "borrowing_stopped": gettext_lazy(
         "The budget of %(owner)s has reached %(percent)s %%: it starts only on GPUs within "
         "guarantees until the share is lower."

@@ -325,6 +325,9 @@ SENTENCES: dict[str, Text] = {
         "The budget of %(owner)s has reached %(percent)s %%, so what runs is paused until its "
         "share is lower. Its admins can raise it."
     ),
+    "stopped": gettext_lazy(
+        "Operators have stopped new work of %(owner)s: %(why)s. It keeps its place in the queue."
+    ),
     "makes_room": ngettext_lazy(
         "It starts when %(pauses)s paused booking has made room.",
         "It starts when %(pauses)s paused bookings have made room.",

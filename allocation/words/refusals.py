@@ -63,6 +63,14 @@ def _rolling_hours(facts: Facts) -> str:
 
 _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     # Admission
+    "stopped_site": gettext_lazy("Running bookings continue. Ask again when the stop is over."),
+    "stopped_tenant": gettext_lazy("Running bookings continue. Ask again when the stop is over."),
+    "stopped_tier": gettext_lazy(
+        "Running bookings continue. Choose another tier, or ask again later."
+    ),
+    "stopped_class": gettext_lazy(
+        "Running bookings continue. Leave the class out, or ask again later."
+    ),
     "unknown_tier": gettext_lazy("There is no such tier. Choose one of: %(tiers)s."),
     "unknown_class": gettext_lazy("The fleet has no GPU class %(gpu_class)s. It has: %(known)s."),
     "impossible_profile": gettext_lazy("%(classes)s GPUs have no slice %(profile)s."),
@@ -77,7 +85,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "tier_audience": gettext_lazy(
         "%(who)s may use the tier %(tier)s in this organisation. Book in: %(others)s."
     ),
-    "too_short": gettext_lazy("A booking in the tier %(tier)s lasts %(shortest)s at least."),
+    "shorter_than_tier": gettext_lazy(
+        "A booking in the tier %(tier)s lasts %(shortest)s at least."
+    ),
     "too_soon": gettext_lazy(
         "Bookings in the tier %(tier)s are made at least %(lead)s before they start. The earliest "
         "start is %(earliest)s."

@@ -1,4 +1,4 @@
-"""Banners and refusals during a planned outage or a decision freeze."""
+"""Banners of planned outages, freezes and stops, and refusals during an outage."""
 
 import math
 from collections.abc import Callable
@@ -12,8 +12,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 
-from allocation.models import PortalMode
+from allocation.models import PortalMode, Stop
 from allocation.queries.fleet.portal_modes import freeze_sentence, mode_in_force, modes_in_force
+from allocation.queries.fleet.stops import stop_sentence, stops_in_force
 from portal.api.errors import PROBLEM_JSON, problem
 from tenants.platform.errors import Refused
 
@@ -76,7 +77,14 @@ def banners(request: HttpRequest) -> dict[str, Any]:
 
 
 def _banners() -> list[Banner]:
-    return [_banner(mode) for mode in modes_in_force(timezone.now())]
+    now = timezone.now()
+    stops = [_stop_banner(stop) for stop in stops_in_force(now)]
+    return [_banner(mode) for mode in modes_in_force(now)] + stops
+
+
+def _stop_banner(stop: Stop) -> Banner:
+    text = "New requests are refused, and what waits does not start. Running bookings continue."
+    return Banner("risk", "block", stop_sentence(stop), text, stop.until)
 
 
 def _banner(mode: PortalMode) -> Banner:

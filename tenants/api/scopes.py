@@ -121,6 +121,9 @@ WRITES: Mapping[str, str] = {
     "api-portal-outage-end": Scope.FLEET,
     "api-portal-freeze": Scope.FLEET,
     "api-portal-freeze-end": Scope.FLEET,
+    "api-stops": Scope.FLEET,
+    "api-stop-preview": Scope.FLEET,
+    "api-stop-end": Scope.FLEET,
     "api-enrolments": Scope.FLEET,
 }
 # Ends tokens, so a token that only creates others may not.

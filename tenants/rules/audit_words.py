@@ -99,6 +99,8 @@ ACTIONS = {
     "sign_on.off": "switched off single sign-on of {object}",
     "sign_on.on": "switched on single sign-on of {object}",
     "sign_on.set": "set the sign-in provider of {object}",
+    "stop.begun": "stopped new work",
+    "stop.ended": "ended a stop of new work",
     "tenant.admin_invited": "invited an admin of {object}",
     "tenant.closed": "closed the tenant {object}",
     "tenant.created": "created the tenant {object}",

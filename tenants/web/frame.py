@@ -325,6 +325,7 @@ UNDER = {
     "/ops/install": "/ops/fleet",
     "/ops/setup": "/ops/fleet",
     "/ops/portal": "/ops/fleet",
+    "/ops/stops": "/ops/fleet",
     "/ops/speeds": "/ops/tiers",
     "/ops/corrections": "/ops/prices",
     "/ops/disputes": "/ops/prices",

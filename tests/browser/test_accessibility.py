@@ -45,6 +45,7 @@ MORE = {
     "operator": (
         ("ops-gpu", "/ops/fleet/gpu-a1-01/0"),
         ("ops-portal", "/ops/portal"),
+        ("ops-stops", "/ops/stops"),
         ("second-factor-setup", "/second-factor/setup"),
     ),
 }
@@ -58,7 +59,14 @@ NO_PAGES = {
     "budget-days",
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
-    *("ops-clock", "ops-gpu-mode", "ops-unbooked", "campaign-new", "statement-file"),
+    *(
+        "ops-stop-end",
+        "ops-clock",
+        "ops-gpu-mode",
+        "ops-unbooked",
+        "campaign-new",
+        "statement-file",
+    ),
     # Where a provider sends the browser back to.
     "sign-on-callback",
     # A form of one field, which only a sign-in that waits for its code reaches.

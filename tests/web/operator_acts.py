@@ -16,6 +16,7 @@ from allocation.models import (
     Node,
     PortalMode,
     StatementDispute,
+    Stop,
     WorkSpeed,
 )
 from allocation.rules.states import State
@@ -163,6 +164,14 @@ def _begun(site: Site, kind: str) -> None:
     )
 
 
+def _stopped(site: Site) -> Values:
+    now = timezone.now()
+    stop = Stop.objects.create(
+        scope="tier", tier_id="spot", since=now, reason="x", begun_by=site.people["operator"]
+    )
+    return {"stop_id": str(stop.id)}
+
+
 def _booked(site: Site) -> Values:
     return {"booking": str(a_booking(site.project, site.people["researcher"].id).id)}
 
@@ -307,6 +316,14 @@ ACTS: dict[str, Act] = {
     "ops/portal end": Act("outage.ended", "portal_mode", made=_announced),
     "ops/portal freeze": Act("freeze.begun", "portal_mode", {"reason": "x"}, has_before=False),
     "ops/portal thaw": Act("freeze.ended", "portal_mode", made=_frozen),
+    "ops/stops": Act(
+        "stop.begun", "stop", {"what": "tier:spot", "reason": "x", "for": "2h"}, has_before=False
+    ),
+    "ops/stops/<uuid:stop_id>/end": Act("stop.ended", "stop", made=_stopped),
+    "post api/v1/stops": Act(
+        "stop.begun", "stop", {"scope": "site", "reason": "x"}, has_before=False
+    ),
+    "post api/v1/stops/<uuid:stop_id>/end": Act("stop.ended", "stop", made=_stopped),
     "post api/v1/portal/outage": Act(
         "outage.begun", "portal_mode", {"length": "PT20M", "reason": "x"}, has_before=False
     ),
@@ -421,5 +438,5 @@ ACTS |= {
 # The same as the act named, once for each model that waits for it: without any, nothing is done.
 AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
 # They answer a question by a POST, and write nothing.
-ASKING = {"post api/v1/maintenance/preview"}
+ASKING = {"post api/v1/maintenance/preview", "post api/v1/stops/preview"}
 PLACES = {"name": NODE, "index": "0", "slug": "standard"}

@@ -27,6 +27,7 @@ from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act, Value
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "203.0.113.9"
+NO_ID = "00000000-0000-0000-0000-000000000000"
 UNSAFE = ("post", "put", "delete")
 OWN_COMMANDS = ("allocation", "portal", "tenants", "billing")
 # A backup changes nothing; a restore, which needs a database of its own: faults/.
@@ -145,9 +146,7 @@ def _page_acts(site: Site) -> Iterator[str]:
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue
-        path = filled(
-            route, PLACES | {"maintenance_id": "0" * 8 + "-0000" * 3 + "-" + "0" * 12}, "x"
-        )
+        path = filled(route, PLACES | dict.fromkeys(("maintenance_id", "stop_id"), NO_ID), "x")
         if "POST" not in client.generic("PATCH", path)["Allow"]:
             continue
         with transaction.atomic():

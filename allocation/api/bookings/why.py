@@ -9,6 +9,7 @@ from rest_framework import serializers
 from allocation.models import Booking
 from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
+from allocation.queries.fleet.stops import stop_reason
 from allocation.reasons.catalogue import BY_ID
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.words.reasons import reason_shown
@@ -99,7 +100,7 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
     """The six checks with the evidence of the latest decision, a freeze that blocks it, and the
     bookings ahead. Runs inside a transaction of its tenant."""
     waits = why_waiting(booking, now)
-    frozen = [reason] if (reason := freeze_reason(booking, now)) else []
+    frozen = [reason for find in (freeze_reason, stop_reason) if (reason := find(booking, now))]
     data = WhyOut(
         {
             "number": booking.label,

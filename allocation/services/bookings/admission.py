@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from allocation.models import Booking, Override
 from allocation.queries.fleet.catalogue import ask_units
+from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.pins import pin_resolve
 from allocation.services.bookings.tier_checks import (
@@ -101,10 +102,10 @@ def admission_check(
 
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
-            `deadline_passed`, `tier_audience`, `tier_class`, `too_short`, `too_soon`,
+            `deadline_passed`, `tier_audience`, `tier_class`, `shorter_than_tier`, `too_soon`,
             `start_hours`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
             `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`, `pin_elsewhere`,
-            `pin_too_small`.
+            `pin_too_small`, `stopped`.
     """
     tiers = _tiers_read()
     tier = next((each for each in tiers if each.slug == tier_slug), None)
@@ -117,6 +118,7 @@ def admission_check(
     if not units:
         raise _impossible(ask)
     ask = pin_resolve(ask)
+    _stop_check(use, ask.classes)
     units = classes_within(use, {name: units[name] for name in ask.classes if name in units})
     lengths = durations_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
@@ -142,6 +144,25 @@ def _longer(use: TierUse, seconds: int, *, is_many: bool) -> Override | None:
     is_beyond = seconds > (limits.bounds.longest or 0)
     need = Need(use.project, use.tier, person_id, use.booking, over, is_beyond)
     return override_for(Override.Kind.LENGTH, need, use.now)
+
+
+def _stop_check(use: TierUse, classes: Sequence[str]) -> None:
+    """Refuses what operators have stopped. A booking may change under a stop that covers it
+    already."""
+    booking, now = use.booking, use.now
+    stops = stops_covering(use.project.tenant_id, use.tier.slug, classes, now)
+    known = stops_of(booking, now) if stops and booking is not None else []
+    new = [stop for stop in stops if stop not in known]
+    if new:
+        stop = new[0]
+        frees = stop.until.isoformat() if stop.until else None
+        raise refusal(
+            "stopped",
+            f"{stop_sentence(stop)} {refusal_text(f'stopped_{stop.scope}')}",
+            "conflict",
+            "request",
+            numbers={"scope": stop.scope, "name": stop.name, "frees_at": frees},
+        )
 
 
 def _quota_check(

@@ -103,12 +103,14 @@ def classes_within(use: TierUse, units: Mapping[str, int]) -> dict[str, int]:
 
 
 def shortest_check(use: TierUse, seconds: int) -> None:
-    """Raises Refused `too_short`."""
+    """Raises Refused `shorter_than_tier`."""
     least = use.limits.shortest
     if seconds < (least.value or 0):
         raise refusal(
-            "too_short",
-            refusal_text("too_short", tier=use.tier.name, shortest=seconds_text(least.value or 0)),
+            "shorter_than_tier",
+            refusal_text(
+                "shorter_than_tier", tier=use.tier.name, shortest=seconds_text(least.value or 0)
+            ),
             "invalid",
             "request",
             owner=least.owner,

@@ -41,10 +41,10 @@ from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.plans.apply_changes import changes_sweep
 from allocation.services.plans.apply_pauses import pauses_due
-from allocation.services.plans.budget_restraints import restraints_apply, restraints_due
 from allocation.services.plans.idle import idle_write
 from allocation.services.plans.pieces import plan_apply
 from allocation.services.plans.plan_diff import changes_of
+from allocation.services.plans.restraints import restraints_apply, restraints_due
 from allocation.services.plans.soft_places import (
     places_lapsed,
     soft_places_lapse,

@@ -12,6 +12,7 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from psycopg.types.json import Jsonb
 
 from allocation.models import Allocation, Booking, GpuEvent, Node, Occupancy
+from allocation.queries.fleet.stops import bookings_covered, stops_in_force
 from allocation.reasons.reason import reason
 from allocation.rules.states import State
 from allocation.services.nodes.fleet import node_policy
@@ -58,6 +59,9 @@ def starts_due(now: datetime) -> int:
         state=Allocation.State.PLANNED, gpu__node__unreachable_since__isnull=False
     )
     due = due.exclude(id__in=unreachable.values("booking_id"))
+    if stops := stops_in_force(now):
+        # A turn marks only so many bookings of a stop.
+        due = due.exclude(bookings_covered(stops))
     ids = list(due.order_by("planned_starts", "id").values_list("id", flat=True))
     return sum(_start(ids[at : at + BATCH_SIZE], now) for at in range(0, len(ids), BATCH_SIZE))
 

@@ -21,6 +21,7 @@ def entries_waiting(now: datetime) -> list[WaitEntry]:
         mode=WaitMode.OFFER,
         expired_count__lt=MOST_EXPIRED,
         booking__state=State.WAITLISTED,
+        booking__is_drained=False,
     ).select_related("booking__tier", "booking__series")
     return list(rows.order_by("booking_id"))
 

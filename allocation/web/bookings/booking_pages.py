@@ -24,6 +24,7 @@ from allocation.queries.bookings.bookings import (
 from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
+from allocation.queries.fleet.stops import stop_reason
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import BEFORE_RUN, RUNNING, State
 from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
@@ -121,7 +122,7 @@ def _booking_answer(
         ctx,
         units=_units(booking),
         pauses=tuple(pauses_of(booking)),
-        frozen=freeze_reason(booking, ctx.now),
+        frozen=freeze_reason(booking, ctx.now) or stop_reason(booking, ctx.now),
     )
     waits = why_waiting(booking, ctx.now)
     ctx = replace(ctx, ahead=sum(each.count for each in waits.ahead))

@@ -98,7 +98,9 @@ def test_a_version_says_who_for_what_and_how_long(site: Site) -> None:
         site.admin, audience="leads", min_seconds=1800, max_seconds=7200, classes=["h100"],
     )  # fmt: skip
     assert "leads" in refused(site.researcher, "tier_audience")["detail"]
-    assert refused(site.lead, "too_short", request="1 h100 for 10m")["owner"] == "tenant_admin"
+    assert (
+        refused(site.lead, "shorter_than_tier", request="1 h100 for 10m")["owner"] == "tenant_admin"
+    )
     too_long = refused(site.lead, "too_long", request="1 h100 for 3h")
     assert too_long["owner"] == "tenant_admin"
     more = too_long["ask_for_more"]

@@ -214,6 +214,7 @@ NOBODYS = {
     "delivery_id": "999999",
     "approval_id": str(uuid4()),
     "override_id": str(uuid4()),
+    "stop_id": str(uuid4()),
     "version_id": str(uuid4()),
     "campaign_id": str(uuid4()),
     "dispute_id": str(uuid4()),

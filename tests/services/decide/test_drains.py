@@ -3,7 +3,7 @@
 from allocation.rules.states import State
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.plans.budget_restraints import restraints_due
+from allocation.services.plans.restraints import restraints_due
 from billing.models import Budget
 from billing.services import Rung, ladder_set
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask

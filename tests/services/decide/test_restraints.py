@@ -5,7 +5,7 @@ from datetime import timedelta
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
 from allocation.services.decide.cycle import is_anything_due
-from allocation.services.plans.budget_restraints import restraints_due
+from allocation.services.plans.restraints import restraints_due
 from allocation.services.runs.pause_choices import more_time_refusal
 from billing.rules import UNITS_PER_GPU
 from billing.services import Rung

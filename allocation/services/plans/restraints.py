@@ -1,7 +1,8 @@
-"""Restraints: what the ladder of a budget keeps from starting or from borrowing, or pauses.
+"""Restraints: what an operator's stop or the ladder of a budget keeps from starting, and what a
+ladder keeps from borrowing or pauses.
 
-Each turn compares the marks of every booking with the rungs that act now, so a restraint ends by
-itself.
+Each turn compares the marks of every booking with the stops and rungs that act now, so a restraint
+ends by itself.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,8 +13,15 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocation.models import Booking
+from allocation.models import Booking, Stop
 from allocation.queries.bookings.restrained import NOT_STARTED, budget_scope, pausable
+from allocation.queries.fleet.stops import (
+    bookings_covered,
+    stop_facts,
+    stop_frees_at,
+    stops_in_force,
+    stops_of,
+)
 from allocation.reasons.reason import Reason, reason
 from allocation.rules.states import PLANNED_TIMES, State
 from allocation.services.plans.apply_pauses import budget_pause_begin
@@ -31,34 +39,43 @@ Action = Guardrail.Action
 # Bookings that one turn changes, so that none takes long.
 MOST = 500
 PAUSE_STATES = (State.PAUSING, State.PAUSED)
+STOPPED = "stopped"
 
 
 def restraints_due(now: datetime) -> QuerySet[Booking]:
     """Returns the bookings that a restraint has to change, and those with a mark that is over."""
-    return _Restraints(restraining_rungs(now), now).due()
+    return _restraints(now).due()
 
 
 def restraints_apply(now: datetime) -> int:
     """Marks and pauses what may not start, borrow or run now, and frees what may again; returns how
     many. For the turn."""
-    found = _Restraints(restraining_rungs(now), now)
+    found = _restraints(now)
     ids = list(found.due().order_by("id").values_list("id", flat=True)[:MOST])
     return sum(_apply(booking, found) for booking in ids)
 
 
+def _restraints(now: datetime) -> "_Restraints":
+    return _Restraints(restraining_rungs(now), stops_in_force(now), now)
+
+
 @dataclass(frozen=True, slots=True)
 class _Restraints:
-    """The rungs that restrain bookings at `now`."""
+    """The rungs and stops that restrain bookings at `now`."""
 
     rungs: Sequence[Guardrail]
+    stops: Sequence[Stop]
     now: datetime
 
     def due(self) -> QuerySet[Booking]:
         """The bookings with a wrong mark, or with a place or a run that a mark forbids."""
-        kept, within = self.kept(), self.within()
+        stopped, within = self.stopped(), self.within()
+        kept = self.kept() | stopped
         planned = Q(state=State.REQUESTED) | Q(state=State.SCHEDULED, starts=None)
         planned |= Q(state__in=(State.QUEUED, *PAUSE_STATES), planned_starts__isnull=False)
         wrong = kept & (Q(is_drained=False) | planned) | Q(is_drained=True) & ~kept
+        # The stop is over, and a budget still keeps it.
+        wrong |= kept & ~stopped & Q(state=State.QUEUED, reasons__0__code=STOPPED)
         wrong |= within & (Q(may_borrow=True) | _BORROWS) | Q(may_borrow=False) & ~within
         # A mark on what runs, or is over, has no effect.
         found = Q(wrong, state__in=(*NOT_STARTED, *PAUSE_STATES))
@@ -72,6 +89,10 @@ class _Restraints:
         starting = self._scope(STOPPING) or _NONE
         resuming = self._scope((Action.PAUSE,)) or _NONE
         return Q(state__in=NOT_STARTED) & starting | Q(state__in=PAUSE_STATES) & resuming
+
+    def stopped(self) -> Q:
+        """The bookings that an operator's stop keeps from starting or resuming."""
+        return Q(state__in=(*NOT_STARTED, *PAUSE_STATES)) & bookings_covered(self.stops)
 
     def within(self) -> Q:
         """The bookings that may not start or resume on borrowed GPUs."""
@@ -122,17 +143,22 @@ def _drain(booking: Booking, found: _Restraints) -> None:
     """Marks the booking and gives up its planned start, or takes the mark away."""
     now = found.now
     actions = (Action.PAUSE,) if booking.state in PAUSE_STATES else STOPPING
-    rung = found.rung_for(booking, actions)
-    if rung is not None:
-        _keep(booking, rung, now)
+    stops = stops_of(booking, now)
+    rung = None if stops else found.rung_for(booking, actions)
+    if stops:
+        facts = stop_facts(stops[0])
+        event = Event("work_stopped", event_text("work_stopped", **facts))
+        _keep(booking, event, reason(STOPPED, stop_frees_at(stops[0]), **facts), now)
+    elif rung is not None:
+        event = Event("drained", event_text("drained", **_facts(rung)))
+        _keep(booking, event, _why("budget_drained", rung), now)
     elif booking.is_drained:
         event = Event("drained_no_more", event_text("drained_no_more"))
         booking_change(booking, event=event, now=now, is_drained=False)
 
 
-def _keep(booking: Booking, rung: Guardrail, now: datetime) -> None:
+def _keep(booking: Booking, event: Event, why: Reason, now: datetime) -> None:
     """Marks the booking and gives up its planned start; a fixed window keeps its GPUs."""
-    event = Event("drained", event_text("drained", **_facts(rung)))
     if not booking.is_drained:
         booking_change(booking, event=event, now=now, is_drained=True)
     if booking.state == State.SCHEDULED and booking.starts is None:
@@ -140,7 +166,7 @@ def _keep(booking: Booking, rung: Guardrail, now: datetime) -> None:
     if booking.state not in (State.REQUESTED, State.QUEUED, *PAUSE_STATES):
         return
     waits: dict[str, object] = {
-        "reasons": [reason_data(_why("budget_drained", rung))],
+        "reasons": [reason_data(why)],
         "planned_places": [],
         **dict.fromkeys(PLANNED_TIMES),
     }

@@ -1,0 +1,99 @@
+"""Stops in force: which requests and bookings they cover, and what they say."""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+
+from allocation.models import Booking, Stop
+from allocation.reasons.reason import reason
+from allocation.rules.states import State
+from allocation.words.reasons import reason_data, reason_shown
+from tenants.platform.reference import by_version
+
+# A run that is handed over already continues; a paused one does not resume.
+STARTS_LATER = (
+    *(State.REQUESTED, State.QUEUED, State.WAITLISTED, State.SCHEDULED),
+    *(State.PAUSING, State.PAUSED),
+)
+
+
+@by_version
+def _stops_open() -> tuple[Stop, ...]:
+    """Stops that no operator has ended, the oldest first; the reader's tenant and all's."""
+    return tuple(Stop.objects.filter(ended_at=None).order_by("since", "id"))
+
+
+def stops_in_force(now: datetime) -> list[Stop]:
+    """The current stops, the oldest first."""
+    return [stop for stop in _stops_open() if stop.is_in_force(now)]
+
+
+def stops_covering(
+    tenant_id: UUID, tier: str, classes: Collection[str], now: datetime
+) -> list[Stop]:
+    """The current stops of a request that names these classes."""
+    return [stop for stop in stops_in_force(now) if _covers(stop, tenant_id, tier, classes)]
+
+
+def stops_of(booking: Booking, now: datetime) -> list[Stop]:
+    """The current stops that cover a booking."""
+    classes = booking.ask["classes"]
+    return stops_covering(booking.tenant_id, booking.tier_id, classes, now)
+
+
+def bookings_covered(stops: Iterable[Stop]) -> Q:
+    """The bookings that any of these stops covers."""
+    found = Q(id__in=())
+    for stop in stops:
+        if stop.scope == Stop.Scope.SITE:
+            found |= Q(id__isnull=False)
+        elif stop.tenant_id is not None:
+            found |= Q(tenant=stop.tenant_id)
+        elif stop.tier_id is not None:
+            found |= Q(tier=stop.tier_id)
+        else:
+            found |= Q(ask__classes__contains=stop.gpu_class_id)
+    return found
+
+
+def stop_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
+    """The stop that keeps the booking from starting, as a reason of a decision.
+
+    None if the booking's own reasons state it already.
+    """
+    if booking.state not in STARTS_LATER or any(
+        each.get("code") == "stopped" for each in booking.reasons
+    ):
+        return None
+    stops = stops_of(booking, now)
+    if not stops:
+        return None
+    why = reason("stopped", stop_frees_at(stops[0]), **stop_facts(stops[0]))
+    return reason_shown(reason_data(why))
+
+
+def stop_facts(stop: Stop) -> dict[str, str]:
+    """What is stopped, and the operator's reason."""
+    return {"owner": stop.of, "why": stop.reason.rstrip(".")}
+
+
+def stop_frees_at(stop: Stop) -> int | None:
+    """The Unix second at which the stop ends by itself; None if an operator has to end it."""
+    return None if stop.until is None else int(stop.until.timestamp())
+
+
+def stop_sentence(stop: Stop) -> str:
+    """`Operators have stopped new work of the tier spot since 22 Nov 14:05 UTC: …`."""
+    since, why = f"{stop.since:%d %b %H:%M} UTC", stop.reason.rstrip(".")
+    return f"Operators have stopped new work of {stop.of} since {since}: {why}."
+
+
+def _covers(stop: Stop, tenant_id: UUID, tier: str, classes: Collection[str]) -> bool:
+    if stop.scope == Stop.Scope.SITE:
+        return True
+    if stop.tenant_id is not None:
+        return stop.tenant_id == tenant_id
+    return stop.tier_id == tier or stop.gpu_class_id in classes

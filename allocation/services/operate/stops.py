@@ -1,0 +1,145 @@
+"""Stops: an operator lets nothing new start of a tenant, a tier, a GPU class, or the whole site.
+
+New requests are refused, and what waits or is planned does not start. Running bookings continue.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from allocation.models import Booking, Stop
+from allocation.queries.fleet.stops import STARTS_LATER, bookings_covered
+from allocation.rules.states import RUNNING, State
+from tenants.audit import platform_record
+from tenants.models import GpuClass, Tenant, Tier, User
+from tenants.outbox import task_request
+from tenants.platform.errors import Refused, invalid, missing
+
+logger = logging.getLogger(__name__)
+
+LONGEST = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class StopTerms:
+    """What to stop: a scope with the slug of its tenant, tier or class (empty for the site)."""
+
+    scope: str
+    name: str
+    reason: str
+    length: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopEffect:
+    """Numbers of bookings: those that wait, those with a planned start, and those that run on."""
+
+    waiting: int
+    planned: int
+    running: int
+
+
+def stop_effect(*, terms: StopTerms) -> StopEffect:
+    """Counts the bookings that the stop would cover. Raises as `stop_begin`."""
+    covered = Booking.objects.filter(bookings_covered([_stop_of(terms)]))
+    return StopEffect(
+        waiting=covered.filter(state__in=set(STARTS_LATER) - {State.SCHEDULED}).count(),
+        planned=covered.filter(state=State.SCHEDULED).count(),
+        running=covered.filter(state__in=set(RUNNING) - set(STARTS_LATER)).count(),
+    )
+
+
+def stop_begin(*, operator: User, terms: StopTerms, now: datetime) -> Stop:
+    """Begins a stop. One that there is already gets the new reason and end.
+
+    Raises:
+        Refused: `unknown_scope`, `not_found`, `reason_needed`, `stop_length`.
+    """
+    made = _stop_of(terms)
+    made.reason = terms.reason.strip()[:120]
+    if not made.reason:
+        raise invalid(
+            "reason_needed", "Enter a reason. Everybody who is stopped reads it.", "reason"
+        )
+    if terms.length is not None and not timedelta(0) < terms.length <= LONGEST:
+        raise invalid("stop_length", "A stop lasts at most 90 days.", "for")
+    made.since, made.begun_by = now, operator
+    made.until = now + terms.length if terms.length else None
+    same = {"tenant": made.tenant, "tier": made.tier, "gpu_class": made.gpu_class}
+    with transaction.atomic():
+        before = (
+            Stop.objects.select_for_update(of=("self",))
+            .filter(scope=made.scope, **same, ended_at=None)
+            .first()
+        )
+        if before is not None:
+            before.ended_at = now
+            before.save(update_fields=["ended_at"])
+        made.save(force_insert=True)
+        _audit(made, operator, "begun", now, _values(before) if before else {})
+    task_request("allocation.cycle")
+    return made
+
+
+def stop_end(*, operator: User, stop_id: UUID, now: datetime) -> Stop:
+    """Ends a stop; what waited is decided at once.
+
+    Raises:
+        Refused: `not_found`, `stop_over`.
+    """
+    with transaction.atomic():
+        rows = Stop.objects.select_for_update(of=("self",)).select_related("tenant")
+        stop = rows.filter(id=stop_id).first()
+        if stop is None:
+            raise missing("stop")
+        if not stop.is_in_force(now):
+            raise Refused("stop_over", f"The stop of {stop.of} is over.")
+        before, stop.ended_at = _values(stop), now
+        stop.save(update_fields=["ended_at"])
+        _audit(stop, operator, "ended", now, before)
+    task_request("allocation.cycle")
+    return stop
+
+
+def _stop_of(terms: StopTerms) -> Stop:
+    """A stop of these terms, not saved, without its reason and times."""
+    if terms.scope not in Stop.Scope.values:
+        known = ", ".join(Stop.Scope.values)
+        raise invalid("unknown_scope", f"Stop one of: {known}.", "scope")
+    named: dict[str, Any] = {}
+    if terms.scope == Stop.Scope.TENANT:
+        named["tenant"] = Tenant.objects.filter(slug=terms.name).first()
+    elif terms.scope == Stop.Scope.TIER:
+        named["tier"] = Tier.objects.filter(slug=terms.name).first()
+    elif terms.scope == Stop.Scope.GPU_CLASS:
+        named["gpu_class"] = GpuClass.objects.filter(slug=terms.name).first()
+    if None in named.values():
+        raise missing({"class": "GPU class"}.get(terms.scope, terms.scope), "name")
+    return Stop(scope=terms.scope, **named)
+
+
+def _audit(
+    stop: Stop, operator: User, what: str, now: datetime, before: dict[str, str | None]
+) -> None:
+    platform_record(
+        operator_id=operator.pk,
+        action=f"stop.{what}",
+        target=("stop", stop.id),
+        now=now,
+        before=before,
+        after=_values(stop),
+    )
+    logger.warning("%s: stop of %s %s (%s)", operator.username, stop.of, what, stop.reason)
+
+
+def _values(stop: Stop) -> dict[str, str | None]:
+    times = {"until": stop.until, "ended_at": stop.ended_at}
+    return {
+        "of": stop.of,
+        "reason": stop.reason,
+        **{name: at.isoformat() if at else None for name, at in times.items()},
+    }
