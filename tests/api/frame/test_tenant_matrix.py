@@ -52,6 +52,7 @@ OPEN = {
     "fleet/gpus/<uuid:gpu_id>/return",
     "fleet/gpus/<uuid:gpu_id>/use",
     "maintenance/<uuid:maintenance_id>/end",
+    "stops/<uuid:stop_id>/end",
     "disputes/<uuid:dispute_id>/answer",
     # A month belongs to nobody; the project is in the body.
     "statements/<str:month>/dispute",
