@@ -241,9 +241,11 @@ UNPROVEN = frozenset(
     {
         "awaits_booking",
         "behind_the_plan",
+        "budget_drained",
         "deadline_at_risk",
         "none_in_service",
         "no_room_in_horizon",
+        "stopped",
     }
 )
 """Codes of a first reason under which no start can be planned: the stored start is an estimate."""

@@ -9,17 +9,13 @@ from tenants.models.organisations import (
     Invitation,
     KnownPerson,
     Membership,
-    Password,
-    PasswordProof,
     Project,
     Quota,
     Role,
-    SecondFactor,
-    Session,
     Tenant,
     Tier,
-    User,
 )
+from tenants.models.people import Password, PasswordProof, SecondFactor, Session, User
 from tenants.models.service_accounts import ServiceAccount
 from tenants.models.sign_on import (
     SignOnAttempt,

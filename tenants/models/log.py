@@ -3,7 +3,8 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from tenants.models.organisations import Tenant, User
+from tenants.models.organisations import Tenant
+from tenants.models.people import User
 
 
 class AuditEntry(models.Model):

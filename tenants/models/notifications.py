@@ -6,7 +6,8 @@ from datetime import time
 from django.db import models
 from django.db.models import F, Q
 
-from tenants.models.organisations import Tenant, User
+from tenants.models.organisations import Tenant
+from tenants.models.people import User
 
 
 class Notification(models.Model):

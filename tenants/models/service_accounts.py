@@ -4,7 +4,8 @@ import uuid
 
 from django.db import models
 
-from tenants.models.organisations import Project, Tenant, User
+from tenants.models.organisations import Project, Tenant
+from tenants.models.people import User
 
 
 class ServiceAccount(models.Model):

@@ -5,7 +5,8 @@ import uuid
 from django.db import models
 from django.db.models import Q
 
-from tenants.models.organisations import Project, Role, Tenant, User
+from tenants.models.organisations import Project, Role, Tenant
+from tenants.models.people import User
 
 
 class SignOnProvider(models.Model):

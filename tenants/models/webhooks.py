@@ -6,7 +6,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from tenants.models.organisations import Project, Tenant, User
+from tenants.models.organisations import Project, Tenant
+from tenants.models.people import User
 
 
 class PublishedEvent(models.Model):

@@ -152,6 +152,7 @@ def test_what_is_not_understood_is_reported_with_its_span(text: str, spans: list
         ("2 4090 3g.40gb 1h", "impossible_profile", "3g.40gb"),
         ("any >=200gb 1h", "no_such_memory", "any >=200gb"),
         ("h100 6h before 12:00", "deadline_unreachable", "before 12:00"),
+        ("h100 from mon before mon", "deadline_unreachable", "before mon"),
         ("h100 1h today 9:00", "window_past", "today 9:00"),
         ("h100 1h at 2026-11-01", "window_past", "at 2026-11-01"),
         ("h100 from fri 18:00 to 2026-11-19", "ends_first", "from fri 18:00 to 2026-11-19"),
@@ -233,7 +234,7 @@ def test_any_text_is_read_or_refused_and_every_span_lies_in_it(text: str) -> Non
     ]
     assert all(0 <= start < end <= len(text) for start, end in spans)
     if not parsed.problems and not parsed.unknown and parsed.classes:
-        document = parsed.document(duration=H)
+        document = parsed.document(duration=60)
         window = (document.not_before or WEDNESDAY) + timedelta(seconds=document.duration)
         assert document.deadline is None or document.deadline >= window
 

@@ -155,13 +155,13 @@ def _stop_check(use: TierUse, classes: Sequence[str]) -> None:
     new = [stop for stop in stops if stop not in known]
     if new:
         stop = new[0]
-        frees = stop.until.isoformat() if stop.until else None
         raise refusal(
             "stopped",
             f"{stop_sentence(stop)} {refusal_text(f'stopped_{stop.scope}')}",
             "conflict",
             "request",
-            numbers={"scope": stop.scope, "name": stop.name, "frees_at": frees},
+            numbers={"scope": stop.scope, "name": stop.name},
+            frees_at=stop.until,
         )
 
 

@@ -133,7 +133,7 @@ def start_check(use: TierUse, ask: AskDocument, not_before: datetime) -> datetim
     if ask.starts is not None and least.value and ahead + 1 < least.value:
         short = least.value - max(0, ahead)
         if _notice_override(use, short, is_beyond=_bound(use, "least_lead") > ahead + 1) is None:
-            raise _too_soon(use, least, short)
+            raise _too_soon(use, least)
     elif ask.starts is None and least.value:
         earliest = use.now + timedelta(seconds=least.value)
         not_before = max(not_before, earliest.replace(microsecond=0))
@@ -162,7 +162,7 @@ def _more(use: TierUse, seconds: int) -> dict[str, str]:
     return {"kind": "notice", "amount": str(seconds), **where}
 
 
-def _too_soon(use: TierUse, least: Limit, seconds: int) -> Refused:
+def _too_soon(use: TierUse, least: Limit) -> Refused:
     earliest = (use.now + timedelta(seconds=(least.value or 0) + 60)).replace(
         second=0, microsecond=0
     )
@@ -175,7 +175,8 @@ def _too_soon(use: TierUse, least: Limit, seconds: int) -> Refused:
         owner=least.owner,
         numbers={"limit": least.value},
         alternatives=[{"starts": earliest.isoformat()}],
-        more=_more(use, seconds),
+        # What is short grows until somebody decides.
+        more=_more(use, least.value or 0),
     )
 
 

@@ -101,7 +101,10 @@ def test_it_ends_by_itself_and_stops_nothing_else(plant: Plant, lab: Lab, operat
         a_tenant("other")
     stopped(plant, operator, "tenant:other")
     first = booked(plant, lab)
-    stopped(plant, operator, "site", MINUTE * 5)
+    ends = stopped(plant, operator, "site", MINUTE * 5).until
+    with pytest.raises(Refused) as refused:
+        booked(plant, lab)
+    assert refused.value.frees_at == ends == plant.now + MINUTE * 5
     plant.later(MINUTE * 4)
     assert fresh(first).state == "queued"
     plant.later(MINUTE)
@@ -145,6 +148,7 @@ def test_the_room_of_what_is_stopped_goes_to_others(plant: Plant, lab: Lab, oper
     taker = requested(plant, other, an_ask(2))
     plant.cycle()
     assert fresh(planned).planned_starts is None
+    assert fresh(planned).is_unplanned
     assert fresh(taker).planned_starts == starts
     with as_system():
         assert not is_anything_due(plant.now)

@@ -17,6 +17,7 @@ from allocation.rules.ask.line.tokens import tokens_of
 from allocation.rules.ask.when.series import SERIES_RULES, series_end, series_of
 from allocation.rules.ask.when.when import when_resolve
 from allocation.rules.ask.when.when_parts import WHEN_PARTS, When, when_add
+from allocation.rules.ask.words.document import MIN_DURATION_SECONDS
 from allocation.rules.ask.words.names import names_of
 from allocation.rules.ask.words.parsed import Catalogue, Parsed
 from allocation.rules.ask.words.reading import Reading
@@ -224,9 +225,15 @@ def _check_window(reading: Reading, deadline: datetime | None) -> None:
     if starts is not None and (not_before is not None or deadline is not None):
         sentence = "Use either an exact start, or an earliest start and a deadline."
         reading.add_problem("window_twice", sentence, reading.spans["starts"])
-    elif deadline is not None and isinstance(seconds, int):
+    elif deadline is not None:
         first = max(not_before or reading.now, reading.now)
-        if deadline < first + timedelta(seconds=seconds):
-            span = reading.spans.get("deadline") or reading.spans["not_before"]
-            sentence = "The booking is longer than the time until the deadline."
+        least = seconds if isinstance(seconds, int) else MIN_DURATION_SECONDS
+        if deadline < first + timedelta(seconds=least):
+            names = ("deadline", "start_by", "not_before")
+            span = next(reading.spans[name] for name in names if name in reading.spans)
+            sentence = (
+                "The booking is longer than the time until the deadline."
+                if seconds
+                else "The deadline is not after the earliest start."
+            )
             reading.add_problem("deadline_unreachable", sentence, span)
