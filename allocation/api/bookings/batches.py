@@ -4,6 +4,7 @@ import functools
 from typing import Any
 from uuid import UUID
 
+from django.db.models import prefetch_related_objects
 from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -14,7 +15,7 @@ from allocation.api.bookings.decisions import Preferences, preference_applied, p
 from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking_data
 from allocation.models import Booking
-from allocation.queries.bookings.decided import allocations_current
+from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
 from tenants.api.base import ApiView
 from tenants.platform.deferred import Wait
@@ -92,7 +93,10 @@ class BookingBatch(ApiView):
             refused = {n: each for n, each in enumerate(answers) if isinstance(each, Refused)}
             if refused and sent["mode"] == "all":
                 raise _batch_refused(refused, len(answers))
-            rows = []
+            made = [each for each in answers if isinstance(each, Booking)]
+            waits = [each for each in made if each.awaits_parents]
+            prefetch_related_objects(waits, "dependencies__parent")
+            rows: list[dict[str, Any]] = []
             for each in answers:
                 if isinstance(each, Refused):
                     rows.append({"booking": None, "error": _error(each)})
@@ -139,7 +143,7 @@ def _decided(
     """The answer with all bookings as they are now."""
     ids = [UUID(each["id"].removeprefix("bk_")) for each in _made(data)]
     rows = Booking.objects.filter(id__in=ids).select_related("project", "owner", "campaign")
-    found = list(rows.prefetch_related("pauses", "moved_starts__claimant", "changes"))
+    found = list(rows.prefetch_related(*PARTS))
     places = allocations_current(found)
     now = {f"bk_{row.id.hex}": booking_data(row, places[row.id]) for row in found}
     items = [

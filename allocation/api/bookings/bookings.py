@@ -28,7 +28,7 @@ from allocation.api.bookings.shapes import (
 from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
 from allocation.queries.bookings.booking_list import with_labels
-from allocation.queries.bookings.decided import DecidedBooking, allocations_current
+from allocation.queries.bookings.decided import PARTS, DecidedBooking, allocations_current
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import (
@@ -96,7 +96,7 @@ class Bookings(ApiView):
             bookings, next_cursor = page_of(
                 self._rows()
                 .select_related("project", "owner", "campaign")
-                .prefetch_related("pauses", "moved_starts__claimant", "changes"),
+                .prefetch_related(*PARTS),
                 keys=("-submitted", "-id"),
                 query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from django.db.models import prefetch_related_objects
 from rest_framework import serializers
 
 from allocation.api.bookings.change_shapes import BookingChangeOut
@@ -11,6 +12,7 @@ from allocation.models import (
     Allocation,
     Booking,
     BookingChange,
+    Dependency,
     MovedStart,
     Pause,
     PlannedStrength,
@@ -199,6 +201,20 @@ class PauseOut(serializers.Serializer[Any]):
     )
 
 
+class ParentOut(serializers.Serializer[Any]):
+    """A booking that has to be over first."""
+
+    booking = serializers.CharField(source="parent.label", help_text="Its number.")
+    needs = serializers.ChoiceField(
+        choices=Dependency.Needs.values,
+        help_text="`end`: any end of its own. `success`: its program reports a success, too.",
+    )
+    state = serializers.CharField(source="parent.state", help_text="The state that it is in.")
+    result = serializers.CharField(
+        source="parent.result", help_text="What its program has reported; else empty."
+    )
+
+
 class BookingOut(serializers.Serializer[Any]):
     """A booking."""
 
@@ -235,6 +251,7 @@ class BookingOut(serializers.Serializer[Any]):
         allow_null=True, help_text="`ar_…` if the booking is an element of an array."
     )
     array_index = serializers.IntegerField(allow_null=True, help_text="Its index, from 1.")
+    depends_on = ParentOut(many=True, help_text="The bookings that it waits for, or waited for.")
     result = serializers.CharField(
         help_text="`success` or `failure`, as its program has reported; else empty."
     )
@@ -282,14 +299,20 @@ def booking_id_text(booking: Booking) -> str:
 
 def new_booking_data(booking: Booking) -> dict[str, Any]:
     """`booking_data` of a booking that was created just now: no allocations, no pauses, no plan."""
-    return _data(booking, (), (), ())
+    parents: Iterable[Dependency] = ()
+    if booking.awaits_parents:
+        prefetch_related_objects([booking], "dependencies__parent")
+        parents = booking.dependencies.all()
+    return _data(booking, (), (), (), parents=parents)
 
 
 def booking_data(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """The booking as JSON values. Runs inside a transaction of its tenant."""
+    prefetch_related_objects([booking], "dependencies__parent")
     asked = [each for each in booking.changes.all() if each.strength == Strength.STRONGER]
     parts = booking.pauses.all(), booking.moved_starts.all()
-    return _data(booking, allocations, *parts, asked[0] if asked else None)
+    parents = booking.dependencies.all()
+    return _data(booking, allocations, *parts, asked[0] if asked else None, parents=parents)
 
 
 def _data(
@@ -298,6 +321,8 @@ def _data(
     pauses: Iterable[Pause],
     moved: Iterable[MovedStart],
     change: BookingChange | None = None,
+    *,
+    parents: Iterable[Dependency],
 ) -> dict[str, Any]:
     data = _BOOKING.to_representation(
         {
@@ -326,6 +351,7 @@ def _data(
             "change": change,
             "campaign": booking.campaign.slug if booking.campaign else None,
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
+            "depends_on": parents,
             "array": f"ar_{booking.array_id.hex}" if booking.array_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
         }

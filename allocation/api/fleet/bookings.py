@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from allocation.api.bookings.shapes import BookingOut, booking_data
 from allocation.api.operators import OperatorView
 from allocation.queries.bookings.booking_list import GROUPS
-from allocation.queries.bookings.decided import allocations_current
+from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
 from tenants.api.base import list_response
 from tenants.platform.errors import invalid
@@ -63,9 +63,7 @@ class SiteBookings(OperatorView):
             raise invalid("tenant_needed", sentence, "tenant")
         with self.operator_tx():
             found, next_cursor = page_of(
-                site_bookings(wanted)
-                .select_related("campaign")
-                .prefetch_related("pauses", "moved_starts__claimant"),
+                site_bookings(wanted).select_related("campaign").prefetch_related(*PARTS),
                 keys=("-submitted", "-id"),
                 query=asked,
                 scope=f"site-bookings:{self.user.pk}",

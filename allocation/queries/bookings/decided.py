@@ -7,6 +7,9 @@ from uuid import UUID
 from allocation.models import Allocation, Booking
 from allocation.rules.states import State
 
+PARTS = ("pauses", "moved_starts__claimant", "changes", "dependencies__parent")
+"""What the representation of a booking shows of other tables."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedBooking:
@@ -28,7 +31,7 @@ def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBo
     rows = list(
         Booking.objects.filter(id__in=bookings)
         .select_related("project", "tier", "owner")
-        .prefetch_related("pauses", "moved_starts__claimant")
+        .prefetch_related(*PARTS)
     )
     allocations = allocations_current(rows)
     return {row.id: DecidedBooking(row, allocations[row.id]) for row in rows}

@@ -38,6 +38,7 @@ from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.web.bookings.confirmations import cancel_question, release_question
 from allocation.web.bookings.costs import spent_so_far
+from allocation.web.bookings.dependencies import parents_card
 from allocation.web.bookings.earlier_options import earlier_ask, outlook_of
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pauses import pause_context
@@ -156,6 +157,7 @@ def _booking_answer(
         "can_wait": may and _can_wait(booking, ctx.now),
         "can_change": may and booking.state in CHANGEABLE,
         "change": shown_change(booking, ctx.zone, ctx.now),
+        "parents": parents_card(booking, ctx),
         "undo": undo_lines(booking, ctx.zone, ctx.now) if may else [],
         **labels_context(booking.labels, booking.external_ref),
     }

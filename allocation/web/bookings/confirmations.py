@@ -8,6 +8,7 @@ from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask import AskDocument
 from allocation.services.runs.late_shares import late_fee
 from allocation.web.bookings.costs import spent_so_far
+from allocation.web.bookings.dependencies import dependents_lost
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.times import length_words, moment_words
@@ -55,6 +56,7 @@ def cancel_question(booking: Booking, ctx: PageContext) -> Confirmation:
         lost=(
             *_whose(booking),
             f"{what} is cancelled. {place}",
+            *dependents_lost(booking),
             *_fee(booking, fee),
             f"{back} is returned to the budget of {booking.project.name}.",
             "This can't be undone: a new booking is planned anew at current prices.",

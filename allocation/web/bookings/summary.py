@@ -217,6 +217,8 @@ def _unplanned(booking: Booking) -> str:
     """Returns what the booking waits for without a planned start; empty with one."""
     if not booking.is_unplanned:
         return ""
+    if booking.reasons[0]["code"] == "awaits_booking":
+        return f"Waits for {booking.reasons[0]['numbers']['booking']}"
     if booking.reasons[0]["code"] == "none_in_service":
         return "Waiting for GPUs to return to service"
     return "Waiting: no start can be planned yet"

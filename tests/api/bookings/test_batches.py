@@ -79,11 +79,18 @@ def test_items_name_each_other_in_any_order(site: Site) -> None:
     ]
     rows = sent(site, items).json()["items"]
     made = [row["booking"]["number"] for row in rows]
-    with as_system():
-        waits = {
-            booking.label: sorted((d.parent.label, d.needs) for d in booking.dependencies.all())
-            for booking in Booking.objects.all()
-        }
+    listed: Any = site.researcher.get("bookings")
+    one: Any = site.researcher.get(f"bookings/{made[1]}")
+    parents = {row["number"]: row["depends_on"] for row in listed.json()["items"]}
+    assert parents == {number: []} | {
+        row["booking"]["number"]: row["booking"]["depends_on"] for row in rows
+    }
+    assert one.json()["depends_on"] == parents[made[1]]
+    assert {each["state"] for row in parents.values() for each in row} == {"requested"}
+    waits = {
+        label: sorted((each["booking"], each["needs"]) for each in row)
+        for label, row in parents.items()
+    }
     assert waits[made[0]] == sorted([(made[2], "end"), (number, "end")])
     assert waits[made[1]] == sorted([(made[2], "success"), (made[0], "success")])
     assert waits[made[2]] == []

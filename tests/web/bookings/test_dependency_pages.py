@@ -1,0 +1,57 @@
+"""What a booking waits for, on its page, and what a cancellation does to those that wait."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from allocation.models import Booking
+from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.dependencies import dependencies_add, dependencies_advance
+from tenants.models import Role
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member
+from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
+from tests.roles import as_system
+from tests.web.flat import flat
+
+
+@pytest.mark.django_db
+def test_a_booking_says_what_it_waits_for_and_what_if_that_fails() -> None:
+    lab = a_lab("helix")
+    parent, other, child, last = (_booked(lab) for _ in range(4))
+    with tenant_tx(lab.tenant_id):
+        dependencies_add(lab.actor, child, [(parent.label, "success"), (other.label, "end")])
+        dependencies_add(lab.actor, last, [(child.label, "end")])
+    with as_system():
+        dependencies_advance(NOW)
+    page = _page(lab, child.label)
+    assert f"Waits for {parent.label}" in page
+    assert "Starts after 2 bookings" in page
+    assert "has to succeed" in page
+    assert "has reported no success 10 minutes after its end, this booking is cancelled" in page
+    assert f"Starts after {child.label} ends" in _page(lab, last.label)
+    assert "Starts after" not in _page(lab, parent.label)
+    asked = _page(lab, f"{parent.label}/cancel")
+    assert f"{child.label} depends on it and is cancelled, too." in asked
+
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=parent, now=NOW)
+    with as_system():
+        dependencies_advance(NOW)
+    over = _page(lab, child.label)
+    assert "Starts after 2 bookings" in over
+    assert "this booking is cancelled" not in over
+
+
+def _booked(lab: Lab) -> Booking:
+    with tenant_tx(lab.tenant_id):
+        wish = a_wish(lab.project, an_ask(hours=1))
+        return booking_request(actor=lab.actor, request=wish, now=NOW)
+
+
+def _page(lab: Lab, path: str) -> str:
+    client = Client()
+    client.force_login(a_member(lab.project, Role.LEAD).user)
+    page = client.get(f"/t/{lab.tenant.slug}/bookings/{path}").content.decode()
+    return flat(re.sub(r"</?a[^>]*>", "", page))
