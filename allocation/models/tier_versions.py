@@ -72,6 +72,10 @@ class TierVersion(models.Model):
                 name="tier_version_withdrawn_before",
             ),
             models.CheckConstraint(
+                condition=Q(withdrawn=None) | Q(withdrawn__gte=F("created")),
+                name="tier_version_withdrawn_after",
+            ),
+            models.CheckConstraint(
                 condition=(Q(max_open=None) | Q(max_open__gte=1))
                 & (Q(max_open_gpus=None) | Q(max_open_gpus__gte=1))
                 & (Q(max_seconds=None) | Q(max_seconds__gte=60))

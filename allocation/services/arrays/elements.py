@@ -4,7 +4,7 @@ At most `parallel` elements are open, so a long array costs the queue and a cycl
 those. The turn of the solver advances every array before its snapshot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from uuid import UUID
@@ -14,6 +14,8 @@ from django.db.models import Count, Min, Q
 
 from allocation.models import Booking, BookingArray
 from allocation.rules.states import OPEN, WAITING, State
+from allocation.services.bookings.person_limits import elements_within
+from allocation.services.bookings.tier_checks import TierUse
 from allocation.services.bookings.withdrawals import booking_withdraw
 from allocation.services.record.history import Event, event_add, events_add
 from allocation.services.record.terms import Terms
@@ -179,15 +181,19 @@ def _next_indexes(array: BookingArray) -> Iterator[int]:
 def _book(array: BookingArray, most: int, now: datetime) -> int:
     """Books the next elements, with their money; returns how many."""
     terms = Terms.from_json(array.terms)
-    rows = [_element(array, terms, index, now) for index in islice(_next_indexes(array), most)]
+    rows: Sequence[Booking] = [
+        _element(array, terms, index, now) for index in islice(_next_indexes(array), most)
+    ]
     if not rows:
         return 0
+    allowed, beyond = elements_within(rows, _tier_use(array, now))
     try:
         with transaction.atomic():
-            rows, why = _hold(array, terms, rows, now)
+            rows, why = _hold(array, terms, allowed, now) if allowed else ([], None)
             Booking.objects.bulk_create(rows)
     except Refused as refusal:
         rows, why = [], refusal
+    why = why or beyond
     reasons = [] if why is None else [_reason_of(why)]
     if rows:
         text = event_text(
@@ -200,6 +206,12 @@ def _book(array: BookingArray, most: int, now: datetime) -> int:
         array.reasons = reasons
         array.save(update_fields=["next_index", "reasons"])
     return len(rows)
+
+
+def _tier_use(array: BookingArray, now: datetime) -> TierUse:
+    """The limits of the tier when the array was asked for."""
+    first = Booking.objects.select_related("tier").get(array=array, array_index=1)
+    return TierUse.of(array.project, first.tier, array.owner_id, first, now)
 
 
 def _element(array: BookingArray, terms: Terms, index: int, now: datetime) -> Booking:
@@ -225,8 +237,8 @@ def _element(array: BookingArray, terms: Terms, index: int, now: datetime) -> Bo
 
 
 def _hold(
-    array: BookingArray, terms: Terms, rows: list[Booking], now: datetime
-) -> tuple[list[Booking], Refused | None]:
+    array: BookingArray, terms: Terms, rows: Sequence[Booking], now: datetime
+) -> tuple[Sequence[Booking], Refused | None]:
     """Holds the money of elements. Returns those that have it, and why the next has not.
 
     Raises:

@@ -1,6 +1,6 @@
 """What a person may have booked in a tier at once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from uuid import UUID
@@ -42,23 +42,32 @@ def open_refusals(
     return refused
 
 
+def elements_within(
+    rows: Sequence[Booking], use: TierUse
+) -> tuple[Sequence[Booking], Refused | None]:
+    """Returns the new elements of an array that a person's limit of GPUs allows now, and the
+    refusal of the next one. The array itself is one booking, which was counted as it was asked for.
+    """
+    gpus = use.limits.most_gpus
+    if not rows or gpus.value is None:
+        return rows, None
+    found = _open_use(rows[0], None)
+    for at, row in enumerate(rows):
+        found = PersonUse(found.bookings, found.gpus + _gpus(row))
+        if found.gpus > gpus.value:
+            return rows[:at], _too_many_gpus(use, gpus, found)
+    return rows, None
+
+
 def _refused_in_tier(rows: Mapping[UUID, Booking], use: TierUse) -> dict[UUID, Refused]:
     first = next(iter(rows.values()))
     limits = use.limits
     if limits.most_open.value is None and limits.most_gpus.value is None:
         return {}
-    person_lock(first.tenant_id, first.owner_id)
-    open_rows = Booking.objects.filter(
-        tenant_id=first.tenant_id, owner=first.owner_id, tier=first.tier_id
-    ).exclude(state__in=TERMINAL)
-    if use.booking is not None:
-        open_rows = open_rows.exclude(id=use.booking.id)
-    found = _person_use(open_rows)
+    found = _open_use(first, use.booking)
     more = open_bookings_more(use.project, use.tier, first.owner_id, use.now)
     refused = {}
     for key, row in rows.items():
-        if row.array_id is not None and row.array_index != 1:
-            continue
         after = PersonUse(found.bookings + 1, found.gpus + _gpus(row))
         problem = _over_limit(use, found, after, more)
         if problem is None:
@@ -78,12 +87,14 @@ def _over_limit(
         if after.bookings > limit:
             return _too_many(use, most, limit, found)
     if gpus.value is not None and after.gpus > gpus.value:
-        facts = {"limit": gpus.value, "asked": f"{after.gpus.normalize():f}"}
-        sentence = refusal_text("too_many_gpus", tier=use.tier.name, **facts)
-        return refusal(
-            "too_many_gpus", sentence, "quota", "request", owner=gpus.owner, numbers=facts
-        )
+        return _too_many_gpus(use, gpus, after)
     return None
+
+
+def _too_many_gpus(use: TierUse, most: Limit, after: PersonUse) -> Refused:
+    facts = {"limit": most.value, "asked": f"{after.gpus.normalize():f}"}
+    sentence = refusal_text("too_many_gpus", tier=use.tier.name, **facts)
+    return refusal("too_many_gpus", sentence, "quota", "request", owner=most.owner, numbers=facts)
 
 
 def _too_many(use: TierUse, most: Limit, limit: int, found: PersonUse) -> Refused:
@@ -111,6 +122,15 @@ def person_lock(tenant_id: UUID, person_id: int) -> None:
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
             [f"tier limits {tenant_id} {person_id}"],
         )
+
+
+def _open_use(booking: Booking, without: Booking | None) -> PersonUse:
+    """What the owner of a booking has in its tier; locks the owner."""
+    person_lock(booking.tenant_id, booking.owner_id)
+    rows = Booking.objects.filter(
+        tenant_id=booking.tenant_id, owner=booking.owner_id, tier=booking.tier_id
+    ).exclude(state__in=TERMINAL)
+    return _person_use(rows if without is None else rows.exclude(id=without.id))
 
 
 def _person_use(rows: Iterable[Booking]) -> PersonUse:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from allocation.models import TierVersion
 from allocation.rules.tier_limits import outside_bounds
@@ -69,10 +69,9 @@ def tier_version_set(*, actor: Actor, terms: VersionTerms, now: datetime) -> Tie
         raise missing("tier", "tier")
     row = _row(actor, tier, terms, now)
     _bounds_check(row, tier)
-    if TierVersion.objects.filter(tenant_id=actor.tenant_id).count() >= MOST_VERSIONS:
-        raise Refused("too_many_versions", refusal_text("too_many_versions", most=MOST_VERSIONS))
     try:
         with transaction.atomic():
+            _number_check(actor)
             row.save(force_insert=True)
     except IntegrityError as error:
         if "tier_version_once" not in str(error):
@@ -142,6 +141,17 @@ def _row(actor: Actor, tier: Tier, terms: VersionTerms, now: datetime) -> TierVe
         created=now,
         created_by_id=actor.user_id,
     )
+
+
+def _number_check(actor: Actor) -> None:
+    """Refuses more versions than a tenant may have. A lock makes those that come together wait."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+            [f"tier versions {actor.tenant_id}"],
+        )
+    if TierVersion.objects.filter(tenant_id=actor.tenant_id).count() >= MOST_VERSIONS:
+        raise Refused("too_many_versions", refusal_text("too_many_versions", most=MOST_VERSIONS))
 
 
 def _bounds_check(row: TierVersion, tier: Tier) -> None:

@@ -33,8 +33,8 @@ from tenants.web.parts import Field
 SECONDS = {
     "min_seconds": "Shortest booking",
     "max_seconds": "Longest booking",
-    "min_lead_seconds": "Asked for at least so long before",
-    "max_lead_seconds": "Asked for at most so long before",
+    "min_lead_seconds": "Shortest notice before the start",
+    "max_lead_seconds": "Longest notice before the start",
 }
 NUMBERS = {
     "max_open": "Open bookings of a person",

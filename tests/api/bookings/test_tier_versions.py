@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -178,3 +178,30 @@ def test_versions_are_dated_and_bookings_keep_theirs(site: Site) -> None:
         "PATCH", f"bookings/{key}", {"request": "1 h100 for 4h"}, headers={"if_match": '"1"'}
     )
     assert change.status_code in (200, 202), change.content
+
+
+def test_the_database_keeps_a_version_that_counts_and_a_withdrawal(site: Site) -> None:
+    key = version(site.admin, max_seconds=3600)["id"]
+    with as_system():
+        rows = TierVersion.objects.filter(id=key)
+        # As if it was to begin tomorrow, with a booking that was asked for the day after.
+        rows.update(starts=F("starts") + timedelta(days=1))
+    booked(site.researcher)
+    asked = Booking.objects.filter(tenant=site.tenant)
+    before = F("starts") - timedelta(hours=1)
+    kept: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"withdrawn": before}, "asked for by this version"),
+        ({"withdrawn": F("created") - timedelta(seconds=1)}, "tier_version_withdrawn_after"),
+        ({"start_hours": "any"}, "tier_version_lists"),
+        ({"withdrawn": None}, "a withdrawal is final"),
+        ({"withdrawn": F("created")}, "a withdrawal is final"),
+    )
+    with as_system():
+        asked.update(submitted=F("submitted") + timedelta(days=2))
+        for number, (change, guard) in enumerate(kept):
+            with pytest.raises(IntegrityError, match=guard), transaction.atomic():
+                rows.update(**change)
+            if number == 0:
+                asked.update(submitted=F("submitted") - timedelta(days=2))
+            if number == 2:
+                rows.update(withdrawn=before)

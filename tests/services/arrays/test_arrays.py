@@ -21,7 +21,7 @@ from allocation.services.decide.invariants import invariants_check
 from billing.queries import budget_figures
 from billing.services import hold_release
 from tenants.access import Actor
-from tenants.models import AuditEntry, Membership, Role
+from tenants.models import AuditEntry, Membership, Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
@@ -173,6 +173,24 @@ def test_of_a_rolling_array_only_open_elements_hold_money_and_the_next_waits_for
         run(array, index, State.ENDED)
     advanced()
     assert (elements(array)[-1], held(lab)) == (211, 208 * PRICE)
+
+
+def test_elements_wait_for_the_owners_limit_of_gpus_in_the_tier(lab: Lab) -> None:
+    with as_system():
+        Tier.objects.filter(slug="standard").update(max_open_gpus=3)
+    array = arrayed(lab, 5, 5)
+    assert elements(array) == [1, 2, 3]
+    assert [reason["code"] for reason in stored(array).reasons] == ["too_many_gpus"]
+    with pytest.raises(Refused, match="3 GPUs"):
+        booked(lab, lab.actor, NOW)
+    run(array, 1, State.ENDED)
+    advanced()
+    assert elements(array) == [1, 2, 3, 4]
+    for index in (2, 3):
+        run(array, index, State.ENDED)
+    advanced()
+    assert elements(array) == [1, 2, 3, 4, 5]
+    assert stored(array).reasons == []
 
 
 def test_elements_are_cancelled_one_by_one_in_ranges_and_all(lab: Lab) -> None:
