@@ -272,6 +272,8 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     # Two fields with the same choices share one enum.
     "ENUM_NAME_OVERRIDES": {
+        "ActEnum": ["book", "quote"],
+        "BulkActEnum": ["message", "release", "pause"],
         "OfferStateEnum": ["open", "accepted", "declined", "expired", "withdrawn"],
         "ApprovalStateEnum": ["open", "approved", "declined", "expired", "withdrawn"],
         "DeliveryStateEnum": ["pending", "delivered", "failed", "dropped"],

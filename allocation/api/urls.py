@@ -48,6 +48,7 @@ from allocation.api.bookings.waitlist import (
     WaitOffers,
 )
 from allocation.api.fleet.bookings import SiteBookings
+from allocation.api.fleet.bulk import BulkActs, BulkPreview
 from allocation.api.fleet.catalogue import (
     GpuClassOne,
     GpuModelOne,
@@ -258,6 +259,8 @@ urlpatterns = [
     path("fleet/nodes/<slug:name>/fence", NodeFence.as_view(), name="api-node-fence"),
     path("fleet/nodes/<slug:name>/events", NodeEvents.as_view(), name="api-node-events"),
     path("fleet/bookings", SiteBookings.as_view(), name="api-site-bookings"),
+    path("fleet/bookings/acts", BulkActs.as_view(), name="api-bulk-acts"),
+    path("fleet/bookings/acts/preview", BulkPreview.as_view(), name="api-bulk-preview"),
     path("fleet/gpus", Gpus.as_view(), name="api-gpus"),
     path("fleet/gpus/<uuid:gpu_id>", GpuOne.as_view(), name="api-gpu"),
     path("fleet/gpus/<uuid:gpu_id>/use", GpuUseOne.as_view(), name="api-gpu-use"),

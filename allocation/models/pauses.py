@@ -17,7 +17,7 @@ class PauseCause(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     beneficiary = models.ForeignKey(
         Booking, on_delete=models.PROTECT, null=True, related_name="+",
-        help_text="Null: the ladder of a budget asked for the pause.",
+        help_text="Null: the ladder of a budget, or an operator, asked for the pause.",
     )  # fmt: skip
     handed_over_at = models.DateTimeField(
         null=True,
@@ -64,7 +64,7 @@ class Pause(models.Model):
     )  # fmt: skip
     decision = models.ForeignKey(
         Decision, on_delete=models.PROTECT, null=True, related_name="+",
-        help_text="Null for a pause by the ladder of a budget.",
+        help_text="Null for a pause by the ladder of a budget, or by an operator.",
     )  # fmt: skip
     policy_version = models.PositiveIntegerField()
     rule = models.CharField(max_length=8)

@@ -1,4 +1,4 @@
-"""Stops of new work: of a tenant, a tier, a GPU class, or the whole site."""
+"""Stops of new work: of a tenant, a tier, a GPU class, one booking, or the whole site."""
 
 import uuid
 from datetime import datetime
@@ -7,13 +7,17 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from allocation.models.bookings import Booking
 from tenants.models import GpuClass, Tenant, Tier
+
+_NOTHING = Q(tenant=None, tier=None, gpu_class=None, booking=None)
 
 
 class Stop(models.Model):
     """An operator's stop: new requests are refused, and what waits does not start.
 
-    Running bookings continue. Rows with a tenant are visible to that tenant only.
+    Running bookings continue. Rows with a tenant are visible to that tenant only. A stop of one
+    booking belongs to its pause: the booking does not resume before the stop is over.
     """
 
     class Scope(models.TextChoices):
@@ -21,12 +25,21 @@ class Stop(models.Model):
         TENANT = "tenant", "A tenant"
         TIER = "tier", "A tier"
         GPU_CLASS = "class", "A GPU class"
+        BOOKING = "booking", "One paused booking"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    scope = models.CharField(max_length=6, choices=Scope.choices)
+    scope = models.CharField(max_length=7, choices=Scope.choices)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT, null=True, blank=True)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT, null=True, blank=True)
+    booking = models.ForeignKey(
+        Booking,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="stops",
+        db_constraint=False,
+    )
     since = models.DateTimeField()
     until = models.DateTimeField(
         null=True, blank=True, help_text="Planned end; null: until an operator ends it."
@@ -41,14 +54,21 @@ class Stop(models.Model):
         ordering = ["-since", "id"]
         constraints = [
             models.CheckConstraint(
-                condition=Q(scope="site", tenant=None, tier=None, gpu_class=None)
-                | Q(scope="tenant", tenant__isnull=False, tier=None, gpu_class=None)
-                | Q(scope="tier", tenant=None, tier__isnull=False, gpu_class=None)
-                | Q(scope="class", tenant=None, tier=None, gpu_class__isnull=False),
+                condition=Q(_NOTHING, scope="site")
+                | Q(scope="tenant", tenant__isnull=False, tier=None, gpu_class=None, booking=None)
+                | Q(scope="tier", tenant=None, tier__isnull=False, gpu_class=None, booking=None)
+                | Q(scope="class", tenant=None, tier=None, gpu_class__isnull=False, booking=None)
+                | Q(
+                    scope="booking",
+                    tenant__isnull=False,
+                    tier=None,
+                    gpu_class=None,
+                    booking__isnull=False,
+                ),
                 name="stop_names_its_scope",
             ),
             models.UniqueConstraint(
-                fields=["scope", "tenant", "tier", "gpu_class"],
+                fields=["scope", "tenant", "tier", "gpu_class", "booking"],
                 condition=Q(ended_at=None),
                 name="stop_open_once",
                 nulls_distinct=False,
@@ -64,7 +84,9 @@ class Stop(models.Model):
 
     @property
     def name(self) -> str:
-        """The slug of the tenant, tier or class; empty for the site."""
+        """The slug of the tenant, tier or class, or the booking's id; empty for the site."""
+        if self.booking_id is not None:
+            return f"bk_{self.booking_id.hex}"
         if self.scope == self.Scope.TENANT and self.tenant is not None:
             return self.tenant.slug
         return self.tier_id or self.gpu_class_id or ""
@@ -74,6 +96,8 @@ class Stop(models.Model):
         """What is stopped, as in a sentence: `the tier spot`."""
         if self.scope == self.Scope.SITE:
             return "the whole site"
+        if self.booking is not None:
+            return f"{self.booking.label} of {self.tenant}"
         if self.scope == self.Scope.TENANT:
             return f"the tenant {self.tenant}"
         return f"the tier {self.tier_id}" if self.tier_id else f"the class {self.gpu_class_id}"

@@ -251,6 +251,10 @@ _SENTENCES: dict[str, Text] = {
         "The pause is withdrawn: the higher-priority booking does not need these GPUs any more. "
         "The booking keeps running; the time since the notice is charged as usual."
     ),
+    "ordered_pause_withdrawn": gettext_lazy(
+        "The pause is withdrawn, because what asked for it is over. The booking keeps running; the "
+        "time since the notice is charged as usual."
+    ),
     "more_time": gettext_lazy("The pause is put off to give more time to save."),
     "more_time_due": gettext_lazy("The pause can't be put off: it is due now."),
     "more_time_fixed": gettext_lazy(
@@ -316,6 +320,7 @@ _SENTENCES: dict[str, Text] = {
     "too_little_left": gettext_lazy("Too little of its time is left to resume."),
     "window_over": gettext_lazy("Its window ended while it was paused."),
     "refund_corrected": gettext_lazy("The platform's operator refunded %(amount)s: %(why)s"),
+    "release_asked": gettext_lazy("An operator asks to release this booking: %(message)s"),
     "operator_message": gettext_lazy("Message of the platform's operator: %(message)s"),
     "charge_corrected": gettext_lazy("The platform's operator charged %(amount)s: %(why)s"),
     "no_resume": gettext_lazy("There are no GPUs to resume on."),

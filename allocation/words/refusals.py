@@ -296,6 +296,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "The ladder of a budget pauses this booking, so the deadline stays. Save now, so that "
         "nothing is lost. It continues when the share of the budget is lower."
     ),
+    "operators_can_not_wait": gettext_lazy(
+        "An operator pauses this booking, so the deadline stays. Save now, so that nothing is lost."
+    ),
     # Series
     "series_needs_start": gettext_lazy(
         "A series repeats a fixed time. Give a start and an end, like 9-17."

@@ -78,7 +78,7 @@ def banners(request: HttpRequest) -> dict[str, Any]:
 
 def _banners() -> list[Banner]:
     now = timezone.now()
-    stops = [_stop_banner(stop) for stop in stops_in_force(now)]
+    stops = [_stop_banner(stop) for stop in stops_in_force(now) if stop.booking_id is None]
     return [_banner(mode) for mode in modes_in_force(now)] + stops
 
 

@@ -121,6 +121,8 @@ WRITES: Mapping[str, str] = {
     "api-portal-outage-end": Scope.FLEET,
     "api-portal-freeze": Scope.FLEET,
     "api-portal-freeze-end": Scope.FLEET,
+    "api-bulk-acts": Scope.FLEET,
+    "api-bulk-preview": Scope.FLEET,
     "api-stops": Scope.FLEET,
     "api-stop-preview": Scope.FLEET,
     "api-stop-end": Scope.FLEET,

@@ -1,6 +1,6 @@
 """Actions of a page's forms: each runs and redirects, or shows the page with the error."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from django.contrib import messages
@@ -21,22 +21,27 @@ def form_action_run(request: HttpRequest, acts: Mapping[str, FormAction]) -> Ref
     Returns a refusal that is shown next to the form. Missing rights and missing objects raise
     `Refused`, which is shown as a separate page.
     """
-    fault = form_text_error(request)
-    if fault is not None:
-        return fault
-    act = acts.get(request.POST.get("act", ""))
-    if act is None:
-        sentence = "This page does not know the form. Reload the page."
-        known = tuple({"act": name} for name in acts)
-        return Refused("unknown_act", sentence, "invalid", "act", alternatives=known)
     try:
-        sentence = act(request.POST)
+        sentence = acts[form_act_read(request, acts)](request.POST)
     except Refused as refusal:
         if refusal.kind not in SHOWN_ON_PAGE:
             raise
         return refusal
     messages.success(request, sentence)
     return None
+
+
+def form_act_read(request: HttpRequest, known: Iterable[str]) -> str:
+    """The name of the posted form. Raises Refused for an unknown one, or for invisible text."""
+    fault = form_text_error(request)
+    if fault is not None:
+        raise fault
+    act = request.POST.get("act", "")
+    if act not in known:
+        sentence = "This page does not know the form. Reload the page."
+        alternatives = tuple({"act": name} for name in known)
+        raise Refused("unknown_act", sentence, "invalid", "act", alternatives=alternatives)
+    return act
 
 
 def id_read(form: QueryDict, key: str, noun: str) -> UUID:

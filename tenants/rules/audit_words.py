@@ -24,6 +24,8 @@ ACTIONS = {
     "booking.extend": "requested an extension of booking {object}",
     "booking.message_sent": "sent a message about booking {object}",
     "booking.more_time": "requested extra time for booking {object}",
+    "booking.pause_ordered": "paused booking {object}",
+    "booking.release_asked": "asked to release booking {object}",
     "booking.released": "released booking {object}",
     "booking.request": "requested booking {object}",
     "booking.saved": "confirmed that booking {object} is saved",

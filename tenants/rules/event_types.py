@@ -63,6 +63,7 @@ EVENT_TYPES = {
     "booking.array_failures": "Elements of an array have failed; at most once an hour.",
     "booking.array_ended": "The last element of an array is over.",
     "booking.corrected": "An operator corrected the charge.",
+    "booking.release_asked": "An operator asks to release the booking.",
     "booking.message": "An operator sent a message about the booking.",
     "budget.threshold_reached": "A budget reached a rung of its ladder.",
     "budget.threshold_cleared": "A budget left a rung of its ladder.",

@@ -128,7 +128,10 @@ NOTIFICATION_TYPES = (
         "message",
         "Messages of operators",
         "The platform's operators wrote to you about a booking.",
-        {"booking.message": "has a message from the operators"},
+        {
+            "booking.message": "has a message from the operators",
+            "booking.release_asked": "should be released, an operator asks",
+        },
     ),
 )
 TYPES: Mapping[str, NotificationType] = {each.name: each for each in NOTIFICATION_TYPES}

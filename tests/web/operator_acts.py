@@ -176,6 +176,23 @@ def _booked(site: Site) -> Values:
     return {"booking": str(a_booking(site.project, site.people["researcher"].id).id)}
 
 
+def _pausable(site: Site) -> Values:
+    """A running booking in a tier that can be paused, past its protected time."""
+    now = timezone.now()
+    booking = a_booking(
+        site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now - HOUR, now=now
+    )
+    Tier.objects.update(pausable=True)
+    an_allocation(
+        booking,
+        Gpu.objects.get(index=0),
+        starts=now - HOUR,
+        ends=now + HOUR,
+        state=Allocation.State.ACTIVE,
+    )
+    return {"booking": str(booking.id)}
+
+
 def _over(site: Site) -> Values:
     """A booking that was charged 2 of what it held."""
     now = timezone.now()
@@ -260,8 +277,25 @@ ACTS: dict[str, Act] = {
     "ops/bookings message": Act(
         "booking.message_sent",
         "booking",
-        {"message": "Please release what you do not need."},
+        {"text": "Please release what you do not need."},
         _booked,
+        has_before=False,
+    ),
+    "ops/bookings release": Act(
+        "booking.release_asked", "booking", {"text": "An audit"}, _booked, has_before=False
+    ),
+    "ops/bookings pause": Act(
+        "booking.pause_ordered",
+        "booking",
+        {"text": "An audit", "length": "4h"},
+        _pausable,
+        has_before=False,
+    ),
+    "post api/v1/fleet/bookings/acts": Act(
+        "booking.release_asked",
+        "booking",
+        {"act": "release", "text": "An audit", "bookings": []},
+        lambda site: {"bookings": [_booked(site)["booking"]]},
         has_before=False,
     ),
     "ops/corrections refund": Act("booking.corrected", "booking", _CORRECTION, _over),
@@ -438,5 +472,9 @@ ACTS |= {
 # The same as the act named, once for each model that waits for it: without any, nothing is done.
 AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
 # They answer a question by a POST, and write nothing.
-ASKING = {"post api/v1/maintenance/preview", "post api/v1/stops/preview"}
+ASKING = {
+    "post api/v1/fleet/bookings/acts/preview",
+    "post api/v1/maintenance/preview",
+    "post api/v1/stops/preview",
+}
 PLACES = {"name": NODE, "index": "0", "slug": "standard"}

@@ -16,11 +16,14 @@ from tenants.api.base import list_response
 from tenants.platform.fields import Duration, Strict, Text
 from tenants.platform.schema import described, page
 
+# A stop of one booking begins with its pause.
+SCOPES = [each for each in Stop.Scope.values if each != Stop.Scope.BOOKING]
+
 
 class StopIn(Strict):
     """What to stop, why, and for how long."""
 
-    scope = serializers.ChoiceField(choices=Stop.Scope.values)
+    scope = serializers.ChoiceField(choices=SCOPES)
     name = Text(
         required=False,
         allow_blank=True,
@@ -39,7 +42,9 @@ class StopOut(serializers.Serializer[Any]):
 
     id = serializers.UUIDField()
     scope = serializers.ChoiceField(choices=Stop.Scope.values)
-    name = serializers.CharField(help_text="Slug of the tenant, tier or class.")
+    name = serializers.CharField(
+        help_text="Slug of the tenant, tier or class, or id of the paused booking."
+    )
     since = serializers.DateTimeField()
     until = serializers.DateTimeField(allow_null=True)
     reason = serializers.CharField()

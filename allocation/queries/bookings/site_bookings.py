@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from allocation.models import Allocation, Booking
+from allocation.models import Allocation, Booking, BookingEvent
 from allocation.queries.bookings.booking_list import GROUPS, MAX_SEARCH_WORDS, NUMBER
 
 OPEN_GROUP, OVER = "open", "over"
+RELEASE_ASKED = "release_asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ def nodes_of_bookings(bookings: Iterable[UUID]) -> Mapping[UUID, tuple[str, ...]
     for booking, node in rows:
         found[booking] = (*found.get(booking, ()), node)
     return found
+
+
+def releases_asked(bookings: Iterable[UUID]) -> Mapping[UUID, datetime]:
+    """When an operator last asked for the release of each booking, if one did."""
+    rows = BookingEvent.objects.filter(booking_id__in=list(bookings), kind=RELEASE_ASKED)
+    return dict(rows.order_by("id").values_list("booking_id", "at"))
 
 
 def _word_condition(word: str) -> Q:

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from allocation.models import Booking, Stop
-from allocation.reasons.reason import reason
+from allocation.reasons.reason import Reason, reason
 from allocation.rules.states import State
 from allocation.words.reasons import reason_data, reason_shown
 from tenants.platform.reference import by_version
@@ -18,6 +18,8 @@ STARTS_LATER = (
     *(State.REQUESTED, State.QUEUED, State.WAITLISTED, State.SCHEDULED),
     *(State.PAUSING, State.PAUSED),
 )
+# Codes of the reasons that `stop_why` gives.
+STOP_CODES = ("stopped", "operator_paused")
 
 
 @by_version
@@ -34,29 +36,33 @@ def stops_in_force(now: datetime) -> list[Stop]:
 def stops_covering(
     tenant_id: UUID, tier: str, classes: Collection[str], now: datetime
 ) -> list[Stop]:
-    """The current stops of a request that names these classes."""
+    """The current stops of a request that names these classes; none is of one booking."""
     return [stop for stop in stops_in_force(now) if _covers(stop, tenant_id, tier, classes)]
 
 
 def stops_of(booking: Booking, now: datetime) -> list[Stop]:
-    """The current stops that cover a booking."""
+    """The current stops that cover a booking, that of the booking alone first."""
     classes = booking.ask["classes"]
-    return stops_covering(booking.tenant_id, booking.tier_id, classes, now)
+    alone = [stop for stop in stops_in_force(now) if stop.booking_id == booking.id]
+    return alone + stops_covering(booking.tenant_id, booking.tier_id, classes, now)
 
 
 def bookings_covered(stops: Iterable[Stop]) -> Q:
     """The bookings that any of these stops covers."""
     found = Q(id__in=())
+    alone: list[UUID] = []
     for stop in stops:
         if stop.scope == Stop.Scope.SITE:
             found |= Q(id__isnull=False)
+        elif stop.booking_id is not None:
+            alone.append(stop.booking_id)
         elif stop.tenant_id is not None:
             found |= Q(tenant=stop.tenant_id)
         elif stop.tier_id is not None:
             found |= Q(tier=stop.tier_id)
         else:
             found |= Q(ask__classes__contains=stop.gpu_class_id)
-    return found
+    return found | Q(id__in=alone) if alone else found
 
 
 def stop_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
@@ -65,14 +71,20 @@ def stop_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
     None if the booking's own reasons state it already.
     """
     if booking.state not in STARTS_LATER or any(
-        each.get("code") == "stopped" for each in booking.reasons
+        each.get("code") in STOP_CODES for each in booking.reasons
     ):
         return None
     stops = stops_of(booking, now)
     if not stops:
         return None
-    why = reason("stopped", stop_frees_at(stops[0]), **stop_facts(stops[0]))
-    return reason_shown(reason_data(why))
+    return reason_shown(reason_data(stop_why(stops[0])))
+
+
+def stop_why(stop: Stop) -> Reason:
+    """The stop as the reason of what does not start."""
+    if stop.booking_id is not None:
+        return reason("operator_paused", stop_frees_at(stop), why=stop_facts(stop)["why"])
+    return reason("stopped", stop_frees_at(stop), **stop_facts(stop))
 
 
 def stop_facts(stop: Stop) -> dict[str, str]:
@@ -94,6 +106,8 @@ def stop_sentence(stop: Stop) -> str:
 def _covers(stop: Stop, tenant_id: UUID, tier: str, classes: Collection[str]) -> bool:
     if stop.scope == Stop.Scope.SITE:
         return True
+    if stop.booking_id is not None:
+        return False
     if stop.tenant_id is not None:
         return stop.tenant_id == tenant_id
     return stop.tier_id == tier or stop.gpu_class_id in classes

@@ -92,7 +92,7 @@ def stop_end(*, operator: User, stop_id: UUID, now: datetime) -> Stop:
         Refused: `not_found`, `stop_over`.
     """
     with transaction.atomic():
-        rows = Stop.objects.select_for_update(of=("self",)).select_related("tenant")
+        rows = Stop.objects.select_for_update(of=("self",)).select_related("tenant", "booking")
         stop = rows.filter(id=stop_id).first()
         if stop is None:
             raise missing("stop")
@@ -107,9 +107,9 @@ def stop_end(*, operator: User, stop_id: UUID, now: datetime) -> Stop:
 
 def _stop_of(terms: StopTerms) -> Stop:
     """A stop of these terms, not saved, without its reason and times."""
-    if terms.scope not in Stop.Scope.values:
-        known = ", ".join(Stop.Scope.values)
-        raise invalid("unknown_scope", f"Stop one of: {known}.", "scope")
+    known = [each for each in Stop.Scope.values if each != Stop.Scope.BOOKING]
+    if terms.scope not in known:
+        raise invalid("unknown_scope", f"Stop one of: {', '.join(known)}.", "scope")
     named: dict[str, Any] = {}
     if terms.scope == Stop.Scope.TENANT:
         named["tenant"] = Tenant.objects.filter(slug=terms.name).first()

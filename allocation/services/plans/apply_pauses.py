@@ -69,6 +69,22 @@ def budget_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause | 
     `booking` is locked and active. Nothing is credited and the grace period is charged, as for
     every pause for one's own people. Returns None when it is on no device any more.
     """
+    return _ordered_pause_begin(booking, why, PauseRelation.TENANT, now)
+
+
+def operator_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause | None:
+    """Gives notice of a pause that an operator orders, while a stop of the booking is in force.
+
+    `booking` is locked and active. Charging stops with the notice, and work to be redone is
+    credited, as for a pause for others. Returns None when it is on no device any more.
+    """
+    return _ordered_pause_begin(booking, why, "", now)
+
+
+def _ordered_pause_begin(
+    booking: Booking, why: Reason, relation: str, now: datetime
+) -> Pause | None:
+    """A pause without a beneficiary; the booking is marked, so that it does not resume at once."""
     at = now.replace(microsecond=0) + timedelta(seconds=booking.tier.grace_seconds)
     rows = _run_cut(booking, at)
     if not rows:
@@ -79,7 +95,7 @@ def budget_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause | 
         booking=booking,
         number=booking.pauses.count() + 1,
         cause=PauseCause.objects.create(),
-        relation=PauseRelation.TENANT,
+        relation=relation,
         may_wait=False,
         policy_version=PolicyVersion.objects.get(state=PolicyVersion.State.LIVE).number,
         rule=why.rule,
@@ -232,9 +248,10 @@ def pause_withdraw(booking: Booking, now: datetime) -> bool:
     nodes_bump(row.gpu_id for row in rows)
     pause.ended_at, pause.withdrawn, pause.more_asked_at = now, True, None
     pause.save(update_fields=["ended_at", "withdrawn", "more_asked_at"])
+    is_ordered = pause.cause.beneficiary_id is None
     event = Event(
         "pause_withdrawn",
-        event_text("pause_withdrawn"),
+        event_text("ordered_pause_withdrawn" if is_ordered else "pause_withdrawn"),
         detail={"pause": pause.number, "until": upper.isoformat()},
     )
     booking_move(

@@ -16,9 +16,10 @@ from django.db.models import Q, QuerySet
 from allocation.models import Booking, Stop
 from allocation.queries.bookings.restrained import NOT_STARTED, budget_scope, pausable
 from allocation.queries.fleet.stops import (
+    STOP_CODES,
     bookings_covered,
     stop_facts,
-    stop_frees_at,
+    stop_why,
     stops_in_force,
     stops_of,
 )
@@ -39,7 +40,6 @@ Action = Guardrail.Action
 # Bookings that one turn changes, so that none takes long.
 MOST = 500
 PAUSE_STATES = (State.PAUSING, State.PAUSED)
-STOPPED = "stopped"
 
 
 def restraints_due(now: datetime) -> QuerySet[Booking]:
@@ -75,7 +75,7 @@ class _Restraints:
         planned |= Q(state__in=(State.QUEUED, *PAUSE_STATES), planned_starts__isnull=False)
         wrong = kept & (Q(is_drained=False) | planned) | Q(is_drained=True) & ~kept
         # The stop is over, and a budget still keeps it.
-        wrong |= kept & ~stopped & Q(state=State.QUEUED, reasons__0__code=STOPPED)
+        wrong |= kept & ~stopped & Q(state=State.QUEUED, reasons__0__code__in=STOP_CODES)
         wrong |= within & (Q(may_borrow=True) | _BORROWS) | Q(may_borrow=False) & ~within
         # A mark on what runs, or is over, has no effect.
         found = Q(wrong, state__in=(*NOT_STARTED, *PAUSE_STATES))
@@ -146,9 +146,8 @@ def _drain(booking: Booking, found: _Restraints) -> None:
     stops = stops_of(booking, now)
     rung = None if stops else found.rung_for(booking, actions)
     if stops:
-        facts = stop_facts(stops[0])
-        event = Event("work_stopped", event_text("work_stopped", **facts))
-        _keep(booking, event, reason(STOPPED, stop_frees_at(stops[0]), **facts), now)
+        event = Event("work_stopped", event_text("work_stopped", **stop_facts(stops[0])))
+        _keep(booking, event, stop_why(stops[0]), now)
     elif rung is not None:
         event = Event("drained", event_text("drained", **_facts(rung)))
         _keep(booking, event, _why("budget_drained", rung), now)

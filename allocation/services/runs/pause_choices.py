@@ -17,6 +17,7 @@ from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 
 BUDGET_PAUSED = BY_CODE["budget_paused"].id
+OPERATOR_PAUSED = BY_CODE["operator_paused"].id
 
 
 def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -43,7 +44,8 @@ def more_time_request(*, actor: Actor, booking: Booking, now: datetime) -> Booki
     The next cycle answers, because only a cycle may move the higher-priority booking.
 
     Raises:
-        Refused: `not_pausing`, `more_time_pending`, `no_more_time`, `claim_can_not_wait`.
+        Refused: `not_pausing`, `more_time_pending`, `no_more_time`, `claim_can_not_wait`,
+            `budget_can_not_wait`, `operators_can_not_wait`.
     """
     with transaction.atomic():
         booking = booking_lock(booking.id, "project", "tier", "owner")
@@ -74,6 +76,9 @@ def more_time_refusal(tier: Tier, pause: Pause) -> Refused | None:
     if pause.rule == BUDGET_PAUSED:
         sentence = refusal_text("budget_can_not_wait")
         return Refused("budget_can_not_wait", sentence, rule=pause.rule, owner="tenant_admin")
+    if pause.rule == OPERATOR_PAUSED:
+        sentence = refusal_text("operators_can_not_wait")
+        return Refused("operators_can_not_wait", sentence, rule=pause.rule, owner="operator")
     if not pause.may_wait:
         sentence = refusal_text("claim_can_not_wait")
         return Refused("claim_can_not_wait", sentence, rule="R52", owner="others")

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from allocation.access import access_booking, access_booking_to_change, may_change
-from allocation.models import Booking
+from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.bookings import (
     NodePlace,
     Slots,
@@ -22,6 +22,7 @@ from allocation.queries.bookings.bookings import (
     node_places_of,
 )
 from allocation.queries.bookings.pauses import pauses_of
+from allocation.queries.bookings.site_bookings import RELEASE_ASKED
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
@@ -133,6 +134,7 @@ def _booking_answer(
         later = later_ends(actor=actor, booking=booking, now=ctx.now)
         ctx = replace(ctx, ends=later.ends, no_later=later.limit)
     summary = booking_summary(booking, ctx, may_change=may)
+    events = history_of(booking)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
@@ -141,7 +143,8 @@ def _booking_answer(
         "where": where_words(places),
         "titles": titles_of(State(booking.state)),
         "commands": commands_of(booking, places),
-        "events": history_of(booking),
+        "events": events,
+        "release_asked": _release_asked(events) if summary.give_back else None,
         "refusal": refusal,
         "possible": _possible(booking, refusal, ctx),
         "approval": approval_line(booking, ctx.zone, ctx.now),
@@ -165,6 +168,11 @@ def _booking_answer(
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
+
+
+def _release_asked(events: Sequence[BookingEvent]) -> BookingEvent | None:
+    """The last request of an operator to release the booking; events are newest first."""
+    return next((event for event in events if event.kind == RELEASE_ASKED), None)
 
 
 def _can_wait(booking: Booking, now: datetime) -> bool:

@@ -18,7 +18,7 @@ from tenants.models import Tier
 from tenants.platform.errors import Refused
 
 MOVED_TOGETHER = BY_CODE["moved_together"].id
-BUDGET_PAUSED = BY_CODE["budget_paused"].id
+NO_CLAIM = (BY_CODE["budget_paused"].id, BY_CODE["operator_paused"].id)
 OWN_PAUSE = BY_CODE["own_pause"].id
 METHODS = {
     "stop": "the node ends running programs, first with SIGTERM, then with SIGKILL",
@@ -172,7 +172,7 @@ def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
 
 
 def _who(pause: Pause) -> str:
-    if pause.rule == BUDGET_PAUSED:
+    if pause.rule in NO_CLAIM:
         return ""
     name = f"{pause.beneficiary_label} of your organisation"
     if pause.relation == PauseRelation.IDLE:

@@ -1,8 +1,11 @@
-"""The operators' page of all tenants' bookings, with a message to the owners of chosen ones."""
+"""The operators' page of all tenants' bookings, with acts on chosen ones."""
 
-from typing import Any
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -16,14 +19,26 @@ from allocation.queries.bookings.site_bookings import (
     OPEN_GROUP,
     SiteFilter,
     nodes_of_bookings,
+    releases_asked,
     site_bookings,
 )
-from allocation.services.operate.messages import LONGEST, owners_message
+from allocation.rules.ask.words.numbers import length_of
+from allocation.services.operate.bulk import (
+    ACTS,
+    LONGEST_TEXT,
+    Act,
+    BulkAct,
+    BulkLine,
+    bulk_apply,
+    bulk_preview,
+)
 from allocation.web.bookings.booking_pages import booking_row
 from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
 from allocation.web.bookings.page_context import PageContext
 from tenants.models import GpuClass, Tier, User
-from tenants.platform.form_actions import form_action_run, ids_read
+from tenants.platform.confirm import CONFIRMED_FIELD, CSRF_FIELD
+from tenants.platform.errors import Refused
+from tenants.platform.form_actions import SHOWN_ON_PAGE, form_act_read, ids_read
 from tenants.queries import tenants_all
 from tenants.web.frame import operator_page, zone_of
 
@@ -31,12 +46,18 @@ from tenants.web.frame import operator_page, zone_of
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
-    """`?state=&tenant=<slug>&tier=&class=&node=&q=&page=`; POST sends a message to owners."""
+    """`?state=&tenant=<slug>&tier=&class=&node=&q=&page=`; POST acts on the chosen bookings.
+
+    The first POST answers with what would happen to each booking, the second one does it.
+    """
     refusal = None
     if request.method == "POST":
-        refusal = form_action_run(request, {"message": lambda form: _message(operator, form)})
-        if refusal is None:
-            return redirect(request.get_full_path())
+        try:
+            return _act(request, operator)
+        except Refused as refused:
+            if refused.kind not in SHOWN_ON_PAGE:
+                raise
+            refusal = refused
     wanted = _filter_read(request.GET)
     chosen = frozenset(request.POST.getlist("booking") if refusal else ())
     page = Paginator(site_bookings(wanted).order_by("-submitted", "-id"), PAGE).get_page(
@@ -57,33 +78,84 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
         "next": _link(wanted, page=page.next_page_number()) if page.has_next() else "",
         "refusal": refusal,
         "typed": request.POST if refusal else {},
-        "longest": LONGEST,
+        "longest": LONGEST_TEXT,
     }
     status = 422 if refusal else 200
     return render(request, "allocation/ops_bookings.html", context, status=status)
 
 
-def _message(operator: User, form: QueryDict) -> str:
-    sent = owners_message(
-        operator=operator,
-        bookings=ids_read(form, "booking", "booking"),
-        text=form.get("message", ""),
-        now=timezone.now(),
-    )
-    owners = len({booking.owner_id for booking in sent})
-    return (
-        f"Message sent to {owners} {'person' if owners == 1 else 'people'} about "
-        f"{len(sent)} {'booking' if len(sent) == 1 else 'bookings'}."
-    )
+TITLES: dict[Act, tuple[str, str, str]] = {
+    "message": ("Send the message to the owners?", "Send the message", "Message sent"),
+    "release": ("Ask to release these bookings?", "Ask to release", "Asked to release"),
+    "pause": ("Pause these bookings?", "Pause", "Notice of a pause given to"),
+}
+"""The question, its button, and what is reported."""
+
+
+def _act(request: HttpRequest, operator: User) -> HttpResponse:
+    """Asks with the effect on each booking, then does it and lists what was not possible."""
+    form, now = request.POST, timezone.now()
+    name = cast(Act, form_act_read(request, ACTS))
+    seconds = length_of(form.get("length", "")) if name == "pause" else None
+    act = BulkAct(name, form.get("text", ""), timedelta(seconds=seconds) if seconds else None)
+    ids = ids_read(form, "booking", "booking")
+    if CONFIRMED_FIELD not in form:
+        return _bulk_page(request, name, bulk_preview(bookings=ids, act=act, now=now))
+    lines = bulk_apply(operator=operator, bookings=ids, act=act, now=now)
+    if any(line.refusal for line in lines):
+        return _bulk_page(request, name, lines, is_over=True)
+    messages.success(request, _report(name, lines))
+    return redirect(request.get_full_path())
+
+
+def _bulk_page(
+    request: HttpRequest, name: Act, lines: Sequence[BulkLine], *, is_over: bool = False
+) -> HttpResponse:
+    """What happens to which booking, as a question, or when it is over as the result."""
+    done = [line for line in lines if line.refusal is None]
+    title, button, _ = TITLES[name]
+    context = {
+        "title": _report(name, done) if is_over else title,
+        "button": f"{button}: {_count(done)}" if name == "pause" else button,
+        "done": done,
+        "refused": [line for line in lines if line.refusal is not None],
+        "is_over": is_over,
+        "text": request.POST.get("text", ""),
+        "back": request.get_full_path(),
+        "fields": [
+            (field, value)
+            for field, values in request.POST.lists()
+            for value in values
+            if field != CSRF_FIELD
+        ],
+    }
+    return render(request, "allocation/ops_bulk.html", context)
+
+
+def _report(name: Act, done: Sequence[BulkLine]) -> str:
+    if name == "pause":
+        return f"{TITLES[name][2]} {_count(done)}."
+    owners = len({line.booking.owner_id for line in done})
+    people = f"{owners} {'person' if owners == 1 else 'people'}"
+    return f"{TITLES[name][2]}: {people}, about {_count(done)}."
+
+
+def _count(lines: Sequence[BulkLine]) -> str:
+    return f"{len(lines)} {'booking' if len(lines) == 1 else 'bookings'}"
 
 
 def _rows(bookings: list[Booking], operator: User, chosen: frozenset[str]) -> list[dict[str, Any]]:
     labels = dict(GpuClass.objects.values_list("slug", "label"))
     ctx = PageContext(timezone.now(), zone_of(operator.time_zone), "", labels)
     nodes = nodes_of_bookings(booking.id for booking in bookings)
+    asked = releases_asked(booking.id for booking in bookings)
     return [
         booking_row(booking, ctx)
-        | {"nodes": nodes.get(booking.id, ()), "chosen": str(booking.id) in chosen}
+        | {
+            "nodes": nodes.get(booking.id, ()),
+            "chosen": str(booking.id) in chosen,
+            "asked": asked.get(booking.id),
+        }
         for booking in bookings
     ]
 

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from django.contrib import messages
+from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
@@ -50,8 +51,10 @@ def ops_stops(request: HttpRequest, operator: User) -> HttpResponse:
             if refused.kind not in (*SHOWN_ON_PAGE, "missing"):
                 raise
             refusal = refused
+    stops = stops_in_force(now)
+    prefetch_related_objects(stops, "tenant", "booking")
     context = {
-        "stops": stops_in_force(now),
+        "stops": stops,
         "past": [row for row in _past() if not row.is_in_force(now)][:SHOWN],
         "groups": _groups(),
         "refusal": refusal,
@@ -82,7 +85,7 @@ def _groups() -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _past() -> list[Stop]:
-    return list(Stop.objects.select_related("tenant", "begun_by")[: SHOWN * 2])
+    return list(Stop.objects.select_related("tenant", "booking", "begun_by")[: SHOWN * 2])
 
 
 def _terms(request: HttpRequest) -> StopTerms:

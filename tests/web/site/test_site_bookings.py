@@ -13,7 +13,7 @@ from allocation.models import Booking, BookingEvent
 from portal.integrations.mail.message import section_of
 from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Mail, OutboxMessage, User
-from tests.api.builders import Site, a_site
+from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import Lab, a_booking, a_lab
 from tests.roles import as_system
 
@@ -71,20 +71,24 @@ def test_open_bookings_of_all_tenants_are_found_by_each_filter(two: Two) -> None
 def test_a_message_reaches_the_owners_of_open_bookings_once(two: Two, settings: Settings) -> None:
     settings.MAIL_ON = True
     chosen = [str(each.id) for each in (two.own, two.foreign, two.over)]
-    form = {"act": "message", "booking": chosen, "message": MESSAGE}
+    form = {"act": "message", "booking": chosen, "text": MESSAGE}
     faults: tuple[dict[str, Any], ...] = (
-        {"message": " "}, {"message": "x" * 201}, {"booking": []}, {"booking": [str(uuid4())]},
+        {"text": " "}, {"text": "x" * 201}, {"booking": []}, {"booking": [str(uuid4())]},
         {"booking": [str(uuid4()) for _ in range(201)]},
     )  # fmt: skip
     for bad in faults:
         refused = two.operator.post(PAGE, form | bad)
         assert refused.status_code == 422
-    assert (
-        f'value="{chosen[0]}"' in two.operator.post(PAGE, form | {"message": ""}).content.decode()
-    )
+    assert f'value="{chosen[0]}"' in two.operator.post(PAGE, form | {"text": ""}).content.decode()
     assert two.operator.post(PAGE, form | {"booking": "x"}).status_code == 404
-    sent = two.operator.post(PAGE, form, follow=True)
+    asked = two.operator.post(PAGE, form).content.decode()
+    assert "Send the message to the owners?" in asked
+    assert "It is over." in asked
+    with as_system():
+        assert not BookingEvent.objects.filter(kind="message").exists()
+    sent = two.operator.post(PAGE, form | {"sure": "1"})
     assert "about 2 bookings" in sent.content.decode()
+    assert "It is over." in sent.content.decode()
     with as_system():
         events = BookingEvent.objects.filter(kind="message")
         assert {each.booking_id for each in events} == {two.own.id, two.foreign.id}
@@ -118,3 +122,51 @@ def test_rest_lists_them_for_operators_only(two: Two) -> None:
     assert asked(operator, "?group=over")[1]["code"] == "tenant_needed"
     assert asked(operator, "?group=none")[0] == 422
     assert asked(two.site.researcher.token)[0] == 403
+
+
+def test_an_owner_releases_what_an_operator_asks_for_with_one_click(two: Two) -> None:
+    form = {"act": "release", "booking": [str(two.foreign.id)], "text": "An <b> audit", "sure": "1"}
+    assert two.operator.post(PAGE, form).status_code == 302
+    assert "release asked" in two.operator.get(PAGE).content.decode()
+    owner = Client()
+    with as_system():
+        owner.force_login(User.objects.get(id=two.other.actor.user_id))
+    address = f"/t/north/bookings/{two.foreign.label}"
+    page = owner.get(address).content.decode()
+    assert "An operator asks to release this booking: An &lt;b&gt; audit" in page
+    assert 'id="asked-h"' in page
+    assert f'action="{address}/cancel"' in page
+    assert owner.post(f"{address}/cancel").status_code == 302
+    with as_system():
+        two.foreign.refresh_from_db()
+    assert two.foreign.state == "cancelled"
+    assert 'id="asked-h"' not in owner.get(address).content.decode()
+
+
+def test_rest_names_what_is_not_possible_and_refuses_unknown_bookings(two: Two) -> None:
+    address = "fleet/bookings/acts"
+    ids = [f"bk_{each.id.hex}" for each in (two.own, two.over)]
+    body = {"act": "pause", "text": "An audit", "length": "PT4H", "bookings": ids}
+    seen = said(two.site.operator.post(f"{address}/preview", body))
+    done = said(two.site.operator.post(address, body))
+    assert done == seen
+    codes = {each["number"]: each["code"] for each in done["refused"]}
+    assert codes == {two.own.label: "tier_never_paused", two.over.label: "booking_over"}
+    unknown = f"bk_{uuid4().hex}"
+    faults: list[tuple[dict[str, Any], str]] = [
+        ({"bookings": [*ids, unknown]}, "bookings"),
+        ({"bookings": ["x"]}, "bookings"),
+        ({"bookings": [unknown] * 201}, "bookings"),
+        ({"act": "move"}, "act"),
+        ({"length": None}, "length"),
+        ({"length": "P8D"}, "length"),
+        ({"text": "x" * 121}, "text"),
+        ({"operator": "me"}, "operator"),
+    ]
+    for more, param in faults:
+        answer = two.site.operator.post(address, body | more)
+        assert (answer.status_code // 100, said(answer)["param"].split(".")[0]) == (4, param)
+    for path in (address, f"{address}/preview"):
+        assert two.site.admin.post(path, body).status_code == 403
+    with as_system():
+        assert not BookingEvent.objects.filter(kind="pause_noticed").exists()
