@@ -58,6 +58,10 @@ class BookingChange(models.Model):
     gives_back = models.JSONField(
         default=list, db_default=NO_ROWS, help_text="Allocations that a running booking gives up."
     )
+    keep_trying_until = models.DateTimeField(
+        null=True, blank=True,
+        help_text="It waits for room until then; null: if there is none it is kept as it is.",
+    )  # fmt: skip
     calendar_due = models.BooleanField(
         default=False, help_text="The calendar has still to give up what the change gave up."
     )
@@ -132,6 +136,12 @@ class BookingChange(models.Model):
                 name="change_sane",
             ),
         ]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for room: it was asked for, and there was none."""
+        is_asked = self.state == BookingChange.State.ASKED
+        return is_asked and self.keep_trying_until is not None and bool(self.reasons)
 
     @property
     def is_only_end(self) -> bool:

@@ -155,6 +155,9 @@ _SENTENCES: dict[str, Text] = {
     "undo_asked": gettext_lazy("%(actor)s asked to undo the last change: %(what)s."),
     "change_asked": gettext_lazy("%(actor)s asked for a change: %(what)s."),
     "change_kept": gettext_lazy("%(because)s %(why)s"),
+    "change_waits": gettext_lazy(
+        "The change waits for room. Until then the booking keeps what it has. %(because)s"
+    ),
     "change_declined": gettext_lazy(
         "The change was declined by %(actor)s: %(reason)s. The booking stays as it is."
     ),

@@ -157,6 +157,12 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "The dates of a series and the elements of an array can't wait for full windows. Book one "
         "of them alone to wait for it."
     ),
+    "not_waitable": gettext_lazy(
+        "The booking or its start has changed since, so this change can't wait. Ask for it anew."
+    ),
+    "wait_running": gettext_lazy(
+        "The end of a running booking can't wait for room. Ask for a later end again."
+    ),
     "wait_needs_length": gettext_lazy(
         "A workload takes as long as its class needs, so it can't wait for a window. Give a length."
     ),

@@ -33,6 +33,7 @@ EVENT_TYPES = {
     "booking.changed": "The booking was changed.",
     "booking.change_asked": "A change was requested that needs a decision.",
     "booking.change_kept": "A change was not possible; the booking keeps what it has.",
+    "booking.change_waits": "A change waits for room; the booking keeps what it has.",
     "booking.change_withdrawn": "A requested change was withdrawn.",
     "booking.late_charged": "Granted time was given up late, and a share of its price was charged.",
     "booking.override_granted": "An exception from a limit was granted for the booking.",

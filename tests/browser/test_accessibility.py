@@ -53,7 +53,13 @@ MORE = {
 NO_PAGES = {
     # What only POST reaches, files, and what other programs ask.
     *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier", "booking-undo"),
-    *("booking-change-withdraw", "booking-wait", "booking-still-needed", "notification-bell"),
+    *(
+        "booking-change-withdraw",
+        "booking-change-wait",
+        "booking-wait",
+        "booking-still-needed",
+        "notification-bell",
+    ),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
     *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),
     "budget-days",

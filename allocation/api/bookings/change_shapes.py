@@ -23,6 +23,9 @@ class BookingChangeOut(serializers.Serializer[Any]):
     decided_at = serializers.DateTimeField(allow_null=True)
     differences = serializers.DictField(help_text="Before and after, by field.")
     start_by = serializers.DateTimeField(allow_null=True)
+    keep_trying_until = serializers.DateTimeField(
+        allow_null=True, help_text="It waits for room until then."
+    )
     approval = serializers.SerializerMethodField(
         help_text="The open request for its approval, as in `/approvals`."
     )

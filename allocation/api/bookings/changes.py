@@ -78,6 +78,11 @@ class PatchIn(Strict):
         help_text="GPUs that a running booking gives back: `n0003/2`, or `unused` for those "
         "without a process for two minutes. Send it alone.",
     )  # fmt: skip
+    if_full = serializers.ChoiceField(
+        choices=["refuse", "wait"], required=False, default="refuse",
+        help_text="What a change does for which there is no room: `wait` leaves it open, with its "
+        "added cost held, and it is made as soon as there is room, until its last start.",
+    )  # fmt: skip
     accept = AcceptIn(required=False)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +131,7 @@ def patch_of(actor: Actor, booking: Booking, given: dict[str, Any], now: datetim
         labels=given.get("labels"),
         external_ref=given.get("external_ref"),
         request_text=text,
+        waits=given["if_full"] == "wait",
         give_back=tuple(given.get("give_back", ())),
         accept=Accept(
             accept.get("start_by"), accept.get("strength", ""), accept.get("cost_at_most")

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
-from allocation.models import WaitEntry, WaitOffer
+from allocation.models import BookingChange, WaitEntry, WaitOffer
 from allocation.rules.states import State
 from tenants.access import Actor
 from tenants.models import Role
@@ -24,17 +24,28 @@ def offers_visible(actor: Actor) -> QuerySet[WaitOffer]:
     return rows.filter(_own_or_led(actor)).select_related("booking__project", "booking__tier")
 
 
+def changes_waiting(actor: Actor) -> QuerySet[BookingChange]:
+    """Returns the changes that wait for room, of the actor and of the projects that they lead."""
+    rows = BookingChange.objects.filter(
+        tenant_id=actor.tenant_id,
+        state=BookingChange.State.ASKED,
+        keep_trying_until__isnull=False,
+    ).filter(_own_or_led(actor, "booking__owner"))
+    return rows.select_related("booking__owner").order_by("keep_trying_until", "id")
+
+
 def own_offers(actor: Actor) -> QuerySet[WaitOffer]:
     """Returns the open offers of the actor, the most urgent first."""
     rows = offers_visible(actor).filter(owner=actor.user_id, state=WaitOffer.State.OPEN)
     return rows.order_by("until", "id")
 
 
-def _own_or_led(actor: Actor) -> Q:
+def _own_or_led(actor: Actor, owner: str = "owner") -> Q:
     if actor.is_tenant_admin:
         return Q()
     led = [project for project, role in actor.roles.items() if role == Role.LEAD]
-    return Q(owner=actor.user_id, booking__project__in=actor.roles) | Q(booking__project__in=led)
+    own = Q(**{owner: actor.user_id}, booking__project__in=actor.roles)
+    return own | Q(booking__project__in=led)
 
 
 def waitlisted_by_class(actor: Actor, since: datetime, until: datetime) -> Mapping[str, int]:

@@ -32,6 +32,9 @@ class Accept:
 
 NO_BOUNDS = Accept()
 
+WAITED_FOR = ("change_no_room", "change_weaker")
+"""Why a change was not possible, if waiting can help."""
+
 # The sentences about a change that takes another one back.
 _UNDO = {"changed": "undone", "change_asked": "undo_asked"}
 
@@ -107,6 +110,18 @@ def change_keep(booking: Booking, change: BookingChange, kept: Kept, now: dateti
         text = event_text("change_kept", because=why[0], why=because)
         event = Event("change_kept", text, detail=detail)
     booking_change(booking, event=event, now=now, extension_until=None)
+
+
+def change_wait(booking: Booking, change: BookingChange, kept: Kept, now: datetime) -> None:
+    """Leaves a locked change open, because it waits for room; says so the first time."""
+    why = [reason_data(each) for each in kept.reasons]
+    change.reasons, change.alternatives = why, list(kept.alternatives)
+    change.decision = kept.decision
+    change.save(update_fields=["reasons", "alternatives", "decision"])
+    text = event_text("change_waits", because=why[-1])
+    until = change.keep_trying_until
+    detail = {"change": change.id.hex, "until": until.isoformat() if until else None}
+    booking_change(booking, event=Event("change_waits", text, detail=detail), now=now)
 
 
 def terms_apply(

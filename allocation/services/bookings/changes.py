@@ -50,7 +50,7 @@ from allocation.services.bookings.terms import (
     target_of,
     weaker_terms,
 )
-from allocation.services.bookings.wait_changes import waiting_change
+from allocation.services.bookings.wait_changes import change_wait_check, waiting_change
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_open
 from allocation.services.record.terms import Terms, terms_of
@@ -76,7 +76,8 @@ SOON = timedelta(minutes=2)
 @dataclass(frozen=True, slots=True)
 class Patch:
     """A change as a person asked for it; None: that part stays as it is. Changes of one `group`
-    are made all or none, unless they are `is_partial`."""
+    are made all or none, unless they are `is_partial`. One that `waits` stays open until there is
+    room for it."""
 
     ask: AskDocument | None = None
     tier: str | None = None
@@ -88,6 +89,7 @@ class Patch:
     group: UUID | None = None
     is_partial: bool = False
     give_back: tuple[str, ...] = ()
+    waits: bool = False
 
 
 def booking_patch(
@@ -302,6 +304,8 @@ class _Asked:
         change = self._writer.row(terms, Strength.STRONGER)
         most = late_fee if needed is None else late_fee_most
         change.late_fee = most(booking, self._kept(), self.now)
+        if self.patch.waits:
+            change_wait_check(self.actor, change, terms, self.now)
         return self._writer.ask(change, hold_of(booking, terms), needed)
 
     def _replace(self, terms: Terms, strength: Strength, **facts: object) -> None:
@@ -352,6 +356,8 @@ class _Asked:
 
     def _extend(self, until: datetime, terms: Terms) -> Booking:
         booking = self.booking
+        if self.patch.waits:
+            raise invalid("wait_running", refusal_text("wait_running"), "if_full")
         length_check(self.actor, booking, until)
         needed = approval_needed(self.actor, booking, terms, self.now)
         terms = replace(terms, name=self.new.name, request_text=self._text())

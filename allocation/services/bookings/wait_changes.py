@@ -6,23 +6,24 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.access import access_wait_entry
-from allocation.models import Booking, WaitEntry, WaitMode
+from allocation.models import Booking, BookingChange, WaitEntry, WaitMode
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, strength_of
 from allocation.rules.states import State
+from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.change_approvals import approval_needed
 from allocation.services.bookings.change_writer import ChangeWriter
 from allocation.services.bookings.terms import hold_of, stronger_terms, weaker_terms
-from allocation.services.bookings.wait_entries import entry_problem
+from allocation.services.bookings.wait_entries import entry_problem, too_many
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
-from allocation.services.record.terms import booking_with
+from allocation.services.record.terms import Terms, booking_with
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused
+from tenants.platform.errors import Refused, invalid
 
 
 def waiting_change(writer: ChangeWriter, request_text: str) -> Booking:
@@ -64,6 +65,30 @@ def waiting_change(writer: ChangeWriter, request_text: str) -> Booking:
     entry.save(update_fields=["windows", "until", "cost", "expired_count"])
     task_request("allocation.cycle")
     return booking
+
+
+def change_wait_check(actor: Actor, change: BookingChange, terms: Terms, now: datetime) -> None:
+    """Lets a change that is not stored yet wait for room until its last start.
+
+    Raises:
+        Refused: `wait_in_series`, `wait_needs_window`, `wait_too_late`, or `too_many_entries`.
+    """
+    until = terms.starts or change.start_by
+    if change.group is not None:
+        raise invalid("wait_in_series", refusal_text("wait_in_series"), "if_full")
+    if until is None:
+        raise invalid("wait_needs_window", refusal_text("wait_needs_window"), "if_full")
+    if until <= now:
+        raise invalid("wait_too_late", refusal_text("wait_too_late"), "if_full")
+    waiting = BookingChange.objects.filter(
+        tenant_id=actor.tenant_id,
+        asked_by=actor.user_id,
+        state__in=BookingChange.OPEN,
+        keep_trying_until__isnull=False,
+    )
+    if waiting.exclude(booking=change.booking).count() >= MOST_ENTRIES:
+        raise too_many()
+    change.keep_trying_until = until
 
 
 def entry_wake(*, actor: Actor, entry_id: UUID, now: datetime) -> WaitEntry:

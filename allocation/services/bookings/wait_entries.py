@@ -32,7 +32,7 @@ def entries_of(
     slots = _free_slots(actor) if waiting else []
     for key, booking in waiting.items():
         mine = windows.get(key) or _own_window(booking)
-        problem = entry_problem(booking, mine, now) or (None if slots else _too_many())
+        problem = entry_problem(booking, mine, now) or (None if slots else too_many())
         if problem is not None:
             refused[key] = problem
             continue
@@ -76,7 +76,8 @@ def entry_problem(booking: Booking, windows: Windows, now: datetime) -> Refused 
     return None
 
 
-def _too_many() -> Refused:
+def too_many() -> Refused:
+    """The refusal of one more entry than a person may have."""
     return refusal(
         "too_many_entries",
         refusal_text("too_many_entries", most=MOST_ENTRIES),

@@ -81,6 +81,7 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 # can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
 _TO_ANSWER = (State.REQUESTED, State.WAITLISTED, State.QUEUED, State.PAUSING, State.PAUSED)
+_WAITS_FOR_ROOM = Q(keep_trying_until__isnull=False) & ~Q(reasons=[])
 _EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
 
 
@@ -120,7 +121,7 @@ def is_anything_due(now: datetime) -> bool:
         or entries_due(now).exists()
         or offers_due(now).exists()
         or calendar_cuts_due()
-        or _changes_asked().exists()
+        or _changes_asked().exclude(_WAITS_FOR_ROOM & Q(keep_trying_until__gt=now)).exists()
         or dependencies_due(now).exists()
         or Booking.objects.filter(
             Q(state=State.REQUESTED, is_drained=False)

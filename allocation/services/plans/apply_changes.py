@@ -12,9 +12,11 @@ from allocation.models import Allocation, Approval, Booking, BookingChange, Deci
 from allocation.reasons.reason import reason
 from allocation.rules.states import EXTENDABLE, PLANNED_TIMES, TERMINAL, State
 from allocation.services.bookings.change_rows import (
+    WAITED_FOR,
     Kept,
     change_close,
     change_keep,
+    change_wait,
     rank_of,
     restores_of,
     terms_apply,
@@ -57,7 +59,16 @@ def changes_write(
             _grant(booking, change, decision, now)
         else:
             others = alternatives_data(answer.alternatives)
-            change_keep(booking, change, Kept(answer.reasons, decision, others), now)
+            kept = Kept(answer.reasons, decision, others)
+            (change_wait if _waits(change, answer, now) else change_keep)(
+                booking, change, kept, now
+            )
+
+
+def _waits(change: BookingChange, answer: ChangeAnswer, now: datetime) -> bool:
+    """Whether a change that does not fit stays open until there is room."""
+    until = change.keep_trying_until
+    return until is not None and now < until and answer.reasons[0].code in WAITED_FOR
 
 
 def extension_write(booking: Booking, extend: Extend, decision: Decision, now: datetime) -> None:
@@ -105,12 +116,19 @@ def _sweep(booking: Booking, change: BookingChange, now: datetime) -> None:
         is_alive = state in EXTENDABLE and is_awaited
     else:
         is_alive = state in (State.REQUESTED, State.QUEUED, State.SCHEDULED)
+    if is_alive and not (change.is_waiting and _is_too_late(change, now)):
+        return
     if is_alive:
+        change_keep(booking, change, Kept((reason("change_no_room"),)), now)
         return
     if state in TERMINAL or state == State.ENDING:
         change_close(change, BookingChange.State.WITHDRAWN, now)
         return
     change_keep(booking, change, Kept((reason("change_begun"),)), now)
+
+
+def _is_too_late(change: BookingChange, now: datetime) -> bool:
+    return change.keep_trying_until is not None and change.keep_trying_until <= now
 
 
 def _end_later(booking: Booking, change: BookingChange) -> None:
@@ -169,7 +187,9 @@ def _exchange(
     terms = Terms.from_json(change.target)
     request = hold_of(booking, terms)
     change.state, change.decided_at, change.decision = BookingChange.State.CHANGED, now, decision
-    change.save(update_fields=["state", "decided_at", "decision", "restores"])
+    change.reasons, change.alternatives = [], []
+    fields = ["state", "decided_at", "decision", "restores", "reasons", "alternatives"]
+    change.save(update_fields=fields)
     detail = {
         "change": change.id.hex, "decision": decision.id, "differences": change.differences,
     }  # fmt: skip

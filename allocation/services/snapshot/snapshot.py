@@ -357,7 +357,8 @@ def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) 
         revision=change.base_revision - 1,
     )
     group = "" if change.group is None or change.is_partial else str(change.group)
-    return Change(str(booking.id), target, _STRENGTHS.get(change.least_strength), group)
+    strength = _STRENGTHS.get(change.least_strength)
+    return Change(str(booking.id), target, strength, group, waiting=change.is_waiting)
 
 
 def _series_of(row: Booking) -> str | None:

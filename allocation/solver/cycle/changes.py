@@ -141,7 +141,9 @@ class Changes:
         because = reason(
             "series_conflict", conflicts=len(failed), of=len(members), first_conflict=first
         )
-        self.answers.extend(own.get(each.booking) or _kept(each, (because,)) for each in members)
+        self.answers.extend(
+            own.get(each.booking) or _kept(each, (because,)) for each in members if not each.waiting
+        )
 
     def applied(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the targets of granted changes in place of their bookings."""

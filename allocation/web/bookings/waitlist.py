@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from allocation.access import access_booking_to_change
-from allocation.models import WaitEntry, WaitMode, WaitOffer
-from allocation.queries.bookings.waiting import entries_visible, own_offers
+from allocation.models import Booking, BookingChange, WaitEntry, WaitMode, WaitOffer
+from allocation.queries.bookings.waiting import changes_waiting, entries_visible, own_offers
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import BookingRequest, booking_request
@@ -22,6 +22,7 @@ from allocation.services.bookings.wait_offers import offer_accept, offer_cost, o
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
+from allocation.web.parts.changes import difference_lines
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text
 from tenants.access import Actor
@@ -30,6 +31,7 @@ from tenants.platform.form_actions import FormAction, form_action_run, id_read
 from tenants.web.frame import refused_page, tenant_page
 
 MOST_WINDOWS = 3
+MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,16 @@ class EntryRow:
     until: str
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """A change that waits for room."""
+
+    booking: Booking
+    differences: tuple[str, ...]
+    cost: str
+    until: str
+
+
 def offer_cards(actor: Actor, ctx: PageContext) -> list[OfferCard]:
     """Returns the reader's open offers, the most urgent first."""
     return [_card(offer, ctx) for offer in own_offers(actor) if offer.until > ctx.now]
@@ -85,7 +97,8 @@ def offers_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     entries = entries_visible(actor).select_related("booking").order_by("until", "id")
     context = {
         "offers": offer_cards(actor, ctx),
-        "entries": [_row(entry, ctx) for entry in entries[:200]],
+        "entries": [_row(entry, ctx) for entry in entries[:MOST_SHOWN]],
+        "changes": [_change_row(each, ctx) for each in changes_waiting(actor)[:MOST_SHOWN]],
         "refusal": refusal,
     }
     status = 409 if refusal is not None else 200
@@ -171,6 +184,16 @@ def _row(entry: WaitEntry, ctx: PageContext) -> EntryRow:
         how=_how(entry, ctx),
         cost=money_text(entry.cost, booking.currency),
         until=moment_words(entry.until, ctx.zone, ctx.now),
+    )
+
+
+def _change_row(change: BookingChange, ctx: PageContext) -> ChangeRow:
+    until = change.keep_trying_until or ctx.now
+    return ChangeRow(
+        booking=change.booking,
+        differences=tuple(difference_lines(change.differences, ctx.zone, ctx.now)),
+        cost=money_text(change.delta_held, change.booking.currency),
+        until=moment_words(until, ctx.zone, ctx.now),
     )
 
 

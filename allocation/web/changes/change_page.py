@@ -1,7 +1,7 @@
 """The page on which a booking is changed: the form, its price and start, and the change."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from allocation.rules.changes import Strength
 from allocation.services.bookings.change_refusals import revision_moved
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import Patch, booking_patch, change_withdraw
+from allocation.services.bookings.kept_changes import change_ask_again
 from allocation.services.bookings.series_changes import Scope, series_patch
 from allocation.services.quotes.changes import ChangeQuote, change_quote
 from allocation.services.quotes.series_changes import SeriesQuote, series_change_quote
@@ -39,7 +40,7 @@ from allocation.web.parts.times import length_words, moment_words
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
-from tenants.web.frame import tenant_page
+from tenants.web.frame import refused_page, tenant_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Preview:
     blocking: str
     approval: str
     button: str
+    can_wait: bool = False
     start_by: int | None = None
     strength: str = ""
 
@@ -77,7 +79,7 @@ def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
     try:
         if is_whole:
             return _series(request, actor, booking, form, ctx)
-        if request.POST.get("act") == "change":
+        if request.POST.get("act") in ("change", "wait"):
             return _change(request, actor, booking, form, ctx)
         quote = change_quote(
             actor=actor, booking=booking, patch=form.patch(booking), revision=_revision(form),
@@ -106,6 +108,19 @@ def change_withdraw_page(request: HttpRequest, actor: Actor, label: str) -> Http
     booking = access_booking_to_change(actor, label)
     change_withdraw(actor=actor, booking=booking, now=timezone.now())
     messages.success(request, f"The change is withdrawn. {booking.label} stays as it is.")
+    return HttpResponseRedirect(_address(actor, booking))
+
+
+@require_POST
+@tenant_page
+def change_wait_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Asks again for the latest change, which did not fit, so that it waits for room."""
+    booking, now = access_booking_to_change(actor, label), timezone.now()
+    try:
+        change_ask_again(actor=actor, booking=booking, now=now)
+    except Refused as refusal:
+        return refused_page(request, refusal)
+    messages.success(request, f"The change waits for room. Until then {label} stays as it is.")
     return HttpResponseRedirect(_address(actor, booking))
 
 
@@ -139,6 +154,7 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         if quote.rules
         else "",
         button="Change it" if at_once and not quote.rules else "Ask for the change",
+        can_wait=not at_once and option is None and quote.until is None and bool(after.starts),
         start_by=int(option.starts.timestamp()) if option is not None else None,
         strength=option.strength if option is not None else "",
     )
@@ -168,11 +184,14 @@ _PLACE = {
 def _change(
     request: HttpRequest, actor: Actor, booking: Booking, form: ChangeForm, ctx: PageContext
 ) -> HttpResponse:
+    waits = request.POST.get("act") == "wait"
+    patch = replace(form.patch(booking), waits=waits)
     made = booking_patch(
-        actor=actor, booking=booking, patch=form.patch(booking), revision=_revision(form),
-        now=ctx.now,
-    )  # fmt: skip
-    if is_change_open(made):
+        actor=actor, booking=booking, patch=patch, revision=_revision(form), now=ctx.now
+    )
+    if is_change_open(made) and waits:
+        said = f"The change waits for room. Until then {made.label} stays as it is."
+    elif is_change_open(made):
         said = f"Asked for the change. Until it is decided {made.label} stays as it is."
     else:
         said = f"{made.label} is changed."
@@ -274,5 +293,6 @@ def _address(actor: Actor, booking: Booking) -> str:
 _BOOKING = "t/<slug:tenant>/bookings/<str:label>/change"
 urlpatterns = [
     path(_BOOKING, change_page, name="booking-change"),
+    path(f"{_BOOKING}/wait", change_wait_page, name="booking-change-wait"),
     path(f"{_BOOKING}/withdraw", change_withdraw_page, name="booking-change-withdraw"),
 ]

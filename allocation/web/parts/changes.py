@@ -6,6 +6,7 @@ from typing import Any
 
 from allocation.models import Approval, Booking, BookingChange
 from allocation.rules.changes import Strength
+from allocation.services.bookings.kept_changes import can_wait
 from allocation.services.bookings.undo import undoable_change
 from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import moment_words
@@ -18,7 +19,8 @@ SHOWN = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class ShownChange:
-    """An open change, or one that was not possible."""
+    """An open change, or one that was not possible. `waits`: how long it waits for room;
+    `can_wait`: it can be asked for again, to wait."""
 
     title: str
     is_open: bool
@@ -26,6 +28,8 @@ class ShownChange:
     differences: tuple[str, ...]
     reasons: tuple[str, ...]
     alternatives: tuple[str, ...]
+    waits: str = ""
+    can_wait: bool = False
 
 
 def undo_lines(booking: Booking, zone: tzinfo, now: datetime) -> list[str]:
@@ -49,6 +53,11 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
     if change.state == BookingChange.State.AWAITING_APPROVAL:
         title = "A change waits for its approval"
         decides = _who_decides(change, zone, now)
+    waits = ""
+    if change.is_waiting and change.keep_trying_until is not None:
+        title = "A change waits for room"
+        until = moment_words(change.keep_trying_until, zone, now)
+        waits = f"It is made as soon as there is room, until {until}. The booking stays as it is."
     starts = (each["starts"] for each in change.alternatives)
     return ShownChange(
         title=title,
@@ -57,6 +66,8 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
         differences=tuple(difference_lines(change.differences, zone, now)),
         reasons=tuple(stored_sentence(each) for each in change.reasons),
         alternatives=tuple(moment_words(_time(each), zone, now) for each in starts),
+        waits=waits,
+        can_wait=is_kept and can_wait(change, booking, now),
     )
 
 

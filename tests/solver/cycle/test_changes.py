@@ -61,6 +61,16 @@ def test_a_window_in_the_way_keeps_the_booking_where_it_is() -> None:
     assert (plan.assigns, plan.waits, plan.moves, plan.refusals) == ((), (), (), ())
 
 
+def test_a_change_that_waits_for_room_is_answered_by_a_grant_alone() -> None:
+    held = held_window("mine", range(4), 2, 4)
+    full = (*held, *held_window("other", range(8), 4, 5))
+    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
+    waiting = replace(a_change(wish), waiting=True)
+    assert decided(a_snapshot(held=full, changes=(waiting,))).changes == ()
+    plan = decided(a_snapshot(held=held, changes=(waiting,)))
+    assert (plan.changes[0].granted, given(plan)) == (True, {"mine": (2, 5, 4)})
+
+
 def test_its_own_old_room_and_quota_count_as_free_for_the_change() -> None:
     held = held_window("mine", range(6), 2, 4)
     wish = a_request(ask=an_ask(8), hours=2, earliest=3 * HOUR, fixed=True)

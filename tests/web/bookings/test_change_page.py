@@ -9,9 +9,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Booking, Series
+from allocation.models import Booking, BookingChange, Series
+from allocation.reasons.reason import reason
 from allocation.rules.recurrence import recurrence_read
+from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.change_rows import Kept, change_keep, change_wait
 from allocation.services.bookings.series import Repeat, series_request
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
@@ -203,3 +206,37 @@ def test_a_date_of_a_series_changes_alone_or_with_others(site: Site) -> None:
     other = (starts + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
     status, page = posted(site, booking, scope="all", parts="fit", own="overwrite", starts=other)
     assert (status, "The dates of a series keep their days." in page) == (409, True)
+
+
+def test_a_full_window_of_a_change_is_waited_for_with_one_click(
+    site: Site, booking: Booking
+) -> None:
+    """From the preview, and again from the page of the booking once it was not possible."""
+    with tenant_tx(site.tenant.id):
+        ends = booking.not_before + timedelta(seconds=booking.duration_seconds)
+        rival = a_wish(site.project, an_ask(4, starts=ends))
+        now = timezone.now()
+        booking_request(actor=site.actor(), request=rival, now=now)
+    with as_system():
+        Booking.objects.update(state=State.QUEUED)
+    status, page = posted(site, booking, act="look", length="8 h")
+    assert (status, "It can wait" in page, "Wait for it" in page) == (200, True, True)
+    assert posted(site, booking, act="change", length="8 h")[0] == 302
+    with as_system():
+        (change,) = BookingChange.objects.filter(booking=booking)
+        change_keep(fresh(booking), change, Kept((reason("change_no_room"),)), now)
+    client = Client()
+    client.force_login(site.people["researcher"])
+    url = f"/t/{site.tenant.slug}/bookings/{booking.label}"
+    assert "The change was not possible" in (kept := client.get(url).content.decode())
+    assert f"{url}/change/wait" in kept
+    assert client.post(f"{url}/change/wait").status_code == 302
+    with as_system():
+        change = BookingChange.objects.get(booking=booking, state=BookingChange.State.ASKED)
+        change_wait(fresh(booking), change, Kept((reason("change_no_room"),)), now)
+    page = client.get(url).content.decode()
+    assert "A change waits for room" in page
+    assert "Withdraw the change" in page
+    listed = client.get(f"/t/{site.tenant.slug}/offers").content.decode()
+    assert f'href="{url}"' in listed.split("Changes that wait for room")[-1]
+    assert client.post(f"{url}/change/wait").status_code == 409

@@ -1,0 +1,100 @@
+"""Changes that wait for room: open until there is some, with the booking as it was meanwhile."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from allocation.models import Booking, BookingEvent
+from allocation.services.bookings.bookings import booking_cancel
+from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.terms import target_of
+from allocation.services.decide.cycle import is_anything_due
+from allocation.services.decide.replay import decision_replay
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, an_ask
+from tests.roles import as_system
+from tests.servers.servers import Servers
+from tests.services.bookings.test_changes import (
+    LATER,
+    SOON,
+    change_of,
+    fresh,
+    held,
+    requested,
+    turn,
+    window,
+    windows,
+)
+
+
+@pytest.fixture
+def lab(real_db: Servers) -> Lab:
+    return a_lab("helix", gpus=8)
+
+
+def asked(lab: Lab, booking: Booking, *, now: datetime = SOON, **parts: object) -> Booking:
+    seen = fresh(booking)
+    patch = Patch(ask=replace(target_of(seen).ask, **parts), waits=True)  # type: ignore[arg-type]
+    with tenant_tx(lab.tenant_id):
+        return booking_patch(
+            actor=lab.actor, booking=seen, patch=patch, revision=seen.revision, now=now
+        )
+
+
+def kinds(booking: Booking) -> list[str]:
+    with as_system():
+        return list(BookingEvent.objects.filter(booking=booking).values_list("kind", flat=True))
+
+
+def test_a_change_waits_for_room_and_is_made_in_the_turn_after_it_frees(lab: Lab) -> None:
+    mine = requested(lab, window(4, 2, 4))
+    other = requested(lab, window(8, 4, 5))
+    turn(NOW)
+    asked(lab, mine, duration=3 * 3600)
+    turn(SOON)
+    change = change_of(mine)
+    assert (change.state, change.is_waiting) == ("asked", True)
+    assert change.keep_trying_until == NOW + 2 * HOUR
+    assert (windows(mine), fresh(mine).revision) == ([(2, 4)] * 4, 1)
+    assert held(mine) == fresh(mine).hold_amount
+    assert kinds(mine)[-1] == "change_waits"
+    with as_system():
+        assert not is_anything_due(LATER)
+        assert change.decision is not None
+        assert decision_replay(change.decision).is_equal
+    turn(LATER)
+    assert (change_of(mine).decision_id, kinds(mine)[-1]) == (change.decision_id, "change_waits")
+
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=other, now=LATER)
+    turn(LATER)
+    change = change_of(mine)
+    assert (change.state, change.reasons, windows(mine)) == ("changed", [], [(2, 5)] * 4)
+    assert kinds(mine).count("change_waits") == 1
+
+
+def test_a_change_stops_waiting_at_its_last_start_and_gives_its_money_back(lab: Lab) -> None:
+    mine = requested(lab, window(8, 20, 22))
+    requested(lab, window(8, 4, 5))
+    turn(NOW)
+    asked(lab, mine, starts=NOW + 4 * HOUR, duration=3 * 3600)
+    turn(SOON)
+    assert change_of(mine).delta_held > 0
+    turn(NOW + 4 * HOUR)
+    change = change_of(mine)
+    assert (change.state, change.reasons[0]["rule"]) == ("kept", "R88")
+    assert windows(mine) == [(20, 22)] * 8
+    with as_system():
+        assert not is_anything_due(NOW + 5 * HOUR - HOUR / 2)
+
+
+def test_the_end_of_a_run_is_not_waited_for(lab: Lab) -> None:
+    mine = requested(lab, an_ask(hours=1))
+    turn(NOW)
+    turn(SOON)
+    assert fresh(mine).state == "starting"
+    with pytest.raises(Refused) as refused:
+        asked(lab, mine, duration=7200)
+    assert refused.value.code == "wait_running"
