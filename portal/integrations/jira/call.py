@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from portal.integrations.answers import Answer
-from portal.integrations.pinned import Pinned, TooLong, body_read
 from tenants.rules.webhooks import retry_after
+from tenants.services.pinned import Pinned, TooLong, body_read
 
 CLOUD = "cloud"
 COMMENTS_SEARCHED = 50

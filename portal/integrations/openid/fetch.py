@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from portal.integrations.tls import tls_context
 from tenants.rules.webhooks import BadTarget, target_read
+from tenants.services.tls import tls_context
 from tenants.services.webhook_targets import target_address
 
 SETTING = "SIGN_ON_ALLOW"

@@ -9,9 +9,9 @@ import httpx
 
 from portal.integrations.answers import Answer
 from portal.integrations.jira.call import jira_call
-from portal.integrations.pinned import SECONDS, fault_sentence, pinned
 from portal.integrations.webhooks.message import Message
 from tenants.rules.webhooks import BadTarget, retry_after
+from tenants.services.pinned import SECONDS, fault_sentence, pinned
 
 GONE = 410
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from portal.integrations.tls import tls_context
 from tenants.rules.webhooks import Target, target_read
+from tenants.services.tls import tls_context
 from tenants.services.webhook_targets import resolvers, target_resolve
 
 SECONDS = 10
