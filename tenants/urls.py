@@ -6,6 +6,7 @@ from tenants.web.accounts import ops_accounts
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.notifications import urlpatterns as notification_urls
 from tenants.web.people import people
+from tenants.web.policy_hook import urlpatterns as policy_hook_urls
 from tenants.web.quotas import ops_quotas, quotas
 from tenants.web.service_accounts import urlpatterns as service_account_urls
 from tenants.web.settings import settings
@@ -20,6 +21,7 @@ urlpatterns = [
     path("t/<slug:tenant>/settings", settings, name="settings"),
     *notification_urls,
     *service_account_urls,
+    *policy_hook_urls,
     *webhook_urls,
     path("t/<slug:tenant>/log", log, name="log"),
     path("t/<slug:tenant>/log.csv", log_csv, name="log-csv"),

@@ -23,7 +23,7 @@ from allocation.models import (
 )
 from allocation.rules.ask import AskDocument, Together
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import BookingRequest
+from allocation.services.bookings.requests import BookingRequest
 from billing.models import Budget, PriceBook
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, hold_place, price_book_publish

@@ -69,6 +69,16 @@ class BookingEvent(models.Model):
         """The time in `detail` from which borrowed quota can be reclaimed."""
         return self._moment("at_risk_from")
 
+    @property
+    def not_before(self) -> datetime | None:
+        """The start of a window in `detail`."""
+        return self._moment("not_before")
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The end of a window in `detail`."""
+        return self._moment("deadline")
+
     def _moment(self, name: str) -> datetime | None:
         text = self.detail.get(name)
         return datetime.fromisoformat(text) if text else None

@@ -236,6 +236,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R146", "too_many_gpus", "policy", "operator", "refuses", optional=("most",)),
     Rule("R149", "operator_paused", "policy", "operator", "pauses", ("why",)),
     Rule("R150", "stopped", "policy", "operator", "both", optional=("owner", "why")),
+    Rule("R160", "policy_hook_denied", "policy", "tenant_admin", "refuses"),
 )  # fmt: skip
 
 UNPROVEN = frozenset(

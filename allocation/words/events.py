@@ -118,10 +118,38 @@ def _at_risk(facts: Facts) -> str:
     return text % facts
 
 
+def _hook_admitted(facts: Facts) -> str:
+    return _hook_words(_("The policy hook of %(tenant)s admitted this") % facts, facts)
+
+
+def _hook_moved(facts: Facts) -> str:
+    if not facts["to"]:
+        text = _("The policy hook of %(tenant)s narrowed the window")
+    elif facts["window"]:
+        text = _(
+            "The policy hook of %(tenant)s moved the tier from %(from)s to %(to)s and narrowed "
+            "the window"
+        )
+    else:
+        text = _("The policy hook of %(tenant)s moved the tier from %(from)s to %(to)s")
+    return _hook_words(text % facts, facts)
+
+
+def _hook_words(text: str, facts: Facts) -> str:
+    """A sentence, with the words of the hook if there are any."""
+    return f"{text}: “{facts['words']}”" if facts["words"] else f"{text}."
+
+
 _SENTENCES: dict[str, Text] = {
     "because": "%(because)s",
     # The request
     "requested": gettext_lazy("Requested by %(actor)s; %(held)s held."),
+    "hook_admitted": _hook_admitted,
+    "hook_moved": _hook_moved,
+    "hook_passed": gettext_lazy(
+        "The policy hook of %(tenant)s gave no valid answer, so its rule for failures admitted "
+        "this: %(error)s"
+    ),
     "override_granted": gettext_lazy("%(actor)s granted an exception from a limit."),
     "override_ended": gettext_lazy("%(actor)s ended its exception from a limit."),
     "queued": gettext_lazy("Waiting, with a planned start. %(because)s"),

@@ -71,6 +71,11 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "stopped_class": gettext_lazy(
         "Running bookings continue. Leave the class out, or ask again later."
     ),
+    "policy_hook_denied": gettext_lazy("The policy hook of %(tenant)s denied this: “%(words)s”"),
+    "policy_hook_failed": gettext_lazy(
+        "The policy hook of %(tenant)s gave no valid answer, and its rule is to admit nothing "
+        "without one. Ask again in a moment, or ask an admin of the organisation."
+    ),
     "unknown_tier": gettext_lazy("There is no such tier. Choose one of: %(tiers)s."),
     "unknown_class": gettext_lazy("The fleet has no GPU class %(gpu_class)s. It has: %(known)s."),
     "impossible_profile": gettext_lazy("%(classes)s GPUs have no slice %(profile)s."),

@@ -61,11 +61,12 @@ STATUS_BY_CODE = {
     "not_acceptable": 406,
     "busy": 503,
     "portal_upgrading": 503,
+    "policy_hook_failed": 503,
     "too_many_requests": 429,
     "revision_moved": 412,
     "revision_needed": 428,
 }
-RETRY_CODES = frozenset({"busy"})
+RETRY_CODES = frozenset({"busy", "policy_hook_failed"})
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:

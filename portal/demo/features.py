@@ -16,8 +16,8 @@ from allocation.models import (
 )
 from allocation.rules.approvals import Step
 from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.jira.connections import (
     JIRA,

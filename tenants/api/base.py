@@ -21,6 +21,7 @@ from tenants.api.auth import Caller, TokenAuthentication
 from tenants.api.idempotency import (
     NOT_STORED,
     KeyedRequest,
+    StoredAnswer,
     answer_replace,
     answer_store,
     key_take,
@@ -35,6 +36,7 @@ from tenants.platform.fields import Strict, single_values, validated
 from tenants.platform.log_ids import log_id
 from tenants.platform.reference import reference_tx
 from tenants.platform.wall import tenant_tx
+from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.rate_limits import call_limit_check
 
 
@@ -127,31 +129,40 @@ class ApiView(APIView):
         wait: Callable[[Response], Wait] | None = None,
         secret: Iterable[str] = (),
     ) -> HttpResponseBase:
-        """Runs `work` in one transaction, at most once per idempotency key.
+        """Runs `work` in one transaction, at most once per idempotency key. If it needs an answer
+        of the tenant's policy hook, the transaction is undone; `work` runs again after the call.
 
         `wait` makes the answer deferred: it says which decision the final answer waits for. Fields
         named in `secret` are sent once and not stored: a replay has null there.
         """
         keyed = self.idempotency
         if keyed is None:
-            with self.tx():
-                response = work()
+            response = hook_asking(lambda: self._in_tx(work))
             return self.deferred(response, wait(response)) if wait else response
-        kept = None
-        try:
+
+        def work_once() -> StoredAnswer | Response:
             with self.tx():
                 kept = key_take(self.actor, keyed, self.now)
                 if kept is None:
                     response = work()
                     shown = _without(response, secret)
                     answer_store(self.actor, keyed, shown, is_final=wait is None)
+            return response if kept is None else kept
+
+        try:
+            kept = hook_asking(work_once)
         except Refused as refusal:
             return self._refused(keyed, refusal)
-        if kept is None:
+        if isinstance(kept, Response):
+            response = kept
             return self.deferred(response, wait(response), keyed) if wait else response
         if wait and not kept.is_final:
             return self.deferred(kept.response(), wait(kept.response()), keyed)
         return kept.replay()
+
+    def _in_tx(self, work: Callable[[], Response]) -> Response:
+        with self.tx():
+            return work()
 
     def deferred(
         self, response: Response, wait: Wait, keyed: KeyedRequest | None = None

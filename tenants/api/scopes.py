@@ -44,6 +44,9 @@ WRITES: Mapping[str, str] = {
     "api-webhook-test": Scope.PROJECT,
     "api-webhook-resend": Scope.PROJECT,
     # Rules of the tenant and the platform
+    "api-policy-hook": Scope.ADMIN,
+    "api-policy-hook-secret": Scope.ADMIN,
+    "api-policy-hook-test": Scope.ADMIN,
     "api-jira": Scope.ADMIN,
     "api-jira-one": Scope.ADMIN,
     "api-jira-enabled": Scope.ADMIN,

@@ -20,6 +20,12 @@ from tenants.api.notifications import (
     NotificationsReadAll,
 )
 from tenants.api.people import People, PersonOne
+from tenants.api.policy_hook import (
+    PolicyHookCalls,
+    PolicyHookOne,
+    PolicyHookSecret,
+    PolicyHookTest,
+)
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas, TierOne, Tiers
 from tenants.api.service_accounts import (
@@ -98,6 +104,10 @@ urlpatterns = [
         DeliveryResend.as_view(),
         name="api-webhook-resend",
     ),
+    path("policy-hook", PolicyHookOne.as_view(), name="api-policy-hook"),
+    path("policy-hook/secret", PolicyHookSecret.as_view(), name="api-policy-hook-secret"),
+    path("policy-hook/test", PolicyHookTest.as_view(), name="api-policy-hook-test"),
+    path("policy-hook/calls", PolicyHookCalls.as_view(), name="api-policy-hook-calls"),
     path("service-accounts", ServiceAccounts.as_view(), name="api-service-accounts"),
     path(
         "service-accounts/<uuid:account_id>",

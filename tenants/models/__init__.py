@@ -16,6 +16,7 @@ from tenants.models.organisations import (
     Tier,
 )
 from tenants.models.people import Password, PasswordProof, SecondFactor, Session, User
+from tenants.models.policy_hooks import PolicyHook, PolicyHookCall, PolicyHookHealth
 from tenants.models.service_accounts import ServiceAccount
 from tenants.models.sign_on import (
     SignOnAttempt,
@@ -44,6 +45,9 @@ __all__ = [
     "Password",
     "PasswordProof",
     "PasswordReset",
+    "PolicyHook",
+    "PolicyHookCall",
+    "PolicyHookHealth",
     "Project",
     "PublishedEvent",
     "Quota",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 TEST = "webhook.test"
 EVENT_TYPES = {
     "booking.requested": "A booking was requested.",
+    "booking.policy_hook": "The policy hook of the organisation admitted or changed a request.",
     "booking.approval_requested": "A booking waits for an approval.",
     "booking.place_kept": "A place is kept for a booking that waits for an approval.",
     "booking.place_lost": "The place of a booking that waits for an approval is kept no longer.",

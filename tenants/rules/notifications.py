@@ -125,6 +125,12 @@ NOTIFICATION_TYPES = (
         {"budget.threshold_reached": "has reached a threshold"},
     ),
     NotificationType(
+        "policy_hook",
+        "Policy hook",
+        "The policy hook of an organisation that you administer fails.",
+        {"policy_hook.failing": "fails"},
+    ),
+    NotificationType(
         "message",
         "Messages of operators",
         "The platform's operators wrote to you about a booking.",

@@ -34,10 +34,18 @@ def secret_of(salt: bytes | memoryview) -> str | None:
 
 def webhook_secrets(webhook: Webhook, now: datetime) -> tuple[str, ...]:
     """Returns the secrets that are valid now, the newest first."""
-    salts = [webhook.salt]
-    if webhook.previous_salt and webhook.previous_until and now < webhook.previous_until:
-        salts.append(webhook.previous_salt)
-    return tuple(secret for salt in salts if (secret := secret_of(salt)))
+    return secrets_valid(webhook.salt, webhook.previous_salt, webhook.previous_until, now)
+
+
+def secrets_valid(
+    salt: bytes | memoryview,
+    previous: bytes | memoryview | None,
+    until: datetime | None,
+    now: datetime,
+) -> tuple[str, ...]:
+    """Returns the secret of a salt, and the one of the previous salt before its end."""
+    salts = [salt, previous] if previous and until and now < until else [salt]
+    return tuple(secret for each in salts if each and (secret := secret_of(each)))
 
 
 def _mark(key: str) -> bytes:

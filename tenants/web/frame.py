@@ -24,6 +24,7 @@ from tenants.platform.form_text import form_text_error
 from tenants.platform.log_ids import log_id
 from tenants.platform.wall import operator_tx, require_operators_process, tenant_tx
 from tenants.queries import unread_count
+from tenants.services.policy_hooks.calls import hook_asking
 from tenants.web.step_up import step_up
 
 View = Callable[..., HttpResponse]
@@ -104,7 +105,7 @@ def tenant_page(view: View) -> View:
             request.META[FRAME] = _tenant_frame(actor)
             return view(request, actor, **url_kwargs)
 
-        return _guarded(request, answer, tenant_tx(actor.tenant_id), actor.time_zone)
+        return _guarded(request, answer, lambda: tenant_tx(actor.tenant_id), actor.time_zone)
 
     return page
 
@@ -133,7 +134,7 @@ def operator_page(view: View) -> View:
                 return asked
             return view(request, user, **url_kwargs)
 
-        return _guarded(request, answer, operator_tx(), user.time_zone)
+        return _guarded(request, answer, operator_tx, user.time_zone)
 
     return page
 
@@ -156,7 +157,7 @@ def person_page(view: View) -> View:
             request.META[FRAME] = _person_frame(user)
             return view(request, user, **url_kwargs)
 
-        return _guarded(request, answer, nullcontext(), user.time_zone)
+        return _guarded(request, answer, nullcontext, user.time_zone)
 
     return page
 
@@ -210,20 +211,24 @@ def zone_of(name: str) -> ZoneInfo:
 def _guarded(
     request: HttpRequest,
     answer: Callable[[], HttpResponse],
-    wall: AbstractContextManager[None],
+    wall: Callable[[], AbstractContextManager[None]],
     zone: str,
 ) -> HttpResponse:
+    def run() -> HttpResponse:
+        with wall():
+            response = answer()
+            # Invisible characters in a form undo its changes.
+            fault = form_text_error(request)
+            if fault is not None:
+                raise fault
+            # Templates query the database, so they render inside the wall.
+            if isinstance(response, SimpleTemplateResponse):
+                response.render()
+            return response
+
     with timezone.override(zone_of(zone)):
         try:
-            with wall:
-                response = answer()
-                # Invisible characters in a form undo its changes.
-                fault = form_text_error(request)
-                if fault is not None:
-                    raise fault
-                # Templates query the database, so they render inside the wall.
-                if isinstance(response, SimpleTemplateResponse):
-                    response.render()
+            response = hook_asking(run)
         except Refused as refusal:
             return refused_page(request, refusal)
         except OperationalError:

@@ -55,6 +55,7 @@ TENANT_LINKS = {
     "budget": "budgets",
     "invitation": "people",
     "membership": "people",
+    "policy_hook": "settings/policy-hook",
     "price_book": "prices",
     "project": "people",
     "quota": "quotas",

@@ -47,6 +47,7 @@ ICONS = {
     "approval": "check",
     "to_approve": "check",
     "budget": "coin",
+    "policy_hook": "shield",
     "message": "people",
 }
 

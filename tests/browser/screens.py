@@ -82,6 +82,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("service-account", "service-account:"),
         ("sign-on", "/t/helix/settings/sign-on"),
         ("jira", "/t/helix/settings/jira"),
+        ("policy-hook", "/t/helix/settings/policy-hook"),
         ("jira-one", "jira:"),
     ),
     "operator": (

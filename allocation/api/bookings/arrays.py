@@ -16,7 +16,7 @@ from allocation.models import Booking, BookingArray
 from allocation.queries.bookings.arrays import ArrayShown, array_shown
 from allocation.queries.bookings.decided import allocations_current
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request, ranges_of
-from allocation.services.bookings.bookings import BookingRequest
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.results import booking_result
 from tenants.access import Actor
 from tenants.api.base import ApiView

@@ -12,9 +12,9 @@ from allocation.models import WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.recurrence import recurrence_read
-from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import request_read
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
 from allocation.services.bookings.wait_entries import Windows
 from tenants.access import Actor

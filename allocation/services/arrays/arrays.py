@@ -19,13 +19,10 @@ from allocation.services.arrays.elements import (
     element_id,
 )
 from allocation.services.bookings.admission import Asker, admission_check
-from allocation.services.bookings.bookings import (
-    AdmittedRequest,
-    BookingRequest,
-    booking_cancel,
-    bookings_create,
-)
+from allocation.services.bookings.bookings import AdmittedRequest, booking_cancel, bookings_create
 from allocation.services.bookings.offers import Offer, offer_price, peak_facts
+from allocation.services.bookings.policy_hook import request_ask
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.record.terms import Terms
 from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
@@ -68,6 +65,8 @@ def array_request(
     if request.ask.starts is not None or request.waitlist or request.windows:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
     project = access_project_to_book(actor, request.project, "project")
+    runs = {"count": array.count, "parallel": parallel}
+    request = request_ask(actor, "array", request, now, {"array": runs})
     admission = admission_check(
         project=project,
         tier_slug=request.tier,

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -11,11 +11,7 @@ from django.db import transaction
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.admission import Admission, Asker, admission_check
-from allocation.services.bookings.bookings import (
-    AdmittedRequest,
-    BookingRequest,
-    bookings_create,
-)
+from allocation.services.bookings.bookings import AdmittedRequest, bookings_create
 from allocation.services.bookings.dependencies import (
     PARAM,
     Parent,
@@ -24,6 +20,8 @@ from allocation.services.bookings.dependencies import (
     parents_read,
 )
 from allocation.services.bookings.offers import offer_price
+from allocation.services.bookings.policy_hook import requests_ask
+from allocation.services.bookings.requests import BookingRequest
 from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
 from billing.services import campaign_to_charge
@@ -78,6 +76,7 @@ def items_request(*, actor: Actor, items: Sequence[Item | Refused], now: datetim
 
     An item whose parent is refused is refused, too. Run inside the tenant's transaction.
     """
+    items = _hook_asked(actor, items, now)
     names = _names(items)
     answers: dict[int, Answer] = {}
     for level in _levels(items, names, answers):
@@ -99,6 +98,32 @@ def items_request(*, actor: Actor, items: Sequence[Item | Refused], now: datetim
             if isinstance(answer, Booking) and mine:
                 dependencies_write(answer, mine)
     return [answers[index] for index in range(len(items))]
+
+
+def _hook_asked(
+    actor: Actor, items: Sequence[Item | Refused], now: datetime
+) -> list[Item | Refused]:
+    """The items as the policy hook lets them pass; it is asked once, about those in projects that
+    the actor may book in."""
+    found = list(items)
+    asked = {
+        index: item
+        for index, item in enumerate(items)
+        if not isinstance(item, Refused) and _may_book(actor, item.request.project)
+    }
+    requests = [item.request for item in asked.values()]
+    answers = requests_ask(actor, "batch", requests, now)
+    for (index, item), answer in zip(asked.items(), answers, strict=True):
+        found[index] = answer if isinstance(answer, Refused) else replace(item, request=answer)
+    return found
+
+
+def _may_book(actor: Actor, project: str) -> bool:
+    try:
+        access_project_to_book(actor, project, "project")
+    except Refused:
+        return False
+    return True
 
 
 def _names(items: Sequence[Item | Refused]) -> dict[str, int]:

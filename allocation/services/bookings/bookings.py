@@ -1,7 +1,7 @@
 """Actions of people on bookings. Only a cycle places them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -15,7 +15,6 @@ from allocation.models import (
     WaitEntry,
     WaitMode,
 )
-from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.bookings.admission import Admission, Asker, admission_check
 from allocation.services.bookings.approval_requests import (
@@ -27,7 +26,9 @@ from allocation.services.bookings.approval_requests import (
 from allocation.services.bookings.approvals import approval_withdraw
 from allocation.services.bookings.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.person_limits import open_refusals
-from allocation.services.bookings.wait_entries import Windows, entries_of
+from allocation.services.bookings.policy_hook import request_ask
+from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.wait_entries import entries_of
 from allocation.services.bookings.wait_offers import approval_refuse, offer_withdraw
 from allocation.services.overrides.use import overrides_take
 from allocation.services.record.costs import unused_seconds, waiting_settle
@@ -55,29 +56,6 @@ from tenants.models import AuditEntry, Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 from tenants.services.booking_numbers import booking_numbers_take
-
-
-@dataclass(frozen=True, slots=True)
-class BookingRequest:
-    """A booking as a person asked for it, before any check.
-
-    `priced_at` is the time of a shown quote whose prices count; None: the prices of now.
-    `waitlist` is a `WaitMode`: the booking waits if its window is full, instead of being refused.
-    An offer may be of any of the `windows`.
-    """
-
-    project: str
-    tier: str
-    ask: AskDocument
-    name: str = ""
-    zone: str = "UTC"
-    request_text: str = ""
-    priced_at: datetime | None = None
-    campaign: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    external_ref: str = ""
-    waitlist: str = ""
-    windows: Windows = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +96,8 @@ def booking_create(
 ) -> Booking:
     """Does the same in the caller's transaction, which has to end on a refusal."""
     project = access_project_to_book(actor, request.project, "project")
+    act = "waiting" if request.waitlist == WaitMode.OFFER else "booking"
+    request = request_ask(actor, act, request, now)
     admission = admission_check(
         project=project,
         tier_slug=request.tier,
@@ -175,7 +155,7 @@ def bookings_create(
         Booking.objects.bulk_create(written)
         WaitEntry.objects.bulk_create(entries)
         overrides_take({row.id: requests[row.id].admission.overrides for row in written})
-        events_add([_requested(actor, row, now) for row in written])
+        events_add([e for row in written for e in _first_events(actor, row, requests, now)])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
         units = {row.id: requests[row.id].admission.units for row in written}
         _offers_await(actor, [e for e in entries if e.mode == WaitMode.OFFER], now)
@@ -329,10 +309,14 @@ def _numbers_give(tenant_id: UUID, bookings: Sequence[Booking]) -> None:
         booking.number = number
 
 
-def _requested(actor: Actor, booking: Booking, now: datetime) -> BookingEvent:
+def _first_events(
+    actor: Actor, booking: Booking, requests: Mapping[UUID, AdmittedRequest], now: datetime
+) -> Iterator[BookingEvent]:
     held = money_text(booking.hold_amount, booking.currency)
     text = event_text("requested", actor=actor.name, held=held)
-    return Event("requested", text, actor.user_id).row(booking, now)
+    yield Event("requested", text, actor.user_id).row(booking, now)
+    if (hook := requests[booking.id].request.hook) is not None:
+        yield hook.row(booking, now)
 
 
 def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:

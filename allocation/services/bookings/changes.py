@@ -42,6 +42,7 @@ from allocation.services.bookings.change_writer import ChangeWriter
 from allocation.services.bookings.give_back import gpus_give_back
 from allocation.services.bookings.label_changes import labels_change, open_changes_follow
 from allocation.services.bookings.lengths import length_check, planned_end_of
+from allocation.services.bookings.policy_hook import change_ask
 from allocation.services.bookings.terms import (
     hold_of,
     longer_terms,
@@ -51,7 +52,7 @@ from allocation.services.bookings.terms import (
     weaker_terms,
 )
 from allocation.services.bookings.wait_changes import change_wait_check, waiting_change
-from allocation.services.record.history import Event
+from allocation.services.record.history import Event, events_add
 from allocation.services.record.open_pauses import pause_open
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import has_run
@@ -117,7 +118,14 @@ def booking_patch(
             if old != new:
                 raise invalid("give_back_alone", refusal_text("give_back_alone"), "give_back")
             return gpus_give_back(actor, booking, old, patch.give_back, now)
-        return _Asked(actor, booking, old, new, patch, now).apply()
+        hook = None
+        # A group of dates is asked about as a whole.
+        if patch.group is None and strength_of(old, new) is Strength.STRONGER:
+            hook = change_ask(actor, [(booking, new)], now)
+        changed = _Asked(actor, booking, old, new, patch, now).apply()
+        if hook is not None:
+            events_add([hook.row(changed, now)])
+        return changed
 
 
 def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:

@@ -15,13 +15,10 @@ from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.recurrence import Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
 from allocation.services.bookings.admission import Asker, admission_at, admission_check
-from allocation.services.bookings.bookings import (
-    AdmittedRequest,
-    BookingRequest,
-    booking_cancel,
-    bookings_create,
-)
+from allocation.services.bookings.bookings import AdmittedRequest, booking_cancel, bookings_create
 from allocation.services.bookings.offers import offer_price
+from allocation.services.bookings.policy_hook import request_ask
+from allocation.services.bookings.requests import BookingRequest
 from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
 from billing.services import campaign_to_charge
@@ -66,6 +63,8 @@ def series_request(
     dates = series_dates(request, repeat)
     with transaction.atomic():
         project = access_project_to_book(actor, request.project, "project")
+        rule = {"rrule": repeat.rule.text, "dates": len(dates.starts)}
+        request = request_ask(actor, "series", request, now, {"series": rule})
         series = Series(
             id=identifier,
             tenant_id=actor.tenant_id,

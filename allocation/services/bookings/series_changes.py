@@ -18,12 +18,15 @@ from django.db import transaction
 from allocation.errors import AskError
 from allocation.models import Booking, BookingChange, Series
 from allocation.rules.ask import AskDocument
+from allocation.rules.changes import Strength, strength_of
 from allocation.rules.recurrence import dates_overlap, recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.policy_hook import change_ask
 from allocation.services.bookings.series_cuts import series_cut
 from allocation.services.bookings.terms import target_of
+from allocation.services.record.history import Event, events_add
 from allocation.services.runs.transition import booking_change
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -98,6 +101,7 @@ def series_patch(
             date = series.bookings.select_related("tier", "project", "owner").get(id=date.id)
         dates = _dates(series, date, patch)
         group = None if patch.scope is Scope.THIS else uuid4()
+        hook = _hook_ask(actor, dates, patch, now) if group is not None else None
         new = _cut_off(series, dates, patch, group)
         answers = [_change(actor, each, patch, group, now) for each in dates]
         _overlap_check(answers, patch, series)
@@ -108,8 +112,24 @@ def series_patch(
                 each.refresh_from_db()
                 booking_change(each, now=now, series=new)
             series_cut(series, new)
+        if hook is not None:
+            rows = [each.booking for each in answers if each.outcome in ("changed", "asked")]
+            events_add([hook.row(each, now) for each in rows])
         _audit(actor, series, patch, answers, now)
     return answers
+
+
+def _hook_ask(
+    actor: Actor, dates: Sequence[Booking], patch: SeriesPatch, now: datetime
+) -> Event | None:
+    """Asks the policy hook about the dates that ask for more, in one call."""
+    changes = []
+    for date in dates:
+        old = target_of(date)
+        new = replace(old, ask=_ask_of(date, patch), tier=patch.tier or old.tier)
+        if strength_of(old, new) is Strength.STRONGER:
+            changes.append((date, new))
+    return change_ask(actor, changes, now)
 
 
 def _dates(series: Series, date: Booking | None, patch: SeriesPatch) -> list[Booking]:

@@ -12,7 +12,7 @@ from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.jira import issue_key
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import BookingRequest
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quotes import Quote
 from billing.rules import money_text
 from tenants.access import Actor

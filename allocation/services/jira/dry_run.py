@@ -12,6 +12,7 @@ from allocation.models import JiraConnection
 from allocation.rules.jira import BadMessage, Said, message_read
 from allocation.services.jira.process import Outcome, outcome_of
 from tenants.platform.errors import invalid
+from tenants.services.policy_hooks.questions import hook_unasked
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def dry_run(connection: JiraConnection, data: Mapping[str, Any], now: datetime) 
         said = message_read({"timestamp": int(now.timestamp() * 1000), **data})
     except BadMessage as fault:
         raise invalid("bad_message", str(fault), "sample") from None
-    with transaction.atomic():
+    with transaction.atomic(), hook_unasked():
         outcome: Outcome = outcome_of(connection, said, now)
         transaction.set_rollback(True)
     return DryRun(said, outcome.state, outcome.answer, outcome.comment)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db import transaction
 
@@ -10,17 +10,21 @@ from allocation.models import Booking, JiraConnection, JiraMessage, JiraProject
 from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.rules.jira import BadMessage, Said, issue_url, request_text, sprint_url
 from allocation.rules.states import OPEN
-from allocation.services.bookings.bookings import BookingRequest, booking_cancel, booking_create
+from allocation.services.bookings.bookings import booking_cancel, booking_create
 from allocation.services.bookings.request_text import request_read
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.jira.calls import comment_queue, quote_text, refusal_comment
-from allocation.services.jira.intake import said_of
+from allocation.services.jira.intake import TASK, said_of
 from allocation.services.quotes.quotes import quote_make
 from tenants.access import Actor, actor_of
 from tenants.models import Membership
+from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.wall import tenant_tx
+from tenants.services.policy_hooks.calls import hook_ask
+from tenants.services.policy_hooks.questions import HookQuestion, hook_answered
 
-BATCH = 50
+BATCH, MOST_SEEN = 50, 1_000
 RETENTION = timedelta(days=30)
 ANSWER_LENGTH_MAX = 500
 State = JiraMessage.State
@@ -37,13 +41,22 @@ class Outcome:
 
 
 def messages_process(now: datetime) -> int:
-    """Acts on the messages that wait, in the order of their arrival; returns how many."""
+    """Acts on the messages that wait, in the order of their arrival; returns how many.
+
+    A tenant whose policy hook was asked has its next message in another turn, so that a slow hook
+    holds up the messages of others by one call.
+    """
     waiting = JiraMessage.objects.filter(state=State.RECEIVED).order_by("id")
-    found = list(waiting.values_list("id", "tenant_id")[:BATCH])
-    for message_id, tenant_id in found:
-        with tenant_tx(tenant_id):
-            _process(message_id, now)
-    return len(found)
+    asked: set[UUID] = set()
+    done = 0
+    for message_id, tenant_id in list(waiting.values_list("id", "tenant_id")[:MOST_SEEN]):
+        if tenant_id not in asked and done < BATCH:
+            done += 1
+            if _process_asking(message_id, tenant_id, now):
+                asked.add(tenant_id)
+    if asked:
+        task_request(TASK)
+    return done
 
 
 def messages_sweep(now: datetime) -> int:
@@ -69,6 +82,24 @@ def outcome_of(connection: JiraConnection, said: Said, now: datetime) -> Outcome
         return _refused(said, invalid("bad_message", str(fault), "request"))
     except Refused as refusal:
         return _refused(said, refusal)
+
+
+def _process_asking(message_id: int, tenant_id: UUID, now: datetime) -> bool:
+    """Acts on a message; returns whether the tenant's policy hook was asked about it."""
+
+    def run() -> None:
+        with tenant_tx(tenant_id):
+            _process(message_id, now)
+
+    try:
+        run()
+    except HookQuestion as question:
+        answers = hook_ask(question)
+    else:
+        return False
+    with hook_answered(answers):
+        run()
+    return True
 
 
 def _process(message_id: int, now: datetime) -> None:

@@ -10,8 +10,8 @@ from django.db import transaction
 from allocation.models import Approval, Booking, BookingChange, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
-from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import QuoteOption
@@ -22,6 +22,7 @@ from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import Availability
 from allocation.words.reasons import sentence
 from tenants.access import Actor
+from tenants.services.policy_hooks.questions import hook_unasked
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def change_quote(
         Refused: as `booking_patch`.
     """
     before = terms_of(booking)
-    with transaction.atomic():
+    # Quotes ask no policy hook: they are made often, and nothing comes of them.
+    with transaction.atomic(), hook_unasked():
         fees = booking.late_fees
         changed = booking_patch(
             actor=actor, booking=booking, patch=patch, revision=revision, now=now

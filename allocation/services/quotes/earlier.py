@@ -9,10 +9,10 @@ from allocation.models import Booking
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.changes import Patch, booking_patch
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.runs.transition import booking_lock

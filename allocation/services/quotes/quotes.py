@@ -10,8 +10,8 @@ from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.admission import Admission, Asker, admission_check
-from allocation.services.bookings.bookings import BookingRequest
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import Market, QuoteOption, quote_option

@@ -24,8 +24,9 @@ from allocation.models import Booking, Series, WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
-from allocation.services.bookings.bookings import BookingRequest, booking_request
+from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.quotes.quotes import cheapest_class, quote_make
 from allocation.web.bookings.panel_options import options_context

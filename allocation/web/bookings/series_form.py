@@ -16,7 +16,7 @@ from allocation.rules.ask.when.recurrence_words import (
     recurrence_words,
 )
 from allocation.rules.recurrence import Recurrence, recurrence_check
-from allocation.services.bookings.bookings import BookingRequest
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_dates
 from allocation.web.bookings.request_form import RequestFields
 from billing.rules import money_text

@@ -16,7 +16,8 @@ from allocation.models import Booking, BookingChange, WaitEntry, WaitMode, WaitO
 from allocation.queries.bookings.waiting import changes_waiting, entries_visible, own_offers
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import BookingRequest, booking_request
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_changes import entry_wake
 from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
 from allocation.web.bookings.booking_pages import page_context

@@ -19,6 +19,7 @@ from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from portal.integrations.mail.queueing import PASSWORD_RESET
 from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
+from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
 from portal.integrations.notifications.recipients import APPROVAL, BUDGET, OFFERED
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
@@ -28,6 +29,7 @@ from tenants.services.mail_links import (
     invitation_link_create,
     reset_link_create,
 )
+from tenants.services.policy_hooks.calls import FAILING
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
@@ -104,6 +106,8 @@ def _about_account(mail: Mail, now: datetime) -> Section | None:
         return _password_reset(mail, now)
     if mail.kind == BUDGET:
         return _budget(mail)
+    if mail.kind == FAILING:
+        return _failing_hook(mail)
     return _invitation(mail, now) if mail.user else _invitation_to_address(mail, now)
 
 
@@ -115,6 +119,16 @@ def _budget(mail: Mail) -> Section | None:
     said = message.payload
     href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/budgets/{said['budget']}"
     return Section(budget_headline(said), budget_sentences(said), href, link="Open the budget")
+
+
+def _failing_hook(mail: Mail) -> Section | None:
+    """Why the policy hook fails; None after a week, when its message is deleted."""
+    message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
+    if message is None or mail.tenant is None:
+        return None
+    said = message.payload
+    href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/settings/policy-hook"
+    return Section(hook_headline(said), hook_sentences(said), href, link="Open the policy hook")
 
 
 def _password_reset(mail: Mail, now: datetime) -> Section | None:

@@ -10,8 +10,10 @@ from django.db.models import Q
 from allocation.models import Approval, Booking, BookingEvent
 from allocation.queries.bookings.approvals import approvers_of
 from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
+from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
 from tenants.models import Membership, OutboxMessage, Role
 from tenants.rules.notifications import OF_ELEMENTS, OUTCOMES, URGENT
+from tenants.services.policy_hooks.calls import FAILING
 
 APPROVAL = "booking.approval_requested"
 BUDGET = "budget.threshold_reached"
@@ -42,6 +44,8 @@ def recipients_of(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
     for message in messages:
         if message.kind == BUDGET:
             yield from _budget_holders(message)
+        if message.kind == FAILING:
+            yield from _hook_admins(message)
 
 
 def _is_of_owner(message: OutboxMessage) -> bool:
@@ -119,6 +123,19 @@ def _budget_holders(message: OutboxMessage) -> Iterator[Recipient]:
             title=budget_headline(said),
             text=" ".join(budget_sentences(said)),
             path=f"budgets/{said['budget']}",
+        )
+
+
+def _hook_admins(message: OutboxMessage) -> Iterator[Recipient]:
+    """Yields the admins of an organisation whose policy hook fails."""
+    admins = Membership.objects.filter(tenant_id=message.tenant_id, role=Role.TENANT_ADMIN)
+    for user_id in admins.values_list("user_id", flat=True).order_by("user_id").distinct():
+        yield Recipient(
+            message=message,
+            user_id=user_id,
+            title=hook_headline(message.payload),
+            text=" ".join(hook_sentences(message.payload)),
+            path="settings/policy-hook",
         )
 
 

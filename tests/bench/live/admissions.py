@@ -128,7 +128,8 @@ def burst(count: int) -> list[str]:
     from django.utils import timezone  # noqa: PLC0415
 
     from allocation.rules.ask import AskDocument  # noqa: PLC0415
-    from allocation.services.bookings.bookings import BookingRequest, booking_request  # noqa: PLC0415
+    from allocation.services.bookings.bookings import booking_request  # noqa: PLC0415
+    from allocation.services.bookings.requests import BookingRequest  # noqa: PLC0415
     from tenants.access import actor_by_id  # noqa: PLC0415
     from tenants.models import Membership  # noqa: PLC0415
 

@@ -123,7 +123,8 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
 
     from allocation.models import Gpu  # noqa: PLC0415
     from allocation.rules.ask import AskDocument  # noqa: PLC0415
-    from allocation.services.bookings.bookings import BookingRequest, booking_request  # noqa: PLC0415
+    from allocation.services.bookings.bookings import booking_request  # noqa: PLC0415
+    from allocation.services.bookings.requests import BookingRequest  # noqa: PLC0415
 
     ask: dict[str, Any] = {
         "count": 1,

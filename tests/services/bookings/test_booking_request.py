@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 
 from allocation.models import Booking, BookingEvent
-from allocation.services.bookings.bookings import BookingRequest, booking_request
+from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.requests import BookingRequest
 from billing.models import Budget, Price
 from billing.queries import budget_figures, reference_totals
 from billing.services import price_book_publish

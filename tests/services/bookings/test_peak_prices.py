@@ -6,7 +6,8 @@ from decimal import Decimal
 import pytest
 
 from allocation.queries.bookings.statements import StatementOf, statement_lines
-from allocation.services.bookings.bookings import BookingRequest, booking_release, booking_request
+from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.terms import longer_terms, shorter_terms
 from allocation.services.quotes.quotes import quote_make
 from allocation.web.bookings.panel_options import price_parts

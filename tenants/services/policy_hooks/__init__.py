@@ -1,0 +1,1 @@
+"""The policy hook of an organisation: its settings, the questions to it, and the calls."""

@@ -1,0 +1,180 @@
+"""Writes the policy hook of an organisation, by its admins."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from tenants.access import Actor
+from tenants.audit import audit_record
+from tenants.models import PolicyHook, PolicyHookCall, PolicyHookHealth, Tier
+from tenants.models.policy_hooks import TIMEOUT_LEAST_MS, TIMEOUT_MOST_MS
+from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.rules.policy_hooks import Decision
+from tenants.rules.webhooks import BadTarget, target_read
+from tenants.services.policy_hooks.live import live_of
+from tenants.services.policy_hooks.questions import (
+    TEST,
+    HookAnswer,
+    HookItem,
+    hook_consult,
+)
+from tenants.services.webhook_secrets import salt_new, secret_of
+from tenants.services.webhook_targets import target_address
+
+OVERLAP = timedelta(hours=24)
+"""After a rotation questions carry the signatures of both secrets for this long."""
+SAMPLE = {
+    "project": "sample",
+    "tier": "standard",
+    "name": "Test of the policy hook",
+    "campaign": "",
+    "labels": {},
+    "external_ref": "",
+    "request": "1 h100 1h",
+    "ask": {"count": 1, "classes": ["h100"], "duration": 3600},
+    "is_test": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HookTerms:
+    """What an admin chooses."""
+
+    url: str
+    timeout_ms: int
+    is_on: bool
+    is_fail_open: bool
+    is_dry_run: bool
+
+
+def hook_check(actor: Actor) -> None:
+    """Raises Refused `not_allowed` unless the actor administers the tenant."""
+    if not actor.is_tenant_admin:
+        raise denied("Only the tenant's admins have to do with its policy hook.")
+
+
+def hook_of(actor: Actor) -> PolicyHook | None:
+    """Returns the hook of the actor's tenant. Raises Refused `not_allowed`."""
+    hook_check(actor)
+    rows = PolicyHook.objects.filter(tenant_id=actor.tenant_id)
+    return rows.select_related("health").first()
+
+
+def hook_one(actor: Actor) -> PolicyHook:
+    """As `hook_of`. Raises Refused `not_found`, too."""
+    found = hook_of(actor)
+    if found is None:
+        raise missing("policy hook")
+    return found
+
+
+@transaction.atomic
+def hook_set(*, actor: Actor, terms: HookTerms, now: datetime) -> tuple[PolicyHook, str]:
+    """Creates or changes the hook; returns it with its secret, which is empty for a changed one.
+
+    Raises:
+        Refused: `not_allowed`, `bad_url` or `bad_timeout`.
+    """
+    hook_check(actor)
+    if not TIMEOUT_LEAST_MS <= terms.timeout_ms <= TIMEOUT_MOST_MS:
+        sentence = f"The time limit is {TIMEOUT_LEAST_MS} to {TIMEOUT_MOST_MS} milliseconds."
+        raise invalid("bad_timeout", sentence, "timeout_ms")
+    try:
+        target_address(target_read(terms.url))
+    except BadTarget as fault:
+        raise invalid("bad_url", str(fault), "url") from None
+    chosen = {name: getattr(terms, name) for name in _FIELDS}
+    made = {**chosen, "created": now, "created_by_id": actor.user_id, "salt": salt_new()}
+    # Two admins who create it at once get one hook.
+    hook, is_new = PolicyHook.objects.select_for_update().get_or_create(
+        tenant_id=actor.tenant_id, defaults=made
+    )
+    before = {} if is_new else _values(hook)
+    for name, value in chosen.items():
+        setattr(hook, name, value)
+    hook.save()
+    PolicyHookHealth.objects.update_or_create(
+        hook=hook, defaults={"tenant_id": actor.tenant_id, "failures": 0, "not_before": None}
+    )
+    secret = (secret_of(hook.salt) or "") if is_new else ""
+    _record(actor, "policy_hook.set", hook, now, {"before": before, "after": _values(hook)})
+    return hook_one(actor), secret
+
+
+@transaction.atomic
+def hook_secret_rotate(*, actor: Actor, now: datetime) -> tuple[PolicyHook, str]:
+    """Gives the hook a new secret; returns both. The previous one signs, too, for 24 hours.
+
+    Raises:
+        Refused: `not_allowed` or `not_found`.
+    """
+    hook = _locked(actor)
+    hook.previous_salt, hook.previous_until = hook.salt, now + OVERLAP
+    hook.salt = salt_new()
+    hook.save(update_fields=["salt", "previous_salt", "previous_until"])
+    _record(actor, "policy_hook.rotated", hook, now, {})
+    return hook, secret_of(hook.salt) or ""
+
+
+@transaction.atomic
+def hook_delete(*, actor: Actor, now: datetime) -> None:
+    """Deletes the hook with its log. Raises Refused `not_allowed` or `not_found`."""
+    hook = _locked(actor)
+    _record(actor, "policy_hook.deleted", hook, now, {})
+    hook.delete()
+
+
+def hook_test(*, actor: Actor, now: datetime) -> HookAnswer:
+    """Asks the hook about a sample request, whether it is on or not. Nothing is booked.
+
+    Raises:
+        HookQuestion: Nobody was asked yet.
+        Refused: `not_allowed` or `not_found`.
+    """
+    hook = hook_one(actor)
+    item = HookItem(SAMPLE, _sample_fault)
+    answers = hook_consult(actor, TEST, lambda: [item], now, live_of(hook))
+    if answers is None:
+        raise Refused("policy_hook_busy", "The hook can't be tested here.")
+    return answers[0]
+
+
+def _sample_fault(said: Decision) -> str:
+    if not said.tier or Tier.objects.filter(slug=said.tier).exists():
+        return ""
+    return f"There is no tier {said.tier!r}."
+
+
+def hook_log(hook: PolicyHook, only: str = "") -> QuerySet[PolicyHookCall]:
+    """Returns the calls of a hook, those with the outcome `only` if given."""
+    rows = hook.calls.select_related("asker")
+    return rows.filter(outcome=only) if only else rows
+
+
+_FIELDS = ("url", "timeout_ms", "is_on", "is_fail_open", "is_dry_run")
+
+
+def _locked(actor: Actor) -> PolicyHook:
+    hook = hook_one(actor)
+    PolicyHook.objects.select_for_update().get(id=hook.id)
+    return hook
+
+
+def _values(hook: PolicyHook) -> dict[str, object]:
+    values = {name: getattr(hook, name) for name in _FIELDS}
+    return {**values, "url": hook.url.partition("?")[0]}
+
+
+def _record(
+    actor: Actor, action: str, hook: PolicyHook, now: datetime, detail: dict[str, object]
+) -> None:
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("policy_hook", hook.id),
+        now=now,
+        detail={"url": hook.url.partition("?")[0], **detail},
+    )

@@ -1,0 +1,1 @@
+"""The policy hook of an organisation."""
