@@ -7,11 +7,9 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.series import NO_LABELS
+from allocation.rules.arrays import MOST_ELEMENTS
 from billing.models import Campaign
 from tenants.models import Project, Tenant
-
-MOST_ELEMENTS = 10_000
-MOST_PARALLEL = 1_000
 
 
 class BookingArray(models.Model):

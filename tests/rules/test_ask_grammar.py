@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
+from allocation.rules.ask.line.arrays import array_text
+from allocation.rules.ask.line.text import document_text
 from allocation.rules.ask.when.recurrence_words import recurrence_line
 from tests.rings import holds_for
 
@@ -35,7 +37,7 @@ def berlin(day: int, hour: int, minute: int = 0) -> datetime:
 def said(parsed: Parsed) -> dict[str, object]:
     """Only the fields that the text set."""
     names = "count classes profile together required duration starts not_before deadline"
-    names += " share cores memory"
+    names += " share cores memory array parallel"
     values = {name: getattr(parsed, name) for name in names.split()}
     return {name: value for name, value in values.items() if value not in (None, (), False)}
 
@@ -109,6 +111,18 @@ UNDERSTOOD: dict[str, dict[str, object]] = {
         "classes": ("h100",), "duration": H, "not_before": berlin(20, 8),
     },
     "a100 3g.20gb 1h": {"classes": ("a100-40",), "profile": "3g.20gb", "duration": H},
+    "array of 500: 1 h100 2h": {
+        "array": 500, "count": 1, "classes": ("h100",), "duration": 2 * H,
+    },
+    "500 runs of 2 h100 2h, 20 at once": {
+        "array": 500, "parallel": 20, "count": 2, "classes": ("h100",), "duration": 2 * H,
+    },
+    "ten jobs of 2h on 0.25 h100": {
+        "array": 10, "share": 250, "classes": ("h100",), "duration": 2 * H,
+    },
+    "2 h100 2h at once": {
+        "count": 2, "classes": ("h100",), "duration": 2 * H, "not_before": WEDNESDAY,
+    },
 }  # fmt: skip
 
 
@@ -159,6 +173,12 @@ def test_what_is_not_understood_is_reported_with_its_span(text: str, spans: list
         ("h100 1h before today", "window_past", "before today"),
         ("h100 1h mon today", "said_twice", "today"),
         ("h100 1h at 14:00 before 18:00", "window_twice", "at 14:00"),
+        ("array of 0: h100 1h", "bad_array", "array of 0"),
+        ("10001 runs of 1 h100 1h", "bad_array", "10001 runs of"),
+        ("array of 5: 1 h100 2h tomorrow at 9", "array_fixed", "tomorrow at 9"),
+        ("1 h100 2h 20 at once", "no_array", "20 at once"),
+        ("array of 5: 1 h100 2h 2000 at once", "bad_parallel", "2000 at once"),
+        ("array of 5: 1 h100 9-17 every mon 3 times", "array_repeats", "array of 5"),
     ],
 )
 def test_what_cannot_be_meant_is_a_problem_at_its_words(text: str, code: str, words: str) -> None:
@@ -207,7 +227,7 @@ def test_an_empty_line_says_nothing() -> None:
 WORDS = """
 2 513 x × h100 a100 80 gb / or any >= >=40gb 3g.40gb 6h 90d for from to at on by before mon 9 25
 14:00 24:00 noon today tomorrow 2026-02-30 9999-12-31 12am 13pm same nvlink node prefer gpus now
-2026-11-20T08:00 0.0001h -
+2026-11-20T08:00 0.0001h - array of : 500 runs jobs at once
 """
 
 
@@ -234,9 +254,29 @@ def test_any_text_is_read_or_refused_and_every_span_lies_in_it(text: str) -> Non
     ]
     assert all(0 <= start < end <= len(text) for start, end in spans)
     if not parsed.problems and not parsed.unknown and parsed.classes:
-        document = parsed.document(duration=60)
+        document = parsed.document(duration=60, many=True)
         window = (document.not_before or WEDNESDAY) + timedelta(seconds=document.duration)
         assert document.deadline is None or document.deadline >= window
+
+
+@pytest.mark.parametrize(
+    ("text", "repairs"),
+    [
+        ("500 × 1 h100 2h", ["array of 500: 1 h100 2h", "500 h100 2h"]),
+        ("2x4 h100 2h", ["array of 2: 4 h100 2h", "8 h100 2h"]),
+        ("3 x 0.25 h100 2h", ["array of 3: 0.25 h100 2h"]),
+        ("array of 500 h100 2h", ["array of 500: 1 h100 2h", "500 h100 2h"]),
+        ("1 h100 2h 500 times", ["array of 500: 1 h100 2h"]),
+    ],
+)
+def test_runs_and_gpus_are_never_taken_for_each_other(text: str, repairs: list[str]) -> None:
+    (problem,) = read(text).problems
+    assert [each.text for each in problem.repairs] == repairs
+    array = read(repairs[0])
+    with pytest.raises(AskError, match="is_array"):
+        array.document()
+    one = document_text(array.document(many=True), BERLIN)
+    assert said(read(array_text(one, array.array, 20))) == {**said(array), "parallel": 20}
 
 
 REPEATED: dict[str, tuple[str, datetime, int]] = {

@@ -17,7 +17,7 @@ from allocation.api.bookings.change_shapes import change_quote_data, ending_data
 from allocation.api.bookings.changes import DRY_RUN, IF_MATCH, PatchIn, patch_of, revision_sent
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.quotes import quote_data
-from allocation.api.bookings.requests import booking_request_of
+from allocation.api.bookings.requests import booking_request_of, with_array
 from allocation.api.bookings.shapes import (
     BookingOut,
     EventOut,
@@ -127,10 +127,11 @@ class Bookings(ApiView):
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
         def work() -> Response:
-            wanted = booking_request_of(self.actor, sent, self.now)
+            body = with_array(self.actor, sent, self.now)
+            wanted = booking_request_of(self.actor, body, self.now)
             key = booking_id(self.actor, self.idempotency) or uuid4()
-            if "array" in sent:
-                booking = array_create(self.actor, wanted, sent, key, self.now)
+            if "array" in body:
+                booking = array_create(self.actor, wanted, body, key, self.now)
             else:
                 booking = booking_create(self.actor, wanted, self.now, key)
             if sent.get("depends_on"):

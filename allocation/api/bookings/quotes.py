@@ -4,16 +4,20 @@ from datetime import datetime
 from typing import Any
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.requests import BookingIn, booking_request_of
+from allocation.api.bookings.requests import BookingIn, booking_request_of, with_array
 from allocation.models import PlannedStrength
-from allocation.services.quotes.quotes import quote_make
+from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
+from allocation.services.quotes.quotes import Quote, quote_make
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
-from tenants.platform.fields import Money
+from tenants.platform.errors import invalid
+from tenants.platform.fields import Money, Whole
 from tenants.platform.schema import described
 from tenants.services.rate_limits import call_limit_check
 
@@ -76,6 +80,24 @@ class EffectOut(serializers.Serializer[Any]):
     ends = serializers.DateField()
 
 
+class QuoteIn(BookingIn):
+    """A booking to quote, or an array."""
+
+    array = Whole(required=False, help_text="Runs of an array. A `request` may say it, too.")
+    parallel = Whole(required=False, help_text="Runs that are open at a time.")
+
+
+class ArrayQuoteOut(serializers.Serializer[Any]):
+    """What all runs of an array would cost, by the first option."""
+
+    count = serializers.IntegerField()
+    parallel = serializers.IntegerField()
+    first_start = serializers.DateTimeField(help_text="Of the first run.")
+    price = Money(max_digits=20, help_text="Of all runs, each at the first start.")
+    most = Money(max_digits=20, help_text="Of all runs: so much is held for them.")
+    currency = serializers.CharField()
+
+
 class QuoteOut(serializers.Serializer[Any]):
     """The options for a request, best first. Prices are valid until `expires`."""
 
@@ -87,6 +109,9 @@ class QuoteOut(serializers.Serializer[Any]):
     waits = serializers.BooleanField(
         help_text="True if a booking would wait in the queue without a planned start."
     )
+    array = serializers.SerializerMethodField(
+        help_text="Of an array without a start: the price of all runs. The options show one run."
+    )
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
     quote = serializers.CharField(
@@ -97,24 +122,45 @@ class QuoteOut(serializers.Serializer[Any]):
         """The structured form, from the serializer's context."""
         return dict(self.context["ask"])
 
+    @extend_schema_field(ArrayQuoteOut(allow_null=True))
+    def get_array(self, quote: Quote) -> dict[str, Any] | None:
+        """The price of all runs, and the first start."""
+        given = self.context["given"]
+        count, best = given.get("array"), next(iter(quote.options), None)
+        if count is None or best is None:
+            return None
+        found = {
+            "count": count,
+            "parallel": min(given.get("parallel") or parallel_usual(count), count),
+            "first_start": best.starts,
+            "price": best.price * count,
+            "most": best.most * count,
+            "currency": best.currency,
+        }
+        return dict(ArrayQuoteOut(found).data)
+
 
 class Quotes(ApiView):
     """Quotes for requests."""
 
     has_reference = True
 
-    @described("create_quote", "Create a quote", answer=QuoteOut, request=BookingIn)
+    @described("create_quote", "Create a quote", answer=QuoteOut, request=QuoteIn)
     def post(self, request: Request) -> HttpResponseBase:
         """Returns the options for a request, with their prices and the budget that would pay. A
         quote reserves nothing."""
         call_limit_check("quotes", str(self.actor.user_id), self.now)
-        sent = self.sent(BookingIn)
+        sent = self.sent(QuoteIn)
         return self.once(lambda: Response(quote_data(self.actor, sent, self.now)))
 
 
 def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """A quote for a validated `BookingIn`, as JSON values. Runs inside a tenant's transaction.
+    """A quote for a validated `QuoteIn`, as JSON values. Runs inside a tenant's transaction.
     Raises Refused."""
+    given = with_array(actor, given, now)
+    array_bounds_check(given.get("array"), given.get("parallel"))
     wanted = booking_request_of(actor, given, now)
+    if "array" in given and wanted.ask.starts is not None:
+        raise invalid("array_fixed", refusal_text("array_fixed"), "request")
     quote = quote_make(actor=actor, request=wanted, now=now)
-    return dict(QuoteOut(quote, context={"ask": wanted.ask.to_json()}).data)
+    return dict(QuoteOut(quote, context={"ask": wanted.ask.to_json(), "given": given}).data)

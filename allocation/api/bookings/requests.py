@@ -1,5 +1,6 @@
 """The body of a booking request: project, tier, and the request as text or in structured form."""
 
+import re
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -23,6 +24,8 @@ from tenants.platform.fields import Strict, Text
 from tenants.platform.labels import Labels, Reference
 
 STANDARD = "standard"
+# Words without which no text is an array.
+_MANY = re.compile(r"array|runs?\b|jobs?\b|tasks?\b|elements?\b", re.IGNORECASE)
 
 
 class AskIn(serializers.DictField):
@@ -111,7 +114,8 @@ def booking_request_of(
     """The request of a validated `BookingIn`. Runs inside a transaction that reads the catalogue.
     `offered`: the mode and the windows of one that waits for an offer.
 
-    With `first` a repeating request is allowed, and the result is its first date.
+    With `first` a repeating request is allowed, and the result is its first date. Of an array, the
+    result is one run.
 
     Raises:
         Refused: the request can't be read; `param` is the path of the field.
@@ -133,6 +137,28 @@ def booking_request_of(
         waitlist=waits,
         windows=windows,
     )
+
+
+def with_array(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """The body with `array` and `parallel` as its `request` says them.
+
+    Raises:
+        Refused: `array_twice`, the text and the field differ.
+    """
+    text, zone = given.get("request", ""), ZoneInfo(given.get("zone", actor.time_zone))
+    if not _MANY.search(text):
+        return given
+    try:
+        parsed = parse_ask(text, catalogue=ask_catalogue(), now=now, zone=zone)
+    except AskError:
+        # Read again with the request, it is refused.
+        return given
+    said = {"array": parsed.array, "parallel": parsed.parallel}
+    for name, value in said.items():
+        if value is not None and given.get(name, value) != value:
+            sentence = f"`request` says another number, {value}. Send one of them."
+            raise invalid("array_twice", sentence, name)
+    return {**given, **{name: value for name, value in said.items() if value is not None}}
 
 
 def repeat_of(given: dict[str, Any], now: datetime, zone: ZoneInfo) -> Repeat:
@@ -172,7 +198,10 @@ def _ask(
     """The structured request, and the tier that its text names."""
     if "ask" in given:
         return _read_document(given["ask"]), None
-    return request_read(given["request"], project=given["project"], zone=zone, now=now, first=first)
+    return request_read(
+        given["request"], project=given["project"], zone=zone, now=now, first=first,
+        many="array" in given,
+    )  # fmt: skip
 
 
 def _read_document(data: object) -> AskDocument:

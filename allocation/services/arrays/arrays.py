@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import Booking, BookingArray
-from allocation.models.arrays import MOST_ELEMENTS, MOST_PARALLEL
+from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
 from allocation.rules.states import OPEN, State
 from allocation.services.arrays.elements import (
     array_advance,
@@ -48,6 +48,11 @@ class ArrayRequest:
     holds_all: bool = True
     stop_after_failures: int | None = None
     awaits_parents: bool = False
+
+
+def parallel_usual(count: int) -> int:
+    """Returns how many elements are open at a time if nobody says so."""
+    return min(count, USUAL_PARALLEL)
 
 
 def array_request(
@@ -187,15 +192,18 @@ def _covered(ranges: Sequence[Any]) -> int:
     return sum(last - first + 1 for first, last in ranges)
 
 
-def _parallel_of(array: ArrayRequest) -> int:
-    if not 1 <= array.count <= MOST_ELEMENTS:
+def array_bounds_check(count: int | None, parallel: int | None) -> None:
+    """Raises Refused `bad_array` or `bad_parallel`. None: nothing was said."""
+    if count is not None and not 1 <= count <= MOST_ELEMENTS:
         raise invalid("bad_array", refusal_text("bad_array", most=f"{MOST_ELEMENTS:,}"), "array")
-    usual = min(array.count, USUAL_PARALLEL)
-    parallel = usual if array.parallel is None else array.parallel
-    if not 1 <= parallel <= MOST_PARALLEL:
+    if parallel is not None and not 1 <= parallel <= MOST_PARALLEL:
         sentence = refusal_text("bad_parallel", most=f"{MOST_PARALLEL:,}")
         raise invalid("bad_parallel", sentence, "parallel")
-    return min(parallel, array.count)
+
+
+def _parallel_of(array: ArrayRequest) -> int:
+    array_bounds_check(array.count, array.parallel)
+    return min(array.parallel or parallel_usual(array.count), array.count)
 
 
 def _terms_of(admitted: AdmittedRequest, offer: Offer) -> Terms:

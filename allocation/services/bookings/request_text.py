@@ -11,11 +11,18 @@ from tenants.platform.errors import Refused, invalid
 
 
 def request_read(
-    text: str, *, project: str, zone: str, now: datetime, first: bool = False
+    text: str,
+    *,
+    project: str,
+    zone: str,
+    now: datetime,
+    first: bool = False,
+    many: bool = False,
 ) -> tuple[AskDocument, str | None]:
     """Returns the structured request of the text, and the tier that it names.
 
     With `first` a repeating request is allowed, and the result is its first date.
+    With `many` an array is allowed, and the result is one run of it.
 
     Raises:
         Refused: The text can't be read; `param` is `request`.
@@ -31,7 +38,7 @@ def request_read(
             "request",
         )
     try:
-        return parsed.document(first=first), parsed.tier
+        return parsed.document(first=first, many=many), parsed.tier
     except AskError as error:
         raise invalid(error.code, error.sentence, error.param) from error
 

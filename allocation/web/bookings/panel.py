@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
-from uuid import UUID, uuid4, uuid5
+from uuid import uuid4
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -20,15 +20,22 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.access import LABEL
 from allocation.errors import AskError
-from allocation.models import Booking, Series, WaitMode
+from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
-from allocation.services.bookings.bookings import booking_request
-from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, series_request
+from allocation.services.bookings.series import Repeat
 from allocation.services.quotes.quotes import cheapest_class, quote_make
+from allocation.web.bookings.array_form import (
+    ArraySaid,
+    array_of_fields,
+    array_options,
+    array_said,
+    array_shown,
+    array_typed,
+)
+from allocation.web.bookings.panel_booking import made_words, option_book
 from allocation.web.bookings.panel_options import options_context
 from allocation.web.bookings.request_form import (
     SHARE,
@@ -53,7 +60,6 @@ from billing.models import Campaign
 from tenants.access import Actor, access_project
 from tenants.models import Project, Tier
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.labels import labels_read, reference_check
 from tenants.services.rate_limits import call_limit_check
 from tenants.web.frame import STATUS, tenant_page, zone_of
 
@@ -159,8 +165,10 @@ def _priced(
         zone=actor.time_zone,
         campaign=context["campaign_slug"],
     )
-    found: dict[str, Any] = {"wait_text": document_text(ask, zone_of(actor.time_zone))}
-    dates = 1
+    array: ArraySaid | None = context["array"]
+    line = document_text(ask, zone_of(actor.time_zone))
+    found: dict[str, Any] = {"wait_text": array.text(line) if array else line}
+    dates = array.count if array else 1
     if rule is not None:
         terms, found["series"] = series_preview(terms, Repeat(rule))
         dates = found["series"].count
@@ -172,6 +180,8 @@ def _priced(
     found |= options_context(actor, project, tiers, quote, now, dates)
     # A full window can be waited for.
     found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
+    if array is not None:
+        found["options"] = array_options(found["options"], array)
     if rule is not None:
         found["options"] = series_options(found["options"], terms, context | found)
     return found
@@ -199,6 +209,8 @@ def _understood(
         try:
             today = now.astimezone(zone).date()
             text = series_text(text, repeat_of_fields(fields, parsed.repeat, today))
+            array = array_of_fields(fields)
+            text = array.text(text) if array else text
         except AskError as error:
             wrong = {"trouble": error.sentence, "trouble_param": error.param}
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
@@ -219,6 +231,8 @@ def _understood(
         "shares": SHARES,
         "repeat": repeat_typed(fields) if wrong else repeat_shown(parsed.repeat),
         "rule": parsed.repeat,
+        "array": array_said(parsed),
+        "runs": array_typed(fields) if wrong else array_shown(array_said(parsed)),
     }
     if wrong:
         return found | wrong
@@ -231,7 +245,7 @@ def _understood(
 
 def _ask_or_none(parsed: Parsed) -> AskDocument | None:
     """Returns the request; None if a part is unknown, wrong or missing."""
-    return None if parsed.problems or parsed.missing else parsed.document(first=True)
+    return None if parsed.problems or parsed.missing else parsed.document(first=True, many=True)
 
 
 def _profiles(catalogue: Catalogue, classes: tuple[str, ...]) -> list[str]:
@@ -269,81 +283,15 @@ def _size(said: AskDocument | Parsed) -> str:
 def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
     now = timezone.now()
     try:
-        booking = _book(request, actor, now)
+        booking = option_book(request, actor, now)
     except (Refused, AskError) as error:
         refusal = error if isinstance(error, Refused) else invalid(error.code, error.sentence, "q")
         return _refused(request, actor, refusal, now)
-    made = _made(actor, booking)
+    made = made_words(actor, booking)
     if _is_fragment(request):
         return render(request, "allocation/panel_made.html", {"made": made})
     messages.success(request, made["message"])
     return HttpResponseRedirect(made["href"])
-
-
-def _made(actor: Actor, booking: Booking | Series) -> dict[str, str]:
-    """Returns the texts and the address of a new booking or series."""
-    base = f"/t/{actor.tenant_slug}"
-    if isinstance(booking, Series):
-        return {
-            "label": "a series",
-            "href": f"{base}/series/sr_{booking.id.hex}",
-            "heading": "Requested all dates:",
-            "link": "view the series",
-            "text": "Placing all dates; this takes a few seconds.",
-            "message": "Requested all dates. The result of each date is shown below.",
-        }
-    return {
-        "label": booking.label,
-        "href": f"{base}/bookings/{booking.label}",
-        "heading": "Booked as",
-        "link": booking.label,
-        "text": "Placing it; this takes a few seconds.",
-        "message": f"Booked as {booking.label}. You can undo this below.",
-    }
-
-
-def _book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | Series:
-    """Books the chosen option, or all dates of a series. Sending the same form twice books once.
-
-    Raises:
-        Refused, AskError.
-    """
-    tier, _, text = request.POST.get("option", "").partition(" ")
-    if not text:
-        raise invalid("no_option", "Choose an option first.", "option")
-    identifier = _identifier(request, actor)
-    made = Booking.objects.filter(tenant_id=actor.tenant_id, id=identifier).first()
-    if made is not None:
-        return made
-    zone = zone_of(actor.time_zone)
-    parsed = parse_ask(text[:MAX_TEXT_LENGTH], catalogue=ask_catalogue(), now=now, zone=zone)
-    shown = request.POST.get("quote", "")
-    terms = BookingRequest(
-        project=request.POST.get("project", ""),
-        tier=tier,
-        ask=parsed.document(first=True),
-        name=request.POST.get("name", "").strip()[:80],
-        zone=actor.time_zone,
-        request_text=text,
-        priced_at=price_lock_read(shown, now) if shown else None,
-        campaign=request.POST.get("campaign", ""),
-        labels=labels_read(request.POST.get("labels", "")),
-        external_ref=reference_check(request.POST.get("external_ref", "").strip()),
-        waitlist=WaitMode.AUTO if request.POST.get("if_full") == "wait" else "",
-    )
-    if parsed.repeat is None:
-        return booking_request(actor=actor, request=terms, now=now, booking_id=identifier)
-    repeat = Repeat(parsed.repeat, request.POST.get("partial") == "1")
-    return series_request(actor=actor, request=terms, repeat=repeat, now=now, series_id=identifier)
-
-
-def _identifier(request: HttpRequest, actor: Actor) -> UUID:
-    """Derives the booking's id from the form's key, the tenant and the user."""
-    try:
-        key = UUID(hex=request.POST.get("key", ""))
-    except ValueError:
-        raise invalid("no_key", "Reload the page, then book.", "key") from None
-    return uuid5(key, f"{actor.tenant_id}:{actor.user_id}")
 
 
 def _refused(request: HttpRequest, actor: Actor, refusal: Refused, now: datetime) -> HttpResponse:

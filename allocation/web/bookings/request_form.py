@@ -52,6 +52,8 @@ class RequestFields:
     campaign: str = ""
     labels: str = ""
     external_ref: str = ""
+    array: str = ""
+    parallel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         campaign=get("campaign"),
         labels=get("labels", MAX_TEXT),
         external_ref=get("external_ref", MAX_REFERENCE),
+        array=get("array"),
+        parallel=get("parallel"),
     )
 
 

@@ -1,5 +1,6 @@
 """Arrays over the API: one request for many runs, their elements, cancellation and results."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -90,3 +91,30 @@ def test_one_key_makes_one_array(site: Site) -> None:
     assert answers[0] == answers[1]
     with as_system():
         assert (BookingArray.objects.count(), Booking.objects.count()) == (1, 5)
+
+
+def test_an_array_can_be_said_in_the_request_and_quoted_for_all_its_runs(site: Site) -> None:
+    line = {**LINE, "request": "array of 20: 1 h100 1h, 4 at once"}
+    quote = said(site.researcher.post("quotes", line))
+    one = said(site.researcher.post("quotes", LINE))
+    assert one["array"] is None
+    assert len(quote["options"]) == len(one["options"])
+    assert (quote["array"]["count"], quote["array"]["parallel"]) == (20, 4)
+    assert Decimal(quote["array"]["price"]) == 20 * Decimal(one["options"][0]["price"])
+    assert quote["array"]["first_start"] == quote["options"][0]["starts"]
+    dry: Any = site.researcher.post("bookings", {**LINE, "array": 20}, prefer="dry-run")
+    assert dry.json()["array"]["price"] == quote["array"]["price"]
+    for path in ("bookings", "quotes"):
+        twice: Any = site.researcher.post(path, line | {"array": 21})
+        assert twice.json()["code"] == "array_twice"
+    fixed: Any = site.researcher.post(
+        "quotes", LINE | {"array": 2, "request": "1 h100 1h mon 9-10"}
+    )
+    assert fixed.status_code == 422
+    first = said(site.researcher.post("bookings", line))
+    array = said(site.researcher.get(f"arrays/{first['array']}"))
+    assert (array["count"], array["parallel"], array["held"]) == (20, 4, quote["array"]["most"])
+    series: Any = site.researcher.post("series", line | {"repeat": {"rrule": "FREQ=DAILY;COUNT=2"}})
+    assert series.status_code == 422
+    patched: Any = site.researcher.post("bookings/batch", {"items": [line]})
+    assert patched.json()["numbers"]["items"][0]["code"] == "is_array"

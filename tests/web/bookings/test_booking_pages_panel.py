@@ -444,3 +444,23 @@ def test_the_cheapest_option_comes_first_where_the_line_asks_for_it() -> None:
     assert OPTION.search(page)[1].startswith("spot ")  # type: ignore[index]
     plain = _ask(member, q="1 h100 1h", tier="standard")
     assert OPTION.search(plain)[1].startswith("standard ")  # type: ignore[index]
+
+
+@pytest.mark.django_db
+def test_an_array_is_priced_for_all_its_runs_and_booked_once_by_line_or_fields() -> None:
+    member = _site()
+    page = _ask(member, q="array of 20: 1 h100 2h, 4 at once")
+    assert 'data-button="Book 20 runs for €192.00"' in page
+    assert "20 runs, at most 4 open at once" in page
+    assert 'value="standard array of 20: 1 h100' in page
+    fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
+    typed = _ask(member, q="1 h100 2h", array="20", parallel="4", **fields)
+    assert "array of 20: 1 h100 2h 4 at once" in typed
+    assert 'data-button="Book 20 runs for €192.00"' in typed
+    wrong = _ask(member, q="1 h100 2h", array="20000", **fields)
+    assert re.search('id="f-array"[^>]*value="20000"[^>]*aria-describedby="array-note"', wrong)
+    assert "Book 20" not in _ask(member, q="array of 20: 1 h100 2h", array="", **fields)
+    for _ in range(2):
+        sent = _client(member).post(f"/t/{member.tenant.slug}/book", _form(member, page))
+        assert sent.headers["Location"] == f"/t/{member.tenant.slug}/arrays/BK-1"
+    assert len(_bookings(member)) == 4

@@ -11,6 +11,7 @@ from lark import Lark, Token, Tree, UnexpectedInput
 from lark.lexer import Lexer
 
 from allocation.errors import AskError
+from allocation.rules.ask.line.arrays import array_check
 from allocation.rules.ask.line.repairs import missing_part_of, repairs_useful, words_refuse
 from allocation.rules.ask.line.shape import SHAPE_RULES, classes_of
 from allocation.rules.ask.line.tokens import tokens_of
@@ -33,7 +34,7 @@ start: part*
      | together | workload | tier | project | cheapest | place
      | duration | coming | asap | anytime | in_time | plain | hours | overnight
      | earliest | begin | until | deadline | window | between | whole_day | whole_span
-     | repeat | rrule | times | noise
+     | repeat | rrule | times | array | parallel | noise
 
 count: COUNT | NUMX | XNUM
 classes: CLASS (OR CLASS)*
@@ -74,12 +75,14 @@ whole_span: WHOLESPAN
 repeat: REPEAT
 rrule: RRULE
 times: TIMES
+array: ARRAY
+parallel: PARALLEL
 noise: NOISE | AND
 
 %declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
 %declare WORKLOAD TIER PROJECT CHEAPEST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
 %declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN DAYEND
-%declare WHOLEDAY WHOLESPAN REPEAT RRULE TIMES NOISE
+%declare WHOLEDAY WHOLESPAN REPEAT RRULE TIMES ARRAY PARALLEL NOISE
 """
 
 
@@ -191,6 +194,7 @@ def _parsed(reading: Reading) -> Parsed:
         deadline = values["start_by"] + timedelta(seconds=values.get("duration", 0))
     starts, not_before = values.get("starts"), values.get("not_before")
     _check_window(reading, deadline)
+    array_check(reading)
     repeat = series_of(reading)
     parsed = Parsed(
         count=values.get("count"),
@@ -214,6 +218,8 @@ def _parsed(reading: Reading) -> Parsed:
         tier=values.get("tier"),
         project=values.get("project"),
         cheapest="cheapest" in values,
+        array=values.get("array"),
+        parallel=values.get("parallel"),
     )
     return parsed if parsed.problems else replace(parsed, missing=missing_part_of(reading, parsed))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from lark import Token
 
+from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
 from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
@@ -296,6 +297,8 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "NODES": _nodes,
     "HOURH": _hour_h,
     "CLOCKWORDS": _clock_words,
+    "RUNSORGPUS": refuse_runs_or_gpus,
+    "PRODUCT": refuse_product,
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from lark import Token
 
 from allocation.errors import AskError
+from allocation.rules.ask.line.arrays import read_array, read_parallel
 from allocation.rules.ask.line.text import pin_words
 from allocation.rules.ask.line.tokens import names_key, place_names
 from allocation.rules.ask.words.document import (
@@ -386,5 +387,7 @@ SHAPE_RULES: dict[str, Rule] = {
     "project": read_project,
     "cheapest": read_cheapest,
     "place": read_place,
+    "array": read_array,
+    "parallel": read_parallel,
     "noise": read_noise,
 }

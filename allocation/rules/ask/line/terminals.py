@@ -29,10 +29,20 @@ _COURTESY = (
     r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just|either|(?:duration|length)(?:\s+of)?)",
 )
 
+_RUNS = r"(?:runs?|jobs?|tasks?|elements?)"
+
 # The first pattern that matches one or more whole words is the token.
 TERMINALS: tuple[tuple[str, str], ...] = (
     ("RRULE", r"rrule:\S+"),
     ("WORKLOAD", r"kind:[^\s,;]+"),
+    (
+        "PARALLEL",
+        rf"(?:(?:at\s+most|up\s+to|max(?:imum)?)\s+)?{_NUM}(?:\s+{_RUNS})?\s+"
+        r"(?:at\s+a\s+time|at\s+once|in\s+parallel)|"
+        rf"(?:in\s+)?parallel\s+{_NUM}",
+    ),
+    ("ARRAY", rf"(?:an?\s+)?array(?:\s+of|\s*:)?\s+{_NUM}(?:\s+{_RUNS})?(?:\s+of)?"),
+    ("ARRAY", rf"{_NUM}\s+{_RUNS}(?:\s+of)?"),
     ("INSTANT", INSTANT),
     ("DAY", rf"{DATE}|{MONTH_DATE}"),
     ("REPEAT", rf"(?:every|each)\s+(?:{WORKDAY}|(?:{_HOW_OFTEN}\s+)?{_WEEKDAY_LIST})"),

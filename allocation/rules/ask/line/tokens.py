@@ -155,7 +155,28 @@ def _with_roles(line: str, tokens: list[Token]) -> list[Token]:
             tokens[number] = _as("HOURH", token)
         elif token.type == "SHARE" and after not in _COUNTED:
             tokens[number] = _as("UNKNOWN", token)
-    return _merged(line, tokens)
+        elif token.type == "ARRAY" and after in _COUNTED and _is_open(line, token):
+            tokens[number] = _as("RUNSORGPUS", token)
+    return _merged(line, list(_products(line, tokens)))
+
+
+def _is_open(line: str, token: Token) -> bool:
+    """Whether the words after `array of 500` can belong to its number: `array of 500 h100`."""
+    is_parted = line[token.end_pos or 0 :].lstrip().startswith((":", ","))
+    return not is_parted and not re.search(r"[a-z]$", token)
+
+
+def _products(line: str, tokens: list[Token]) -> Iterator[Token]:
+    """Merges `500 x` and the number after it, which can be runs, or a part of one number."""
+    at = 0
+    while at < len(tokens):
+        kinds = [token.type for token in tokens[at : at + 2]]
+        if kinds in (["NUMX", "COUNT"], ["NUMX", "SHARE"]):
+            yield token_of("PRODUCT", line, tokens[at].start_pos or 0, tokens[at + 1].end_pos or 0)
+            at += 2
+            continue
+        yield tokens[at]
+        at += 1
 
 
 _EITHER = frozenset({"DAY", "CLOCK", "LENGTH", "TIER", "PROJECT", "PROFILE"})

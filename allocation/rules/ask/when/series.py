@@ -17,6 +17,7 @@ from allocation.rules.ask.when.recurrence_words import (
 )
 from allocation.rules.ask.when.when_parts import When
 from allocation.rules.ask.words.numbers import number_of
+from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, span_of
 from allocation.rules.ask.words.times import WEEKDAY_WORDS
 from allocation.rules.recurrence import Freq, Recurrence, recurrence_check, rule_read
@@ -124,8 +125,11 @@ def series_of(reading: Reading) -> Recurrence | None:
     until, times = reading.values.get("until"), reading.values.get("times")
     if not isinstance(rule, Recurrence):
         if "times" in reading.values:
+            span = reading.spans["times"]
             sentence = "Add a recurrence, such as “every mon”."
-            reading.add_problem("no_repeat", sentence, reading.spans["times"])
+            one = reading.replaced(span, "")
+            array = Repair(f"{times} runs", f"array of {times}: {one}")
+            reading.add_problem("no_repeat", sentence, span, [array])
         return None
     span = reading.spans["repeat"]
     if until is not None and times is not None:

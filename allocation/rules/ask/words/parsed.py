@@ -77,7 +77,8 @@ class Parsed:
     """The fields of a line. A field that the line does not set is None (`classes`: empty).
 
     Every word belongs to a part, a problem or `noise` (courtesies and articles). With `cheapest`
-    the lowest price decides among the options. `missing` is the part that a line without problems
+    the lowest price decides among the options. `array` is a number of runs, of which `parallel` are
+    open at a time. `missing` is the part that a line without problems
     still lacks. Times are aware UTC.
     """
 
@@ -103,6 +104,8 @@ class Parsed:
     project: str | None = None
     cheapest: bool = False
     missing: Problem | None = None
+    array: int | None = None
+    parallel: int | None = None
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
@@ -111,12 +114,17 @@ class Parsed:
             (each.start, each.end) for each in self.problems if each.code == NOT_UNDERSTOOD
         )
 
-    def document(self, *, duration: int | None = None, first: bool = False) -> AskDocument:
+    def document(
+        self, *, duration: int | None = None, first: bool = False, many: bool = False
+    ) -> AskDocument:
         """The structured request. `duration` is the default in seconds. A recurrence is refused,
-        unless `first` asks for its first date.
+        unless `first` asks for its first date; an array, unless `many` asks for one run of it.
 
-        Raises AskError for problems, missing parts and recurrences.
+        Raises AskError for problems, missing parts, recurrences and arrays.
         """
+        if self.array is not None and not many:
+            sentence = "This request is an array of many runs, which is not possible here."
+            raise AskError("is_array", sentence, "request")
         if self.repeat is not None and not first:
             sentence = "This request repeats. Create a series for it."
             raise AskError("repeats", sentence, "request")

@@ -18,7 +18,7 @@ _WORDS = (
     "overnight morning afternoon evening weekend midnight noon hours hour days weeks "
     "minutes until before between starting every weekday daily weekly monthly times cores "
     "memory node nvlink rack slice slices project tier cheapest asap from after gpus half "
-    "quarter january february march april june july august september october november "
+    "quarter array runs january february march april june july august september october november "
     "december next week please now same"
 )
 VOCABULARY = (

@@ -1,0 +1,89 @@
+"""Arrays in the one-line request: `array of 500: 1 h100 2h`, `500 runs of 1 h100 2h 20 at once`."""
+
+import re
+from collections.abc import Sequence
+
+from lark import Token
+
+from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
+from allocation.rules.ask.words.numbers import WORD_NUMBER, number_of
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
+from allocation.rules.ask.words.reading import Reading, span_of
+
+_NUMBER = re.compile(rf"\d+|{WORD_NUMBER}")
+_TIMES = re.compile(r"(.+?)\s*[x*]\s*(.+)")
+
+
+def read_array(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `array of 500`, `500 runs`."""
+    span, number = span_of(*tokens), _number(tokens[0])
+    if not 1 <= number <= MOST_ELEMENTS:
+        sentence = f"An array has 1 to {MOST_ELEMENTS:,} runs."
+        reading.add_problem("bad_array", sentence, span)
+        return
+    reading.set_value("array", number, f"an array of {number:,} runs", span)
+
+
+def read_parallel(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `20 at once`: how many runs of an array are open at a time."""
+    span, number = span_of(*tokens), _number(tokens[0])
+    if not 1 <= number <= MOST_PARALLEL:
+        sentence = f"1 to {MOST_PARALLEL:,} runs can be open at once."
+        reading.add_problem("bad_parallel", sentence, span)
+        return
+    reading.set_value("parallel", number, f"at most {number:,} at once", span)
+
+
+def _number(token: str) -> int:
+    found = _NUMBER.search(re.sub(r"^(?:at\s+most|up\s+to|max(?:imum)?)\s+", "", token))
+    return number_of(found[0]) if found else 0
+
+
+def array_check(reading: Reading) -> None:
+    """Adds problems for an array with a start or a repetition, and for `20 at once` alone."""
+    values, spans = reading.values, reading.spans
+    if "array" not in values:
+        if "parallel" in values:
+            repairs = [Repair("without it", reading.replaced(spans["parallel"], ""))]
+            sentence = "Only an array has runs at once. Say “array of 500:” first."
+            reading.add_problem("no_array", sentence, spans["parallel"], repairs)
+        return
+    if "repeat" in values or "rrule" in values:
+        sentence = "An array can't repeat. Leave out one of them."
+        repairs = [Repair("without the array", reading.replaced(spans["array"], ""))]
+        reading.add_problem("array_repeats", sentence, spans["array"], repairs)
+    elif "starts" in values:
+        sentence = "The runs of an array start one after the other, so it can't have a start."
+        repairs = [Repair("without a start", reading.replaced(spans["starts"], ""))]
+        reading.add_problem("array_fixed", sentence, spans["starts"], repairs)
+
+
+def refuse_runs_or_gpus(reading: Reading, token: Token) -> None:
+    """`array of 500 h100`: 500 runs of one GPU each, or an array of something with 500 GPUs?"""
+    span, number = span_of(token), _NUMBER.search(token)
+    said = number[0] if number else token
+    repairs = [
+        Repair(f"{said} runs of 1 GPU", reading.replaced(span, f"array of {said}: 1")),
+        Repair(f"{said} GPUs at once", reading.replaced(span, said)),
+    ]
+    sentence = f"{said} runs of 1 GPU each, or {said} GPUs in one booking?"
+    reading.add_problem(NOT_UNDERSTOOD, sentence, span, repairs)
+
+
+def refuse_product(reading: Reading, token: Token) -> None:
+    """`500 x 1 h100`: 500 runs, or one booking with the product?"""
+    span, found = span_of(token), _TIMES.fullmatch(token)
+    runs, each = found.groups() if found else (token, "1")
+    repairs = [Repair(f"{runs} runs of {each}", reading.replaced(span, f"array of {runs}: {each}"))]
+    if runs.isdecimal() and each.isdecimal():
+        product = int(runs) * int(each)
+        repairs.append(Repair(f"{product} GPUs at once", reading.replaced(span, str(product))))
+    sentence = f"{runs} runs of {each}, or all of them in one booking?"
+    reading.add_problem(NOT_UNDERSTOOD, sentence, span, repairs)
+
+
+def array_text(text: str, array: int | None, parallel: int | None) -> str:
+    """The line of one run as that of an array: `array of 500: 1 h100 2h 20 at once`."""
+    if array is None:
+        return text
+    return f"array of {array}: {text}" + (f" {parallel} at once" if parallel else "")
