@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Count, Max, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
 from allocation.queries.bookings.timeline_rows import (
@@ -28,6 +28,10 @@ from allocation.queries.bookings.waiting import waitlisted_by_class
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.rules.states import State
 from tenants.access import Actor
+
+MOST_WAITING = 20
+LONGEST_GAP = timedelta(minutes=10)
+"""Between the elements of an array that are drawn as one bar."""
 
 
 def timeline_read(
@@ -49,7 +53,7 @@ def timeline_read(
         _own_reservations(actor, window),
         _foreign_blocks(window),
     )
-    for block in chain.from_iterable(found):
+    for block in blocks_joined(chain.from_iterable(found)):
         blocks[block.gpu].append(block)
     gpus = list(
         Gpu.objects.select_related("node__rack", "model", "gpu_class").order_by(
@@ -153,7 +157,7 @@ def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
             period__overlap=(window.starts, window.ends),
             state__in=(*Allocation.LIVE, Allocation.State.ENDED),
         )
-        .select_related("booking__tier", "booking__project")
+        .select_related("booking__tier", "booking__project", "booking__array")
         .order_by("id")
     )
     for row in rows:
@@ -196,7 +200,7 @@ def _own_reservations(actor: Actor, window: Window) -> Iterator[Block]:
         state__in=(State.QUEUED, State.PAUSING, State.PAUSED),
         planned_starts__lt=window.ends,
         planned_ends__gt=window.starts,
-    ).select_related("tier", "project")
+    ).select_related("tier", "project", "array")
     for row in rows.order_by("id"):
         is_known = actor.role_in(row.project_id) is not None
         if row.planned_starts is None or row.planned_ends is None:
@@ -248,18 +252,29 @@ def _foreign_blocks(window: Window) -> Iterator[Block]:
 
 
 def _waiting(actor: Actor) -> Iterator[WaitingRow]:
-    rows = (
-        bookings_visible(actor)
-        .filter(state__in=(State.REQUESTED, State.QUEUED))
-        .select_related("tier", "project")
-        .order_by("planned_starts", "submitted")[:20]
+    """The waiting bookings by start; the elements of an array are one row."""
+    waiting = bookings_visible(actor).filter(state__in=(State.REQUESTED, State.QUEUED))
+    rows = waiting.select_related("tier", "project", "array")
+    of_arrays = rows.filter(array__isnull=False).order_by(
+        "array_id", "planned_starts", "array_index"
     )
-    for row in rows:
+    seen = {
+        row["array"]: (int(row["runs"]), row["ends"])
+        for row in waiting.filter(array__isnull=False)
+        .order_by()
+        .values("array")
+        .annotate(runs=Count("id"), ends=Max("planned_ends"))
+    }
+    alone = rows.filter(array=None).order_by("planned_starts", "submitted")[:MOST_WAITING]
+    found = [*alone, *of_arrays.distinct("array_id")[:MOST_WAITING]]
+    late = datetime.max.replace(tzinfo=UTC)
+    for row in sorted(found, key=lambda each: (each.planned_starts or late, each.submitted)):
+        runs, ends = seen[row.array_id] if row.array_id else (1, row.planned_ends)
         yield WaitingRow(
-            booking=visible_booking(row),
+            booking=visible_booking(row).of_array(runs),
             kind=_kind(actor, row),
             starts=None if row.is_unplanned else row.planned_starts,
-            ends=row.planned_ends,
+            ends=ends,
             gpu_class=row.planned_class,
         )
 
@@ -283,7 +298,34 @@ def visible_booking(booking: Booking) -> VisibleBooking:
         pausable=booking.tier.pausable
         and (booking.borrowed_units > 0 or not booking.tier.counts_against_guarantee),
         project=booking.project.name,
+        array=booking.array.label if booking.array is not None else "",
     )
+
+
+def blocks_joined(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks, with the elements of an array that follow each other on a GPU as one."""
+    rows: dict[object, list[Block]] = defaultdict(list)
+    for block in blocks:
+        if block.booking is None or not block.booking.array:
+            yield block
+            continue
+        place = (block.gpu, block.start, block.size, block.shared, block.expected, block.over)
+        rows[(*place, block.booking.array, block.booking.state)].append(block)
+    for elements in rows.values():
+        yield from _runs(sorted(elements, key=lambda each: each.starts))
+
+
+def _runs(elements: Sequence[Block]) -> Iterator[Block]:
+    """Elements of one place by their starts; without a long gap between them they are one block."""
+    run = [elements[0]]
+    for block in (*elements[1:], None):
+        if block is not None and timedelta(0) <= block.starts - run[-1].ends <= LONGEST_GAP:
+            run.append(block)
+            continue
+        first = run[0]
+        booking = first.booking.of_array(len(run)) if first.booking else None
+        yield replace(first, ends=run[-1].ends, booking=booking)
+        run = [block] if block is not None else []
 
 
 def _kind(actor: Actor, booking: Booking) -> Kind:

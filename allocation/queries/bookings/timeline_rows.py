@@ -1,7 +1,7 @@
 """The rows of a timeline: classes, nodes, GPUs and the blocks on them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -28,7 +28,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class VisibleBooking:
-    """The visible details of a booking on the timeline."""
+    """The visible details of a booking on the timeline, or of `runs` elements of an array."""
 
     label: str
     name: str
@@ -36,11 +36,23 @@ class VisibleBooking:
     tier: str
     pausable: bool
     project: str
+    array: str = ""
+    runs: int = 1
 
     @property
     def title(self) -> str:
-        """The name of the booking, or its number."""
-        return self.name or self.label
+        """The name of the booking, or its number; for elements of an array also how many."""
+        name = self.name or self.label
+        return f"{self.runs} × {name}" if self.runs > 1 else name
+
+    @property
+    def path(self) -> str:
+        """The page of the booking, or of the array."""
+        return f"arrays/{self.array}" if self.runs > 1 else f"bookings/{self.label}"
+
+    def of_array(self, runs: int) -> "VisibleBooking":
+        """Several elements of its array as one."""
+        return self if runs == 1 else replace(self, label=self.array, runs=runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,12 +69,12 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
         width=percent_text(width),
         top=origin.top + BAR_GAP,
         height=origin.height - 2 * BAR_GAP,
-        key=f"{origin.key}@{booking.label}",
+        key=f"{origin.key}@{booking.label}" + f"@{block.starts:%d%H%M}" * (booking.runs > 1),
         title=f"{shape}{booking.title}" if width > TEXT_WIDTH else "",
         sub=sub,
         name=name,
         icon=_icon(block, booking, origin.whole) if width > TEXT_WIDTH else "",
-        href=f"{look.base}bookings/{booking.label}",
+        href=f"{look.base}{booking.path}",
         gpus=origin.gpus,
         move=_move(block, booking),
         starts=block.starts.timestamp(),
@@ -84,7 +84,7 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
 
 def _move(block: Block, booking: VisibleBooking) -> str:
     """Returns what of a booking its owner can drag: all before its start, then its end."""
-    if block.kind != "mine" or block.over:
+    if block.kind != "mine" or block.over or booking.runs > 1:
         return ""
     if booking.state in BEFORE_RUN:
         return "all"
@@ -174,7 +174,7 @@ def maintenance_bar(look: ViewOptions, maintenance: MaintenancePeriod, origin: B
 def waiting_bar(waiting: WaitingRow, look: ViewOptions) -> Bar:
     """Returns the bar of a waiting booking; at the right edge when it starts later."""
     booking, zone, window = waiting.booking, look.span.zone, look.span.window
-    href = f"{look.base}bookings/{booking.label}"
+    href = f"{look.base}{booking.path}"
     left, width, css = 0.0, 14.0, "bar plan"
     if waiting.starts is None or waiting.ends is None:
         title, words = "Being placed", "being placed"

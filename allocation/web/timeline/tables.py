@@ -93,7 +93,7 @@ def _seen_row(places: list[tuple[NodeRow, GpuRow, Block]], look: ViewOptions) ->
     return BookedRow(
         title=booking.title,
         label=booking.label,
-        href=f"{look.base}bookings/{booking.label}",
+        href=f"{look.base}{booking.path}",
         state=booking.state,
         when=window_words(block.starts, block.ends, look.span.zone, look.now),
         where=_where(places),
@@ -111,7 +111,7 @@ def _waiting_rows(timeline: Timeline, look: ViewOptions) -> Iterator[BookedRow]:
         yield BookedRow(
             title=row.booking.title,
             label=row.booking.label,
-            href=f"{look.base}bookings/{row.booking.label}",
+            href=f"{look.base}{row.booking.path}",
             state=row.booking.state,
             when=when,
             where="",

@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from allocation.models import Booking, Gpu, Node
+from allocation.models import Booking, BookingArray, Gpu, Node
 from allocation.queries.bookings.timeline import timeline_read
 from allocation.queries.bookings.timeline_rows import Timeline, Window
 from allocation.rules.states import State
@@ -414,3 +414,55 @@ def test_the_portal_opens_no_more_rows_than_fit_a_look() -> None:
         a_place(a_booking(mine, now=NOW), node.gpus.all()[0])
     rows = _fortnight(mine).values()
     assert [row.kind for row in rows if not row.hidden].count("gpu") == 48
+
+
+def test_the_elements_of_an_array_are_one_bar_with_a_count() -> None:
+    """They follow each other on a GPU; those that wait are one row."""
+    mine = a_member(a_project())
+    array = _array(mine, 60)
+    gpu = a_node(now=NOW, gpus=1).gpus.all()[0]
+    hours = [-3, 1, 2, 3, 6]
+    states = [State.ENDED, *[State.SCHEDULED] * 4]
+    for index, (hour, state) in enumerate(zip(hours, states, strict=True), start=1):
+        starts = timedelta(hours=hour)
+        a_place(_element(array, mine, index, state=state, starts_in=starts), gpu)
+    for index in range(6, 40):
+        _element(array, mine, index, state=State.QUEUED, starts_in=timedelta(hours=index))
+    rows = _rows(mine)
+    bars = rows[f"{gpu.node.name}/0"].bars
+    assert [bar.title for bar in bars] == ["sweep", "3 × sweep", "sweep"]
+    many = next(bar for bar in bars if bar.title == "3 × sweep")
+    assert many.href.endswith(f"/arrays/{array.label}")
+    assert (many.ends - many.starts, many.move) == (3 * 3600, "")
+    (waiting,) = (row for row in rows.values() if row.kind == "wait")
+    assert (waiting.name, waiting.bars[0].href) == ("34 × sweep", f"/t/x/arrays/{array.label}")
+
+
+def _array(member: Membership, count: int) -> BookingArray:
+    assert member.project is not None
+    with as_system():
+        return BookingArray.objects.create(
+            tenant=member.tenant,
+            number=900,
+            project=member.project,
+            owner=member.user,
+            terms={},
+            submitted=NOW,
+            count=count,
+            parallel=count,
+            next_index=count,
+        )
+
+
+def _element(
+    array: BookingArray, member: Membership, index: int, *, state: str, starts_in: timedelta
+) -> Booking:
+    """An element of an hour."""
+    booking = a_booking(member, now=NOW, name="sweep", hours=1, state=state, starts_in=starts_in)
+    with as_system():
+        Booking.objects.filter(id=booking.id).update(
+            array=array, array_index=index, number=array.number
+        )
+        return Booking.objects.select_related("tier", "project", "owner", "tenant").get(
+            id=booking.id
+        )
