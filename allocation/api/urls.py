@@ -43,6 +43,7 @@ from allocation.api.bookings.use import BookingUse, GpuUseOne
 from allocation.api.bookings.waitlist import (
     OfferAccept,
     OfferDecline,
+    WaitAnyOf,
     WaitEntryWake,
     WaitList,
     WaitOffers,
@@ -209,6 +210,7 @@ urlpatterns = [
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
     path("waitlist", WaitList.as_view(), name="api-waitlist"),
+    path("waitlist/any-of", WaitAnyOf.as_view(), name="api-waitlist-any-of"),
     path("waitlist/<uuid:entry_id>/wake", WaitEntryWake.as_view(), name="api-waitlist-wake"),
     path("offers", WaitOffers.as_view(), name="api-offers"),
     path("offers/<uuid:offer_id>/accept", OfferAccept.as_view(), name="api-offer-accept"),

@@ -170,6 +170,9 @@ _SENTENCES: dict[str, Text] = {
         "Nobody answered two offers in a row, so it gets no more until its owner asks again."
     ),
     "entry_woken": gettext_lazy("%(actor)s asked for offers again."),
+    "entries_exclude": gettext_lazy("%(actor)s: only one of %(labels)s is booked."),
+    "entry_alone": gettext_lazy("%(actor)s: it is booked whatever happens to the others."),
+    "rival_met": gettext_lazy("%(label)s got its place, so this one is not needed. It is free."),
     "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
     "window_free": gettext_lazy("There is room in its window now: scheduled on %(nodes)s."),
     "wait_missed": gettext_lazy(

@@ -165,6 +165,11 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "not_waitable": gettext_lazy(
         "The booking or its start has changed since, so this change can't wait. Ask for it anew."
     ),
+    "entry_twice": gettext_lazy("An entry is named twice."),
+    "entries_of_one": gettext_lazy("Only entries of one person can exclude each other."),
+    "rival_met": gettext_lazy(
+        "Another booking of which only one was wanted got its place, so this offer is over."
+    ),
     "wait_running": gettext_lazy(
         "The end of a running booking can't wait for room. Ask for a later end again."
     ),

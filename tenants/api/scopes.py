@@ -79,6 +79,7 @@ WRITES: Mapping[str, str] = {
     "api-booking": Scope.BOOK,
     "api-booking-batch": Scope.BOOK,
     "api-waitlist": Scope.BOOK,
+    "api-waitlist-any-of": Scope.BOOK,
     "api-waitlist-wake": Scope.BOOK,
     "api-offer-accept": Scope.BOOK,
     "api-offer-decline": Scope.BOOK,

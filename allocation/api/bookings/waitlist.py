@@ -13,8 +13,10 @@ from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, new_booking_data
 from allocation.models import WaitEntry, WaitMode, WaitOffer
 from allocation.queries.bookings.waiting import entries_visible, offers_visible
+from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.bookings import booking_create
 from allocation.services.bookings.wait_changes import entry_wake
+from allocation.services.bookings.wait_groups import entries_exclude
 from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
@@ -47,6 +49,9 @@ class WaitEntryOut(serializers.Serializer[Any]):
     )
     quiet_until = serializers.DateTimeField(
         allow_null=True, help_text="It is night for its owner: no offer before."
+    )
+    any_of = serializers.UUIDField(
+        allow_null=True, help_text="Entries with the same one exclude each other."
     )
     created_at = serializers.DateTimeField()
 
@@ -146,6 +151,37 @@ class WaitEntryWake(ApiView):
         def work() -> Response:
             entry = entry_wake(actor=self.actor, entry_id=entry_id, now=self.now)
             return Response(WaitEntryOut(access_wait_entry(self.actor, entry.id)).data)
+
+        return self.once(work)
+
+
+class ExcludeIn(Strict):
+    """Entries of which only one is wanted."""
+
+    entries = serializers.ListField(
+        child=serializers.UUIDField(), min_length=1, max_length=MOST_ENTRIES,
+        help_text="Ids of open entries of one person. One alone excludes none any more.",
+    )  # fmt: skip
+
+
+class WaitAnyOf(ApiView):
+    """Entries that exclude each other."""
+
+    @described(
+        "act_exclude_waiting",
+        "Book only one of several",
+        answer=WaitEntryOut(many=True),
+        request=ExcludeIn,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Makes entries exclude each other: when one is booked, or an offer of one is accepted, the
+        others are cancelled at no cost. Replaces what they excluded before."""
+        sent = self.sent(ExcludeIn)
+
+        def work() -> Response:
+            rows = entries_exclude(actor=self.actor, entry_ids=sent["entries"], now=self.now)
+            shown = [access_wait_entry(self.actor, row.id) for row in rows]
+            return Response(WaitEntryOut(shown, many=True).data)
 
         return self.once(work)
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from allocation.access import access_wait_offer
@@ -47,10 +47,11 @@ def offer_accept(*, actor: Actor, offer_id: UUID, now: datetime) -> WaitOffer:
 
     Raises:
         Refused: `not_found`, `not_allowed`, `offer_over`, `offer_expired`, `approval_needed`,
-            `no_budget`, `budget_exceeded`. The offer then stays as it is.
+            `rival_met`, `no_budget`, `budget_exceeded`. The offer then stays as it is.
     """
     with transaction.atomic():
         booking, offer = _open_offer(actor, offer_id, now)
+        _rival_check(booking)
         cost = offer_cost(booking, offer.starts)
         approval_refuse(actor, booking, cost, now)
         _hold(booking, offer, cost, now)
@@ -148,6 +149,19 @@ def _open_offer(actor: Actor, offer_id: UUID, now: datetime) -> tuple[Booking, W
         numbers = {"until": offer.until.isoformat()}
         raise Refused("offer_expired", refusal_text("offer_was_expired"), numbers=numbers)
     return booking, offer
+
+
+def _rival_check(booking: Booking) -> None:
+    """Raises Refused `rival_met` if another entry of its group has a place. Of two that are
+    accepted at once the first counts: the lock lasts until its transaction ends."""
+    group = WaitEntry.objects.values_list("any_of", flat=True).get(booking=booking)
+    if group is None:
+        return
+    with connection.cursor() as cursor:
+        key = f"any of {group}"
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
+    if WaitEntry.objects.filter(any_of=group, is_met=True).exists():
+        raise Refused("rival_met", refusal_text("rival_met"))
 
 
 def _hold(booking: Booking, offer: WaitOffer, cost: Decimal, now: datetime) -> None:

@@ -23,6 +23,7 @@ from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approvals import approvals_due, approvals_expire
 from allocation.services.bookings.calendar_cuts import calendar_cut, calendar_cuts_due
 from allocation.services.bookings.dependencies import dependencies_advance, dependencies_due
+from allocation.services.bookings.wait_groups import rivals_due, rivals_withdraw
 from allocation.services.bookings.wait_list import entries_due, entries_expire, nights_note
 from allocation.services.bookings.wait_offers import offers_due, offers_expire
 from allocation.services.decide.decision_log import decision_log
@@ -120,6 +121,7 @@ def is_anything_due(now: datetime) -> bool:
         or approvals_due(now).exists()
         or entries_due(now).exists()
         or offers_due(now).exists()
+        or rivals_due().exists()
         or calendar_cuts_due()
         or _changes_asked().exclude(_WAITS_FOR_ROOM & Q(keep_trying_until__gt=now)).exists()
         or dependencies_due(now).exists()
@@ -183,6 +185,7 @@ def _turn(now: datetime) -> CycleResult:
     ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
     offers_expire(now)
     ended += approvals_expire(now) + entries_expire(now)
+    ended += rivals_withdraw(now)
     nights_note(now)
     soft_places_lapse(now)
     if frozen is not None:

@@ -1,8 +1,11 @@
 """The waiting list: what the reader waits for, and places that are offered to them."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import uuid4
+from urllib.parse import urlencode
+from uuid import UUID, uuid4
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -16,9 +19,11 @@ from allocation.models import Booking, BookingChange, WaitEntry, WaitMode, WaitO
 from allocation.queries.bookings.waiting import changes_waiting, entries_visible, own_offers
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
+from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_changes import entry_wake
+from allocation.services.bookings.wait_groups import entries_exclude
 from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
@@ -27,7 +32,7 @@ from allocation.web.parts.changes import difference_lines
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text
 from tenants.access import Actor
-from tenants.platform.errors import Refused
+from tenants.platform.errors import Refused, invalid
 from tenants.platform.form_actions import FormAction, form_action_run, id_read
 from tenants.web.frame import refused_page, tenant_page
 
@@ -68,6 +73,7 @@ class EntryRow:
     how: str
     cost: str
     until: str
+    only_one: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +101,14 @@ def offers_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         if refusal is None:
             return redirect("waitlist", tenant=actor.tenant_slug)
     ctx = page_context(actor, timezone.now())
-    entries = entries_visible(actor).select_related("booking").order_by("until", "id")
+    rows = entries_visible(actor).select_related("booking").order_by("until", "id")
+    entries = list(rows[:MOST_SHOWN])
+    groups = _groups(entries)
     context = {
         "offers": offer_cards(actor, ctx),
-        "entries": [_row(entry, ctx) for entry in entries[:MOST_SHOWN]],
+        "entries": [_row(entry, groups, ctx) for entry in entries],
+        "own": sum(entry.owner_id == actor.user_id for entry in entries),
+        "actor_id": actor.user_id,
         "changes": [_change_row(each, ctx) for each in changes_waiting(actor)[:MOST_SHOWN]],
         "refusal": refusal,
     }
@@ -139,6 +149,7 @@ def _acts(actor: Actor) -> dict[str, FormAction]:
         "accept": lambda form: _accept(actor, form),
         "decline": lambda form: _decline(actor, form),
         "wake": lambda form: _wake(actor, form),
+        "exclude": lambda form: _exclude(actor, form),
     }
 
 
@@ -157,6 +168,17 @@ def _wake(actor: Actor, form: QueryDict) -> str:
     return f"{entry.booking.label} gets offers again."
 
 
+def _exclude(actor: Actor, form: QueryDict) -> str:
+    chosen = form.getlist("entries")[: MOST_ENTRIES + 1]
+    if not chosen:
+        raise invalid("no_entries", "Choose the bookings of which you want only one.", "entries")
+    ids = [id_read(QueryDict(urlencode({"entry": each})), "entry", "entry") for each in chosen]
+    rows = entries_exclude(actor=actor, entry_ids=ids, now=timezone.now())
+    if len(rows) == 1:
+        return "It is booked whatever happens to the others."
+    return f"The first of these {len(rows)} that gets a place cancels the others."
+
+
 def _card(offer: WaitOffer, ctx: PageContext) -> OfferCard:
     booking = offer.booking
     left = int((offer.until - ctx.now).total_seconds())
@@ -173,8 +195,9 @@ def _card(offer: WaitOffer, ctx: PageContext) -> OfferCard:
     )
 
 
-def _row(entry: WaitEntry, ctx: PageContext) -> EntryRow:
+def _row(entry: WaitEntry, groups: Mapping[UUID, Sequence[str]], ctx: PageContext) -> EntryRow:
     booking = entry.booking
+    group = groups.get(entry.any_of, ()) if entry.any_of else ()
     return EntryRow(
         entry=entry,
         href=f"{ctx.base}bookings/{booking.label}",
@@ -185,7 +208,17 @@ def _row(entry: WaitEntry, ctx: PageContext) -> EntryRow:
         how=_how(entry, ctx),
         cost=money_text(entry.cost, booking.currency),
         until=moment_words(entry.until, ctx.zone, ctx.now),
+        only_one=f"Only one of {', '.join(group)}" if len(group) > 1 else "",
     )
+
+
+def _groups(entries: Sequence[WaitEntry]) -> dict[UUID, list[str]]:
+    """The numbers of the bookings of each group."""
+    found: dict[UUID, list[str]] = defaultdict(list)
+    for entry in entries:
+        if entry.any_of is not None:
+            found[entry.any_of].append(entry.booking.label)
+    return found
 
 
 def _change_row(change: BookingChange, ctx: PageContext) -> ChangeRow:

@@ -154,3 +154,28 @@ def test_the_mail_of_an_offer_leads_to_the_page_that_asks(
     assert "Accept" in client.get("/t/helix/offers?act=accept").content.decode()
     assert row_counts() == before
     assert said(site.researcher.get("offers"))["items"] == [offer]
+
+
+def test_entries_exclude_each_other_over_rest_and_on_the_page(site: Site) -> None:
+    for day in (3, 5):
+        sent: Any = site.researcher.post("waitlist", ASK | {"windows": [window(day, day + 1)]})
+        assert sent.status_code == 201
+    rows = said(site.researcher.get("waitlist"))["items"]
+    ids = [row["id"] for row in rows]
+    assert [row["any_of"] for row in rows] == [None, None]
+    both: Any = site.researcher.post("waitlist/any-of", {"entries": ids})
+    groups = {row["any_of"] for row in both.json()}
+    assert (both.status_code, len(groups)) == (200, 1)
+    client = Client()
+    client.force_login(site.people["researcher"])
+    page = client.get(f"/t/{site.tenant.slug}/offers").content.decode()
+    assert page.count("Only one of ") == 2
+    asked = {"act": "exclude", "entries": ids[:1]}
+    assert client.post(f"/t/{site.tenant.slug}/offers", asked).status_code == 302
+    rows = said(site.researcher.get("waitlist"))["items"]
+    assert {row["id"]: row["any_of"] for row in rows}[ids[0]] is None
+    for entries in ([], ids * 3, ["x"], ids[:1] * 2):
+        bad: Any = site.researcher.post("waitlist/any-of", {"entries": entries})
+        assert bad.status_code in (400, 422), entries
+    foreign: Any = site.viewer.post("waitlist/any-of", {"entries": ids})
+    assert foreign.status_code in (403, 404)
