@@ -310,6 +310,8 @@ def booking_data(booking: Booking, allocations: Sequence[Allocation]) -> dict[st
     """The booking as JSON values. Runs inside a transaction of its tenant."""
     prefetch_related_objects([booking], "dependencies__parent")
     asked = [each for each in booking.changes.all() if each.strength == Strength.STRONGER]
+    # Of two that were asked for in one second, the open one is the latest.
+    asked.sort(key=lambda each: (each.asked_at, each.decided_at is None), reverse=True)
     parts = booking.pauses.all(), booking.moved_starts.all()
     parents = booking.dependencies.all()
     return _data(booking, allocations, *parts, asked[0] if asked else None, parents=parents)

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import F
 
 from allocation.models import Booking, BookingChange
 from allocation.rules.ask import AskDocument
@@ -36,8 +37,8 @@ def change_ask_again(*, actor: Actor, booking: Booking, now: datetime) -> Bookin
     """
     with transaction.atomic():
         booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
-        rows = booking.changes.filter(strength=Strength.STRONGER).order_by("-asked_at")
-        change = rows.first()
+        rows = booking.changes.filter(strength=Strength.STRONGER)
+        change = rows.order_by("-asked_at", F("decided_at").desc(nulls_first=True)).first()
         if change is None or not can_wait(change, booking, now):
             raise Refused("not_waitable", refusal_text("not_waitable"))
         asked = change.target

@@ -266,6 +266,7 @@ def _answer(
         "price": money_text(booking.hold_amount, booking.currency),
         "fields": form.fields(refusal),
         "revision": form.values["revision"],
+        "is_begun": form.is_begun,
         "preview": preview,
         "refusal": None if at_field else refusal,
         "suggestions": _suggestions(refusal, ctx),

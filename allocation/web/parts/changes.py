@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from django.db.models import F
+
 from allocation.models import Approval, Booking, BookingChange
+from allocation.rules.ask.line.text import duration_text, shape_text
 from allocation.rules.changes import Strength
 from allocation.services.bookings.kept_changes import can_wait
 from allocation.services.bookings.undo import undoable_change
@@ -41,7 +44,8 @@ def undo_lines(booking: Booking, zone: tzinfo, now: datetime) -> list[str]:
 def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange | None:
     """Returns the latest change that needed a decision; None if it was made, or long ago."""
     rows = BookingChange.objects.filter(booking=booking, strength=Strength.STRONGER)
-    change = rows.order_by("-asked_at").first()
+    # Of two that were asked for in one second, the open one.
+    change = rows.order_by("-asked_at", F("decided_at").desc(nulls_first=True)).first()
     if change is None:
         return None
     is_open = change.state in BookingChange.OPEN
@@ -58,14 +62,13 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
         title = "A change waits for room"
         until = moment_words(change.keep_trying_until, zone, now)
         waits = f"It is made as soon as there is room, until {until}. The booking stays as it is."
-    starts = (each["starts"] for each in change.alternatives)
     return ShownChange(
         title=title,
         is_open=is_open,
         decides=decides,
         differences=tuple(difference_lines(change.differences, zone, now)),
         reasons=tuple(stored_sentence(each) for each in change.reasons),
-        alternatives=tuple(moment_words(_time(each), zone, now) for each in starts),
+        alternatives=tuple(_alternative(each, zone, now) for each in change.alternatives),
         waits=waits,
         can_wait=is_kept and can_wait(change, booking, now),
     )
@@ -90,6 +93,14 @@ def difference_lines(differences: dict[str, Any], zone: tzinfo, now: datetime) -
         f"{_words(name, after, zone, now)}"
         for name, (before, after) in differences.items()
     ]
+
+
+def _alternative(each: dict[str, Any], zone: tzinfo, now: datetime) -> str:
+    """`tomorrow 11:00, 2 h100 for 3h`."""
+    starts, ends = _time(each["starts"]), _time(each["ends"])
+    shape = shape_text(each["count"], each["gpu_class"], each["profile"], each.get("share"))
+    length = duration_text(int((ends - starts).total_seconds()))
+    return f"{moment_words(starts, zone, now)}, {shape} for {length}"
 
 
 def _words(name: str, value: Any, zone: tzinfo, now: datetime) -> str:  # noqa: ANN401 (JSON)

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Booking, BookingChange, Series
+from allocation.models import Booking, BookingChange, Maintenance, Node, Series
 from allocation.reasons.reason import reason
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
@@ -212,12 +212,14 @@ def test_a_full_window_of_a_change_is_waited_for_with_one_click(
     site: Site, booking: Booking
 ) -> None:
     """From the preview, and again from the page of the booking once it was not possible."""
-    with tenant_tx(site.tenant.id):
-        ends = booking.not_before + timedelta(seconds=booking.duration_seconds)
-        rival = a_wish(site.project, an_ask(4, starts=ends))
-        now = timezone.now()
-        booking_request(actor=site.actor(), request=rival, now=now)
+    now = timezone.now()
+    ends = booking.not_before + timedelta(seconds=booking.duration_seconds)
     with as_system():
+        for node in Node.objects.all():
+            Maintenance.objects.create(
+                node=node, starts=ends, ends=ends + timedelta(days=3), drain_by=ends,
+                reason="power", created=now, created_by=site.people["researcher"],
+            )  # fmt: skip
         Booking.objects.update(state=State.QUEUED)
     status, page = posted(site, booking, act="look", length="8 h")
     assert (status, "It can wait" in page, "Wait for it" in page) == (200, True, True)

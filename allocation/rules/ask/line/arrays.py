@@ -74,11 +74,12 @@ def refuse_product(reading: Reading, token: Token) -> None:
     """`500 x 1 h100`: 500 runs, or one booking with the product?"""
     span, found = span_of(token), _TIMES.fullmatch(token)
     runs, each = found.groups() if found else (token, "1")
-    repairs = [Repair(f"{runs} runs of {each}", reading.replaced(span, f"array of {runs}: {each}"))]
+    repairs = [Repair(f"{runs} runs", reading.replaced(span, f"array of {runs}: {each}"))]
     if runs.isdecimal() and each.isdecimal():
         product = int(runs) * int(each)
         repairs.append(Repair(f"{product} GPUs at once", reading.replaced(span, str(product))))
-    sentence = f"{runs} runs of {each}, or all of them in one booking?"
+    what = f"{each} GPU{'s' * (each != '1')} each" if each.isdecimal() else f"{each} of a GPU"
+    sentence = f"{runs} runs of {what}, or all of them in one booking?"
     reading.add_problem(NOT_UNDERSTOOD, sentence, span, repairs)
 
 
