@@ -40,8 +40,10 @@ READ = {
     "Problem": "status detail code rule alternatives decision_id",
 }
 SENT = {
-    "BookingInRequest": {"project", "tier", "request", "quote", "name", "labels", "external_ref"},
-    "NewBookingInRequest": {"array", "parallel"},
+    "NewBookingInRequest": {
+        *("project", "tier", "request", "quote", "name", "labels", "external_ref"),
+        *("array", "parallel"),
+    },
     "ResultInRequest": {"result"},
     "ExtendInRequest": {"by"},
 }
