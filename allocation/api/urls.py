@@ -37,7 +37,7 @@ from allocation.api.bookings.overrides import (
 )
 from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
-from allocation.api.bookings.statements import FocusCsv, StatementCsv, StatementPdf, Statements
+from allocation.api.bookings.statements import FocusExport, StatementCsv, StatementPdf, Statements
 from allocation.api.bookings.tier_versions import TierVersions, TierVersionWithdraw
 from allocation.api.bookings.use import BookingUse, GpuUseOne
 from allocation.api.bookings.waitlist import (
@@ -156,7 +156,7 @@ urlpatterns = [
     path("held-use", HeldUseView.as_view(), name="api-held-use"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
-    path("exports/focus", FocusCsv.as_view(), name="api-focus"),
+    path("exports/focus", FocusExport.as_view(), name="api-focus"),
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
     path("gpu-classes/<slug:slug>", GpuClassOne.as_view(), name="api-gpu-class"),
     path("gpu-models", GpuModels.as_view(), name="api-gpu-models"),

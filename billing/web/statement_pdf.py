@@ -1,85 +1,139 @@
-"""A statement as PDF."""
+"""A statement as PDF: pages of a table, drawn one after the other.
+
+A layout engine breaks a long table into pages in quadratic time; rows of one height need none.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC
-from io import BytesIO
-from typing import Any
-from xml.sax.saxutils import escape
+from typing import IO
 
 from reportlab.lib import colors
 from reportlab.lib.pagesizes import A4
-from reportlab.lib.styles import getSampleStyleSheet
 from reportlab.lib.units import mm
-from reportlab.platypus import LongTable, Paragraph, SimpleDocTemplate, Spacer, TableStyle
+from reportlab.pdfbase.pdfmetrics import stringWidth
+from reportlab.pdfgen.canvas import Canvas
 
 from billing.focus import StatementLine, Totals
 from billing.rules import money_text
 
 GRID = colors.HexColor("#c9cfd9")
 HEAD = colors.HexColor("#eef0f4")
-# Longer tables take minutes to break into pages.
-LONGEST = 3000
-WIDTHS = (24 * mm, 20 * mm, 44 * mm, 28 * mm, 28 * mm, 18 * mm, 24 * mm)
+WIDTHS = (24 * mm, 22 * mm, 44 * mm, 28 * mm, 28 * mm, 16 * mm, 24 * mm)
 COLUMNS = ("Date, UTC", "Booking", "Name", "Person", "Class, tier", "Hours", "Amount")
+NUMBERS_FROM = 5
+LEFT, TOP, BOTTOM = 12 * mm, A4[1] - 16 * mm, 16 * mm
+ROW = 5 * mm
+PLAIN, BOLD, SIZE = "Helvetica", "Helvetica-Bold", 8
+ROUNDING = "Each line is rounded half-even to cents; the total is the sum of the lines."
 
 
-def statement_pdf(title: str, facts: Sequence[str], lines: Iterable[StatementLine]) -> bytes:
-    """A title, a line for each fact, the lines of the statement, and their sum."""
-    styles = getSampleStyleSheet()
-    total, rows, currency = Totals(), [list(COLUMNS)], "EUR"
+def statement_pdf(
+    title: str,
+    facts: Sequence[str],
+    lines: Iterable[StatementLine],
+    file: IO[bytes],
+    notes: Sequence[str] = (),
+) -> None:
+    """Writes a title, a line for each fact, the lines of the statement, their sum, and notes."""
+    pages, total, currency = _Pages(title, facts, file), Totals(), "EUR"
     for line in lines:
         total.add(line)
         currency = line.currency
-        rows.append(_row(line))
-    rows.append(
-        ["Total", "", "", f"{total.lines} lines", "", "", money_text(total.amount, currency)]
-    )
-    table = LongTable(rows, colWidths=WIDTHS, repeatRows=1)
-    table.setStyle(_STYLE)
-    story: list[Any] = [Paragraph(escape(title), styles["Title"])]
-    story += [Paragraph(escape(fact), styles["Normal"]) for fact in facts]
-    story += [Spacer(1, 6 * mm), table, Spacer(1, 4 * mm)]
-    story.append(
-        Paragraph(
-            escape(
-                "Each line is rounded half-even to cents; the total is the sum of the lines."
-                f" Without rounding it is {total.exact:f} {currency}."
-            ),
-            styles["Normal"],
-        )
-    )
-    file = BytesIO()
-    # Without this a file holds the time of its making, and two of one month would differ.
-    document = SimpleDocTemplate(file, pagesize=A4, title=title, author="GPU Portal", invariant=1)
-    document.build(story)
-    return file.getvalue()
+        pages.row(_cells(line))
+    count = f"{total.lines:,} lines"
+    pages.row(("Total", "", "", count, "", "", money_text(total.amount, currency)), BOLD)
+    exact = f"{ROUNDING} Without rounding it is {total.exact:f} {currency}."
+    pages.end((exact, *notes))
 
 
-def _row(line: StatementLine) -> list[str]:
+class _Pages:
+    """Pages with numbers, each with the head of the table."""
+
+    def __init__(self, title: str, facts: Sequence[str], file: IO[bytes]) -> None:
+        # Without `invariant` a file holds the time of its making, and two of one month differ.
+        self._canvas = Canvas(file, pagesize=A4, invariant=1, pageCompression=1)
+        self._canvas.setTitle(title)
+        self._canvas.setAuthor("GPU Portal")
+        self._title, self._number, self._at = title, 1, TOP
+        self._text(title, BOLD, 16)
+        for fact in facts:
+            self._text(fact, PLAIN, 10)
+        self._at -= ROW
+        self._head()
+
+    def row(self, cells: Sequence[str], font: str = PLAIN) -> None:
+        """Draws a row, on a new page if this one is full."""
+        if self._at < BOTTOM + ROW:
+            self._turn()
+            self._head()
+        self._cells(cells, font)
+
+    def end(self, notes: Sequence[str]) -> None:
+        """Draws the notes and finishes the file."""
+        self._at -= ROW
+        for note in notes:
+            if self._at < BOTTOM + ROW:
+                self._turn()
+            self._text(note, PLAIN, 9)
+        self._number_page()
+        self._canvas.save()
+
+    def _text(self, text: str, font: str, size: int) -> None:
+        self._at -= size + 4
+        self._canvas.setFont(font, size)
+        self._canvas.drawString(LEFT, self._at, _fitting(text, font, size, sum(WIDTHS)))
+
+    def _head(self) -> None:
+        self._canvas.setFillColor(HEAD)
+        self._canvas.rect(LEFT, self._at - ROW, sum(WIDTHS), ROW, stroke=0, fill=1)
+        self._canvas.setFillColor(colors.black)
+        self._cells(COLUMNS, BOLD)
+
+    def _cells(self, cells: Sequence[str], font: str) -> None:
+        self._canvas.setFont(font, SIZE)
+        left, base = LEFT, self._at - ROW + 1.6 * mm
+        for number, (text, width) in enumerate(zip(cells, WIDTHS, strict=True)):
+            shown = _fitting(text, font, SIZE, width - 2 * mm)
+            if number >= NUMBERS_FROM:
+                self._canvas.drawRightString(left + width - mm, base, shown)
+            else:
+                self._canvas.drawString(left + mm, base, shown)
+            left += width
+        self._at -= ROW
+        self._canvas.setStrokeColor(GRID)
+        self._canvas.setLineWidth(0.25)
+        self._canvas.line(LEFT, self._at, LEFT + sum(WIDTHS), self._at)
+
+    def _turn(self) -> None:
+        self._number_page()
+        self._canvas.showPage()
+        self._number, self._at = self._number + 1, TOP
+
+    def _number_page(self) -> None:
+        self._canvas.setFont(PLAIN, SIZE)
+        self._canvas.drawString(LEFT, BOTTOM / 2, self._title)
+        right = LEFT + sum(WIDTHS)
+        self._canvas.drawRightString(right, BOTTOM / 2, f"Page {self._number}")
+
+
+def _cells(line: StatementLine) -> tuple[str, ...]:
     what = "Correction" if line.is_correction else f"{line.gpu_class}, {line.tier}"
-    what = line.fee_name or what
-    return [
+    return (
         f"{line.at.astimezone(UTC):%Y-%m-%d %H:%M}",
         line.booking,
-        _short(line.name or line.note, 26),
-        _short(line.person, 16),
-        _short(what, 17),
+        line.name or line.note,
+        line.person,
+        line.fee_name or what,
         "" if line.hours is None else f"{line.hours:.2f}",
         money_text(line.amount, line.currency),
-    ]
+    )
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-_STYLE = TableStyle(
-    [
-        ("FONTSIZE", (0, 0), (-1, -1), 8),
-        ("BACKGROUND", (0, 0), (-1, 0), HEAD),
-        ("FONTNAME", (0, 0), (-1, 0), "Helvetica-Bold"),
-        ("FONTNAME", (0, -1), (-1, -1), "Helvetica-Bold"),
-        ("LINEBELOW", (0, 0), (-1, -1), 0.25, GRID),
-        ("ALIGN", (5, 0), (-1, -1), "RIGHT"),
-    ]
-)
+def _fitting(text: str, font: str, size: int, width: float) -> str:
+    """The text, cut to the width."""
+    shown = text[:200]
+    if stringWidth(shown, font, size) <= width:
+        return shown
+    while shown and stringWidth(f"{shown}…", font, size) > width:
+        shown = shown[:-1]
+    return f"{shown}…"

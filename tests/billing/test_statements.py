@@ -5,10 +5,12 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from io import StringIO
+from io import BytesIO, StringIO
 from random import Random
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
@@ -22,7 +24,15 @@ from allocation.queries.bookings.statements import (
     statement_of,
     statement_page,
 )
-from billing.focus import FOCUS_COLUMNS, StatementLine, Totals, focus_csv, statement_csv
+from billing.focus import (
+    FOCUS_COLUMNS,
+    LineUse,
+    StatementLine,
+    Totals,
+    focus_csv,
+    statement_csv,
+)
+from billing.focus.parquet import focus_parquet
 from billing.models import Transfer
 from billing.queries import budget_figures
 from billing.rates import Rate, Spell
@@ -158,10 +168,70 @@ def test_the_parts_of_random_lines_add_up_to_the_last_digit() -> None:
 
 def test_a_pdf_of_the_same_lines_is_the_same_file() -> None:
     lines = [a_line(name="<b>&</b>" * 9), a_line("-3", kind="reverse")]
-    first, second = (statement_pdf("Statement", ["Helix"], lines) for _ in range(2))
-    assert first == second
+    first, second, other = (pdf_of(each) for each in (lines, lines, lines[:1]))
+    assert first == second != other
     assert first.startswith(b"%PDF-")
-    assert statement_pdf("Statement", ["Helix"], lines[:1]) != first
+    # 51 rows fit on the first page: every line of a long statement is on one of many.
+    assert pdf_of([a_line()] * 4_000).count(b"/Type /Page\n") > 70
+
+
+def pdf_of(lines: list[StatementLine]) -> bytes:
+    file = BytesIO()
+    statement_pdf("Statement", ["Helix"], lines, file)
+    return file.getvalue()
+
+
+USES = {
+    "BK-7": LineUse(Decimal(2), Decimal("4.8"), Decimal("1.5"), Decimal("0.6")),
+    "BK-9": LineUse(Decimal(1), Decimal("2.4"), Decimal("0.5"), None),
+}
+
+
+def test_unused_time_and_energy_are_columns_of_a_statement_that_add_up() -> None:
+    rows = rows_of(statement_csv([a_line("3"), a_line("6")], USES))
+    assert [(row["unused_hours"], row["energy_kwh"], row["amount"]) for row in rows] == [
+        ("2", "1.5", "3.00"),
+        ("", "", "6.00"),
+        ("1", "0.5", ""),
+        ("3", "2.0", "9.00"),
+    ]
+    assert [row["kind"] for row in rows] == ["settle", "settle", "use", ""]
+    assert [row["co2_kg"] for row in rows] == ["0.6", "", "", "0.6"]
+
+
+def test_unused_time_is_rows_of_its_own_in_the_focus_export() -> None:
+    lines = [a_line("3"), a_line("-1", kind="reverse"), a_line("6"), a_line("1", booking="BK-8")]
+    rows = rows_of(focus_csv(lines, ("helix", "Helix"), NOVEMBER.starts, USES))
+    shown = [
+        (row["CapacityReservationStatus"], row["BilledCost"], row["x_EnergyKwh"]) for row in rows
+    ]
+    assert shown == [
+        ("Unused", "3", "1.5"),
+        ("", "-1", ""),
+        ("Used", "4.2", ""),
+        ("Unused", "1.8", ""),
+        ("Used", "1", ""),
+    ]
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == 9
+
+
+def test_a_parquet_file_has_the_rows_of_the_csv_file_with_types() -> None:
+    lines = [a_line("8.4", surcharge=Decimal("1.2"), labels={"team": "vision"}), a_line("3")]
+    lines += [a_line("-1.5", kind="reverse", note="Node was slow")] * 3
+    file, owner = BytesIO(), ("helix", "Helix")
+    focus_parquet(iter(lines), owner, NOVEMBER.starts, USES, file)
+    table = pq.read_table(file)
+    assert table.schema.field("BilledCost").type == pa.decimal128(20, 6)
+    assert table.schema.field("BillingPeriodStart").type == pa.timestamp("us", tz="UTC")
+    rows = rows_of(focus_csv(lines, owner, NOVEMBER.starts, USES))
+    read = table.to_pylist()
+    assert len(read) == len(rows) > len(lines)
+    for found, row in zip(read, rows, strict=True):
+        assert found["BilledCost"] == Decimal(row["BilledCost"])
+        assert found["ChargePeriodEnd"] == datetime.fromisoformat(row["ChargePeriodEnd"])
+        assert dict(found["Tags"]) == json.loads(row["Tags"])
+        assert (found["ChargeClass"] or "") == row["ChargeClass"]
+        assert found["PricingQuantity"] == (Decimal(row["PricingQuantity"] or 0) or None)
 
 
 class Site:
@@ -321,9 +391,15 @@ def test_people_read_statements_of_their_projects_and_admins_of_all(site: Site) 
     mine = member.get(page, {"month": "2026-11"}).content.decode()
     assert "€12.35" in mine
     assert "all projects" not in mine
-    for kind, start in [("csv", b"at,"), ("pdf", b"%PDF-"), ("focus.csv", b"BilledCost,")]:
+    for kind, start in [
+        ("csv", b"at,"),
+        ("pdf", b"%PDF-"),
+        ("focus.csv", b"BilledCost,"),
+        ("focus.parquet", b"PAR1"),
+    ]:
         answer = member.get(f"{page}/2026-11.{kind}")
-        assert answer.content.startswith(start)
+        assert answer.getvalue().startswith(start)
+        assert int(answer["Content-Length"]) > 100
         assert "attachment" in answer["Content-Disposition"]
         assert member.get(f"{page}/2026-11.{kind}", {"project": hidden.slug}).status_code == 404
     assert member.get(f"{page}/2026-11.exe").status_code == 404

@@ -3,6 +3,7 @@
 From the five-minute rows of telemetry, which nodes report for each allocation.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from django.db import connection
 
 from allocation.queries.bookings.statements import StatementOf
+from billing.focus import LineUse
 from billing.rules import ledger_amount
 
 # Below this utilisation in percent five minutes count as unused.
@@ -24,7 +26,7 @@ MILLIJOULES_PER_KWH = 3_600_000_000
 
 # A slice has `size` of eight slots, a share so many thousandths of its GPU.
 _USE = """
-SELECT coalesce(b.planned_class, ''),
+SELECT {name}, coalesce(b.planned_class, ''),
        sum(u.seconds * part.whole),
        coalesce(sum(u.seconds * part.whole) FILTER (WHERE unused), 0),
        coalesce(sum(u.seconds * b.price_per_hour / 3600 / greatest(1, (b.ask->>'count')::int))
@@ -39,8 +41,9 @@ CROSS JOIN LATERAL (
          u.processes_max = 0 OR u.busy_avg < %(idle)s AS unused) part
 WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
   AND (%(project)s::uuid IS NULL OR b.project_id = %(project)s)
-GROUP BY 1
+GROUP BY 1, 2
 """
+_LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,34 @@ class HeldUse:
 
 def held_use_of(of: StatementOf, grams_per_kwh: int) -> HeldUse:
     """Reads the use of a tenant's or a project's month; `grams_per_kwh` 0: no CO2."""
+    found = _use_by("''", of)
+    return _sum(found.get("", ()), grams_per_kwh)
+
+
+def booking_uses_of(of: StatementOf, grams_per_kwh: int) -> dict[str, LineUse]:
+    """Reads the use of each booking that has readings, by its label."""
+    found = {}
+    for label, rows in _use_by(_LABEL, of).items():
+        use = _sum(rows, grams_per_kwh)
+        found[label] = LineUse(use.unused_hours, use.unused_cost, use.kwh, use.co2_kg)
+    return found
+
+
+def _use_by(name: str, of: StatementOf) -> dict[str, list[tuple[Any, ...]]]:
+    """The sums by class, for each value of an expression of SQL."""
     facts: dict[str, Any] = {
         "tenant": of.tenant_id, "starts": of.month.first_second, "ends": of.month.last_second,
         "project": of.project.id if of.project else None, "idle": IDLE_PERCENT,
     }  # fmt: skip
+    found: dict[str, list[tuple[Any, ...]]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_USE, facts)
-        rows = cursor.fetchall()
+        cursor.execute(_USE.format(name=name), facts)
+        for value, *rest in cursor.fetchall():
+            found.setdefault(value, []).append(tuple(rest))
+    return found
+
+
+def _sum(rows: Iterable[tuple[Any, ...]], grams_per_kwh: int) -> HeldUse:
     seconds = unused = cost = measured = assumed = Decimal(0)
     for name, held, idle, idle_cost, millijoules, without in rows:
         seconds, unused, cost = seconds + held, unused + idle, cost + idle_cost

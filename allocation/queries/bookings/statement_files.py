@@ -1,48 +1,62 @@
 """The files of a statement, and what their address names."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from tempfile import SpooledTemporaryFile
+from typing import IO
 
-from django.http import HttpResponse
+from django.conf import settings
+from django.http import FileResponse
 
+from allocation.queries.bookings.held_use import HeldUse, booking_uses_of, held_use_of
 from allocation.queries.bookings.statements import StatementOf, statement_lines, statement_of
-from billing.focus import focus_csv, statement_csv
-from billing.rules import Period, month_of, period_text
-from billing.web.statement_pdf import LONGEST, statement_pdf
+from billing.focus import Uses, focus_csv, statement_csv
+from billing.rules import Period, money_text, month_of, period_text
+from billing.web.statement_pdf import statement_pdf
 from tenants.access import Actor, access_project
 from tenants.models import Project, Tenant
-from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.errors import invalid, missing
 
+# Larger files are written to disk.
+IN_MEMORY = 4 * 1024 * 1024
 EARLIEST = date(2000, 1, 1)
 LATEST = date(2200, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class StatementFile:
-    """A file to save."""
+    """A file to save. `content` is at its beginning; a large one is on disk and not in memory."""
 
     name: str
     content_type: str
-    content: bytes
+    content: IO[bytes]
 
-    def response(self) -> HttpResponse:
-        """The file as an answer that a browser saves."""
-        response = HttpResponse(self.content, content_type=self.content_type)
-        response["Content-Disposition"] = f'attachment; filename="{self.name}"'
+    def response(self) -> FileResponse:
+        """The file as an answer that a browser saves. Its length makes browsers show progress."""
+        response = FileResponse(
+            self.content, as_attachment=True, filename=self.name, content_type=self.content_type
+        )
+        response["Content-Length"] = str(self.size)
         return response
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        place = self.content.seek(0, os.SEEK_END)
+        self.content.seek(0)
+        return place
 
 
 def statement_file_make(of: StatementOf, tenant: Tenant, kind: str) -> StatementFile:
-    """The statement as a file of a kind in `FILES`.
-
-    Raises:
-        Refused: `statement_too_long` for a PDF of too many lines.
-    """
+    """The statement as a file of a kind in `FILES`."""
     content_type, write = FILES[kind]
     owner = of.project.slug if of.project else tenant.slug
+    content = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (the response closes it)
+    write(of, tenant, content)
     name = f"statement-{owner}-{of.month.starts:%Y-%m}.{kind}"
-    return StatementFile(name, content_type, write(of, tenant))
+    return StatementFile(name, content_type, content)
 
 
 def month_read(text: str) -> Period:
@@ -76,32 +90,55 @@ def project_read(actor: Actor, slug: str) -> Project | None:
     return own
 
 
-def _as_csv(of: StatementOf, _: Tenant) -> bytes:
-    return "".join(statement_csv(statement_lines(of))).encode()
+def _as_csv(of: StatementOf, _: Tenant, file: IO[bytes]) -> None:
+    for row in statement_csv(statement_lines(of), _uses(of)):
+        file.write(row.encode())
 
 
-def _as_focus(of: StatementOf, tenant: Tenant) -> bytes:
-    rows = focus_csv(statement_lines(of), (tenant.slug, tenant.name), of.month.starts)
-    return "".join(rows).encode()
+def _as_focus(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
+    owner = (tenant.slug, tenant.name)
+    for row in focus_csv(statement_lines(of), owner, of.month.starts, _uses(of)):
+        file.write(row.encode())
 
 
-def _as_pdf(of: StatementOf, tenant: Tenant) -> bytes:
-    statement = statement_of(of)
-    if statement.totals.lines > LONGEST:
-        raise Refused(
-            "statement_too_long",
-            f"This statement has {statement.totals.lines:,} lines, and a PDF at most {LONGEST:,}."
-            " Choose a project, or the CSV file, which has all lines.",
-        )
+def _as_parquet(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
+    # The library takes 60 MB, which processes that write no such file do without.
+    from billing.focus.parquet import focus_parquet  # noqa: PLC0415
+
+    owner = (tenant.slug, tenant.name)
+    focus_parquet(statement_lines(of), owner, of.month.starts, _uses(of), file)
+
+
+def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
+    statement, use = statement_of(of), held_use_of(of, settings.CARBON_GRAMS_PER_KWH)
     owner = of.project.name if of.project else "all projects"
     closed = statement.closed
     state = f"closed on {closed.closed_at:%Y-%m-%d}" if closed else "open: lines can be added"
     facts = (f"{tenant.name}, {owner}", f"{period_text(of.month)}, months in UTC, {state}")
-    return statement_pdf(f"Statement {of.month.starts:%Y-%m}", facts, statement_lines(of))
+    title = f"Statement {of.month.starts:%Y-%m}"
+    notes = _use_notes(use, statement.currency)
+    statement_pdf(title, facts, statement_lines(of), file, notes)
 
 
-FILES: dict[str, tuple[str, Callable[[StatementOf, Tenant], bytes]]] = {
+def _use_notes(use: HeldUse, currency: str) -> tuple[str, ...]:
+    if not use.hours:
+        return ()
+    co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO2"
+    return (
+        f"Reserved but unused: {use.unused_hours:,.1f} of {use.hours:,.1f} GPU-hours,"
+        f" {money_text(use.unused_cost, currency)} of the charges.",
+        f"Energy: {use.kwh:,.1f} kWh{co2}.",
+    )
+
+
+def _uses(of: StatementOf) -> Uses:
+    return booking_uses_of(of, settings.CARBON_GRAMS_PER_KWH)
+
+
+PARQUET = "application/vnd.apache.parquet"
+FILES: dict[str, tuple[str, Callable[[StatementOf, Tenant, IO[bytes]], None]]] = {
     "csv": ("text/csv; charset=utf-8", _as_csv),
     "focus.csv": ("text/csv; charset=utf-8", _as_focus),
+    "focus.parquet": (PARQUET, _as_parquet),
     "pdf": ("application/pdf", _as_pdf),
 }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import cast
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -48,6 +49,12 @@ GROUP_NAMES = {
     "campaign": "Campaign",
     "ticket": "Ticket",
 }
+FILE_NAMES = (
+    ("csv", "CSV"),
+    ("pdf", "PDF"),
+    ("focus.csv", "FOCUS 1.2"),
+    ("focus.parquet", "FOCUS, Parquet"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +120,14 @@ def _close(request: HttpRequest, actor: Actor, month: Period) -> HttpResponse:
 @require_safe
 @tenant_page
 def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) -> HttpResponse:
-    """Returns a month's statement as `csv`, `pdf` or `focus.csv`."""
+    """Returns a month's statement as a file of a kind in `FILES`."""
     if kind not in FILES:
         raise missing("file")
     project = project_read(actor, request.GET.get("project", ""))
     tenant = Tenant.objects.get(id=actor.tenant_id)
     of = StatementOf(actor.tenant_id, month_read(month), project)
-    return statement_file_make(of, tenant, kind).response()
+    # A file is streamed, which the types of pages do not know.
+    return cast(HttpResponse, statement_file_make(of, tenant, kind).response())
 
 
 def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
@@ -155,7 +163,7 @@ def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
                 reverse("statement-file", args=[actor.tenant_slug, f"{month.starts:%Y-%m}", kind])
                 + (f"?project={slug}" if slug else ""),
             )
-            for kind, label in (("csv", "CSV"), ("pdf", "PDF"), ("focus.csv", "FOCUS 1.2"))
+            for kind, label in FILE_NAMES
         ],
         "project_slug": slug,
         "all_projects": projects,

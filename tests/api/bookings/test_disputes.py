@@ -60,3 +60,17 @@ def test_an_admin_disputes_and_withdraws_on_the_page(site: Site) -> None:
     with as_system():
         row.refresh_from_db()
     assert row.state == "withdrawn"
+
+
+def test_the_focus_export_is_parquet_by_format_or_accept(site: Site) -> None:
+    parquet = "application/vnd.apache.parquet"
+    query = {"month": MONTH, "project": "folding"}
+    asked = site.lead.send("GET", "exports/focus", query=query, headers={"accept": parquet})
+    chosen = site.lead.get("exports/focus", **query, format="parquet")
+    for answer in (asked, chosen):
+        assert answer["Content-Type"] == parquet
+        assert answer.getvalue().startswith(b"PAR1")
+    assert site.lead.get("exports/focus", **query).getvalue().startswith(b"BilledCost,")
+    refused = site.lead.send("GET", "exports/focus", query=query | {"format": "exe"})
+    assert refused.status_code == 422
+    assert refused["Content-Type"] == "application/problem+json"

@@ -1,8 +1,7 @@
 """What the files of a large month take: `python -m tests.bench.live.statements --charges 100000`.
 
-A new database with a month of that many charges in one project. The sums by all groups, the CSV
-file and the FOCUS export are each made in a process of their own, which reports its time and its
-largest memory.
+A new database with a month of that many charges in one project. The sums by all groups and each
+kind of file are made in a process of their own, which reports its time and its largest memory.
 """
 
 import argparse
@@ -20,7 +19,7 @@ from tests.bench.live.telemetry import database
 from tests.bench.machine import machine, report
 
 GOAL_S, GOAL_MB = 60, 512
-KINDS = ("sums", "csv", "focus.csv")
+KINDS = ("sums", "csv", "pdf", "focus.csv", "focus.parquet")
 
 
 def _make(kind: str, month: str) -> dict[str, Any]:
@@ -47,7 +46,7 @@ def _make(kind: str, month: str) -> dict[str, Any]:
         if kind == "sums":
             size = sum(statement_of(of, by).totals.lines for by in GROUPS)
         else:
-            size = len(statement_file_make(of, tenant, kind).content)
+            size = statement_file_make(of, tenant, kind).size
     return {
         "seconds": round(time.perf_counter() - began, 2),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

@@ -1,0 +1,20 @@
+"""Lines of a statement, and their export in the columns of FOCUS 1.2. Writes no rows."""
+
+from billing.focus.csv_files import focus_csv, statement_csv
+from billing.focus.csv_rows import csv_row, instant_text
+from billing.focus.lines import FEES, LineUse, StatementLine, Totals, Uses
+from billing.focus.rows import FOCUS_COLUMNS, focus_rows
+
+__all__ = [
+    "FEES",
+    "FOCUS_COLUMNS",
+    "LineUse",
+    "StatementLine",
+    "Totals",
+    "Uses",
+    "csv_row",
+    "focus_csv",
+    "focus_rows",
+    "instant_text",
+    "statement_csv",
+]

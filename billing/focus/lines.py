@@ -1,0 +1,124 @@
+"""Lines of a statement, their sums, and how the held time behind them was used."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from uuid import UUID
+
+from billing.rules import CENT, LEDGER_STEP
+
+ZERO = Decimal(0)
+FEES = {"late_share": "Late cancellation", "no_show": "No-show"}
+"""Names of fees."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineUse:
+    """How the held time of a booking in a month was used, in hours of whole GPUs.
+
+    `unused_cost` is a part of what the booking is charged. `co2_kg` is None without a configured
+    intensity.
+    """
+
+    unused_hours: Decimal
+    unused_cost: Decimal
+    kwh: Decimal
+    co2_kg: Decimal | None
+
+
+Uses = Mapping[str, LineUse]
+"""The use of a month by the label of the booking."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementLine:
+    """A charge or a correction of a booking. `exact` is the ledger's amount."""
+
+    transfer: UUID
+    at: datetime
+    kind: str
+    booking: str
+    name: str
+    project: str
+    person: str
+    campaign: str
+    tier: str
+    gpu_class: str
+    per_hour: Decimal
+    peak_per_hour: Decimal
+    surcharge: Decimal
+    exact: Decimal
+    currency: str
+    note: str
+    fee: str
+    day: date
+    labels: Mapping[str, str]
+
+    @property
+    def amount(self) -> Decimal:
+        """The amount of the line: the exact one, rounded half-even to cents."""
+        return self.exact.quantize(CENT, rounding=ROUND_HALF_EVEN)
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether an operator has corrected an earlier charge."""
+        return self.kind != "settle"
+
+    @property
+    def fee_name(self) -> str:
+        """What a fee is for; empty for GPU time."""
+        return FEES.get(self.fee, "")
+
+    @property
+    def hours(self) -> Decimal | None:
+        """The paid hours of the booking; None for corrections, fees and free bookings."""
+        if self.is_correction or self.fee or not self.per_hour:
+            return None
+        return ((self.exact - self.surcharge) / self.per_hour).quantize(LEDGER_STEP)
+
+    @property
+    def peak_hours(self) -> Decimal | None:
+        """Those of the paid hours that were in peak hours; None without any."""
+        if not self.surcharge or self.peak_per_hour <= self.per_hour:
+            return None
+        return (self.surcharge / (self.peak_per_hour - self.per_hour)).quantize(LEDGER_STEP)
+
+    def parts(self) -> "tuple[StatementLine, ...]":
+        """The line, divided by price; the exact amounts add up to that of the line."""
+        if self.peak_hours is None:
+            return (self,)
+        rise = self.peak_per_hour - self.per_hour
+        exact = min(self.exact, (self.surcharge * self.peak_per_hour / rise).quantize(LEDGER_STEP))
+        peak = replace(self, per_hour=self.peak_per_hour, surcharge=ZERO, exact=exact)
+        rest = replace(self, surcharge=ZERO, exact=self.exact - exact)
+        return (rest, peak) if rest.exact else (peak,)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Running sums of lines: `amount` is the sum of the rounded lines, to the last digit."""
+
+    amount: Decimal = ZERO
+    exact: Decimal = ZERO
+    lines: int = 0
+    corrections: int = 0
+
+    def add(self, line: StatementLine) -> None:
+        """Counts a line."""
+        self.amount += line.amount
+        self.exact += line.exact
+        self.lines += 1
+        self.corrections += line.is_correction
+
+    def add_sums(self, other: "Totals") -> None:
+        """Counts the lines of other sums."""
+        self.amount += other.amount
+        self.exact += other.exact
+        self.lines += other.lines
+        self.corrections += other.corrections
+
+    @property
+    def rounding(self) -> Decimal:
+        """What rounding each line to cents has added to the exact sum."""
+        return self.amount - self.exact
