@@ -91,7 +91,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("allocation", "0018_change_approvals"),
-        ('tenants', '0012_disabled_people'),
+        ("tenants", "0012_disabled_people"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -20,9 +20,9 @@ WALL = "".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0019_waiting_list'),
-        ('billing', '0007_peak_prices'),
-        ('tenants', '0012_disabled_people'),
+        ("allocation", "0019_waiting_list"),
+        ("billing", "0007_peak_prices"),
+        ("tenants", "0012_disabled_people"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

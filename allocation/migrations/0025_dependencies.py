@@ -15,8 +15,8 @@ WALL = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0024_budget_drains'),
-        ('tenants', '0013_tier_fees'),
+        ("allocation", "0024_budget_drains"),
+        ("tenants", "0013_tier_fees"),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ from tenants.platform.wall import tenant_key
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0026_array_campaigns'),
+        ("allocation", "0026_array_campaigns"),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0027_undo'),
+        ("allocation", "0027_undo"),
     ]
 
     operations = [

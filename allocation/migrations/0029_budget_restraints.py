@@ -8,9 +8,9 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', "0028_series_changes"),
-        ('billing', '0010_reference'),
-        ('tenants', '0015_notifications'),
+        ("allocation", "0028_series_changes"),
+        ("billing", "0010_reference"),
+        ("tenants", "0015_notifications"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

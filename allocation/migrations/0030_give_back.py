@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0029_budget_restraints'),
+        ("allocation", "0029_budget_restraints"),
     ]
 
     operations = [

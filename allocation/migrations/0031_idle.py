@@ -6,8 +6,8 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0030_give_back'),
-        ('tenants', '0017_idle_action'),
+        ("allocation", "0030_give_back"),
+        ("tenants", "0017_idle_action"),
     ]
 
     operations = [

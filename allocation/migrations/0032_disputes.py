@@ -36,8 +36,8 @@ CREATE TRIGGER check_dispute BEFORE UPDATE ON allocation_statementdispute
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', "0031_idle"),
-        ('tenants', '0016_budget_events'),
+        ("allocation", "0031_idle"),
+        ("tenants", "0016_budget_events"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

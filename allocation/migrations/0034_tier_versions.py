@@ -19,9 +19,9 @@ WALL = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0033_waiting_changes'),
-        ('billing', '0010_reference'),
-        ('tenants', '0018_tier_bounds'),
+        ("allocation", "0033_waiting_changes"),
+        ("billing", "0010_reference"),
+        ("tenants", "0018_tier_bounds"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

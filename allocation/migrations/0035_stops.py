@@ -25,8 +25,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON allocation_stop TO portal_system, portal
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0034_tier_versions'),
-        ('tenants', '0018_tier_bounds'),
+        ("allocation", "0034_tier_versions"),
+        ("tenants", "0018_tier_bounds"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -10,8 +10,8 @@ from tenants.platform.wall import tenant_key
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0036_tier_version_rules'),
-        ('tenants', '0018_tier_bounds'),
+        ("allocation", "0036_tier_version_rules"),
+        ("tenants", "0018_tier_bounds"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

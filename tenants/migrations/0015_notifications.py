@@ -17,7 +17,7 @@ WALL = protect("tenants_notification", grants="SELECT, UPDATE (read)") + protect
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0014_reference'),
+        ("tenants", "0014_reference"),
     ]
 
     operations = [

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', "0015_notifications"),
+        ("tenants", "0015_notifications"),
     ]
 
     operations = [

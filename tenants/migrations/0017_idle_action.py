@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0016_budget_events'),
+        ("tenants", "0016_budget_events"),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0017_idle_action'),
+        ("tenants", "0017_idle_action"),
     ]
 
     operations = [

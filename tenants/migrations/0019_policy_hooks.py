@@ -24,7 +24,7 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0018_tier_bounds'),
+        ("tenants", "0018_tier_bounds"),
     ]
 
     operations = [
