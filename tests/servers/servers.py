@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 
 from portal.launch.embedded import (
+    Home,
     ValkeyAccess,
     free_port,
     postgres_prepare,
@@ -27,6 +28,7 @@ from portal.launch.embedded import (
 )
 from portal.launch.processes import Program, start, stop
 from portal.storage.database import Passwords, database_dsn, database_rights, roles_ensure
+from tests.servers.kept_cluster import KeptCluster
 from tests.servers.renewal import MOST_RENEWALS, Renewal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,11 +47,11 @@ class Servers:
         self.folder = Path(tempfile.mkdtemp(prefix="gpup-"))
         # User 65534 runs the servers when the tests run as root.
         self.folder.chmod(0o711)
-        self.password = secrets.token_hex(16)
+        self.kept = KeptCluster()
+        self.password = self.kept.password
         self.access = ValkeyAccess(free_port(), secrets.token_hex(16))
         self.agents_access = ValkeyAccess(free_port(), secrets.token_hex(16), for_agents=True)
         self.running: dict[str, tuple[subprocess.Popen[bytes], Program]] = {}
-        self.is_migrated = False
         self.renewal: Renewal | None = None
         self.renewals = 0
 
@@ -110,11 +112,33 @@ class Servers:
         self._start(postgres_prepare(home, self.password, durable=False).program)
 
     def postgres_ensure(self) -> None:
-        """Start PostgreSQL with the portal's roles and one for tests, unless it runs."""
+        """Start PostgreSQL with the portal's roles and a migrated template, unless it runs."""
         if "postgres" in self.running:
             return
         home = server_home_make(self.folder / "run")
+        with self.kept.alone():
+            if not self.kept.copy_to(home.folder / "postgres"):
+                self._cluster_make(home)
+                self.kept.keep(home.folder / "postgres")
         self._start(postgres_prepare(home, self.password, durable=False).program)
+
+    def database_ensure(self) -> None:
+        """A migrated database of this process: real migrations, run by the owner."""
+        self.postgres_ensure()
+        if self.renewal is None:
+            self._database_copy()
+
+    def _cluster_make(self, home: Home) -> None:
+        """Make a cluster whose template database is migrated, and stop it."""
+        server = postgres_prepare(home, self.password, durable=False).program
+        process = start(server)
+        try:
+            self._roles_make()
+            self._migrate()
+        finally:
+            stop(process, server)
+
+    def _roles_make(self) -> None:
         roles_ensure(
             self.admin_dsn,
             Passwords(self.password, self.password, self.password, self.password),
@@ -131,11 +155,7 @@ class Servers:
                 " WITH INHERIT FALSE, SET TRUE"
             )
 
-    def database_ensure(self) -> None:
-        """A migrated database of this process: real migrations, run by the owner."""
-        self.postgres_ensure()
-        if self.is_migrated:
-            return
+    def _migrate(self) -> None:
         done = subprocess.run(
             [sys.executable, "manage.py", "migrate", "--no-input", "--skip-checks", "-v", "0"],
             cwd=ROOT,
@@ -147,8 +167,6 @@ class Servers:
         )
         if done.returncode:
             raise MigrationFailed(done.stdout)
-        self.is_migrated = True
-        self._database_copy()
 
     def database_renew(self) -> None:
         """Make the test database as it was after its migrations; ends its sessions.
