@@ -21,7 +21,7 @@ from allocation.web.fleet import (
 )
 from allocation.web.home import calendars, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
-from allocation.web.money import budget_page, disputes, statements
+from allocation.web.money import budget_page, disputes, price_drafts, statements
 from allocation.web.site import (
     catalogue,
     corrections,
@@ -58,6 +58,7 @@ urlpatterns = [
     *budget_page.urlpatterns,
     *statements.urlpatterns,
     *disputes.urlpatterns,
+    *price_drafts.urlpatterns,
     *install.urlpatterns,
     *fleet_pages.urlpatterns,
     *catalogue.urlpatterns,

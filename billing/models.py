@@ -10,65 +10,24 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
-from billing.rates import PeakHours, peak_hours
+from billing.price_models import Price, PriceBook, PriceDraft
 from billing.rules import BudgetOwner
-from tenants.models import GpuClass, Project, Tenant, Tier, User
+from tenants.models import Project, Tenant, User
+
+__all__ = [
+    "MONEY",
+    "Account",
+    "Budget",
+    "Campaign",
+    "ClosedMonth",
+    "Guardrail",
+    "Price",
+    "PriceBook",
+    "PriceDraft",
+    "Transfer",
+]
 
 MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6}
-
-
-class PriceBook(models.Model):
-    """A version of all prices, valid until the next version."""
-
-    version = models.PositiveIntegerField(primary_key=True)
-    valid_from = models.DateTimeField(unique=True)
-    currency = models.CharField(max_length=3, default="EUR")
-    note = models.CharField(max_length=200, blank=True)
-    published_at = models.DateTimeField(
-        null=True, help_text="Quotes of before it don't know it; null: from `valid_from` on."
-    )
-    peak_zone = models.CharField(
-        max_length=64, default="UTC", db_default="UTC", help_text="Whose clocks the peak hours are."
-    )
-    peak_weekly = models.JSONField(
-        default=list,
-        db_default=[],
-        help_text="Peak hours: [weekday, first hour, hour of the end], Monday is 0.",
-    )
-
-    class Meta:
-        ordering = ["-valid_from"]
-
-    @property
-    def hours(self) -> PeakHours:
-        """The peak hours."""
-        return peak_hours(self.peak_zone, self.peak_weekly)
-
-
-class Price(models.Model):
-    """The price of a whole GPU of a class in a tier for an hour. Slices cost by their units."""
-
-    id = models.BigAutoField(primary_key=True)
-    book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, related_name="prices")
-    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
-    tier = models.ForeignKey(Tier, on_delete=models.PROTECT)
-    per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4)
-    peak_per_gpu_hour = models.DecimalField(
-        max_digits=12, decimal_places=4, null=True, help_text="In peak hours; null: the same."
-    )
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["book", "gpu_class", "tier"], name="price_once"),
-            models.CheckConstraint(
-                condition=Q(per_gpu_hour__gte=0, per_gpu_hour__lt=1_000_000), name="price_sane"
-            ),
-            models.CheckConstraint(
-                condition=Q(peak_per_gpu_hour=None)
-                | Q(peak_per_gpu_hour__gte=F("per_gpu_hour"), peak_per_gpu_hour__lt=1_000_000),
-                name="price_peak_not_lower",
-            ),
-        ]
 
 
 class Account(models.Model):

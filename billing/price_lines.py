@@ -27,6 +27,18 @@ def line_cost(lines: Sequence[PriceLine], seconds: int) -> Decimal:
     return total
 
 
+def line_seconds(lines: Sequence[PriceLine], amount: Decimal) -> int:
+    """The seconds of a booking that cost this amount, in whole ones: the inverse of `line_cost`."""
+    total = 0
+    for at, line in enumerate(lines):
+        cost = cost_of(per_gpu_hour=line.per_hour, units=UNITS_PER_GPU, seconds=line.seconds)
+        if at < len(lines) - 1 and cost <= amount:
+            total, amount = total + line.seconds, amount - cost
+            continue
+        return total + (round(amount * 3600 / line.per_hour) if line.per_hour else 0)
+    return total
+
+
 def lines_from(lines: Sequence[PriceLine], seconds: int) -> tuple[PriceLine, ...]:
     """The lines after the first `seconds`, which are charged already."""
     found: list[PriceLine] = []

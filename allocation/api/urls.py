@@ -108,6 +108,14 @@ from allocation.api.money.disputes import (
 )
 from allocation.api.money.forecasts import Forecasts
 from allocation.api.money.held_use import HeldUseView
+from allocation.api.money.price_drafts import (
+    PriceDraftDiscard,
+    PriceDraftEffect,
+    PriceDraftOne,
+    PriceDraftPublish,
+    PriceDraftRebase,
+    PriceDrafts,
+)
 from allocation.api.money.spend import Spend
 
 
@@ -267,6 +275,28 @@ urlpatterns = [
     path("fleet/gpus/<uuid:gpu_id>", GpuOne.as_view(), name="api-gpu"),
     path("fleet/gpus/<uuid:gpu_id>/use", GpuUseOne.as_view(), name="api-gpu-use"),
     path("fleet/gpus/<uuid:gpu_id>/return", GpuReturn.as_view(), name="api-gpu-return"),
+    path("price-books/drafts", PriceDrafts.as_view(), name="api-price-drafts"),
+    path("price-books/drafts/<uuid:draft_id>", PriceDraftOne.as_view(), name="api-price-draft"),
+    path(
+        "price-books/drafts/<uuid:draft_id>/effect",
+        PriceDraftEffect.as_view(),
+        name="api-price-draft-effect",
+    ),
+    path(
+        "price-books/drafts/<uuid:draft_id>/rebase",
+        PriceDraftRebase.as_view(),
+        name="api-price-draft-rebase",
+    ),
+    path(
+        "price-books/drafts/<uuid:draft_id>/discard",
+        PriceDraftDiscard.as_view(),
+        name="api-price-draft-discard",
+    ),
+    path(
+        "price-books/drafts/<uuid:draft_id>/publish",
+        PriceDraftPublish.as_view(),
+        name="api-price-draft-publish",
+    ),
     path("maintenance", MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/preview", MaintenancePreview.as_view(), name="api-maintenance-preview"),
     path(

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from billing.models import PriceBook
 from billing.peak_text import peak_hours_read, peak_hours_text
-from billing.services import Peaks, price_book_publish
+from billing.services import DraftTerms, Peaks, only_new_check, price_book_publish
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid, missing
 from tenants.platform.fields import Instant, Money, Strict, Text
@@ -82,31 +82,34 @@ class PriceBooks(ApiView):
                 query=self.query,
                 scope="price-books",
             )
-            return list_response((_shown(book) for book in books), next_cursor)
+            return list_response((book_shown(book) for book in books), next_cursor)
 
     @described(
         "create_price_book",
-        "Publish a version of all prices (operators)",
+        "Publish the first prices, or those of what is new (operators)",
         answer=PriceBookOut,
         status=201,
         request=PriceBookNew,
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """Publishes a version."""
+        """Publishes a version that changes no price. A change of prices is written as a draft,
+        which another operator publishes: `POST /price-books/drafts`."""
         sent = self.sent(PriceBookNew)
+        terms = draft_terms(sent)
 
         def work() -> Response:
             self.require_operator()
             with operator_tx():
+                only_new_check(terms.prices, terms.peaks)
                 book = price_book_publish(
                     actor_id=self.actor.user_id,
-                    valid_from=sent.get("valid_from", self.now),
-                    prices=_by_class_and_tier(sent["prices"], "per_gpu_hour"),
-                    peaks=_peaks(sent),
-                    note=sent["note"],
+                    valid_from=terms.valid_from or self.now,
+                    prices=terms.prices,
+                    peaks=terms.peaks,
+                    note=terms.note,
                     now=self.now,
                 )
-                return Response(_shown(book), status=201)
+                return Response(book_shown(book), status=201)
 
         return self.once(work)
 
@@ -121,7 +124,17 @@ class PriceBookOne(ApiView):
             book = PriceBook.objects.filter(version=version).first()
             if book is None:
                 raise missing("price book")
-            return Response(_shown(book))
+            return Response(book_shown(book))
+
+
+def draft_terms(sent: Mapping[str, Any]) -> DraftTerms:
+    """The terms of a sent `PriceBookNew`."""
+    return DraftTerms(
+        prices=_by_class_and_tier(sent["prices"], "per_gpu_hour"),
+        peaks=_peaks(sent),
+        valid_from=sent.get("valid_from"),
+        note=sent["note"],
+    )
 
 
 def _peaks(sent: Mapping[str, Any]) -> Peaks:
@@ -145,26 +158,28 @@ def _by_class_and_tier(
     return found
 
 
-def _shown(book: PriceBook) -> dict[str, Any]:
+def book_shown(book: PriceBook) -> dict[str, Any]:
+    """A price book as `PriceBookOut`."""
     prices = sorted(book.prices.all(), key=lambda price: (price.gpu_class_id, price.tier_id))
-    shown = PriceBookOut(
-        {
-            "version": book.version,
-            "valid_from": book.valid_from,
-            "currency": book.currency,
-            "note": book.note,
-            "peak_hours": {"zone": book.peak_zone, "weekly": peak_hours_text(book.hours)}
-            if book.peak_weekly
-            else None,
-            "prices": [
-                {
-                    "gpu_class": price.gpu_class_id,
-                    "tier": price.tier_id,
-                    "per_gpu_hour": price.per_gpu_hour,
-                    "peak_per_gpu_hour": price.peak_per_gpu_hour,
-                }
-                for price in prices
-            ],
-        }
-    )
-    return dict(shown.data)
+    head = {"version": book.version, "valid_from": book.valid_from, "currency": book.currency}
+    content = content_shown(DraftTerms.of_rows(prices, book.hours))
+    return dict(PriceBookOut({**head, "note": book.note, **content}).data)
+
+
+def content_shown(terms: DraftTerms) -> dict[str, Any]:
+    """The fields `peak_hours` and `prices` of a price book or a draft."""
+    hours = terms.peaks.hours
+    return {
+        "peak_hours": {"zone": hours.zone, "weekly": peak_hours_text(hours)}
+        if hours.weekly
+        else None,
+        "prices": [
+            {
+                "gpu_class": gpu_class,
+                "tier": tier,
+                "per_gpu_hour": price,
+                "peak_per_gpu_hour": terms.peaks.prices.get((gpu_class, tier)),
+            }
+            for (gpu_class, tier), price in sorted(terms.prices.items())
+        ],
+    }

@@ -18,14 +18,34 @@ from billing.services.holds import (
     new_holds_place,
 )
 from billing.services.months import month_close
-from billing.services.prices import Peaks, price_book_check, price_book_publish, price_param
+from billing.services.price_drafts import (
+    DraftTerms,
+    PriceChange,
+    draft_changes,
+    is_outdated,
+    price_draft_create,
+    price_draft_discard,
+    price_draft_publish,
+    price_draft_rebase,
+    price_draft_save,
+)
+from billing.services.prices import (
+    Peaks,
+    only_new_check,
+    peaks_kept,
+    price_book_check,
+    price_book_publish,
+    price_param,
+)
 from billing.services.shares import HoldRequest
 
 __all__ = [
     "Charge",
+    "DraftTerms",
     "HoldRequest",
     "NewHolds",
     "Peaks",
+    "PriceChange",
     "Rung",
     "budget_put",
     "budget_set",
@@ -34,6 +54,7 @@ __all__ = [
     "campaign_to_charge",
     "charge_add",
     "charge_refund",
+    "draft_changes",
     "hold_delta_place",
     "hold_exchange",
     "hold_place",
@@ -42,10 +63,18 @@ __all__ = [
     "hold_settle_partially",
     "holds_move",
     "holds_place",
+    "is_outdated",
     "ladder_set",
     "month_close",
     "new_holds_place",
+    "only_new_check",
+    "peaks_kept",
     "price_book_check",
     "price_book_publish",
+    "price_draft_create",
+    "price_draft_discard",
+    "price_draft_publish",
+    "price_draft_rebase",
+    "price_draft_save",
     "price_param",
 ]

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from billing.models import Price, PriceBook
 from billing.peak_text import peak_hours_text
+from billing.price_books import peak_prices_of, prices_of
 from billing.rates import NO_PEAKS, PeakHours
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, Tier
@@ -32,12 +33,15 @@ class Peaks:
     prices: Prices = field(default_factory=dict)
 
 
+NO_PEAK_PRICES = Peaks()
+
+
 def price_book_publish(
     *,
     actor_id: int | None,
     valid_from: datetime,
     prices: Prices,
-    peaks: Peaks = Peaks(),
+    peaks: Peaks = NO_PEAK_PRICES,
     note: str = "",
     now: datetime,
 ) -> PriceBook:
@@ -85,8 +89,11 @@ def price_book_publish(
         target=("price_book", book.version),
         now=now,
         detail={
-            "before": _prices_kept(latest),
-            "after": _prices_kept(book) | {"valid_from": valid_from.isoformat(), "note": book.note},
+            "before": prices_kept(prices_of(latest), Peaks(latest.hours, peak_prices_of(latest)))
+            if latest
+            else {},
+            "after": prices_kept(prices, peaks)
+            | {"valid_from": valid_from.isoformat(), "note": book.note},
         },
     )
     return book
@@ -96,7 +103,7 @@ def price_book_check(
     *,
     valid_from: datetime,
     prices: Prices,
-    peaks: Peaks = Peaks(),
+    peaks: Peaks = NO_PEAK_PRICES,
     now: datetime,
 ) -> PriceBook | None:
     """Validates a new version; returns the latest one. Raises as `price_book_publish`."""
@@ -107,17 +114,41 @@ def price_book_check(
     return latest
 
 
-def _prices_kept(book: PriceBook | None) -> dict[str, str]:
-    """The prices of a version by class and tier, for the log."""
-    rows = Price.objects.filter(book=book) if book else Price.objects.none()
+def prices_kept(prices: Prices, peaks: Peaks) -> dict[str, str]:
+    """Prices by class and tier, for the log."""
     kept = {}
-    for row in rows.order_by("gpu_class_id", "tier_id"):
-        kept[f"{row.gpu_class_id} {row.tier_id}"] = f"{row.per_gpu_hour:.4f}"
-        if row.peak_per_gpu_hour is not None:
-            kept[f"{row.gpu_class_id} {row.tier_id} in peak hours"] = f"{row.peak_per_gpu_hour:.4f}"
-    if book and book.peak_weekly:
-        kept["peak hours"] = f"{peak_hours_text(book.hours)} ({book.peak_zone})"
+    for (gpu_class, tier), price in sorted(prices.items()):
+        kept[f"{gpu_class} {tier}"] = f"{price:.4f}"
+        if (peak := peaks.prices.get((gpu_class, tier))) is not None:
+            kept[f"{gpu_class} {tier} in peak hours"] = f"{peak:.4f}"
+    if peaks.hours.weekly:
+        kept["peak hours"] = f"{peak_hours_text(peaks.hours)} ({peaks.hours.zone})"
     return kept
+
+
+def peaks_kept() -> Peaks:
+    """The peak hours and peak prices of the latest version."""
+    latest = PriceBook.objects.order_by("-version").first()
+    return Peaks(latest.hours, peak_prices_of(latest)) if latest else NO_PEAK_PRICES
+
+
+def only_new_check(prices: Prices, peaks: Peaks = NO_PEAK_PRICES) -> None:
+    """Raises Refused `draft_needed` if they change what the latest version says: that is written as
+    a draft, which another operator publishes."""
+    latest = PriceBook.objects.order_by("-version").first()
+    if latest is None:
+        return
+    old_peaks = peak_prices_of(latest)
+    for key, price in sorted(prices_of(latest).items()):
+        if prices.get(key) != price or peaks.prices.get(key) != old_peaks.get(key):
+            raise invalid(
+                "draft_needed",
+                f"{key[0]} in {key[1]} has a price already. Write a draft to change it; another"
+                " operator publishes it.",
+                price_param(*key),
+            )
+    if peaks.hours.weekly != latest.hours.weekly:
+        raise invalid("draft_needed", "Write a draft to change peak hours.", "peak_hours")
 
 
 def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime) -> None:

@@ -45,6 +45,7 @@ OPS_LINKS = {
     "node": "/ops/fleet/{}",
     "policy": "/ops/policy",
     "price_book": "/ops/prices",
+    "price_draft": "/ops/prices/drafts/{}",
     "quota": "/ops/quotas",
     "tenant": "/ops/tenants#tenant-{}",
     "tier": "/ops/tiers#tier-{}",

@@ -229,54 +229,71 @@ def price_form(**changes: str) -> dict[str, str]:
     return {**form, "valid_from": "", "note": "Winter", **changes}
 
 
-@pytest.fixture
-def operator() -> Client:
+def an_operators_client() -> Client:
     client = Client()
     client.force_login(an_operator())
     return client
 
 
+@pytest.fixture
+def operator() -> Client:
+    return an_operators_client()
+
+
+def a_draft(operator: Client) -> str:
+    """The address of a new draft."""
+    return str(operator.post("/ops/prices").headers["Location"])
+
+
 @pytest.mark.usefixtures("_catalogue")
-def test_an_operator_publishes_the_first_and_the_next_version(operator: Client) -> None:
-    assert operator.post("/ops/prices", price_form(sure="1")).status_code == 302
+def test_an_operator_writes_a_draft_and_another_one_publishes_it(operator: Client) -> None:
+    publish()
+    draft, another = a_draft(operator), an_operators_client()
     later = f"{timezone.now() + timedelta(days=2):%Y-%m-%dT%H:%M}"
-    changed = {"price-h100-spot": "1.7050", "valid_from": later}
-    said = operator.post("/ops/prices", price_form(**changed)).content.decode()
-    assert "H100 80 GB in Spot: 1.68 → 1.7050 EUR (+1.5 %)" in said
-    assert "Publish version 2, change 1 price" in said
+    changed = {"price-h100-spot": "1.7050", "valid_from": later, "act": "save"}
+    assert operator.post(draft, price_form(**changed)).status_code == 302
+    page = another.get(draft).content.decode()
+    assert all(text in page for text in ("1.68", "1.7050", "+1.5 %", "No charges in that month"))
+    assert 'name="price-h100-spot"' not in page
+    form = {"act": "publish", "revision": "2"}
+    mine = operator.post(draft, form)
+    assert (mine.status_code, "You wrote this draft" in mine.content.decode()) == (422, True)
+    old = another.post(draft, {**form, "revision": "1", "sure": "1"})
+    assert (old.status_code, PriceBook.objects.count()) == (422, 1)
+    assert "Publish version 2, change 1 price" in another.post(draft, form).content.decode()
     assert PriceBook.objects.count() == 1
-    assert operator.post("/ops/prices", price_form(**changed, sure="1")).status_code == 302
-    page = operator.get("/ops/prices").content.decode()
-    assert 'value="1.7050"' in page
+    assert another.post(draft, {**form, "sure": "1"}).status_code == 302
     assert [book.version for book in PriceBook.objects.all()] == [2, 1]
+    assert "Published as version 2" in operator.get(draft).content.decode()
+    again = another.post(draft, {**form, "sure": "1"})
+    assert (again.status_code, PriceBook.objects.count()) == (422, 2)
 
 
 @pytest.mark.usefixtures("_catalogue")
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+def test_a_bad_price_or_date_is_refused_beside_its_field(operator: Client) -> None:
+    publish()
+    draft = a_draft(operator)
+    for field, value in (
         *(("price-h100-spot", amount) for amount in BAD_AMOUNTS if amount != "1.005"),
         ("price-l40s-standard", "1.00005"),
+        ("peak-l40s-standard", "0.01"),
         ("valid_from", "2020-01-01T00:00"),
         ("valid_from", "tomorrow"),
-    ],
-)
-def test_a_bad_price_or_date_is_refused_beside_its_field(
-    operator: Client, field: str, value: str
-) -> None:
-    answer = operator.post("/ops/prices", price_form(**{field: value}))
-    page = answer.content.decode()
-    assert answer.status_code == 422
-    assert f'id="{field}-error"' in page
-    assert f'value="{value}"' in page
-    assert not PriceBook.objects.exists()
+        ("peak_hours", "Mon 8-99"),
+    ):
+        form = price_form(act="save", peak_hours="Mon 8-9", peak_zone="UTC") | {field: value}
+        answer = operator.post(draft, form)
+        page = answer.content.decode()
+        assert answer.status_code == 422, (field, value)
+        assert f'id="{field}-error"' in page, (field, value)
+        assert f'value="{value}"' in page, (field, value)
 
 
 @pytest.mark.usefixtures("_catalogue")
 def test_a_version_can_not_begin_before_one_that_is_published(operator: Client) -> None:
     publish(days=10)
     soon = f"{timezone.now() + timedelta(days=2):%Y-%m-%dT%H:%M}"
-    answer = operator.post("/ops/prices", price_form(valid_from=soon))
+    answer = operator.post(a_draft(operator), price_form(valid_from=soon, act="save"))
     assert answer.status_code == 422
     assert "Version 1 is valid from" in answer.content.decode()
 

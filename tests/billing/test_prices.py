@@ -1,17 +1,29 @@
 """Price books: versions by date, complete, never in the past."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import DatabaseError, IntegrityError, transaction
 
-from billing.models import PriceBook
+from billing.models import Price, PriceBook, PriceDraft
 from billing.price_books import PriceShelf, current_prices, price_at
-from billing.services import price_book_publish
-from tenants.models import AuditEntry
+from billing.services import (
+    DraftTerms,
+    draft_changes,
+    price_book_publish,
+    price_draft_create,
+    price_draft_discard,
+    price_draft_publish,
+    price_draft_rebase,
+    price_draft_save,
+)
+from tenants.models import AuditEntry, User
 from tenants.platform.errors import Refused
 from tests.billing.builders import NOW, PRICES, a_catalogue, a_price_book, a_project
+from tests.builders import an_operator
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
@@ -98,3 +110,83 @@ def test_every_tenant_reads_in_its_audit_that_prices_changed() -> None:
     entries = AuditEntry.objects.filter(action="prices.published")
     # The platform's own log says so, too: at the first version there are no tenants.
     assert {entry.tenant_id for entry in entries} == {*tenants, None}
+
+
+def a_draft(author: User, **changed: str) -> PriceDraft:
+    """A draft of the latest version with other prices, as `h100_spot="2"`."""
+    terms = DraftTerms.of_book(PriceBook.objects.first())
+    prices = {}
+    for name, price in changed.items():
+        gpu_class, _, tier = name.partition("_")
+        prices[gpu_class, tier] = Decimal(price)
+    terms = replace(terms, prices={**terms.prices, **prices})
+    return price_draft_create(author_id=author.pk, terms=terms, now=NOW)
+
+
+def published(by: User, draft: PriceDraft, revision: int = 1) -> PriceBook:
+    later = NOW + timedelta(hours=PriceBook.objects.count())
+    return price_draft_publish(publisher_id=by.pk, draft_id=draft.id, revision=revision, now=later)
+
+
+def test_a_draft_counts_in_no_quote_until_a_second_person_has_published_it() -> None:
+    a_price_book(NOW - timedelta(days=1))
+    ada, bob = an_operator(), an_operator()
+    draft = a_draft(ada, h100_spot="2")
+    assert current_prices(NOW)["h100", "spot"].per_gpu_hour == Decimal("1.68")
+    with pytest.raises(Refused, match="second_person_needed"):
+        published(ada, draft)
+    with pytest.raises(IntegrityError, match="price_draft_second_person"), transaction.atomic():
+        PriceDraft.objects.filter(id=draft.id).update(
+            state="published", decided_by=ada, decided_at=NOW, book_id=1
+        )
+    with pytest.raises(IntegrityError, match="author"), transaction.atomic():
+        PriceDraft.objects.filter(id=draft.id).update(author=bob)
+    book = published(bob, draft)
+    assert PriceShelf.read(book.valid_from).price(
+        "h100", "spot", book.valid_from
+    ).per_gpu_hour == Decimal(2)
+    with pytest.raises(Refused, match="draft_decided"):
+        price_draft_discard(operator_id=bob.pk, draft_id=draft.id, now=NOW)
+
+
+def test_a_published_book_never_changes() -> None:
+    a_price_book(NOW - timedelta(days=1))
+    for change in (
+        lambda: PriceBook.objects.update(note="x"),
+        lambda: Price.objects.update(per_gpu_hour=1),
+        lambda: Price.objects.all().delete(),
+    ):
+        with pytest.raises(DatabaseError, match="append"), transaction.atomic():
+            change()
+
+
+def test_what_was_read_is_what_is_published() -> None:
+    a_price_book(NOW - timedelta(days=1))
+    ada, bob = an_operator(), an_operator()
+    draft = a_draft(ada, h100_spot="2")
+    with pytest.raises(Refused, match="not_allowed"):
+        price_draft_save(
+            author_id=bob.pk, draft_id=draft.id, terms=DraftTerms.of_draft(draft), now=NOW
+        )
+    price_draft_save(author_id=ada.pk, draft_id=draft.id, terms=DraftTerms(PRICES), now=NOW)
+    with pytest.raises(Refused, match="draft_changed"):
+        published(bob, draft)
+    assert published(bob, draft, 2).version == 2
+
+
+def test_a_rebased_draft_keeps_its_changes_and_takes_the_rest() -> None:
+    a_price_book(NOW - timedelta(days=1))
+    ada, bob = an_operator(), an_operator()
+    mine, other = a_draft(ada, h100_spot="2"), a_draft(bob, h100_standard="6", l40s_spot="1")
+    published(ada, other)
+    with pytest.raises(Refused, match="draft_outdated"):
+        published(bob, mine)
+    rebased = price_draft_rebase(author_id=ada.pk, draft_id=mine.id, now=NOW + timedelta(hours=2))
+    assert DraftTerms.of_draft(rebased).prices == {
+        **PRICES,
+        ("h100", "spot"): Decimal(2),
+        ("h100", "standard"): Decimal(6),
+        ("l40s", "spot"): Decimal(1),
+    }
+    assert [(each.gpu_class, each.tier) for each in draft_changes(rebased)] == [("h100", "spot")]
+    assert published(bob, rebased, 2).version == 3

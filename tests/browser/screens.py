@@ -96,6 +96,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-tiers", "/ops/tiers"),
         ("ops-policy", "/ops/policy"),
         ("ops-prices", "/ops/prices"),
+        ("ops-price-draft", "draft:"),
         ("ops-bookings", "/ops/bookings"),
         ("ops-corrections", "/ops/corrections"),
         ("ops-disputes", "/ops/disputes"),
@@ -249,14 +250,15 @@ def _look(
 
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
-    """The whole address: `bookings:QUERY` is the first booking in the list for it, `series:`,
-    `budget:`, `approval:`, `webhook:`, `service-account:` and `jira:` are the seeded ones.
+    """The whole address: `bookings:QUERY` is the first booking in the list for it, `draft:` the
+    first draft of prices, `series:`, `budget:`, `approval:`, `webhook:`, `service-account:` and
+    `jira:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
         return found.url + address
-    if kind == "series":
-        return _series_address(page, found)
+    if kind in ("series", "draft"):
+        return (_series_address if kind == "series" else _draft_address)(page, found)
     if kind == "budget":
         page.goto(found.tenant("budgets"))
         return _href(page, found, 'main a[href*="/budgets/"]')
@@ -268,6 +270,16 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
         return _href(page, found, "main tbody th a")
     page.goto(f"{found.tenant('bookings')}?{query}")
     return _href(page, found, "#bookings-list td a")
+
+
+def _draft_address(page: Page, found: Site) -> str | None:
+    """That of the first draft of prices, which is written if there is none."""
+    page.goto(f"{found.url}/ops/prices")
+    if page.locator('main a[href*="/drafts/"]').count():
+        return _href(page, found, 'main a[href*="/drafts/"]')
+    page.get_by_role("button", name="Write a draft").click()
+    page.wait_for_url("**/drafts/*")
+    return page.url
 
 
 def _series_address(page: Page, found: Site) -> str | None:

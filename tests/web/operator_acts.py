@@ -1,7 +1,7 @@
 """What operators can do: one example of each act, and what it writes into the log."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,9 +24,17 @@ from allocation.services.decide.compaction import compaction_proposals
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.policy.policies import policy_draft, policy_values
 from allocation.web.site.policy import policy_text
-from billing.services import hold_place, hold_settle
+from billing.models import PriceBook
+from billing.services import (
+    DraftTerms,
+    hold_place,
+    hold_settle,
+    price_book_publish,
+    price_draft_create,
+)
 from tenants.models import GpuClass, SecondFactor, Tier, User
 from tests.api.builders import Site
+from tests.builders import an_operator
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
 
 NODE = "gpu-a1-01"
@@ -172,6 +180,36 @@ def _stopped(site: Site) -> Values:
     return {"stop_id": str(stop.id)}
 
 
+def _new_tier(site: Site) -> Values:
+    Tier.objects.create(slug="gold", name="Gold", priority=300)
+    return {}
+
+
+def _draft(site: Site, author: User) -> Values:
+    terms = DraftTerms.of_book(PriceBook.objects.get())
+    prices = {key: price + 1 for key, price in terms.prices.items()}
+    draft = price_draft_create(
+        author_id=author.pk, terms=replace(terms, prices=prices), now=timezone.now()
+    )
+    return {"draft_id": str(draft.id), "revision": 1}
+
+
+def my_draft(site: Site) -> Values:
+    """A draft that the operator wrote."""
+    return _draft(site, site.people["operator"])
+
+
+def _outdated_draft(site: Site) -> Values:
+    values, now = my_draft(site), timezone.now()
+    prices = {("h100", "standard"): Decimal(8), ("h100", "spot"): Decimal(9)}
+    price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
+    return values
+
+
+def _another_draft(site: Site) -> Values:
+    return _draft(site, an_operator())
+
+
 def _booked(site: Site) -> Values:
     return {"booking": str(a_booking(site.project, site.people["researcher"].id).id)}
 
@@ -234,6 +272,10 @@ _TIER = {
 }  # fmt: skip
 _PRICES = [
     {"gpu_class": "h100", "tier": tier, "per_gpu_hour": "5.00"} for tier in ("standard", "spot")
+]
+_PRICES_OF_NEW = [
+    {"gpu_class": "h100", "tier": tier, "per_gpu_hour": price}
+    for tier, price in (("standard", "4.80"), ("spot", "1.68"), ("gold", "9"))
 ]
 _NOTE = {"note": "pulled the plug"}
 _ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correct horse battery"}
@@ -310,10 +352,36 @@ ACTS: dict[str, Act] = {
     "post api/v1/disputes/<uuid:dispute_id>/answer": Act(
         "dispute.answered", "dispute", {"outcome": "accepted", "answer": "Yes."}, _disputed
     ),
-    "ops/prices": Act(
-        "prices.published",
-        "price_book",
-        {"price-h100-standard": "5", "price-h100-spot": "2", "valid_from": "", "note": ""},
+    "ops/prices": Act("prices.drafted", "price_draft", has_before=False),
+    "ops/prices/drafts/<uuid:draft_id> save": Act(
+        "prices.draft_changed",
+        "price_draft",
+        {"price-h100-standard": "7", "price-h100-spot": "2", "valid_from": "", "note": ""},
+        my_draft,
+    ),
+    "ops/prices/drafts/<uuid:draft_id> rebase": Act(
+        "prices.draft_changed", "price_draft", made=_outdated_draft
+    ),
+    "ops/prices/drafts/<uuid:draft_id> discard": Act(
+        "prices.draft_discarded", "price_draft", made=_another_draft
+    ),
+    "ops/prices/drafts/<uuid:draft_id> publish": Act(
+        "prices.published", "price_book", made=_another_draft
+    ),
+    "post api/v1/price-books/drafts": Act(
+        "prices.drafted", "price_draft", {"prices": _PRICES}, has_before=False
+    ),
+    "put api/v1/price-books/drafts/<uuid:draft_id>": Act(
+        "prices.draft_changed", "price_draft", {"prices": _PRICES}, my_draft
+    ),
+    "post api/v1/price-books/drafts/<uuid:draft_id>/rebase": Act(
+        "prices.draft_changed", "price_draft", made=_outdated_draft
+    ),
+    "post api/v1/price-books/drafts/<uuid:draft_id>/discard": Act(
+        "prices.draft_discarded", "price_draft", made=_another_draft
+    ),
+    "post api/v1/price-books/drafts/<uuid:draft_id>/publish": Act(
+        "prices.published", "price_book", {"revision": 1}, _another_draft
     ),
     "ops/policy": Act("policy.published", "policy", _POLICY),
     "ops/speeds set": Act(
@@ -400,7 +468,9 @@ ACTS: dict[str, Act] = {
     "post api/v1/fleet/enrolments": Act(
         "node.enrolment_token_made", "node", {"node": "gpu-z9-01", "rack": "z9"}, has_before=False
     ),
-    "post api/v1/price-books": Act("prices.published", "price_book", {"prices": _PRICES}),
+    "post api/v1/price-books": Act(
+        "prices.published", "price_book", {"prices": _PRICES_OF_NEW}, _new_tier
+    ),
     "put api/v1/tiers/<slug:slug>": Act("tier.set", "tier", _TIER),
     "put api/v1/quotas": Act(
         "quota.set", "quota", {"tenant": "helix", "gpu_class": "h100", "guaranteed_units": 448_000}
@@ -444,7 +514,10 @@ ACTS |= {
 ACTS |= {
     "ops/setup approve": Act("node.approved", "node", {"node": NODE}, _drained),
     "ops/setup prices": Act(
-        "prices.published", "price_book", {"price-h100-standard": "5", "price-h100-spot": "2"}
+        "prices.published",
+        "price_book",
+        {"price-h100-standard": "4.80", "price-h100-spot": "1.68", "price-h100-gold": "9"},
+        _new_tier,
     ),
     "ops/setup quotas": Act("quota.set", "quota", {"quota-h100": "5"}, _of_tenant),
     "ops/setup tiers-usual": Act("tier.set", "tier", has_before=False),

@@ -23,7 +23,7 @@ from tenants.rules.audit_words import ACTIONS
 from tests.api.builders import Site, a_site
 from tests.roles import as_system
 from tests.web.crawl import filled, routes, views
-from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act, Values
+from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act, Values, my_draft
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "203.0.113.9"
@@ -143,10 +143,14 @@ def _page_acts(site: Site) -> Iterator[str]:
     """Operators' pages that take a POST; of those with several forms, each act."""
     client = Client()
     client.force_login(site.people["operator"])
+    with as_system():
+        draft = {"draft_id": my_draft(site)["draft_id"]}
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue
-        path = filled(route, PLACES | dict.fromkeys(("maintenance_id", "stop_id"), NO_ID), "x")
+        path = filled(
+            route, PLACES | dict.fromkeys(("maintenance_id", "stop_id"), NO_ID) | draft, "x"
+        )
         if "POST" not in client.generic("PATCH", path)["Allow"]:
             continue
         with transaction.atomic():

@@ -38,9 +38,7 @@ def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
         name: most_of(rate, admission.ask.starts, admission.seconds_on(name))
         for name, rate in rates.items()
     }
-    order = classes_by_cost(
-        admission.ask, admission.lengths, {name: rate.plain for name, rate in rates.items()}
-    )
+    order = classes_by_cost(admission.ask, costs)
     dearest = max(rates, key=lambda name: rates[name].plain)
     # A class of a lower price can have more expensive peak hours.
     rate = replace(rates[dearest], peak=max(rate.peak for rate in rates.values()))

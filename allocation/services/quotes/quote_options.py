@@ -14,6 +14,7 @@ from allocation.rules.ask.line.text import document_text
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.rules.start_range import start_range
+from allocation.services.bookings.admission import Admission
 from allocation.services.bookings.offers import most_of, priced_from
 from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.solver import QUARTER, Option, Shape
@@ -22,10 +23,10 @@ from allocation.words.planned_starts import mover_text
 from allocation.words.quotes import note_text
 from billing.price_books import CurrentPrice, PriceShelf
 from billing.rates import Rate
-from billing.rules import LEDGER_STEP
+from billing.rules import LEDGER_STEP, UNITS_PER_GPU
 from tenants.models import Tier
 
-DAY = 86_400
+DAY, HOUR = 86_400, 3600
 QUARTERS = range(DAY // QUARTER)
 REFERENCE_SPEED = 1000
 WHOLE_SHARE = 1_000
@@ -107,13 +108,29 @@ class Market:
         late = self.history(tier) if is_expected else ()
         return start_range(instant(option.starts), self.now, late, is_expected=is_expected).latest
 
-    def rates(self, tier: str) -> dict[str, int]:
-        """Returns prices per GPU-hour by class, in steps of the ledger."""
+    def costs(self, admission: Admission) -> dict[str, Decimal]:
+        """Returns the most that a request costs in its tier, by class, where there is a price."""
+        prices = self.shelf.on(priced_from(admission.ask, self.now))
         return {
-            gpu_class: int(price.per_gpu_hour / LEDGER_STEP)
-            for (gpu_class, in_tier), price in self.prices.items()
-            if in_tier == tier
+            name: most_of(
+                prices[name, admission.tier.slug].rate(units),
+                admission.ask.starts,
+                admission.seconds_on(name),
+            )
+            for name, units in admission.units.items()
+            if (name, admission.tier.slug) in prices
         }
+
+    def rates(self, tier: str, admission: Admission) -> dict[str, int]:
+        """Returns prices per GPU-hour by class, in steps of the ledger: those of the request's
+        length with the most peak hours that it can have."""
+        found, ask = {}, admission.ask
+        for (gpu_class, in_tier), price in self.shelf.on(priced_from(ask, self.now)).items():
+            if in_tier == tier:
+                length = admission.seconds_on(gpu_class)
+                cost = most_of(price.rate(UNITS_PER_GPU), ask.starts, length)
+                found[gpu_class] = int(cost * HOUR / length / LEDGER_STEP)
+        return found
 
     def risks(self, tier: Tier) -> dict[tuple[str, bool, int], int]:
         """Returns the risks of a pause in thousandths, as the solver takes them."""

@@ -10,6 +10,7 @@ from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.admission import Admission, Asker, admission_check
+from allocation.services.bookings.offers import most_of, priced_from
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
@@ -23,7 +24,7 @@ from allocation.solver import (
     best_options,
 )
 from allocation.words.reasons import sentence
-from billing.price_books import current_prices
+from billing.price_books import PriceShelf
 from billing.queries import BudgetFigures, tightest_figures
 from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
@@ -109,9 +110,9 @@ def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
     """Returns the ask on its cheapest class in any tier; the first of equals."""
     units = ask_units(ask)
     costs: dict[str, Decimal] = {}
-    for (gpu_class, _), price in current_prices(now).items():
+    for (gpu_class, _), price in PriceShelf.read(now).on(priced_from(ask, now)).items():
         if gpu_class in units:
-            cost = price.per_gpu_hour * units[gpu_class]
+            cost = most_of(price.rate(units[gpu_class]), ask.starts, ask.duration)
             costs[gpu_class] = min(cost, costs.get(gpu_class, cost))
     known = [name for name in ask.classes if name in costs]
     return replace(ask, classes=(min(known, key=lambda name: costs[name]),)) if known else ask
@@ -122,13 +123,9 @@ def _questions(
 ) -> Iterator[QuoteRequest]:
     """Yields the request in its own tier, then in each other tier that allows its length."""
     ask = solver_ask(request.ask)
-    known = {
-        name: market.prices[name, admission.tier.slug].per_gpu_hour * units
-        for name, units in admission.units.items()
-        if (name, admission.tier.slug) in market.prices
-    }
+    known = market.costs(admission)
     if is_cheapest_first(request.ask) and known:
-        ask = replace(ask, classes=classes_by_cost(request.ask, admission.lengths, known))
+        ask = replace(ask, classes=classes_by_cost(request.ask, known))
     elif request.ask.workload is not None:
         ask = replace(ask, classes=tuple(admission.units))
     question = QuoteRequest(
@@ -153,6 +150,6 @@ def _questions(
             question,
             tier=tier.slug,
             priority=tier.priority,
-            rates=market.rates(tier.slug),
+            rates=market.rates(tier.slug, admission),
             risks=market.risks(tier),
         )

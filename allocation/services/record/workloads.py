@@ -46,17 +46,11 @@ def durations_of(ask: AskDocument) -> dict[str, int]:
     return found | {first: ask.duration}
 
 
-def classes_by_cost(
-    ask: AskDocument, lengths: Durations, hourly: Mapping[str, Decimal]
-) -> tuple[str, ...]:
-    """The classes of `hourly` (price of the whole booking by class), lowest total cost first; equal
-    costs keep the order of the request."""
+def classes_by_cost(ask: AskDocument, costs: Mapping[str, Decimal]) -> tuple[str, ...]:
+    """The classes of `costs` (the most that the booking costs on each), lowest first; equal costs
+    keep the order of the request."""
     order = {name: place for place, name in enumerate(ask.classes)}
-    return tuple(
-        sorted(
-            hourly, key=lambda name: (hourly[name] * lengths.get(name, ask.duration), order[name])
-        )
-    )
+    return tuple(sorted(costs, key=lambda name: (costs[name], order[name])))
 
 
 def has_run(booking: Booking) -> bool:

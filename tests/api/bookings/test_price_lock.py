@@ -31,13 +31,11 @@ def dearer_since(moment: datetime) -> None:
 
 def test_a_booking_with_its_quote_pays_the_price_that_was_shown(site: Site) -> None:
     now = datetime.now(UTC)
-    with as_system():
-        PriceBook.objects.update(valid_from=now - timedelta(days=1))
     quote = said(site.researcher.post("quotes", LINE))
     shown = Decimal(quote["options"][0]["price"])
     assert abs(price_lock_read(quote["quote"], datetime.now(UTC)) - now) < timedelta(seconds=10)
-    dearer_since(now - timedelta(minutes=1))
-    lock = price_lock(now - timedelta(minutes=2))
+    dearer_since(now - timedelta(seconds=20))
+    lock = price_lock(now - timedelta(seconds=40))
     kept = said(site.researcher.post("bookings", LINE | {"quote": lock}))
     new = said(site.researcher.post("bookings", LINE))
     assert Decimal(kept["price"]["held"]) == shown

@@ -209,6 +209,7 @@ def test_what_a_role_may_not_do_is_refused_and_changes_nothing(site: Site) -> No
         ("PUT", "quotas", quota, [site.researcher, site.lead]),
         ("PUT", "tiers/gold", terms, [site.researcher, site.admin]),
         ("POST", "price-books", {"prices": prices}, [site.lead, site.admin]),
+        ("POST", "price-books/drafts", {"prices": prices}, [site.lead, site.admin]),
         ("POST", "projects", {"slug": "new", "name": "New"}, [site.lead]),
         ("POST", "fleet/nodes/gpu-a1-01/drain", {"reason": "dust"}, [site.lead, site.admin]),
         ("POST", "fleet/enrolments", {"node": "n1", "rack": "r1"}, [site.lead, site.admin]),
@@ -254,6 +255,7 @@ FIELDS = (
 ROUTES = (
     ("POST", "bookings"), ("POST", "quotes"), ("POST", "tokens"), ("POST", "budgets"),
     ("POST", "projects"), ("POST", "members"), ("POST", "price-books"), ("PUT", "quotas"),
+    ("POST", "price-books/drafts"),
     ("PUT", "me"), ("PUT", "tiers/standard"), ("POST", "bookings/BK-1/extend"),
     ("POST", "agents/enrol"), ("POST", "fleet/enrolments"),
 )  # fmt: skip

@@ -94,7 +94,7 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     assert said(site.viewer.get("tiers/gold")) == said(made)
     prices = [
         {"gpu_class": "h100", "tier": tier, "per_gpu_hour": price}
-        for tier, price in (("gold", "9.6"), ("standard", "5"), ("spot", "1.5"))
+        for tier, price in (("gold", "9.6"), ("standard", "4.8"), ("spot", "1.68"))
     ]
     ahead = (timezone.now() + timedelta(days=9)).isoformat()
     book = {"valid_from": ahead, "prices": prices}
@@ -106,11 +106,21 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     version = said(published)["version"]
     assert said(site.viewer.get(f"price-books/{version}"))["prices"][0]["per_gpu_hour"] == "9.6000"
     assert len(said(site.viewer.get("price-books"))["items"]) == 2
+    dearer = [{**price, "per_gpu_hour": "20"} for price in prices]
     later = (timezone.now() + timedelta(days=10)).isoformat()
-    partial = site.operator.post("price-books", {"valid_from": later, "prices": prices[:1]})
+    refused = site.operator.post("price-books", {"valid_from": later, "prices": dearer})
+    assert (refused.status_code, said(refused)["code"]) == (422, "draft_needed")
+    partial = site.operator.post("price-books/drafts", {"valid_from": later, "prices": prices[:1]})
     assert (partial.status_code, said(partial)["code"]) == (422, "price_missing")
-    twice = site.operator.post("price-books", {"prices": [*prices, prices[0]]})
+    twice = site.operator.post("price-books/drafts", {"prices": [*prices, prices[0]]})
     assert said(twice)["code"] == "price_repeated"
+    draft = said(site.operator.post("price-books/drafts", {"valid_from": later, "prices": dearer}))
+    assert [change["new"] for change in draft["changes"]] == ["20.0000"] * 3
+    mine = site.operator.post(f"price-books/drafts/{draft['id']}/publish", {"revision": 1})
+    assert (mine.status_code, said(mine)["code"]) == (409, "second_person_needed")
+    effect = said(site.operator.get(f"price-books/drafts/{draft['id']}/effect"))
+    assert (effect["charges"], effect["projects"]) == (0, [])
+    assert site.viewer.get("price-books/drafts").status_code == 403
 
 
 def test_a_tenant_admin_sets_a_new_budget_and_changes_it(site: Site) -> None:

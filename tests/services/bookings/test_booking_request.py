@@ -10,7 +10,7 @@ import pytest
 from allocation.models import Booking, BookingEvent
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.requests import BookingRequest
-from billing.models import Budget, Price
+from billing.models import Budget
 from billing.queries import budget_figures, reference_totals
 from billing.services import price_book_publish
 from tenants.access import Actor
@@ -134,10 +134,6 @@ def no_quota(lab: Lab) -> None:
     Quota.objects.filter(tenant=lab.tenant).delete()
 
 
-def no_price(_: Lab) -> None:
-    Price.objects.all().delete()
-
-
 def no_budget(lab: Lab) -> None:
     Budget.objects.filter(project=lab.project).delete()
 
@@ -176,7 +172,6 @@ REFUSALS: dict[str, Case] = {
     "class_not_open": (no_quota, a_wish, "quota"),
     "tenant_quota": (limit_of_the_tenant, lambda p: a_wish(p, an_ask(2)), "quota"),
     "project_quota": (limit_of_the_project, lambda p: a_wish(p, an_ask(2)), "quota"),
-    "no_price": (no_price, a_wish, "conflict"),
     "no_budget": (no_budget, a_wish, "budget"),
     "budget_exceeded": (small_budget, a_wish, "budget"),
     "not_allowed": (closed, a_wish, "denied"),

@@ -2,20 +2,26 @@
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import itemgetter
 
 import pytest
 
 from allocation.queries.bookings.statements import StatementOf, statement_lines
+from allocation.services.bookings.admission import Asker, admission_check
 from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.offers import offer_price
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.terms import longer_terms, shorter_terms
+from allocation.services.quotes.quote_options import Market
 from allocation.services.quotes.quotes import quote_make
 from allocation.web.bookings.panel_options import price_parts
-from billing.models import Transfer
+from billing.models import PriceBook, Transfer
+from billing.price_books import PriceShelf
 from billing.rates import peak_hours
 from billing.rules import month_of
-from billing.services import Peaks, price_book_publish
-from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
+from billing.services import DraftTerms, Peaks, price_book_publish, price_draft_create
+from tests.builders import a_gpu_class, a_quota, an_operator
+from tests.builders_allocation import HOUR, Lab, a_lab, a_model, an_ask
 from tests.roles import as_system
 from tests.services.paused import all_is_well
 from tests.services.plant import Plant, fresh
@@ -85,6 +91,10 @@ def test_a_later_booking_has_the_price_of_its_day_and_keeps_it(plant: Plant, lab
     published(tomorrow, Decimal(20), until=24, now=plant.now)
     at = (tomorrow + HOUR).replace(minute=0)
     with as_system():
+        # A draft is in no quote.
+        terms = DraftTerms({KEY: Decimal(700)}, valid_from=tomorrow + MINUTE)
+        price_draft_create(author_id=an_operator().pk, terms=terms, now=plant.now)
+        assert PriceBook.objects.count() == 3
         window = BookingRequest(lab.project.slug, "standard", an_ask(1, hours=1, starts=at))
         quote = quote_make(actor=lab.actor, request=window, now=plant.now)
         booking = booking_request(actor=lab.actor, request=window, now=plant.now)
@@ -110,3 +120,33 @@ def test_a_later_booking_has_the_price_of_its_day_and_keeps_it(plant: Plant, lab
         )  # fmt: skip
     assert kept.hold_amount == 23
     assert fresh(booking).hold_amount == 23
+
+
+def test_peak_prices_decide_which_of_several_classes_is_cheapest(plant: Plant, lab: Lab) -> None:
+    a_model("b200-180gb", product="NVIDIA B200")
+    a_quota(lab.tenant, a_gpu_class("b200"), guaranteed=8, limit=8)
+    plant.later(MINUTE)
+    hours = peak_hours("UTC", [(day, 0, 12) for day in range(7)])
+    prices = {KEY: Decimal(2), ("b200", "standard"): Decimal(3)}
+    with as_system():
+        price_book_publish(
+            actor_id=None, valid_from=plant.now, prices=prices,
+            peaks=Peaks(hours, {KEY: Decimal(9)}), now=plant.now,
+        )  # fmt: skip
+    midnight = (plant.now + 24 * HOUR).replace(hour=0, minute=0, second=0)
+    for starts, cheapest in ((midnight, "b200"), (midnight + 13 * HOUR, "h100")):
+        ask = an_ask(
+            classes=("h100", "b200"), hours=2, not_before=starts, starts=starts,
+            deadline=starts + 2 * HOUR,
+        )  # fmt: skip
+        with as_system():
+            admission = admission_check(
+                project=lab.project, tier_slug="standard", ask=ask, now=plant.now,
+                asker=Asker(lab.actor.user_id),
+            )  # fmt: skip
+            offer = offer_price(admission, PriceShelf.read(plant.now))
+            market = Market.read(plant.now)
+            assert offer.lengths[0][0] == cheapest
+            assert min(market.costs(admission).items(), key=itemgetter(1))[0] == cheapest
+            rates = market.rates("standard", admission)
+        assert min(rates.items(), key=itemgetter(1))[0] == cheapest
