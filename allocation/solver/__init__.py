@@ -11,6 +11,9 @@ from allocation.solver.model.codec import decode as decode
 from allocation.solver.model.codec import digest as digest
 from allocation.solver.model.codec import digest_of as digest_of
 from allocation.solver.model.codec import encode as encode
+from allocation.solver.model.inner_limits import FOREVER as FOREVER
+from allocation.solver.model.inner_limits import LabLimit as LabLimit
+from allocation.solver.model.inner_limits import PersonLimit as PersonLimit
 from allocation.solver.model.inputs import SLOTS_PER_GPU as SLOTS_PER_GPU
 from allocation.solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
 from allocation.solver.model.inputs import Ask as Ask

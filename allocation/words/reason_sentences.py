@@ -67,6 +67,21 @@ def _quota(whose: str) -> Callable[[Facts], str]:
     return text
 
 
+def _person_quota(facts: Facts) -> str:
+    words = Facts({**facts, "place": str(_PLACES[str(facts.get("whose", "project"))])})
+    if "used" not in facts:
+        text = _(
+            "A person may use %(limit_gpus)s %(gpu_class)s at once in %(place)s; this needs "
+            "%(asked_gpus)s."
+        )
+    else:
+        text = _(
+            "Its owner has %(used_gpus)s of the %(limit_gpus)s %(gpu_class)s that they may use at "
+            "once in %(place)s in use or booked; this needs %(asked_gpus)s more."
+        )
+    return text % words
+
+
 def _window_past(facts: Facts) -> str:
     return _("The window has begun already.") if "begun" in facts else _("The window is over.")
 
@@ -227,6 +242,11 @@ def _start_slow(facts: Facts) -> str:
 _WHOSE = {
     "tenant": gettext_lazy("Your organisation"),
     "project": gettext_lazy("Your project"),
+    "lab": gettext_lazy("Your lab"),
+}
+_PLACES = {
+    "tenant": gettext_lazy("your organisation"),
+    "project": gettext_lazy("the project"),
 }
 # By whether some GPUs are the own ones, and whether the owner of the others waits for them.
 _BORROWED = {
@@ -280,6 +300,8 @@ SENTENCES: dict[str, Text] = {
     ),
     "tenant_quota": _quota("tenant"),
     "project_quota": _quota("project"),
+    "lab_quota": _quota("lab"),
+    "person_quota": _person_quota,
     "not_enough_gpus": gettext_lazy("The fleet has room for %(most)s × %(kind)s in all."),
     "advance_window": gettext_lazy("The start is further ahead than bookings can be planned."),
     "window_past": _window_past,

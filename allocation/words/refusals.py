@@ -135,6 +135,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "quota_limit": gettext_lazy(
         "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
     ),
+    "person_quota": gettext_lazy(
+        "A person may use %(limit_gpus)s %(gpu_class)s at once in %(where)s; this needs "
+        "%(asked_gpus)s."
+    ),
     "guarantee_only": gettext_lazy(
         "The tier %(tier)s is never paused, so it can't borrow GPUs: %(name)s is guaranteed "
         "%(limit_gpus)s %(gpu_class)s; this needs %(asked_gpus)s."

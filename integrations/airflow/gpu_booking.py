@@ -9,9 +9,9 @@ create a connection `gpu_portal` whose host is the portal's address and whose pa
     booked >> ready >> train >> GpuRelease(task_id="release", booking=booked.output)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator, TriggerRule

@@ -20,6 +20,7 @@ from tenants.services import (
     project_create,
     project_open_set,
 )
+from tenants.services.labs.labs import project_lab_set
 
 
 class ProjectOut(serializers.Serializer[Any]):
@@ -28,6 +29,7 @@ class ProjectOut(serializers.Serializer[Any]):
     slug = serializers.CharField()
     name = serializers.CharField()
     is_open = serializers.BooleanField()
+    lab = serializers.CharField(allow_null=True)
     role = serializers.CharField()
 
 
@@ -39,9 +41,10 @@ class ProjectNew(Strict):
 
 
 class ProjectChange(Strict):
-    """A project that is open or closed for new bookings."""
+    """A project that is open or closed for new bookings, or in another lab."""
 
-    is_open = Flag()
+    is_open = Flag(required=False)
+    lab = Text(required=False, allow_null=True, max_length=40, help_text="Null: in none.")
 
 
 class MemberOut(serializers.Serializer[Any]):
@@ -68,7 +71,7 @@ class Projects(ApiView):
     def get(self, request: Request) -> Response:
         """Lists projects by slug."""
         with self.tx():
-            rows = Project.objects.filter(tenant_id=self.actor.tenant_id)
+            rows = Project.objects.filter(tenant_id=self.actor.tenant_id).select_related("lab")
             if not self.actor.is_tenant_admin:
                 rows = rows.filter(id__in=self.actor.roles)
             projects, next_cursor = page_of(
@@ -105,18 +108,23 @@ class ProjectOne(ApiView):
 
     @described(
         "set_project",
-        "Open or close a project (tenant admins)",
+        "Open or close a project, or move it to a lab (tenant admins)",
         answer=ProjectOut,
         request=ProjectChange,
     )
     def put(self, request: Request, slug: str) -> Response:
-        """Opens or closes the project."""
+        """Changes what is named."""
         sent = self.sent(ProjectChange)
         with self.tx():
-            access_project(self.actor, slug)
-            project = project_open_set(
-                actor=self.actor, slug=slug, is_open=sent["is_open"], now=self.now
-            )
+            project = access_project(self.actor, slug)
+            if "lab" in sent:
+                project = project_lab_set(
+                    actor=self.actor, project=slug, lab=sent["lab"], now=self.now
+                )
+            if "is_open" in sent:
+                project = project_open_set(
+                    actor=self.actor, slug=slug, is_open=sent["is_open"], now=self.now
+                )
             return Response(_shown(self.actor, project))
 
 
@@ -167,5 +175,6 @@ def _shown(actor: Actor, project: Project) -> dict[str, Any]:
         "slug": project.slug,
         "name": project.name,
         "is_open": project.is_open,
+        "lab": project.lab.slug if project.lab else None,
         "role": actor.role_in(project.id),
     }

@@ -6,14 +6,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenants.access import access_project, require_tenant_admin
 from tenants.api.base import ApiView, list_response
-from tenants.models import Quota, Tenant, Tier, User
+from tenants.lab_queries import labs_seen
+from tenants.models import LabQuota, Quota, Tenant, Tier, User
 from tenants.platform.errors import invalid, missing
 from tenants.platform.fields import Flag, Strict, Text, Whole
 from tenants.platform.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.services import Share, ShareMore, TierTerms, quota_set, tenant_quota_set, tier_set
+from tenants.services.labs.limits import lab_quota_set, project_to_limit
 
 
 class TierTermsIn(Strict):
@@ -144,9 +145,11 @@ class TierOne(ApiView):
 
 
 class QuotaOut(serializers.Serializer[Any]):
-    """Units of a class usable at any instant; one GPU is 56,000 units. No project: the tenant's."""
+    """Units of a class usable at any instant; one GPU is 56,000 units. No project and no lab: the
+    tenant's."""
 
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
+    lab = serializers.CharField(source="lab.slug", default=None, allow_null=True)
     gpu_class = serializers.CharField(source="gpu_class_id")
     guaranteed_units = serializers.IntegerField()
     borrow_limit_units = serializers.IntegerField(
@@ -167,9 +170,11 @@ class QuotaOut(serializers.Serializer[Any]):
 
 
 class QuotaIn(Strict):
-    """The quota of a project (tenant admins), or of a `tenant` (operators)."""
+    """The quota of a project (tenant admins, leads of its lab), of a `lab` (tenant admins), or of a
+    `tenant` (operators). A lab has no weight and no cap of GPU-hours."""
 
     project = Text(required=False, max_length=40)
+    lab = Text(required=False, max_length=40)
     tenant = Text(required=False, max_length=40)
     gpu_class = Text(max_length=40)
     guaranteed_units = Whole(max_value=10**12)
@@ -187,10 +192,14 @@ class QuotaIn(Strict):
     cap_carries = Flag(required=False, default=False)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Exactly one of project and tenant. Raises ValidationError."""
-        if ("project" in given) == ("tenant" in given):
+        """Exactly one of project, lab and tenant. Raises ValidationError."""
+        if len({"project", "lab", "tenant"} & set(given)) != 1:
             raise serializers.ValidationError(
-                {"project": ["Name either a project or a tenant."]}, code="missing_field"
+                {"project": ["Name either a project, a lab or a tenant."]}, code="missing_field"
+            )
+        if "lab" in given and (given["weight"] != 1 or given["cap_gpu_hours"] is not None):
+            raise serializers.ValidationError(
+                {"lab": ["A lab has no weight and no cap of GPU-hours."]}, code="bad_value"
             )
         if "limit_units" in given and "borrow_limit_units" in given:
             raise serializers.ValidationError(
@@ -210,11 +219,13 @@ class Quotas(ApiView):
             rows = Quota.objects.filter(tenant_id=actor.tenant_id).select_related("project")
             seen = [row for row in rows if row.project_id is None or actor.role_in(row.project_id)]
             seen.sort(key=lambda row: (row.project.slug if row.project else "", row.gpu_class_id))
-            return list_response(QuotaOut(seen, many=True).data)
+            labs = LabQuota.objects.filter(lab__in=labs_seen(actor)).select_related("lab")
+            shown = [_lab_shown(row) for row in labs.order_by("lab__slug", "gpu_class_id")]
+            return list_response([*QuotaOut(seen, many=True).data, *shown])
 
     @described(
         "set_quota",
-        "Set a project's quota (tenant admins) or a tenant's (operators)",
+        "Set a project's or lab's quota (tenant admins) or a tenant's (operators)",
         answer=QuotaOut,
         request=QuotaIn,
     )
@@ -225,8 +236,16 @@ class Quotas(ApiView):
         if "tenant" in sent:
             return Response(self._tenant(sent, share))
         with self.tx():
-            project = access_project(self.actor, sent["project"], "project")
-            require_tenant_admin(self.actor)
+            if "lab" in sent:
+                of_lab = lab_quota_set(
+                    actor=self.actor,
+                    lab=sent["lab"],
+                    gpu_class=sent["gpu_class"],
+                    share=share,
+                    now=self.now,
+                )
+                return Response(_lab_shown(of_lab))
+            project = project_to_limit(self.actor, sent["project"])
             quota = quota_set(
                 actor=self.actor,
                 project=project,
@@ -250,6 +269,13 @@ class Quotas(ApiView):
                 now=self.now,
             )
             return dict(QuotaOut(quota).data)
+
+
+def _lab_shown(quota: LabQuota) -> dict[str, Any]:
+    whole = Quota(gpu_class_id=quota.gpu_class_id)
+    names = ("guaranteed_units", "borrow_limit_units", "lend_limit_units", "limit_units")
+    shown = {name: getattr(quota, name) for name in names}
+    return {**QuotaOut(whole).data, "lab": quota.lab.slug, **shown}
 
 
 def _share(sent: dict[str, Any]) -> Share:

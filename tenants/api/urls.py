@@ -11,6 +11,8 @@ from tenants.api.invitations import (
     MyInvitationDecline,
     MyInvitations,
 )
+from tenants.api.labs.labs import LabLeadOne, LabLeads, LabOne, Labs
+from tenants.api.labs.limits import PersonQuotas, QuotaWindowOne, QuotaWindows
 from tenants.api.log import Log
 from tenants.api.me import Me, SessionOne, Sessions, TokenOne, TokenRotate, Tokens
 from tenants.api.notifications import (
@@ -129,5 +131,12 @@ urlpatterns = [
         ServiceTokenRotate.as_view(),
         name="api-service-token-rotate",
     ),
+    path("labs", Labs.as_view(), name="api-labs"),
+    path("labs/<slug:lab>", LabOne.as_view(), name="api-lab"),
+    path("labs/<slug:lab>/leads", LabLeads.as_view(), name="api-lab-leads"),
+    path("labs/<slug:lab>/leads/<str:username>", LabLeadOne.as_view(), name="api-lab-lead"),
+    path("person-quotas", PersonQuotas.as_view(), name="api-person-quotas"),
+    path("quota-windows", QuotaWindows.as_view(), name="api-quota-windows"),
+    path("quota-windows/<uuid:window_id>", QuotaWindowOne.as_view(), name="api-quota-window"),
     path("quotas", Quotas.as_view(), name="api-quotas"),
 ]

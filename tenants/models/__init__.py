@@ -1,5 +1,6 @@
 """People and organisations, their limits, the audit log, and outgoing messages."""
 
+from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
 from tenants.models.notifications import Notification, NotificationSettings
@@ -8,6 +9,7 @@ from tenants.models.organisations import (
     IdempotencyKey,
     Invitation,
     KnownPerson,
+    Lab,
     Membership,
     Project,
     Quota,
@@ -36,6 +38,9 @@ __all__ = [
     "IdempotencyKey",
     "Invitation",
     "KnownPerson",
+    "Lab",
+    "LabLead",
+    "LabQuota",
     "Mail",
     "MailLink",
     "Membership",
@@ -45,12 +50,14 @@ __all__ = [
     "Password",
     "PasswordProof",
     "PasswordReset",
+    "PersonQuota",
     "PolicyHook",
     "PolicyHookCall",
     "PolicyHookHealth",
     "Project",
     "PublishedEvent",
     "Quota",
+    "QuotaWindow",
     "Role",
     "Scope",
     "SecondFactor",

@@ -40,6 +40,26 @@ class KnownPerson(models.Model):
         ]
 
 
+class Lab(models.Model):
+    """A group of projects of a tenant. An archived lab has no projects."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    slug = models.SlugField(max_length=40)
+    name = models.CharField(max_length=120)
+    is_open = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["name", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "slug"], name="lab_slug_in_tenant"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="lab_id_in_tenant"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Project(models.Model):
     """A team of a tenant. It books GPUs and pays from its budget."""
 
@@ -48,6 +68,9 @@ class Project(models.Model):
     slug = models.SlugField(max_length=40)
     name = models.CharField(max_length=120)
     is_open = models.BooleanField(default=True)
+    lab = models.ForeignKey(
+        Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
 
     class Meta:
         constraints = [

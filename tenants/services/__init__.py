@@ -15,6 +15,7 @@ from tenants.services.invitations import (
     invitation_decline,
     invitation_revoke,
 )
+from tenants.services.labs.share import Share, ShareMore
 from tenants.services.people import (
     membership_remove,
     membership_role_set,
@@ -36,8 +37,6 @@ from tenants.services.platform import (
     tier_set,
 )
 from tenants.services.quotas import (
-    Share,
-    ShareMore,
     quota_more_set,
     quota_set,
     tenant_quota_more_set,

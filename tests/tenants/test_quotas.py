@@ -12,7 +12,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx, tenant_tx
 from tenants.queries import project_shares
 from tenants.services import Share, quota_set, tenant_quota_set
-from tenants.services import quotas as quotas_service
+from tenants.services.labs import room
 from tests.builders import (
     UNITS_PER_GPU,
     a_gpu_class,
@@ -198,5 +198,5 @@ def test_without_the_lock_both_would_get_all(monkeypatch: pytest.MonkeyPatch) ->
     def unlocked(tenant_id: object, gpu_class: object) -> Quota | None:
         return Quota.objects.filter(project=None).first()
 
-    monkeypatch.setattr(quotas_service, "_tenant_quota", unlocked)
+    monkeypatch.setattr(room, "tenant_quota_locked", unlocked)
     assert _both_take_all() == 16

@@ -475,6 +475,12 @@ ACTS: dict[str, Act] = {
     "put api/v1/quotas": Act(
         "quota.set", "quota", {"tenant": "helix", "gpu_class": "h100", "guaranteed_units": 448_000}
     ),
+    "post api/v1/quota-windows": Act(
+        "quota_window.added",
+        "quota_window",
+        {"tenant": "helix", "gpu_class": "h100", "limit_units": 448_000},
+        has_before=False,
+    ),
     "put api/v1/workloads/<slug:slug>": Act(
         "workload.set", "workload", {"speeds": {"h100": 500}}, _trained
     ),

@@ -22,6 +22,11 @@ from allocation.services.bookings.tier_checks import (
 from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
+from allocation.services.snapshot.inner_limit_rows import (
+    InnerLimits,
+    inner_limits_read,
+    window_steps_of,
+)
 from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import (
     GPU_HOUR,
@@ -33,7 +38,7 @@ from allocation.services.snapshot.quota_rows import (
 from allocation.solver import Block, Quota, Snapshot, Use
 from allocation.solver import Override as QuotaOverride
 from allocation.words.refusals import refusal_text
-from tenants.models import GpuClass, Project, Tier
+from tenants.models import GpuClass, Lab, Project, Tier
 from tenants.models import Quota as QuotaRow
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
@@ -66,13 +71,15 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class _QuotaRequest:
-    """What a request needs of quota: units and seconds by class. `override`: as of a booking."""
+    """What a request needs of quota: units and seconds by class. `override`: as of a booking.
+    `person_id`: whose limits count; None without a person."""
 
     project: Project
     tier: Tier
     units: Mapping[str, int]
     seconds: Mapping[str, int]
     override: str = ""
+    person_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +111,8 @@ def admission_check(
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
             `deadline_passed`, `tier_audience`, `tier_class`, `shorter_than_tier`, `too_soon`,
             `start_hours`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
-            `project_quota`, `guarantee_only`, `gpu_hours`, `no_speed`, `pin_elsewhere`,
-            `pin_too_small`, `stopped`.
+            `project_quota`, `lab_quota`, `person_quota`, `guarantee_only`, `gpu_hours`, `no_speed`,
+            `pin_elsewhere`, `pin_too_small`, `stopped`.
     """
     tiers = _tiers_read()
     tier = next((each for each in tiers if each.slug == tier_slug), None)
@@ -128,7 +135,7 @@ def admission_check(
     longest = (use.limits.longest.value or 0) + (int(longer.amount) if longer else 0)
     not_before = _window_check(replace(ask, duration=shortest), use, longest)
     short = {name: needed for name, needed in units.items() if 0 < seconds[name] <= longest}
-    request = _QuotaRequest(project, tier, short, seconds)
+    request = _QuotaRequest(project, tier, short, seconds, person_id=asker.person_id)
     fits = _quota_check(request, tiers, asker.booking, now)
     used = (longer,) if longer is not None and longer.is_once else ()
     return Admission(tier, ask, not_before, fits, lengths, use, used)
@@ -172,19 +179,20 @@ def _quota_check(
 
     Exceptions are read only where the limits alone refuse the request.
     """
-    quotas = _quotas_read()
+    quotas, inner = _quotas_read(), _inner_limits_read()
     guaranteed = {
         row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None
     }
 
     def fits(name: str, overrides: Sequence[QuotaOverride]) -> dict[str, int]:
-        quota = Quota(_own_quota(tiers, quotas, overrides), {})
+        quota = Quota(_own_quota(tiers, quotas, inner, overrides), {})
         return _within_quota(replace(request, override=name), quota, guaranteed)
 
     try:
         return fits("", ())
     except Refused:
-        overrides = overrides_read(now)
+        steps = window_steps_of(inner.windows, quotas, inner.labs, now)
+        overrides = (*overrides_read(now), *steps)
         if not overrides:
             raise
     name = str(booking.id) if booking is not None and booking.has_override else ""
@@ -266,6 +274,7 @@ def _within_quota(
     owners: tuple[str, ...] = (str(project.tenant_id), str(project.id))
     if asked.override:
         owners = (*owners, asked.override)
+    owners = quota.owners(owners, str(asked.person_id or ""))
     fits: dict[str, int] = {}
     refused: Refused | None = None
     for gpu_class, needed in asked.units.items():
@@ -292,15 +301,24 @@ def _quotas_read() -> tuple[QuotaRow, ...]:
     return tuple(quotas_read())
 
 
+@by_version
+def _inner_limits_read() -> InnerLimits:
+    return inner_limits_read()
+
+
 def _own_quota(
-    tiers: Iterable[Tier], quotas: Sequence[QuotaRow], overrides: Sequence[QuotaOverride]
+    tiers: Iterable[Tier],
+    quotas: Sequence[QuotaRow],
+    inner: InnerLimits,
+    overrides: Sequence[QuotaOverride],
 ) -> Snapshot:
     """Returns a snapshot of the tenant's own quota. The calendar decides what others lend."""
     by_slug = sorted(tiers, key=lambda each: each.slug)
     limits, caps = limits_of(quotas), rolling_caps_of(quotas)
     return Snapshot(
-        0, (), (), (), (), (), limits, tiers_of(by_slug), caps, overrides=tuple(overrides)
-    )
+        0, (), (), (), (), (), limits, tiers_of(by_slug), caps, overrides=tuple(overrides),
+        labs=inner.labs, persons=inner.persons,
+    )  # fmt: skip
 
 
 def _closed(gpu_class: str) -> Refused:
@@ -316,6 +334,8 @@ def _closed(gpu_class: str) -> Refused:
 def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int) -> Refused | None:
     """Returns the refusal of what can never be; None if only the lending of others decides."""
     project, tier = needs.project, needs.tier
+    if block.kind == "limit" and block.owner not in (str(project.tenant_id), str(project.id)):
+        return _inner_refusal(project, use, block)
     is_tenant = block.owner == str(project.tenant_id)
     if block.kind == "limit" and use.units <= guaranteed:
         # The organisation has as much: what other projects keep for themselves forbids it.
@@ -351,6 +371,22 @@ def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int
         alternatives=_tiers_that_borrow(tier) if block.kind == "guarantee" else [],
         more=_more_of(needs, use, block, is_operators=owner == "operator"),
     )
+
+
+def _inner_refusal(project: Project, use: Use, block: Block) -> Refused:
+    """Returns the refusal by the limit of a person, whose name has a space, or of the lab."""
+    scope, is_person, _account = block.owner.partition(" ")
+    numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
+    if is_person:
+        is_project = scope == str(project.id)
+        where = project.name if is_project else _("your organisation")
+        code = "person_quota"
+        sentence = refusal_text(code, where=where, **numbers)
+    else:
+        lab = Lab.objects.get(id=block.owner)
+        code = "lab_quota"
+        sentence = refusal_text("quota_limit", name=_("The lab %(lab)s") % {"lab": lab}, **numbers)
+    return refusal(code, sentence, "quota", "request", owner="tenant_admin", numbers=numbers)
 
 
 def _more_of(needs: _QuotaRequest, use: Use, block: Block, *, is_operators: bool) -> dict[str, str]:

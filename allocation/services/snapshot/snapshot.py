@@ -27,6 +27,7 @@ from allocation.services.snapshot.hardware import (
     models_read,
 )
 from allocation.services.snapshot.idle import idle_read
+from allocation.services.snapshot.inner_limit_rows import inner_limits_read, window_steps_of
 from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.original_gpus import paused_on, running_on, with_original_gpus
 from allocation.services.snapshot.override_rows import overrides_read
@@ -119,14 +120,19 @@ def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snap
 
 def rules_read(now: datetime) -> dict[str, Any]:
     """Reads the sections that are no bookings and no hardware: quota, tiers, use, maintenance."""
-    used, quotas = used_read(now), quotas_read()
+    used, quotas, inner = used_read(now), quotas_read(), inner_limits_read()
     return {
+        "labs": inner.labs,
+        "persons": inner.persons,
         "limits": limits_of(quotas),
         "tiers": tiers_read(),
         "caps": caps_of(quotas, used, now),
         "used": used,
         "blackouts": maintenance_read(now),
-        "overrides": overrides_read(now),
+        "overrides": (
+            *overrides_read(now),
+            *window_steps_of(inner.windows, quotas, inner.labs, now),
+        ),
     }
 
 

@@ -59,8 +59,13 @@ def lost_guarantees(
 
 
 def _walled(snapshot: Snapshot) -> set[Whose]:
-    """Tenants and classes of which a project does not lend all of its guarantee."""
-    return {
+    """Tenants and classes of which a project or a lab does not lend all of its guarantee."""
+    labs = {
+        (lab.tenant, lab.gpu_class)
+        for lab in snapshot.labs
+        if lab.lend is not None and lab.lend < lab.guaranteed
+    }
+    return labs | {
         (row.parent, row.gpu_class)
         for row in snapshot.limits
         if row.parent is not None and row.lend is not None and row.lend < row.guaranteed

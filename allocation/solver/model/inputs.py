@@ -7,6 +7,8 @@ units. Nothing here knows where the values come from: the same bytes always mean
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from allocation.solver.model.inner_limits import LabLimit, PersonLimit
+
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
 MILLION = 1_000_000
@@ -459,6 +461,8 @@ class Snapshot:
     overrides: tuple[Override, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     entries: tuple[Entry, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     idle: tuple[Idle, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    labs: tuple[LabLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    persons: tuple[PersonLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:

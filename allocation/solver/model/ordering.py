@@ -38,6 +38,8 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         overrides=_unique(snapshot.overrides, "id"),
         entries=_unique(snapshot.entries, "booking"),
         idle=_unique(snapshot.idle, "booking"),
+        labs=_unique(snapshot.labs, "owner", "gpu_class"),
+        persons=_unique(snapshot.persons, "scope", "person", "gpu_class"),
     )
 
 

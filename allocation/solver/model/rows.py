@@ -26,6 +26,8 @@ _HEADS = {Snapshot: "now", Plan: "format"}
 # The fields that name a row of these sections. Other rows are named by the first of _NAMES.
 _NAMED_BY = {
     "limits": ("owner", "gpu_class"),
+    "labs": ("owner", "gpu_class"),
+    "persons": ("scope", "person", "gpu_class"),
     "caps": ("owner", "gpu_class", "starts", "most"),
     "used": ("project", "gpu_class", "day", "tenant", "owner"),
     "blackouts": ("gpu", "starts", "ends"),

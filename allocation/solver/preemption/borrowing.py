@@ -170,7 +170,8 @@ def held_rows(state: CycleState, snapshot: Snapshot) -> list[Row]:
         units = state.units(name, (held.place,))
         key = (held.booking, name)
         have = found[key].use.units if key in found else 0
-        use = Use(held.quota_owners, held.tier, name, have + units)
+        owners = state.quota.owners(held.quota_owners, held.owner)
+        use = Use(owners, held.tier, name, have + units)
         found[key] = Row(held.booking, use, (held.starts, state.end_of(held)))
     return list(found.values())
 

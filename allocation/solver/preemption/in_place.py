@@ -225,7 +225,8 @@ def _held(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
         name = state.class_of(row.place.gpu)
         if name is not None:
             ends = state.free_from(unneeded.get(row.booking, row.ends))
-            use = Use(row.quota_owners, row.tier, name, 0)
+            owners = state.quota.owners(row.quota_owners, row.owner)
+            use = Use(owners, row.tier, name, 0)
             key = (use, granted_of(row), row.starts, ends)
             units[key] = units.get(key, 0) + state.units(name, (row.place,))
     for (use, granted, starts, ends), amount in units.items():

@@ -7,8 +7,9 @@ work that counts. A guarantee holds whatever others borrow, and goes first to no
 the owner's other work then borrows. Owners without a limit are not restricted. Units; seconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.inputs import WITHIN, Cap, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
+from allocation.solver.quota.person_limits import PersonLimits
 from allocation.solver.quota.tree import (
     PLATFORM,
     Exceptions,
@@ -25,6 +27,7 @@ from allocation.solver.quota.tree import (
     guarantee_tree,
     lending_tree,
     profile_of,
+    with_labs,
 )
 from allocation.solver.timeline.grid import Grid
 
@@ -40,8 +43,8 @@ class Trees(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Units of a class that are requested or in use. `owners`: tenant, project, and the name of
-    its overrides if it has some."""
+    """Units of a class that are requested or in use. `owners`: tenant, project, the names of its
+    person's limits, and the name of its overrides if it has some."""
 
     owners: tuple[str, ...]
     tier: str
@@ -93,15 +96,23 @@ class Quota:
         self._hours = GpuHourCaps(snapshot.caps, snapshot.used, snapshot.overrides)
         self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_Kind, _Route | None] = {}
-        by_class: dict[str, list[Limit]] = {}
+        self._persons = PersonLimits(snapshot.persons)
+        by_class: dict[str, list[Limit]] = {name: [] for name in sorted(self._persons.classes)}
         for row in snapshot.limits:
             by_class.setdefault(row.gpu_class, []).append(row)
+        for name in {lab.gpu_class: None for lab in snapshot.labs}:
+            labs = [lab for lab in snapshot.labs if lab.gpu_class == name]
+            by_class[name] = with_labs(by_class.get(name, []), labs)
         exceptions: dict[str, list[Override]] = {}
         for each in snapshot.overrides:
             exceptions.setdefault(each.gpu_class, []).append(each)
         self._classes = {
             name: _trees(
-                rows, exceptions.get(name, []), capacity.get(name, 0), snapshot.tiers, self._grid
+                rows,
+                exceptions.get(name, []),
+                capacity.get(name, 0),
+                snapshot.tiers,
+                partial(Tree, grid=self._grid, person_limit=partial(self._persons.most, name)),
             )
             for name, rows in by_class.items()
         }
@@ -120,10 +131,15 @@ class Quota:
             self._tiers[slug] = replace(known, slug=slug)
         return self._tiers[slug]
 
+    def owners(self, owners: tuple[str, ...], account: str) -> tuple[str, ...]:
+        """The owners of a use with the names of its person's limits; `account` is the person."""
+        return self._persons.owners(owners, account)
+
     def has_limit(self, use: Use) -> bool:
-        """True when an owner has a limit for the class."""
+        """True when the tenant or the project has a limit for the class."""
         route = self._route(use)
-        return route is not None and any(owner in route.guaranteed.nodes for owner in use.owners)
+        owners = use.owners[:2]
+        return route is not None and any(owner in route.guaranteed.nodes for owner in owners)
 
     def add(self, use: Use, window: Window, sign: int = 1) -> None:
         """Add the use in [starts, ends); `sign` -1 removes it."""
@@ -249,7 +265,10 @@ class Quota:
         """Units that the owners are guaranteed in total."""
         guarantee = self._classes[use.gpu_class].guarantee
         path = guarantee.path_up(use.owners)
-        return min(path[0].cap, sum(node.local if node.parent else node.cap for node in path))
+        most = path[-1].cap
+        for node in reversed(path[:-1]):
+            most = min(node.cap, most + node.local)
+        return most
 
     def frees_at(self, use: Use, window: Window) -> int | None:
         """Earliest start from the window's on at which nothing forbids the use."""
@@ -305,21 +324,25 @@ class Quota:
 
 
 def _trees(
-    rows: list[Limit], overrides: list[Override], capacity: int, tiers: tuple[Tier, ...], grid: Grid
+    rows: list[Limit],
+    overrides: list[Override],
+    capacity: int,
+    tiers: tuple[Tier, ...],
+    tree: Callable[..., Tree],
 ) -> Trees:
     counted = [tier for tier in tiers if tier.counts]
     projects = {row.owner for row in rows if row.parent is not None}
     # No guarantee of a tenant rises: only its projects may have more of it.
     inside = _exceptions(each for each in overrides if each.owner in projects)
-    lending = Tree(lending_tree(rows, capacity), grid, _exceptions(overrides))
-    guarantee = Tree(guarantee_tree(rows), grid, inside)
+    lending = tree(lending_tree(rows, capacity), exceptions=_exceptions(overrides))
+    guarantee = tree(guarantee_tree(rows), exceptions=inside)
     none_paused = not any(tier.pausable for tier in counted)
     all_count = len(counted) == len(tiers)
     return Trees(
         guarantee,
-        guarantee if none_paused else Tree(guarantee.nodes, grid, inside),
+        guarantee if none_paused else tree(guarantee.nodes, exceptions=inside),
         lending,
-        lending if all_count else Tree(lending.nodes, grid, lending.exceptions),
+        lending if all_count else tree(lending.nodes, exceptions=lending.exceptions),
     )
 
 
@@ -338,6 +361,9 @@ def _exceptions(overrides: Iterable[Override]) -> Exceptions:
 def _route_of(trees: Trees, tier: Tier, use: Use) -> _Route:
     owners = use.owners
     guarantee_path, path = trees.guarantee.path_up(owners), trees.lending.path_up(owners)
+    for tree in (trees.non_preemptible, trees.total):
+        # The paths are the same, and all trees must know the persons on them.
+        tree.path_up(owners)
     written: list[tuple[Tree, OwnerPath]] = []
     if tier.counts:
         written += [(trees.guarantee, guarantee_path), (trees.lending, path)]

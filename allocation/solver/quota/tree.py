@@ -1,4 +1,4 @@
-"""The quota tree of one GPU class: projects under tenants under the platform, use over time.
+"""The quota tree of one GPU class: persons, projects, labs, tenants, platform; use over time.
 
 The algebra is Kueue's. With guaranteed N, borrow limit B and lend limit L of a node: subtree = N +
 what the children lend upwards; local = the part of it that is never lent; of a child's use the
@@ -6,13 +6,14 @@ parent sees what exceeds the child's local. More use fits while no node on the p
 (subtree + B, the platform: subtree) by what arrives there. Units; seconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
+from allocation.solver.model.inner_limits import FOREVER, LabLimit
 from allocation.solver.model.inputs import Limit
 from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.step_function import StepFunction
@@ -61,8 +62,38 @@ class Exceptions:
 _NONE = Exceptions()
 
 
+def _NO_PERSONS(_name: str) -> int | None:
+    return None
+
+
 OwnerPath = tuple[Node, ...]
 """From an owner up to the root, as far as there are limits."""
+
+
+def with_labs(limits: Iterable[Limit], labs: Iterable[LabLimit]) -> list[Limit]:
+    """The limits of one class with labs between tenants and projects.
+
+    A project of a lab that has no limit gets one that restricts nothing, so that the lab sees its
+    use.
+    """
+    rows = list(limits)
+    lab_of = {project: lab for lab in labs for project in lab.projects}
+    if not lab_of:
+        return rows
+    known = {row.owner for row in rows}
+    rows = [
+        replace(row, parent=lab_of[row.owner].owner) if row.owner in lab_of else row for row in rows
+    ]
+    for lab in {lab.owner: lab for lab in lab_of.values()}.values():
+        rows.append(
+            Limit(lab.owner, lab.tenant, lab.gpu_class, lab.guaranteed, lab.borrow, lab.lend)
+        )
+    rows += [
+        Limit(project, lab.owner, lab.gpu_class, 0, None, None)
+        for project, lab in lab_of.items()
+        if project not in known
+    ]
+    return rows
 
 
 def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
@@ -72,23 +103,13 @@ def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
     """
     rows = list(limits)
     nodes: dict[str, Node] = {}
-    lent: dict[str, int] = {}
-    kept: dict[str, int] = {}
-    for row in rows:
-        if row.parent is not None:
-            node = nodes[row.owner] = _node(row, row.parent, row.guaranteed, row.guaranteed)
-            lent[row.parent] = lent.get(row.parent, 0) + _lends(node)
-            kept[row.parent] = kept.get(row.parent, 0) + node.local
-    split = _split(rows)
-    tenants = [row for row in rows if row.parent is None]
-    for row in tenants:
-        rest = max(0, row.guaranteed - split.get(row.owner, 0))
-        # What projects keep for themselves is not visible here, but it is part of the guarantee.
-        own = max(0, row.guaranteed - kept.get(row.owner, 0))
-        nodes[row.owner] = _node(row, PLATFORM, rest + lent.get(row.owner, 0), own)
-    idle = max(0, capacity - sum(row.guaranteed for row in tenants))
-    subtree = idle + sum(_lends(nodes[row.owner]) for row in tenants)
-    nodes[PLATFORM] = Node(PLATFORM, None, subtree, 0, subtree)
+    below = _below(rows)
+    idle = max(0, capacity - sum(row.guaranteed for row in rows if row.parent is None))
+    lent = 0
+    for row in _tops(rows):
+        lends, _ = _grow(nodes, row, PLATFORM, below)
+        lent += 0 if row.parent else lends
+    nodes[PLATFORM] = Node(PLATFORM, None, idle + lent, 0, idle + lent)
     return nodes
 
 
@@ -100,15 +121,13 @@ def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
     """
     rows = list(limits)
     nodes: dict[str, Node] = {}
-    kept: dict[str, int] = {}
-    for row in rows:
-        if row.parent is not None:
-            node = nodes[row.owner] = _node(row, row.parent, row.guaranteed, row.guaranteed)
-            kept[row.parent] = kept.get(row.parent, 0) + node.local
-    for row in rows:
+    below = _below(rows)
+    for row in _tops(rows):
+        _grow(nodes, row, PLATFORM, below)
         if row.parent is None:
-            rest = max(0, row.guaranteed - kept.get(row.owner, 0))
-            nodes[row.owner] = Node(row.owner, None, rest, 0, rest)
+            # What is never lent inside the tenant is not visible here.
+            own = nodes[row.owner].cap - _borrows(row)
+            nodes[row.owner] = Node(row.owner, None, own, 0, own)
     return nodes
 
 
@@ -126,8 +145,17 @@ def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool
 class Tree:
     """Use of each node over time: a table of instants × nodes, and of what their caps rise."""
 
-    def __init__(self, nodes: dict[str, Node], grid: Grid, exceptions: Exceptions = _NONE) -> None:
-        self.nodes = nodes
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        grid: Grid,
+        exceptions: Exceptions = _NONE,
+        person_limit: Callable[[str], int | None] = _NO_PERSONS,
+    ) -> None:
+        """`person_limit` gives the most units of a person by the name of their node. These nodes
+        come into the tree with the first path that names them."""
+        self.nodes = dict(nodes)
+        self._person_limit = person_limit
         self.exceptions = exceptions
         self._grid = grid
         self._column = {owner: number for number, owner in enumerate(nodes)}
@@ -146,20 +174,35 @@ class Tree:
     def _raise_caps(self) -> None:
         for owner, units, starts, ends in self.exceptions.raised:
             if owner in self._raised:
-                rows = self._usage.cut(starts, ends)
+                rows = self._usage.cut(starts, starts if ends >= FOREVER else ends)
+                rows = slice(rows.start, None if ends >= FOREVER else rows.stop)
                 self._usage.values[rows, self._raised[owner]] += units
 
     def path_up(self, owners: tuple[str, ...]) -> OwnerPath:
-        """From the project to the platform; without owners (tenant, project) that have no limit."""
+        """From the person to the platform; without owners (tenant, project, persons) that have no
+        limit."""
         path = self._ways.get(owners)
         if path is None:
-            nodes = [self.nodes[owner] for owner in reversed(owners) if owner in self.nodes]
+            nodes = [self._person(name) for name in owners[2:]]
+            owner = next((each for each in reversed(owners[:2]) if each in self.nodes), None)
+            while owner is not None and owner in self.nodes:
+                nodes.append(self.nodes[owner])
+                owner = self.nodes[owner].parent
             exempt = self.exceptions.exempt.get(owners[-1], {}) if owners else {}
-            nodes = [replace(node, exempt=exempt.get(node.owner, 0)) for node in nodes]
-            if nodes and nodes[-1].parent == PLATFORM:
-                nodes.append(self.nodes[PLATFORM])
-            path = self._ways[owners] = tuple(nodes)
+            path = self._ways[owners] = tuple(
+                replace(node, exempt=exempt.get(node.owner, 0)) for node in nodes if node
+            )
         return path
+
+    def _person(self, name: str) -> Node | None:
+        """The node of a person, who lends and is guaranteed nothing; None without a limit."""
+        if name not in self.nodes:
+            most = self._person_limit(name)
+            if most is None:
+                return None
+            self.nodes[name] = Node(name, None, 0, 0, most)
+            self._column[name] = self._usage.widen()
+        return self.nodes[name]
 
     def add(self, path: OwnerPath, units: int, window: tuple[int, int]) -> None:
         """Add `units` (negative: remove) in [starts, ends), as far up as they are visible."""
@@ -217,7 +260,8 @@ class Tree:
         """Seconds at which the cap of a node on the path rises or falls."""
         raised = self.exceptions.raised
         owners = {node.owner for node in path} if raised else ()
-        return sorted({at for owner, _, *ends in raised if owner in owners for at in ends})
+        changes = {at for owner, _, *ends in raised if owner in owners for at in ends}
+        return sorted(at for at in changes if at < FOREVER)
 
     def is_within(self, path: OwnerPath, units: int = 0) -> bool:
         """True when no node is above its cap at any time, with `units` more."""
@@ -283,7 +327,7 @@ class Tree:
 
     def _most_raised(self, owner: str) -> int:
         raised = self._raised.get(owner)
-        return 0 if raised is None else int(self._usage.values[:, raised].max(initial=0))
+        return 0 if raised is None else int(self._usage.values[:, raised].max())
 
     def changes(self) -> Ints:
         """Seconds at which use may change."""
@@ -336,23 +380,37 @@ def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
     return seen
 
 
-def _node(row: Limit, parent: str, subtree: int, own: int) -> Node:
+def _below(rows: Iterable[Limit]) -> dict[str, list[Limit]]:
+    """The limits directly below each owner."""
+    found: dict[str, list[Limit]] = {}
+    for row in rows:
+        if row.parent is not None:
+            found.setdefault(row.parent, []).append(row)
+    return found
+
+
+def _tops(rows: list[Limit]) -> list[Limit]:
+    """Tenants, and those whose parent has no limit."""
+    known = {row.owner for row in rows}
+    return [row for row in rows if row.parent not in known]
+
+
+def _grow(
+    nodes: dict[str, Node], row: Limit, above: str, below: Mapping[str, list[Limit]]
+) -> tuple[int, int]:
+    """Add the node of an owner and those below it; what it lends, and what is never lent by it and
+    below it."""
+    lent = kept = split = 0
+    for child in below.get(row.owner, ()):
+        lends, keeps = _grow(nodes, child, row.owner, below)
+        lent, kept, split = lent + lends, kept + keeps, split + child.guaranteed
+    subtree = max(0, row.guaranteed - split) + lent
     local = 0 if row.lend is None else max(0, subtree - row.lend)
-    return Node(row.owner, parent, subtree, local, own + _borrows(row))
-
-
-def _lends(node: Node) -> int:
-    return node.subtree - node.local
+    # What is kept below is not visible here, but it is part of the guarantee.
+    own = max(0, row.guaranteed - kept)
+    nodes[row.owner] = Node(row.owner, row.parent or above, subtree, local, own + _borrows(row))
+    return subtree - local, kept + local
 
 
 def _borrows(row: Limit) -> int:
     return _UNBOUNDED if row.borrow is None else row.borrow
-
-
-def _split(rows: Iterable[Limit]) -> dict[str, int]:
-    """What each tenant has guaranteed to its projects."""
-    split: dict[str, int] = {}
-    for row in rows:
-        if row.parent is not None:
-            split[row.parent] = split.get(row.parent, 0) + row.guaranteed
-    return split

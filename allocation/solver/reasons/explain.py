@@ -226,14 +226,17 @@ def _quota_reason(
 
 def _limit_reason(demand: Demand, block: Block, asked: int, used: int | None = None) -> Reason:
     """`used` is the owner's use in the window; None: the limit is too low for the demand alone."""
-    code = "tenant_quota" if _whose(demand, block.owner) == "tenant" else "project_quota"
-    facts: dict[str, Fact | None] = {
-        "owner": block.owner,
-        "limit": block.most,
-        "asked": asked,
-        "used": used,
-    }
-    return reason(code, gpu_class=demand.gpu_class, **facts)
+    facts: dict[str, Fact | None] = {"limit": block.most, "asked": asked, "used": used}
+    if " " in block.owner:
+        # The name of a person's limit starts with the tenant or project in which it holds.
+        facts["whose"] = _whose(demand, block.owner.partition(" ")[0])
+        return reason("person_quota", gpu_class=demand.gpu_class, **facts)
+    code = "project_quota"
+    if block.owner not in demand.owners:
+        code = "lab_quota"
+    elif _whose(demand, block.owner) == "tenant":
+        code = "tenant_quota"
+    return reason(code, gpu_class=demand.gpu_class, owner=block.owner, **facts)
 
 
 def _counted(block: Block, window: tuple[int, int]) -> int:

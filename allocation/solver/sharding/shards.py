@@ -180,6 +180,8 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "extensions": apart(snapshot.extensions, booking_of),
         "unneeded": apart(snapshot.unneeded, booking_of),
         "limits": apart(snapshot.limits, class_of),
+        "labs": apart(snapshot.labs, class_of),
+        "persons": apart(snapshot.persons, class_of),
         "caps": apart(snapshot.caps, class_of),
         "overrides": apart(snapshot.overrides, class_of),
         "used": apart(snapshot.used, class_of),

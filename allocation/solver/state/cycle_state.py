@@ -47,7 +47,7 @@ class CycleState(Space):
         self.quota = Quota(snapshot, self.capacity, self.grid)
         self.maintenance = MaintenanceCalendar(snapshot.blackouts, self._class_of)
         self.running = RunningBookings(
-            running_bookings_of(snapshot, policy, self.pools, self.quota.tier, self.grid)
+            running_bookings_of(snapshot, policy, self.pools, self.quota, self.grid)
         )
         gangs = _gangs_of(self, snapshot.held)
         _preallocate(self, _instants_of(self, gangs, snapshot.requests))
@@ -156,7 +156,8 @@ class CycleState(Space):
     def use(self, demand: Demand) -> Use:
         """Quota units that the demand uses."""
         units = demand.count * self.pools[demand.gpu_class].units(demand.shape)
-        return Use(demand.owners, demand.tier, demand.gpu_class, units)
+        owners = self.quota.owners(demand.owners, demand.owner)
+        return Use(owners, demand.tier, demand.gpu_class, units)
 
     def over(self, demand: Demand, starts: int) -> Block | None:
         """The quota rule that forbids a window from `starts` on."""
@@ -362,7 +363,11 @@ def _load_held_rows(state: CycleState, gangs: Gangs) -> list[HeldUse]:
         )  # fmt: skip
         amounts[kind] = amounts.get(kind, 0) + state.units(gang.gpu_class, places)
     return [
-        HeldUse(Use(owners, tier, gpu_class, units), (starts, ends), account)
+        HeldUse(
+            Use(state.quota.owners(owners, account), tier, gpu_class, units),
+            (starts, ends),
+            account,
+        )
         for (owners, account, tier, gpu_class, starts, ends), units in amounts.items()
     ]
 

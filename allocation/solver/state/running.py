@@ -1,7 +1,7 @@
 """Running bookings that may be paused: their room, the cost of a pause, and their preemptors."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from allocation.solver.fleet.pool import Bools, Index, Pool
 from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Snapshot, Tier
 from allocation.solver.model.policy import Policy
-from allocation.solver.quota.quota import Use
+from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.timeline.grid import Grid
 
 
@@ -240,23 +240,26 @@ def running_bookings_of(
     snapshot: Snapshot,
     policy: Policy,
     pools: Mapping[str, Pool],
-    tier_of: Callable[[str], Tier],
+    quota: Quota,
     grid: Grid,
 ) -> list[RunningBooking]:
     """Bookings that run whole, on one class, in a tier that may be paused once more."""
     pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
     gangs: dict[str, list[Held]] = {}
     for held in snapshot.held:
-        if tier_of(held.tier).pausable:
+        if quota.tier(held.tier).pausable:
             gangs.setdefault(held.booking, []).append(held)
     found = []
     for rows in gangs.values():
         known = {id(pool_of.get(row.place.gpu)) for row in rows}
-        tier = tier_of(rows[0].tier)
+        tier = quota.tier(rows[0].tier)
         is_one = len(known) == 1 and len({row.ends for row in rows}) == 1
         if is_one and all(_may_leave(row, tier, snapshot.now) for row in rows):
             pool = pool_of.get(rows[0].place.gpu)
-            found += [_runner(rows, tier, pool, policy, grid)] if pool else []
+            owners = quota.owners(rows[0].quota_owners, rows[0].owner)
+            if pool:
+                runner = _runner(rows, tier, pool, policy, grid)
+                found.append(replace(runner, use=runner.use._replace(owners=owners)))
     return found
 
 

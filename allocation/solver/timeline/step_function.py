@@ -31,12 +31,13 @@ class StepFunction:
         self.grid, origin = grid, grid.origin
         self._times = np.full(64, origin, dtype=np.int64)
         self._values = np.zeros((64,) if width is None else (64, width), dtype=dtype)
+        self._wide = width or 0
         self._begins = [origin]  # `times` again: bisecting a list takes a fifth of the time
         self._show()
 
     def copy(self) -> "StepFunction":
         twin = StepFunction.__new__(StepFunction)
-        twin.grid = self.grid
+        twin.grid, twin._wide = self.grid, self._wide
         twin._times, twin._values = self._times.copy(), self._values.copy()
         twin._begins = self._begins.copy()
         twin._show()
@@ -51,6 +52,15 @@ class StepFunction:
         shape = (len(self._times), *self._values.shape[1:])
         self._values = np.zeros(shape, self._values.dtype)
         self._show()
+
+    def widen(self) -> int:
+        """Add a column of zeros; its number. Columns are created in advance, some at a time."""
+        if self._wide == self._values.shape[1]:
+            more = np.zeros((len(self._values), max(16, self._wide)), self._values.dtype)
+            self._values = np.concatenate([self._values, more], axis=1)
+            self._show()
+        self._wide += 1
+        return self._wide - 1
 
     def cut(self, starts: int, ends: int) -> slice:
         """Rows that are exactly [starts, ends), created if missing; clipped to the origin."""

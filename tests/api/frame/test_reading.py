@@ -11,7 +11,8 @@ from tests.builders_allocation import a_booking
 from tests.roles import as_role
 
 LISTS = [
-    "projects", "projects/folding/members", "tiers", "quotas", "tokens", "budgets", "price-books",
+    "projects", "projects/folding/members", "tiers", "quotas", "labs", "person-quotas",
+    "quota-windows", "tokens", "budgets", "price-books",
     "gpu-classes", "bookings", "fleet/nodes", "fleet/gpus", "maintenance",
 ]  # fmt: skip
 

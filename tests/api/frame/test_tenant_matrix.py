@@ -90,6 +90,8 @@ BODIES: dict[str, Any] = {
     "guardrails": {"rungs": []},
     "budgets": {"amount": "5"},
     "campaigns": {"is_open": False},
+    "labs/<slug:lab>/leads": {"username": "vera"},
+    "labs/<slug:lab>": {"name": "Physics"},
     "projects": {"is_open": False},
     "members": {"role": "viewer"},
     "result": {"result": "success"},
@@ -157,7 +159,12 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     account = said(site.lead.post("service-accounts", robot))
     jira = said(site.admin.post("jira", JIRA_SITE))
     site.admin.put(f"jira/{jira['id']}/projects/GPU", BODIES["jira/<uuid:connection_id>/projects"])
+    site.admin.post("labs", {"slug": "physics", "name": "Physics"})
+    dated = {"lab": "physics", "gpu_class": "h100", "limit_units": 1}
+    window = said(site.admin.post("quota-windows", dated))
     return {
+        "lab": lambda: "physics",
+        "window_id": lambda: window["id"],
         "connection_id": lambda: jira["id"],
         "jira_key": lambda: "GPU",
         "account_id": lambda: account["id"],
@@ -210,6 +217,8 @@ def an_offer(site: Site) -> Callable[[], str]:
 
 
 NOBODYS = {
+    "lab": "nothing",
+    "window_id": str(uuid4()),
     "connection_id": str(uuid4()),
     "notification_id": str(uuid4()),
     "jira_key": "NONE",
@@ -294,6 +303,8 @@ def test_a_member_of_another_project_finds_nothing_either(site: Site, route: str
         ("POST", "budgets",
          {"project": "folding", "amount": "5", "starts": "2030-01-01", "ends": "2030-02-01"}),
         ("PUT", "quotas", {"project": "folding", "gpu_class": "h100", "guaranteed_units": 0}),
+        ("PUT", "person-quotas", {"project": "folding", "gpu_class": "h100", "limit_units": 1}),
+        ("POST", "quota-windows", {"project": "folding", "gpu_class": "h100", "limit_units": 1}),
         ("POST", "invitations", {"to": "stefan", "role": "lead", "project": "folding"}),
     ],
 )  # fmt: skip

@@ -1,0 +1,118 @@
+"""Limits inside a tenant in a snapshot: labs, persons, and limits at some times."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from allocation.solver import FOREVER, LabLimit, Override, PersonLimit
+from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow
+from tenants.rules.limit_times import FOREVER as NEVER
+from tenants.rules.limit_times import Times, limit_steps
+
+# Limits by the hour are planned as far ahead: the longest notice and the longest booking.
+HORIZON_DAYS = 120
+# A limit that is so much lower than none is one; below the largest sum that the solver counts with.
+_NO_LIMIT = 1 << 56
+
+
+@dataclass(frozen=True, slots=True)
+class InnerLimits:
+    """Rows of labs, of persons, and of limits at some times."""
+
+    labs: tuple[LabLimit, ...] = ()
+    persons: tuple[PersonLimit, ...] = ()
+    windows: tuple[QuotaWindow, ...] = ()
+
+
+def inner_limits_read() -> InnerLimits:
+    """All of them; under row-level security, of one tenant."""
+    labs = list(LabQuota.objects.order_by("lab_id", "gpu_class_id"))
+    persons = PersonQuota.objects.order_by("tenant_id", "project_id", "user_id", "gpu_class_id")
+    return InnerLimits(
+        _labs_of(labs),
+        tuple(map(_person_of, persons)),
+        tuple(QuotaWindow.objects.order_by("id")),
+    )
+
+
+def times_of(row: QuotaWindow) -> Times:
+    """When the limit of a row applies."""
+    return Times(
+        row.first_day,
+        row.last_day,
+        tuple(row.weekdays),
+        row.first_hour,
+        row.end_hour,
+        row.zone,
+    )
+
+
+def window_steps_of(
+    rows: Iterable[QuotaWindow], quotas: Iterable[Quota], labs: Iterable[LabLimit], now: datetime
+) -> tuple[Override, ...]:
+    """What each owner's limit rises or falls by, and when, from the begin of the day on."""
+    limits = {
+        (str(row.project_id or row.tenant_id), row.gpu_class_id): row.limit_units for row in quotas
+    }
+    for lab in labs:
+        most = None if lab.borrow is None else lab.guaranteed + lab.borrow
+        limits[lab.owner, lab.gpu_class] = most
+    sure = {
+        (str(row.project_id or row.tenant_id), row.gpu_class_id): row.guaranteed_units
+        for row in quotas
+    } | {(lab.owner, lab.gpu_class): lab.guaranteed for lab in labs}
+    since = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    by_owner: dict[tuple[str, str], list[tuple[int, Times]]] = {}
+    for row in rows:
+        owner = str(row.project_id or row.lab_id or row.tenant_id)
+        found = by_owner.setdefault((owner, row.gpu_class_id), [])
+        found.append((row.limit_units, times_of(row)))
+    steps: list[Override] = []
+    for (owner, gpu_class), found in sorted(by_owner.items()):
+        if (owner, gpu_class) not in limits:
+            continue
+        base = limits[owner, gpu_class]
+        usual = sure[owner, gpu_class] + _NO_LIMIT if base is None else base
+        until = since + timedelta(days=HORIZON_DAYS)
+        steps += [
+            Override(
+                id=f"{owner} {gpu_class} {int(step.starts.timestamp())}",
+                owner=owner,
+                gpu_class=gpu_class,
+                starts=int(step.starts.timestamp()),
+                ends=FOREVER if step.ends == NEVER else int(step.ends.timestamp()),
+                units=step.limit - usual,
+            )
+            for step in limit_steps(base, found, since, until)
+        ]
+    return tuple(steps)
+
+
+def _labs_of(rows: list[LabQuota]) -> tuple[LabLimit, ...]:
+    if not rows:
+        return ()
+    projects: dict[str, list[str]] = {}
+    members = Project.objects.filter(lab__isnull=False).order_by("id")
+    for project_id, lab_id in members.values_list("id", "lab_id"):
+        projects.setdefault(str(lab_id), []).append(str(project_id))
+    return tuple(
+        LabLimit(
+            str(row.lab_id),
+            str(row.tenant_id),
+            row.gpu_class_id,
+            row.guaranteed_units,
+            row.borrow_limit_units,
+            row.lend_limit_units,
+            tuple(projects.get(str(row.lab_id), ())),
+        )
+        for row in rows
+    )
+
+
+def _person_of(row: PersonQuota) -> PersonLimit:
+    return PersonLimit(
+        str(row.project_id or row.tenant_id),
+        str(row.user_id) if row.user_id else "",
+        row.gpu_class_id,
+        row.limit_units,
+    )

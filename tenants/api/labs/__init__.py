@@ -1,0 +1,1 @@
+"""REST resources of labs, of limits of persons, and of limits at some times."""

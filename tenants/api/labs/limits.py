@@ -1,0 +1,208 @@
+"""Limits of persons, and limits at some times."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.api.base import ApiView, list_response
+from tenants.lab_queries import person_quotas_seen, quota_windows_seen
+from tenants.models import Tenant, User
+from tenants.platform.errors import missing
+from tenants.platform.fields import Strict, Text, Whole
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
+from tenants.services.labs.limits import person_quota_set
+from tenants.services.labs.windows import (
+    WindowTerms,
+    tenant_window_add,
+    tenant_window_remove,
+    window_add,
+    window_remove,
+)
+
+
+class PersonQuotaOut(serializers.Serializer[Any]):
+    """The most units of a class that a person uses at once in a project, or in the tenant."""
+
+    project = serializers.CharField(source="project.slug", default=None, allow_null=True)
+    username = serializers.CharField(
+        source="user.username",
+        default=None,
+        allow_null=True,
+        help_text="Null: everybody who has no limit of their own there.",
+    )
+    gpu_class = serializers.CharField(source="gpu_class_id")
+    limit_units = serializers.IntegerField(allow_null=True, help_text="Null: none any more.")
+
+
+class PersonQuotaIn(Strict):
+    """The limit of a person; null removes it."""
+
+    project = Text(required=False, allow_null=True, default=None, max_length=40)
+    username = Text(required=False, allow_null=True, default=None, max_length=150)
+    gpu_class = Text(max_length=40)
+    limit_units = Whole(max_value=10**12, allow_null=True)
+
+
+class QuotaWindowOut(serializers.Serializer[Any]):
+    """Another limit of a project, a lab, or without them the tenant, at some times."""
+
+    id = serializers.UUIDField()
+    project = serializers.CharField(source="project.slug", default=None, allow_null=True)
+    lab = serializers.CharField(source="lab.slug", default=None, allow_null=True)
+    gpu_class = serializers.CharField(source="gpu_class_id")
+    limit_units = serializers.IntegerField(help_text="The most units at once, borrowed included.")
+    first_day = serializers.DateField(allow_null=True)
+    last_day = serializers.DateField(allow_null=True)
+    weekdays = serializers.ListField(child=serializers.IntegerField())
+    first_hour = serializers.IntegerField()
+    end_hour = serializers.IntegerField()
+    zone = serializers.CharField()
+
+
+class QuotaWindowIn(Strict):
+    """A limit at some times of a project or lab (admins, leads), or of a `tenant` (operators).
+
+    Where several apply at a time, the lowest counts. Guarantees stay as they are.
+    """
+
+    project = Text(required=False, max_length=40)
+    lab = Text(required=False, max_length=40)
+    tenant = Text(required=False, max_length=40)
+    gpu_class = Text(max_length=40)
+    limit_units = Whole(max_value=10**12)
+    first_day = serializers.DateField(required=False, allow_null=True, default=None)
+    last_day = serializers.DateField(required=False, allow_null=True, default=None)
+    weekdays = serializers.ListField(
+        child=Whole(max_value=6),
+        required=False,
+        default=list,
+        max_length=7,
+        help_text="Monday is 0; empty: every day.",
+    )
+    first_hour = Whole(required=False, default=0, max_value=23)
+    end_hour = Whole(
+        required=False,
+        default=24,
+        max_value=24,
+        help_text="On the next day if it is not after the first hour.",
+    )
+    zone = Text(required=False, default="UTC", max_length=64)
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Exactly one owner. Raises ValidationError."""
+        if len({"project", "lab", "tenant"} & set(given)) != 1:
+            raise serializers.ValidationError(
+                {"project": ["Name a project, a lab or a tenant."]}, code="missing_field"
+            )
+        return given
+
+
+class PersonQuotas(ApiView):
+    """Limits of persons that the caller can see."""
+
+    @described("list_person_quotas", "Limits of persons", answer=page(PersonQuotaOut))
+    def get(self, request: Request) -> Response:
+        """Lists the caller's limits, and those of the projects that they lead; all for admins."""
+        with self.tx():
+            rows = person_quotas_seen(self.actor)
+            return list_response(PersonQuotaOut(rows, many=True).data)
+
+    @described(
+        "set_person_quota",
+        "Set or remove the limit of a person (leads, admins)",
+        answer=PersonQuotaOut,
+        request=PersonQuotaIn,
+    )
+    def put(self, request: Request) -> Response:
+        """Sets the limit; the answer is the limit as it is now."""
+        sent = self.sent(PersonQuotaIn)
+        with self.tx():
+            quota = person_quota_set(actor=self.actor, **sent, now=self.now)
+            if quota is None:
+                names = {name: sent[name] for name in ("project", "username", "gpu_class")}
+                return Response({**names, "limit_units": None})
+            return Response(PersonQuotaOut(quota).data)
+
+
+class QuotaWindows(ApiView):
+    """Limits at some times that the caller can see."""
+
+    @described("list_quota_windows", "Limits at some times", answer=page(QuotaWindowOut))
+    def get(self, request: Request) -> Response:
+        """Lists those of the tenant, of the caller's projects and their labs; all for admins."""
+        with self.tx():
+            rows = quota_windows_seen(self.actor)
+            return list_response(QuotaWindowOut(rows, many=True).data)
+
+    @described(
+        "add_quota_window",
+        "Add a limit at some times (tenant admins, lab leads; of a tenant: operators)",
+        answer=QuotaWindowOut,
+        status=201,
+        request=QuotaWindowIn,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Adds the limit."""
+        sent = self.sent(QuotaWindowIn)
+        owner = {name: sent.pop(name, None) for name in ("project", "lab", "tenant")}
+        gpu_class = sent.pop("gpu_class")
+        terms = WindowTerms(**sent)
+
+        def work() -> Response:
+            if owner["tenant"] is not None:
+                return self._tenant(owner["tenant"], gpu_class, terms)
+            row = window_add(
+                actor=self.actor,
+                project=owner["project"],
+                lab=owner["lab"],
+                gpu_class=gpu_class,
+                terms=terms,
+                now=self.now,
+            )
+            return Response(QuotaWindowOut(row).data, status=201)
+
+        return self.once(work)
+
+    def _tenant(self, slug: str, gpu_class: str, terms: WindowTerms) -> Response:
+        self.require_operator()
+        with operator_tx():
+            tenant = Tenant.objects.filter(slug=slug).first()
+            if tenant is None:
+                raise missing("tenant", "tenant")
+            row = tenant_window_add(
+                operator=User.objects.get(id=self.actor.user_id),
+                tenant=tenant,
+                gpu_class=gpu_class,
+                terms=terms,
+                now=self.now,
+            )
+            return Response(QuotaWindowOut(row).data, status=201)
+
+
+class QuotaWindowOne(ApiView):
+    """One limit at some times."""
+
+    @described("remove_quota_window", "Remove a limit at some times", answer=None, status=204)
+    def delete(self, request: Request, window_id: UUID) -> Response:
+        """Removes the limit; that of a tenant only for operators."""
+        with self.tx():
+            row = quota_windows_seen(self.actor).filter(id=window_id).first()
+            if row is None:
+                raise missing("limit")
+            is_tenants = row.project is None and row.lab is None
+            if not is_tenants:
+                window_remove(actor=self.actor, window_id=window_id, now=self.now)
+        if is_tenants:
+            self.require_operator()
+            with operator_tx():
+                tenant_window_remove(
+                    operator=User.objects.get(id=self.actor.user_id),
+                    window_id=window_id,
+                    now=self.now,
+                )
+        return Response(status=204)

@@ -1,0 +1,69 @@
+"""Reads of labs, limits of persons, and limits at some times, as far as people may see them."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from tenants.access import Actor
+from tenants.models import Lab, LabLead, PersonQuota, Project, QuotaWindow
+from tenants.platform.errors import missing
+
+
+def labs_led(actor: Actor) -> set[UUID]:
+    """The labs that the person leads."""
+    rows = LabLead.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
+    return set(rows.values_list("lab_id", flat=True))
+
+
+def projects_seen(actor: Actor, led: Collection[UUID]) -> QuerySet[Project]:
+    """The person's projects and those of the labs that they lead; all for admins."""
+    projects = Project.objects.filter(tenant_id=actor.tenant_id).select_related("lab")
+    if not actor.is_tenant_admin:
+        projects = projects.filter(Q(id__in=actor.roles) | Q(lab__in=led))
+    return projects.order_by("name", "id")
+
+
+def labs_seen(actor: Actor) -> QuerySet[Lab]:
+    """The labs of the person's projects and those that they lead; all for admins. By name."""
+    labs = Lab.objects.filter(tenant_id=actor.tenant_id)
+    if not actor.is_tenant_admin:
+        labs = labs.filter(Q(project__in=actor.roles) | Q(id__in=labs_led(actor))).distinct()
+    return labs
+
+
+def lab_seen(actor: Actor, slug: str) -> Lab:
+    """One of these labs. Raises Refused: `not_found`."""
+    lab = labs_seen(actor).filter(slug=slug).first()
+    if lab is None:
+        raise missing("lab")
+    return lab
+
+
+def labs_of(tenant_id: UUID) -> QuerySet[Lab]:
+    """The tenant's labs that are not archived, by name."""
+    return Lab.objects.filter(tenant_id=tenant_id, is_open=True)
+
+
+def person_quotas_seen(actor: Actor) -> QuerySet[PersonQuota]:
+    """The person's limits, those of everybody, and those in the projects that they lead."""
+    rows = PersonQuota.objects.filter(tenant_id=actor.tenant_id)
+    if not actor.is_tenant_admin:
+        led = labs_led(actor)
+        leads = [each for each in actor.roles if actor.may_lead(each)]
+        mine = Q(user=actor.user_id) | (
+            Q(user=None) & (Q(project=None) | Q(project__in=actor.roles))
+        )
+        rows = rows.filter(mine | Q(project__in=leads) | Q(project__lab__in=led))
+    rows = rows.select_related("project", "user")
+    return rows.order_by("project__name", "user__username", "gpu_class__order", "gpu_class_id")
+
+
+def quota_windows_seen(actor: Actor) -> QuerySet[QuotaWindow]:
+    """The tenant's limits at some times, and those of the person's projects and labs."""
+    rows = QuotaWindow.objects.filter(tenant_id=actor.tenant_id)
+    if not actor.is_tenant_admin:
+        led = labs_led(actor)
+        mine = Q(project__in=actor.roles) | Q(project__lab__in=led) | Q(lab__in=labs_seen(actor))
+        rows = rows.filter(Q(project=None, lab=None) | mine)
+    return rows.select_related("project", "lab", "gpu_class")

@@ -1,0 +1,137 @@
+"""Labs, which group the projects of a tenant, and limits of labs, of persons and at times."""
+
+import uuid
+
+from django.db import models
+from django.db.models import F, Q
+
+from tenants.models.organisations import GpuClass, Lab, Project, Tenant
+from tenants.models.people import User
+
+
+class LabLead(models.Model):
+    """A person who sets the quotas of a lab's projects inside what the lab has."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    lab = models.ForeignKey(Lab, on_delete=models.PROTECT, db_constraint=False)
+    user = models.ForeignKey(User, on_delete=models.PROTECT)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["lab", "user"], name="lab_lead_once")]
+
+
+class LabQuota(models.Model):
+    """Units of a class that all projects of a lab may use together at any instant, as in `Quota`.
+
+    The guarantee is part of the tenant's and covers what the lab's projects are guaranteed.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    lab = models.ForeignKey(Lab, on_delete=models.PROTECT, db_constraint=False)
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    guaranteed_units = models.BigIntegerField(default=0)
+    borrow_limit_units = models.BigIntegerField(
+        null=True, blank=True, help_text="Most units above the guarantee; null is no limit."
+    )
+    lend_limit_units = models.BigIntegerField(
+        null=True, blank=True, help_text="Most idle units that others may borrow; null is all."
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["lab", "gpu_class"], name="lab_quota_once"),
+            models.CheckConstraint(
+                condition=Q(guaranteed_units__gte=0)
+                & (Q(borrow_limit_units=None) | Q(borrow_limit_units__gte=0))
+                & (Q(lend_limit_units=None) | Q(lend_limit_units__gte=0)),
+                name="lab_quota_never_negative",
+            ),
+        ]
+
+    @property
+    def limit_units(self) -> int | None:
+        """The most units at any instant: guarantee + borrow limit; None without a limit."""
+        if self.borrow_limit_units is None:
+            return None
+        return self.guaranteed_units + self.borrow_limit_units
+
+
+class PersonQuota(models.Model):
+    """The most units of a class that a person uses at once in a project, or in the whole tenant.
+
+    Without a person it is the limit of everybody who has none of their own there.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    user = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True)
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    limit_units = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "project", "user", "gpu_class"],
+                name="person_quota_once",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(limit_units__gte=0), name="person_quota_never_negative"
+            ),
+        ]
+
+
+class QuotaWindow(models.Model):
+    """Another limit of a tenant, lab or project at some times: between dates, at hours of the day.
+
+    It replaces guarantee + borrow limit as the most units at once; guarantees stay. Where several
+    apply the lowest counts. Days and hours are by the clocks of the zone.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    lab = models.ForeignKey(
+        Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    limit_units = models.BigIntegerField()
+
+    # When
+    first_day = models.DateField(null=True, blank=True)
+    last_day = models.DateField(null=True, blank=True, help_text="The last day on which it begins.")
+    weekdays = models.JSONField(default=list, help_text="Monday is 0; empty is every day.")
+    first_hour = models.PositiveSmallIntegerField(default=0)
+    end_hour = models.PositiveSmallIntegerField(
+        default=24, help_text="Not later than the first hour: on the next day."
+    )
+    zone = models.CharField(max_length=64, default="UTC")
+
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering = ["gpu_class", "created", "id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(limit_units__gte=0), name="quota_window_never_negative"
+            ),
+            models.CheckConstraint(
+                condition=Q(lab=None) | Q(project=None), name="quota_window_of_one_owner"
+            ),
+            models.CheckConstraint(
+                condition=Q(first_hour__lte=23, end_hour__gte=1, end_hour__lte=24),
+                name="quota_window_hours",
+            ),
+            models.CheckConstraint(
+                condition=Q(first_day=None) | Q(last_day=None) | Q(first_day__lte=F("last_day")),
+                name="quota_window_days",
+            ),
+        ]

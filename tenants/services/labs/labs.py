@@ -1,0 +1,198 @@
+"""Writes labs: who leads them and which projects they have."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.audit import audit_record
+from tenants.models import (
+    Lab,
+    LabLead,
+    LabQuota,
+    Membership,
+    Project,
+    Quota,
+    QuotaWindow,
+    ServiceAccount,
+)
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.services.input_values import name_read, slug_read
+from tenants.services.labs.room import lab_quota_of, room_of_lab, room_of_tenant
+
+
+def lab_read(actor: Actor, slug: str, param: str | None = None) -> Lab:
+    """A lab of the actor's tenant. Raises Refused: `not_found`."""
+    lab = Lab.objects.filter(tenant_id=actor.tenant_id, slug=slug).first()
+    if lab is None:
+        raise missing("lab", param)
+    return lab
+
+
+@transaction.atomic
+def lab_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Lab:
+    """Creates a lab without projects.
+
+    Raises:
+        Refused: `not_allowed`, `bad_slug`, `bad_name`, `slug_taken` (also by an archived lab).
+    """
+    require_tenant_admin(actor)
+    lab, is_new = Lab.objects.get_or_create(
+        tenant_id=actor.tenant_id,
+        slug=slug_read(slug),
+        defaults={"name": name_read(name, longest=120)},
+    )
+    if not is_new:
+        raise invalid("slug_taken", "Another lab has this short name.", "slug")
+    _record(actor, "lab.created", lab, now, {"name": lab.name})
+    return lab
+
+
+@transaction.atomic
+def lab_rename(*, actor: Actor, slug: str, name: str, now: datetime) -> Lab:
+    """Gives a lab another name.
+
+    Raises:
+        Refused: `not_allowed`, `not_found` or `bad_name`.
+    """
+    require_tenant_admin(actor)
+    lab = _locked(actor, slug)
+    before, lab.name = lab.name, name_read(name, longest=120)
+    if lab.name != before:
+        lab.save(update_fields=["name"])
+        detail = {"before": {"name": before}, "after": {"name": lab.name}}
+        _record(actor, "lab.renamed", lab, now, detail)
+    return lab
+
+
+@transaction.atomic
+def lab_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -> Lab:
+    """Archives a lab without projects, or opens it again. Its quotas and leads end.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `lab_in_use`.
+    """
+    require_tenant_admin(actor)
+    lab = _locked(actor, slug)
+    if lab.is_open == is_open:
+        return lab
+    if not is_open:
+        projects = list(Project.objects.filter(lab=lab).order_by("name"))
+        if projects:
+            names = ", ".join(project.name for project in projects[:3])
+            more = f" and {len(projects) - 3} more" if len(projects) > 3 else ""
+            raise Refused(
+                "lab_in_use",
+                f"{lab.name} still has projects: {names}{more}. Move them to another lab, or out"
+                " of it, first.",
+                "conflict",
+                numbers={"projects": len(projects)},
+            )
+        for rows in (LabQuota, LabLead, QuotaWindow):
+            rows.objects.filter(lab=lab).delete()
+    lab.is_open = is_open
+    lab.save(update_fields=["is_open"])
+    _record(actor, "lab.opened" if is_open else "lab.archived", lab, now)
+    return lab
+
+
+@transaction.atomic
+def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetime) -> Project:
+    """Moves a project into a lab, or out of its lab with None. Its own quotas stay.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `lab_archived`, `guarantees_exceeded` where its
+            guarantee has no room there.
+    """
+    require_tenant_admin(actor)
+    moved = access_project(actor, project, "project")
+    moved = Project.objects.select_for_update().get(id=moved.id)
+    target = None if lab is None else _locked(actor, lab, "lab")
+    if target is not None and not target.is_open:
+        raise invalid("lab_archived", f"{target.name} is archived.", "lab")
+    if moved.lab_id == (target.id if target else None):
+        return moved
+    before = moved.lab.slug if moved.lab else None
+    moved.lab = target
+    for quota in Quota.objects.filter(project=moved).select_related("gpu_class"):
+        model = quota.gpu_class
+        of_lab = lab_quota_of(moved, model)
+        room = (
+            room_of_tenant(actor.tenant_id, model, project=moved.id)
+            if of_lab is None
+            else room_of_lab(of_lab, project=moved.id)
+        )
+        room.check(model, quota.guaranteed_units)
+    moved.save(update_fields=["lab"])
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="project.moved",
+        target=("project", moved.id),
+        now=now,
+        detail={
+            "slug": moved.slug,
+            "before": {"lab": before},
+            "after": {"lab": target.slug if target else None},
+        },
+    )
+    return moved
+
+
+@transaction.atomic
+def lab_lead_add(*, actor: Actor, slug: str, username: str, now: datetime) -> LabLead:
+    """Makes a member of the tenant a lead of the lab, who sets its projects' quotas inside it.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `bad_role` (a service account).
+    """
+    require_tenant_admin(actor)
+    lab = _locked(actor, slug)
+    member = Membership.objects.filter(tenant_id=actor.tenant_id, user__username=username).first()
+    if member is None:
+        raise missing("member", "username")
+    if ServiceAccount.objects.filter(user_id=member.user_id).exists():
+        raise invalid("bad_role", "A service account leads no lab.", "username")
+    lead, is_new = LabLead.objects.get_or_create(
+        tenant_id=actor.tenant_id, lab=lab, user_id=member.user_id
+    )
+    if is_new:
+        _record(actor, "lab.lead_added", lab, now, {"user": username})
+    return lead
+
+
+@transaction.atomic
+def lab_lead_remove(*, actor: Actor, slug: str, username: str, now: datetime) -> None:
+    """Takes the lead of a lab from a person.
+
+    Raises:
+        Refused: `not_allowed` or `not_found`.
+    """
+    require_tenant_admin(actor)
+    lab = _locked(actor, slug)
+    found, _ = LabLead.objects.filter(lab=lab, user__username=username).delete()
+    if not found:
+        raise missing("lead", "username")
+    _record(actor, "lab.lead_removed", lab, now, {"user": username})
+
+
+def _locked(actor: Actor, slug: str, param: str | None = None) -> Lab:
+    rows = Lab.objects.select_for_update().filter(tenant_id=actor.tenant_id, slug=slug)
+    lab = rows.first()
+    if lab is None:
+        raise missing("lab", param)
+    return lab
+
+
+def _record(
+    actor: Actor, action: str, lab: Lab, now: datetime, detail: dict[str, Any] | None = None
+) -> None:
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("lab", lab.id),
+        now=now,
+        detail={"slug": lab.slug, **(detail or {})},
+    )

@@ -1,0 +1,155 @@
+"""Writes what labs may use, and how much a person may use at once."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.audit import audit_record
+from tenants.models import Lab, LabQuota, Membership, PersonQuota, Project, Quota, User
+from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.services.input_values import gpus_text
+from tenants.services.labs.labs import lab_read
+from tenants.services.labs.room import class_read, leads_lab, room_of_tenant
+from tenants.services.labs.share import Share, share_check
+
+
+@transaction.atomic
+def lab_quota_set(
+    *, actor: Actor, lab: str, gpu_class: str, share: Share, now: datetime
+) -> LabQuota:
+    """Sets what a lab's projects may use together of a class.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `lab_archived`, `bad_share`, `guarantees_exceeded`,
+            `guarantees_promised` (its projects are guaranteed more).
+    """
+    require_tenant_admin(actor)
+    share_check(share)
+    owner, model = lab_read(actor, lab, "lab"), class_read(gpu_class)
+    if not owner.is_open:
+        raise invalid("lab_archived", f"{owner.name} is archived.", "lab")
+    room_of_tenant(actor.tenant_id, model, lab=owner.id).check(model, share.guaranteed_units)
+    _promised_check(owner, model.slug, share.guaranteed_units)
+    values = {
+        "guaranteed_units": share.guaranteed_units,
+        "borrow_limit_units": share.borrow_limit_units,
+        "lend_limit_units": share.lend_limit_units,
+    }
+    quota = LabQuota.objects.filter(lab=owner, gpu_class=model).first()
+    before = quota and {name: getattr(quota, name) for name in values}
+    if quota is not None and before == values:
+        return quota
+    quota, _ = LabQuota.objects.update_or_create(
+        tenant_id=actor.tenant_id, lab=owner, gpu_class=model, defaults=values
+    )
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="quota.set",
+        target=("quota", quota.id),
+        now=now,
+        detail={"lab": owner.slug, "gpu_class": model.slug, "before": before, "after": values},
+    )
+    return quota
+
+
+@transaction.atomic
+def person_quota_set(
+    *,
+    actor: Actor,
+    project: str | None,
+    username: str | None,
+    gpu_class: str,
+    limit_units: int | None,
+    now: datetime,
+) -> PersonQuota | None:
+    """Sets how many units a person may use at once in a project, or without one in the tenant.
+
+    Without a person it is for everybody who has no limit of their own there. None removes it.
+    Leads set limits of their projects and labs, admins all.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `bad_share`.
+    """
+    where = None if project is None else project_to_limit(actor, project)
+    if where is None:
+        require_tenant_admin(actor)
+    model = class_read(gpu_class)
+    person = None if not username else _member(actor, where, username)
+    if limit_units is not None and limit_units < 0:
+        raise invalid("bad_share", "A limit is never negative.", "limit")
+    rows = PersonQuota.objects.filter(
+        tenant_id=actor.tenant_id, project=where, user=person, gpu_class=model
+    )
+    known = rows.select_for_update().first()
+    before = known.limit_units if known else None
+    if before == limit_units:
+        return known
+    quota = None
+    if limit_units is None:
+        rows.delete()
+    else:
+        quota, _ = rows.update_or_create(
+            tenant_id=actor.tenant_id,
+            project=where,
+            user=person,
+            gpu_class=model,
+            defaults={"limit_units": limit_units},
+        )
+    target = quota or known
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="person_quota.set",
+        target=("person_quota", target.id if target else ""),
+        now=now,
+        detail={
+            "person": person.username if person else "everybody",
+            "in_project": where.slug if where else None,
+            "gpu_class": model.slug,
+            "before": {"limit_units": before},
+            "after": {"limit_units": limit_units},
+        },
+    )
+    return quota
+
+
+def project_to_limit(actor: Actor, slug: str) -> Project:
+    """A project whose limits the actor sets: its lead, a lead of its lab, or an admin.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    project = Project.objects.filter(tenant_id=actor.tenant_id, slug=slug).first()
+    if project is not None and project.lab_id and leads_lab(actor, project.lab_id):
+        return project
+    project = access_project(actor, slug, "project")
+    if not actor.may_lead(project.id):
+        raise denied("Only leads of the project and admins may do this.")
+    return project
+
+
+def _member(actor: Actor, project: Project | None, username: str) -> User:
+    """A member of the project, or of the tenant; admins may book in all projects."""
+    members = Membership.objects.filter(tenant_id=actor.tenant_id, user__username=username)
+    for member in members.select_related("user"):
+        if project is None or member.project_id in (None, project.id):
+            return member.user
+    raise missing("member", "username")
+
+
+def _promised_check(lab: Lab, gpu_class: str, wanted: int) -> None:
+    rows = Quota.objects.filter(project__lab=lab, gpu_class_id=gpu_class)
+    promised = sum(rows.values_list("guaranteed_units", flat=True))
+    if promised > wanted:
+        raise Refused(
+            "guarantees_promised",
+            f"The projects of {lab.name} are guaranteed {gpus_text(promised)}."
+            f" {gpus_text(wanted)} is {gpus_text(promised - wanted)} too few.",
+            "quota",
+            param="guaranteed",
+            owner=lab.name,
+            numbers={"promised": promised, "wanted": wanted},
+            alternatives=({"guaranteed": promised},),
+        )

@@ -1,0 +1,185 @@
+"""Writes limits at some times: until a date, at night, on weekends."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.db import transaction
+
+from tenants.access import Actor, require_tenant_admin
+from tenants.audit import audit_record, platform_record
+from tenants.models import Lab, Project, QuotaWindow, Tenant, User
+from tenants.platform.errors import invalid, missing
+from tenants.services.labs.labs import lab_read
+from tenants.services.labs.limits import project_to_limit
+from tenants.services.labs.room import class_read, require_admin_or_lab_lead
+
+MOST_WINDOWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTerms:
+    """The most units at once, and when: days and hours by the clocks of the zone.
+
+    Without weekdays it is every day. The hour of the end is on the next day if it is not after the
+    first.
+    """
+
+    limit_units: int
+    first_day: date | None = None
+    last_day: date | None = None
+    weekdays: Sequence[int] = ()
+    first_hour: int = 0
+    end_hour: int = 24
+    zone: str = "UTC"
+
+
+@transaction.atomic
+def window_add(
+    *,
+    actor: Actor,
+    project: str | None,
+    lab: str | None,
+    gpu_class: str,
+    terms: WindowTerms,
+    now: datetime,
+) -> QuotaWindow:
+    """Adds a limit of a project or lab at some times. Bookings that run or are held stay.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `bad_window`, `too_many_windows`.
+    """
+    owner: Project | Lab
+    if project is not None:
+        owner = project_to_limit(actor, project)
+        require_admin_or_lab_lead(actor, owner)
+    else:
+        require_tenant_admin(actor)
+        owner = lab_read(actor, lab or "", "lab")
+    row = _row(actor.tenant_id, owner, gpu_class, terms, actor.user_id, now)
+    _record(row, "quota_window.added", actor.user_id, now)
+    return row
+
+
+@transaction.atomic
+def tenant_window_add(
+    *, operator: User, tenant: Tenant, gpu_class: str, terms: WindowTerms, now: datetime
+) -> QuotaWindow:
+    """Adds a limit of a tenant at some times. In `operator_tx`.
+
+    Raises:
+        Refused: `not_found`, `bad_window`, `too_many_windows`.
+    """
+    row = _row(tenant.id, None, gpu_class, terms, operator.id, now)
+    _record(row, "quota_window.added", operator.id, now)
+    return row
+
+
+@transaction.atomic
+def window_remove(*, actor: Actor, window_id: UUID, now: datetime) -> None:
+    """Removes a limit of a project or lab at some times.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    rows = QuotaWindow.objects.filter(tenant_id=actor.tenant_id, id=window_id)
+    row = rows.select_related("project", "lab").first()
+    if row is None or (row.project is None and row.lab is None):
+        raise missing("limit")
+    if row.project is not None:
+        require_admin_or_lab_lead(actor, row.project)
+    else:
+        require_tenant_admin(actor)
+    if rows.delete()[0]:
+        _record(row, "quota_window.removed", actor.user_id, now)
+
+
+@transaction.atomic
+def tenant_window_remove(*, operator: User, window_id: UUID, now: datetime) -> None:
+    """Removes a limit of a tenant at some times. In `operator_tx`. Raises Refused: `not_found`."""
+    row = QuotaWindow.objects.filter(id=window_id, project=None, lab=None).first()
+    if row is None:
+        raise missing("limit")
+    if QuotaWindow.objects.filter(id=row.id).delete()[0]:
+        _record(row, "quota_window.removed", operator.id, now)
+
+
+def terms_check(terms: WindowTerms) -> None:
+    """Raises Refused: `bad_window` with the field."""
+    if terms.limit_units < 0:
+        raise invalid("bad_window", "A limit is never negative.", "limit_units")
+    if not set(terms.weekdays) <= set(range(7)):
+        raise invalid("bad_window", "A weekday is 0 (Monday) to 6.", "weekdays")
+    if not (0 <= terms.first_hour <= 23 and 1 <= terms.end_hour <= 24):
+        raise invalid("bad_window", "It begins at 0 to 23 and ends at 1 to 24.", "first_hour")
+    if terms.first_day and terms.last_day and terms.last_day < terms.first_day:
+        raise invalid("bad_window", "The last day is before the first.", "last_day")
+    try:
+        ZoneInfo(terms.zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise invalid("bad_window", "There is no such time zone.", "zone") from error
+
+
+def _row(
+    tenant_id: UUID,
+    owner: Project | Lab | None,
+    gpu_class: str,
+    terms: WindowTerms,
+    user_id: int,
+    now: datetime,
+) -> QuotaWindow:
+    terms_check(terms)
+    if terms.last_day is not None and terms.last_day < now.astimezone(ZoneInfo(terms.zone)).date():
+        raise invalid("bad_window", "The last day is over.", "last_day")
+    model = class_read(gpu_class)
+    project = owner if isinstance(owner, Project) else None
+    lab = owner if isinstance(owner, Lab) else None
+    known = QuotaWindow.objects.filter(
+        tenant_id=tenant_id, project=project, lab=lab, gpu_class=model
+    )
+    if known.count() >= MOST_WINDOWS:
+        raise invalid(
+            "too_many_windows", f"There are {MOST_WINDOWS} already. Remove one first.", "gpu_class"
+        )
+    values = {**asdict(terms), "weekdays": sorted(set(terms.weekdays))}
+    return QuotaWindow.objects.create(
+        tenant_id=tenant_id,
+        project=project,
+        lab=lab,
+        gpu_class=model,
+        created=now,
+        created_by_id=user_id,
+        **values,
+    )
+
+
+def _record(row: QuotaWindow, action: str, user_id: int, now: datetime) -> None:
+    values = {
+        "gpu_class": row.gpu_class_id,
+        "limit_units": row.limit_units,
+        "first_day": str(row.first_day or ""),
+        "last_day": str(row.last_day or ""),
+        "weekdays": row.weekdays,
+        "first_hour": row.first_hour,
+        "end_hour": row.end_hour,
+        "zone": row.zone,
+    }
+    owner = row.project or row.lab
+    if owner is None:
+        platform_record(
+            operator_id=user_id,
+            action=action,
+            target=("quota_window", row.id),
+            now=now,
+            after={"tenant": row.tenant.slug, **values},
+        )
+    audit_record(
+        tenant_id=row.tenant_id,
+        actor_id=user_id,
+        action=action,
+        target=("quota_window", row.id),
+        now=now,
+        detail={"of": owner.slug if owner else row.tenant.slug, **values},
+    )
