@@ -21,6 +21,7 @@ from allocation.web.fleet import (
 )
 from allocation.web.home import calendars, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
+from allocation.web.limits import labs_page
 from allocation.web.money import budget_page, disputes, price_drafts, statements
 from allocation.web.site import (
     catalogue,
@@ -45,6 +46,7 @@ urlpatterns = [
     *series.urlpatterns,
     *arrays.urlpatterns,
     *rules_page.urlpatterns,
+    *labs_page.urlpatterns,
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
     *overrides_page.urlpatterns,

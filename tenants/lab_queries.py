@@ -8,6 +8,7 @@ from django.db.models import Q, QuerySet
 from tenants.access import Actor
 from tenants.models import Lab, LabLead, PersonQuota, Project, QuotaWindow
 from tenants.platform.errors import missing
+from tenants.rules.limit_times import Times
 
 
 def labs_led(actor: Actor) -> set[UUID]:
@@ -67,3 +68,15 @@ def quota_windows_seen(actor: Actor) -> QuerySet[QuotaWindow]:
         mine = Q(project__in=actor.roles) | Q(project__lab__in=led) | Q(lab__in=labs_seen(actor))
         rows = rows.filter(Q(project=None, lab=None) | mine)
     return rows.select_related("project", "lab", "gpu_class")
+
+
+def times_of(row: QuotaWindow) -> Times:
+    """When the limit of a row applies."""
+    return Times(
+        row.first_day,
+        row.last_day,
+        tuple(row.weekdays),
+        row.first_hour,
+        row.end_hour,
+        row.zone,
+    )

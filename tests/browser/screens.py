@@ -69,6 +69,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("budget", "budget:"),
         ("statements", "/t/helix/statements"),
         ("quotas", "/t/helix/quotas"),
+        ("labs", "/t/helix/labs"),
         ("people", "/t/helix/people"),
         ("people-search", "/t/helix/people?q=mara"),
         ("log", "/t/helix/log"),

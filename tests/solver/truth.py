@@ -23,6 +23,7 @@ class Piece(NamedTuple):
     ends: int
     units: int
     decided: bool
+    person: str = ""
 
 
 def given_by(plan: Plan) -> list[Assign | Waiting]:
@@ -277,6 +278,55 @@ def over_limit(
         bad += _beyond(limit, use, kept, most)
         if limit.parent is None:
             bad += _beyond(limit, fixed, sure, limit.guaranteed)
+    return bad + _over_inner(snapshot, use, kept)
+
+
+def _over_inner(
+    snapshot: Snapshot, use: list[Piece], kept: dict[tuple[str, str], int]
+) -> list[tuple[str, str, int]]:
+    """The same for labs, for persons, and for owners whose limit is lower at some time."""
+    bad, bounded = list[tuple[str, str, int]](), [*snapshot.limits]
+    for lab in snapshot.labs:
+        use = [
+            *use,
+            *(
+                row._replace(owner=lab.owner)
+                for row in use
+                if row.owner == row.project in lab.projects and row.gpu_class == lab.gpu_class
+            ),
+        ]
+        limit = Limit(lab.owner, lab.tenant, lab.gpu_class, lab.guaranteed, lab.borrow, lab.lend)
+        most = None if limit.borrow is None else limit.guaranteed + limit.borrow
+        bad += _beyond(limit, use, kept, most)
+        bounded.append(limit)
+    own = {(row.scope, row.person) for row in snapshot.persons}
+    for cap in snapshot.persons:
+        for person in sorted({row.person for row in use}):
+            if person == cap.person or (not cap.person and (cap.scope, person) not in own):
+                name = f"{person} in {cap.scope}"
+                mine = [
+                    row._replace(owner=name)
+                    for row in use
+                    if row.owner == cap.scope and row.person == person
+                ]
+                bad += _beyond(Limit(name, None, cap.gpu_class, 0, 0, None), mine, {}, cap.most)
+    for step in snapshot.overrides:
+        for limit in bounded:
+            is_its = (limit.owner, limit.gpu_class) == (step.owner, step.gpu_class)
+            if is_its and step.units < 0 and not step.booking and limit.borrow is not None:
+                most = limit.guaranteed + limit.borrow + step.units
+                rows = [
+                    row
+                    for row in use
+                    if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)
+                ]
+                bad += [
+                    (limit.owner, limit.gpu_class, second)
+                    for row in rows
+                    if row.decided and row.starts < step.ends and step.starts < row.ends
+                    for second in [max(row.starts, step.starts)]
+                    if _units_at(rows, second) > most
+                ]
     return bad
 
 
@@ -326,6 +376,7 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
             ends,
             _units(models[gpus[place.gpu].model], place),
             booking in decided or starts in stretches.get(booking, ()),
+            people[booking].owner,
         )
         for booking, (place, since, until) in rows_of(snapshot, plan)
         for starts, ends in _cut(since, until, stretches.get(booking, ()))

@@ -87,11 +87,12 @@ def test_of_all_that_apply_the_lowest_counts_at_each_hour(
 ) -> None:
     since, until = utc(26, 0), utc(31, 0)
     steps = limit_steps(base, rows, since, until)
+    known: list[int | None]
     for quarter in range(0, 4 * 24 * 5, 3):
         moment = since + timedelta(minutes=15 * quarter)
-        found = [step.limit for step in steps if step.starts <= moment < step.ends]
+        known = [step.limit for step in steps if step.starts <= moment < step.ends]
         expected = min((limit for limit, times in rows if applies(times, moment)), default=base)
-        assert (found or [base]) == [expected], moment
+        assert (known or [base]) == [expected], moment
 
 
 def test_later_than_planned_the_strictest_of_all_hours_counts() -> None:

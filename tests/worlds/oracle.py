@@ -131,7 +131,7 @@ class Oracle:
         names = {row.booking for row in turn.plan.assigns}
         before = {row.id for row in turn.site.held}
         kept = tuple(r for r in self.world.rows if r.id in before and r.booking not in names)
-        raised = {row.owner: row.units for row in turn.site.overrides}
+        raised = {row.owner: row.units for row in turn.site.overrides if row.units > 0}
         limits = (
             row
             if row.borrow is None

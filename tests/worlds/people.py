@@ -302,6 +302,8 @@ class People:
             "pending": tuple(self.pending.values()),
             "entries": tuple(entries),
             "overrides": self.overrides,
+            "labs": self._wishes.labs,
+            "persons": self._wishes.persons,
         }
 
     def read(self, plan: Plan) -> None:

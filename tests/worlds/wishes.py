@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
 
-from allocation.solver import Limit, Tier
+from allocation.solver import LabLimit, Limit, PersonLimit, Tier
 from allocation.solver.model.inputs import Override
 from tests.worlds.jobs import HOUR, Job
 
@@ -44,6 +44,8 @@ class Wishes:
     listed: dict[str, Listed] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
     overrides: tuple[Override, ...] = ()
+    labs: tuple[LabLimit, ...] = ()
+    persons: tuple[PersonLimit, ...] = ()
 
 
 def wishes_draw(
@@ -78,7 +80,41 @@ def wishes_draw(
         elif roll < 0.59:
             made += _elements(chance, job, wishes)
     overrides = () if is_plain else tuple(_overrides(chance, limits, jobs))
-    return tuple(made), replace(wishes, edits=tuple(edits), overrides=overrides)
+    wishes = replace(wishes, edits=tuple(edits), overrides=overrides)
+    return tuple(made), wishes if is_plain else _with_inner_limits(seed, wishes, limits, jobs)
+
+
+def _with_inner_limits(
+    seed: int, wishes: Wishes, limits: tuple[Limit, ...], jobs: tuple[Job, ...]
+) -> Wishes:
+    """In some worlds a tenant's projects are a lab, persons have caps, and a lab's limit is lower
+    for some hours."""
+    chance = Random(f"inner limits {seed}")  # noqa: S311  a made-up world, the same each time
+    row = chance.choice([each for each in limits if each.parent is None])
+    labs, persons, lower = list[LabLimit](), list[PersonLimit](), list[Override]()
+    if chance.random() < 0.35:
+        projects = (f"{row.owner}-p", f"{row.owner}-q")[: chance.choice((1, 2))]
+        sure = sum(
+            each.guaranteed
+            for each in limits
+            if each.owner in projects and each.gpu_class == row.gpu_class
+        )
+        borrow, lend = chance.choice((1, 2, 3)) * 56_000, chance.choice((0, None, None))
+        labs.append(LabLimit("lab-1", row.owner, row.gpu_class, sure, borrow, lend, projects))
+        if chance.random() < 0.5:
+            starts = min(job.at for job in jobs) + chance.randint(0, 6 * HOUR)
+            ends = starts + chance.randint(1, 8) * HOUR
+            lower.append(Override("w1", "lab-1", row.gpu_class, starts, ends, -56_000))
+    if chance.random() < 0.35:
+        for person in chance.choice((("",), ("ann",), ("", "bob"))):
+            most = chance.choice((1, 2, 3)) * 56_000
+            persons.append(PersonLimit(row.owner, person, row.gpu_class, most))
+    return replace(
+        wishes,
+        overrides=(*wishes.overrides, *lower),
+        labs=tuple(labs),
+        persons=tuple(persons),
+    )
 
 
 def _edits(chance: Random, job: Job, *, is_plain: bool) -> Iterator[Edit]:

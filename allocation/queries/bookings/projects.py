@@ -357,8 +357,11 @@ def _flow(project: Project, now: datetime) -> BorrowedUnits:
         .values("planned_class")
         .annotate(units=Sum("borrowed_units"))
     }
+    return BorrowedUnits(borrowed, others_above(now))
+
+
+def others_above(now: datetime) -> dict[str, int]:
+    """By class, the units that other organisations use above their guarantees."""
     with connection.cursor() as cursor:
         cursor.execute(_OTHERS_ABOVE, [now, now + timedelta(seconds=1)])
-        return BorrowedUnits(
-            borrowed, {gpu_class: int(units) for gpu_class, units in cursor.fetchall()}
-        )
+        return {gpu_class: int(units) for gpu_class, units in cursor.fetchall()}

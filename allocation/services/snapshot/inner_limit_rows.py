@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from allocation.solver import FOREVER, LabLimit, Override, PersonLimit
+from tenants.lab_queries import times_of
 from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow
 from tenants.rules.limit_times import FOREVER as NEVER
 from tenants.rules.limit_times import Times, limit_steps
@@ -32,18 +33,6 @@ def inner_limits_read() -> InnerLimits:
         _labs_of(labs),
         tuple(map(_person_of, persons)),
         tuple(QuotaWindow.objects.order_by("id")),
-    )
-
-
-def times_of(row: QuotaWindow) -> Times:
-    """When the limit of a row applies."""
-    return Times(
-        row.first_day,
-        row.last_day,
-        tuple(row.weekdays),
-        row.first_hour,
-        row.end_hour,
-        row.zone,
     )
 
 

@@ -61,8 +61,10 @@ def test_a_lab_from_its_creation_to_its_archive(site: Site) -> None:
         "lab_archived",
     )
     with as_system():
-        acts = AuditEntry.objects.filter(action__startswith="lab.").values_list("action", flat=True)
-    assert set(acts) == {"lab.created", "lab.lead_added", "lab.renamed", "lab.archived"}
+        acts = {
+            *AuditEntry.objects.filter(action__startswith="lab.").values_list("action", flat=True)
+        }
+    assert acts == {"lab.created", "lab.lead_added", "lab.renamed", "lab.archived"}
 
 
 def test_guarantees_of_labs_and_projects_fit_into_each_other(site: Site) -> None:

@@ -1,0 +1,1 @@
+"""Reads of what labs, projects and persons have in use of their quotas."""

@@ -1,0 +1,172 @@
+"""The quota tree of an organisation at one instant: own, borrowed, lent and used by each owner."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Sum
+
+from allocation.models import Allocation, Booking
+from allocation.queries.bookings.projects import others_above
+from tenants.access import Actor
+from tenants.lab_queries import labs_led, labs_seen, projects_seen, times_of
+from tenants.models import GpuClass, Lab, LabQuota, Project, Quota, QuotaWindow, Tenant
+
+Key = tuple[UUID, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerUse:
+    """Units of a class of one owner. `outside` is borrowed from other organisations, `inside` from
+    others of the own one, `lenders` by name. `limit` is the one in force now; None: no limit."""
+
+    name: str
+    depth: int
+    used: int
+    guaranteed: int
+    limit: int | None
+    is_dated: bool = False
+    outside: int = 0
+    inside: int = 0
+    lent: int = 0
+    lends: int | None = None
+    lenders: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> int:
+        """What is used of the own guarantee."""
+        return self.used - self.outside - self.inside
+
+    @property
+    def idle(self) -> int:
+        """What is guaranteed, not used, and may be lent."""
+        idle = max(0, self.guaranteed - self.used)
+        return idle if self.lends is None else min(idle, self.lends)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTree:
+    """The owners of a class: the organisation, then each lab with its projects, then the others."""
+
+    gpu_class: GpuClass
+    rows: tuple[OwnerUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    used: Mapping[Key, int]
+    outside: Mapping[Key, int]
+    quotas: Mapping[Key, Quota | LabQuota]
+    dated: Mapping[Key, int]
+    lab_of: Mapping[UUID, UUID | None]
+    projects: Sequence[Project] = ()
+    above: Mapping[str, int] = field(default_factory=dict)
+
+
+def quota_tree(actor: Actor, now: datetime) -> list[ClassTree]:
+    """The tree of each class, with the labs and projects that the actor may see."""
+    tenant = Tenant.objects.get(id=actor.tenant_id)
+    known = _read(actor, now)
+    labs = list(labs_seen(actor).filter(is_open=True))
+    return [
+        ClassTree(gpu_class, tuple(_rows(tenant, labs, known, gpu_class.slug)))
+        for gpu_class in GpuClass.objects.all()
+    ]
+
+
+def _rows(tenant: Tenant, labs: Iterable[Lab], known: _Read, name: str) -> list[OwnerUse]:
+    mine = list(known.projects)
+    whole = _owner(known, tenant.id, tenant.name, name, 0, known.lab_of)
+    whole = replace(whole, lent=min(whole.idle, known.above.get(name, 0)))
+    rows, top = [whole], list[OwnerUse]()
+    below: dict[str, list[OwnerUse]] = {}
+    for lab in labs:
+        inside = [project for project in mine if project.lab_id == lab.id]
+        members = [project for project, of in known.lab_of.items() if of == lab.id]
+        row = _owner(known, lab.id, lab.name, name, 1, members)
+        top.append(row)
+        children = [_owner(known, each.id, each.name, name, 2, [each.id]) for each in inside]
+        below[lab.name] = _with_flow(children)
+    others = [each for each in mine if each.lab is None or not each.lab.is_open]
+    top += [_owner(known, each.id, each.name, name, 1, [each.id]) for each in others]
+    for row in _with_flow(top):
+        rows += [row, *below.get(row.name, [])]
+    return rows
+
+
+def _owner(
+    known: _Read, owner: UUID, title: str, gpu_class: str, depth: int, projects: Iterable[UUID]
+) -> OwnerUse:
+    quota = known.quotas.get((owner, gpu_class))
+    dated = known.dated.get((owner, gpu_class))
+    members = list(projects)
+    limit = quota.limit_units if quota else None
+    return OwnerUse(
+        title,
+        depth,
+        used=sum(known.used.get((each, gpu_class), 0) for each in members),
+        guaranteed=quota.guaranteed_units if quota else 0,
+        limit=limit if dated is None else dated,
+        is_dated=dated is not None,
+        outside=sum(known.outside.get((each, gpu_class), 0) for each in members),
+        lends=quota.lend_limit_units if quota else None,
+    )
+
+
+def _with_flow(rows: list[OwnerUse]) -> list[OwnerUse]:
+    """What siblings lend each other: those with more idle guarantee lend first."""
+    taken = [replace(row, inside=max(0, row.used - row.outside - row.guaranteed)) for row in rows]
+    wanted = sum(row.inside for row in taken)
+    lent: dict[str, int] = {}
+    for row in sorted(taken, key=lambda each: (-each.idle, each.name)):
+        lent[row.name] = min(row.idle, wanted)
+        wanted -= lent[row.name]
+    names = tuple(row.name for row in taken if lent[row.name])
+    return [replace(row, lent=lent[row.name], lenders=names if row.inside else ()) for row in taken]
+
+
+def _read(actor: Actor, now: datetime) -> _Read:
+    used: dict[Key, int] = defaultdict(int)
+    live = Allocation.objects.filter(
+        tenant_id=actor.tenant_id, state__in=Allocation.LIVE, period__contains=now
+    )
+    for project, name, units in live.values_list("project_id", "gpu__gpu_class_id").annotate(
+        units=Sum("units")
+    ):
+        used[project, name] += units
+    borrowed = Booking.objects.filter(
+        tenant_id=actor.tenant_id, borrowed_units__gt=0, id__in=live.values("booking_id")
+    )
+    outside: dict[Key, int] = {
+        (project, name): units
+        for project, name, units in borrowed.values_list("project_id", "planned_class").annotate(
+            units=Sum("borrowed_units")
+        )
+    }
+    quotas: dict[Key, Quota | LabQuota] = {
+        (row.project_id or row.tenant_id, row.gpu_class_id): row
+        for row in Quota.objects.filter(tenant_id=actor.tenant_id)
+    }
+    for lab_quota in LabQuota.objects.filter(tenant_id=actor.tenant_id):
+        quotas[lab_quota.lab_id, lab_quota.gpu_class_id] = lab_quota
+    return _Read(
+        used,
+        {key: min(units, used[key]) for key, units in outside.items()},
+        quotas,
+        _dated(actor.tenant_id, now),
+        dict(Project.objects.filter(tenant_id=actor.tenant_id).values_list("id", "lab_id")),
+        list(projects_seen(actor, labs_led(actor))),
+        others_above(now),
+    )
+
+
+def _dated(tenant_id: UUID, now: datetime) -> dict[Key, int]:
+    """The limits at some times that apply now."""
+    found: dict[Key, int] = {}
+    for row in QuotaWindow.objects.filter(tenant_id=tenant_id):
+        if any(times_of(row).spans(now, now + timedelta(seconds=1))):
+            key = (row.project_id or row.lab_id or row.tenant_id, row.gpu_class_id)
+            found[key] = min(row.limit_units, found.get(key, row.limit_units))
+    return found

@@ -1,0 +1,1 @@
+"""The page of labs, limits of persons, and limits at some times."""

@@ -1,0 +1,338 @@
+"""The page of labs: who uses what, limits of persons, and limits at some times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.queries.limits.tree import quota_tree
+from allocation.web.limits.words import DAYS, tree_cards, window_words
+from tenants.access import Actor
+from tenants.lab_queries import (
+    labs_led,
+    labs_seen,
+    person_quotas_seen,
+    projects_seen,
+    quota_windows_seen,
+)
+from tenants.models import GpuClass, Lab, LabLead, Project, QuotaWindow
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.services import Share, gpus_text, units_read, whole_read
+from tenants.services.labs.labs import (
+    lab_create,
+    lab_lead_add,
+    lab_lead_remove,
+    lab_open_set,
+    lab_rename,
+    project_lab_set,
+)
+from tenants.services.labs.limits import lab_quota_set, person_quota_set
+from tenants.services.labs.windows import WindowTerms, window_add, window_remove
+from tenants.web.frame import tenant_page
+from tenants.web.parts import Field
+
+
+@dataclass(frozen=True, slots=True)
+class LabCard:
+    """A lab with its projects and leads."""
+
+    lab: Lab
+    projects: tuple[Project, ...]
+    leads: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRow:
+    """The limit of a person, or of everybody."""
+
+    where: str
+    project: str
+    who: str
+    username: str
+    gpu_class: str
+    limit: str
+    may_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A limit at some times."""
+
+    id: UUID
+    owner: str
+    gpu_class: str
+    limit: str
+    when: str
+    may_remove: bool
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def labs_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows labs and limits; admins change them, leads those of their labs and projects."""
+    refusal = None
+    if request.method == "POST":
+        acts: dict[str, FormAction] = {
+            "create": lambda form: _create(actor, form),
+            "rename": lambda form: _rename(actor, form),
+            "archive": lambda form: _archive(actor, form),
+            "move": lambda form: _move(actor, form),
+            "lead": lambda form: _lead(actor, form),
+            "unlead": lambda form: _unlead(actor, form),
+            "quota": lambda form: _quota(actor, form),
+            "person": lambda form: _person(actor, form),
+            "window": lambda form: _window(actor, form),
+            "remove": lambda form: _remove(actor, form),
+        }
+        refusal = form_action_run(request, acts)
+        if refusal is None:
+            return redirect("labs", tenant=actor.tenant_slug)
+    context = _context(actor, timezone.now())
+    context["forms"] = _forms(actor, context["projects"], request.POST, refusal)
+    context["refusal"] = refusal
+    return render(request, "allocation/limits/labs.html", context, status=422 if refusal else 200)
+
+
+def _context(actor: Actor, now: datetime) -> dict[str, Any]:
+    led = labs_led(actor)
+    projects = list(projects_seen(actor, led))
+    labs = [_card(lab, projects) for lab in labs_seen(actor).filter(is_open=True)]
+    return {
+        "trees": tree_cards(quota_tree(actor, now)),
+        "labs": labs,
+        "projects": projects,
+        "persons": _persons(actor, projects, led),
+        "windows": [_window_row(actor, row, led) for row in quota_windows_seen(actor)],
+    }
+
+
+def _card(lab: Lab, projects: Sequence[Project]) -> LabCard:
+    leads = LabLead.objects.filter(lab=lab).order_by("user__username")
+    return LabCard(
+        lab,
+        tuple(project for project in projects if project.lab_id == lab.id),
+        tuple(leads.values_list("user__username", flat=True)),
+    )
+
+
+def _may_limit(actor: Actor, project: Project | None, led: set[UUID]) -> bool:
+    if project is None or actor.is_tenant_admin:
+        return actor.is_tenant_admin
+    return actor.may_lead(project.id) or project.lab_id in led
+
+
+def _persons(actor: Actor, projects: Sequence[Project], led: set[UUID]) -> list[PersonRow]:
+    by_id = {project.id: project for project in projects}
+    return [
+        PersonRow(
+            where=row.project.name if row.project else "The whole organisation",
+            project=row.project.slug if row.project else "",
+            who=row.user.get_full_name() or row.user.username if row.user else "Everybody else",
+            username=row.user.username if row.user else "",
+            gpu_class=row.gpu_class_id,
+            limit=gpus_text(row.limit_units),
+            may_change=_may_limit(
+                actor, by_id.get(row.project_id) if row.project_id else None, led
+            ),
+        )
+        for row in person_quotas_seen(actor)
+    ]
+
+
+def _window_row(actor: Actor, row: QuotaWindow, led: set[UUID]) -> WindowRow:
+    owner = row.project or row.lab
+    is_leads = row.project is not None and row.project.lab_id in led
+    return WindowRow(
+        row.id,
+        owner.name if owner else "The whole organisation",
+        row.gpu_class.label,
+        gpus_text(row.limit_units),
+        window_words(row),
+        may_remove=owner is not None and (actor.is_tenant_admin or is_leads),
+    )
+
+
+def _create(actor: Actor, form: QueryDict) -> str:
+    lab = lab_create(
+        actor=actor, slug=form.get("slug", ""), name=form.get("name", ""), now=timezone.now()
+    )
+    return f"{lab.name} is there. Move projects into it, and set its quotas."
+
+
+def _rename(actor: Actor, form: QueryDict) -> str:
+    lab = lab_rename(
+        actor=actor, slug=form.get("lab", ""), name=form.get("name", ""), now=timezone.now()
+    )
+    return f"The lab is now called {lab.name}."
+
+
+def _archive(actor: Actor, form: QueryDict) -> str:
+    lab = lab_open_set(actor=actor, slug=form.get("lab", ""), is_open=False, now=timezone.now())
+    return f"{lab.name} is archived."
+
+
+def _move(actor: Actor, form: QueryDict) -> str:
+    project = project_lab_set(
+        actor=actor,
+        project=form.get("project", ""),
+        lab=form.get("lab", "") or None,
+        now=timezone.now(),
+    )
+    return f"{project.name} is in {project.lab.name if project.lab else 'no lab'}."
+
+
+def _lead(actor: Actor, form: QueryDict) -> str:
+    name = form.get("username", "").strip()
+    lab_lead_add(actor=actor, slug=form.get("lab", ""), username=name, now=timezone.now())
+    return f"{name} leads the lab and sets the quotas of its projects."
+
+
+def _unlead(actor: Actor, form: QueryDict) -> str:
+    name = form.get("username", "")
+    lab_lead_remove(actor=actor, slug=form.get("lab", ""), username=name, now=timezone.now())
+    return f"{name} leads the lab no more."
+
+
+def _quota(actor: Actor, form: QueryDict) -> str:
+    borrow, lend = (form.get(name, "").strip() for name in ("borrow", "lend"))
+    quota = lab_quota_set(
+        actor=actor,
+        lab=form.get("lab", ""),
+        gpu_class=form.get("gpu_class", ""),
+        share=Share(
+            units_read(form.get("guaranteed", ""), param="guaranteed"),
+            units_read(borrow, param="borrow") if borrow else None,
+            units_read(lend, param="lend") if lend else None,
+        ),
+        now=timezone.now(),
+    )
+    return f"{quota.lab.name}: {gpus_text(quota.guaranteed_units)} {quota.gpu_class_id} guaranteed."
+
+
+def _person(actor: Actor, form: QueryDict) -> str:
+    limit = form.get("limit", "").strip()
+    who = form.get("username", "").strip()
+    person_quota_set(
+        actor=actor,
+        project=form.get("project", "") or None,
+        username=who or None,
+        gpu_class=form.get("gpu_class", ""),
+        limit_units=units_read(limit, param="limit") if limit else None,
+        now=timezone.now(),
+    )
+    return f"{who or 'Everybody'}: {f'at most {limit} at once' if limit else 'no limit'}."
+
+
+def _window(actor: Actor, form: QueryDict) -> str:
+    kind, _, slug = form.get("owner", "").partition(":")
+    row = window_add(
+        actor=actor,
+        project=slug if kind == "project" else None,
+        lab=slug if kind == "lab" else None,
+        gpu_class=form.get("gpu_class", ""),
+        terms=WindowTerms(
+            limit_units=units_read(form.get("at_most", ""), param="at_most"),
+            first_day=_day(form, "first_day"),
+            last_day=_day(form, "last_day"),
+            weekdays=[DAYS.index(day) for day in form.getlist("weekdays") if day in DAYS],
+            first_hour=whole_read(form.get("first_hour", "0"), param="first_hour"),
+            end_hour=whole_read(form.get("end_hour", "24"), param="end_hour"),
+            zone=actor.time_zone,
+        ),
+        now=timezone.now(),
+    )
+    return f"At most {gpus_text(row.limit_units)} {row.gpu_class_id}: {window_words(row)}."
+
+
+def _remove(actor: Actor, form: QueryDict) -> str:
+    window_remove(actor=actor, window_id=id_read(form, "window", "limit"), now=timezone.now())
+    return "The limit is removed."
+
+
+def _day(form: QueryDict, name: str) -> date | None:
+    text = form.get(name, "").strip()
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise invalid("bad_date", "Write a date as 2027-01-31.", name) from error
+
+
+def _forms(
+    actor: Actor, projects: Sequence[Project], sent: QueryDict, refusal: Refused | None
+) -> dict[str, Any]:
+    """The fields of the forms: empty, or as typed when one was refused."""
+    act = sent.get("act") if refusal is not None else None
+
+    def field(of: str, name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401
+        is_sent = act == of
+        is_wrong = is_sent and refusal is not None and refusal.param == name
+        error = refusal.sentence if refusal is not None and is_wrong else ""
+        typed = sent.get(name, "") if is_sent else more.pop("value", "")
+        more.pop("value", None)
+        return Field(
+            name, label, typed, hint=hint, error=error, required=False, id=f"{of}-{name}", **more
+        )
+
+    labs = [(lab.slug, lab.name) for lab in labs_seen(actor).filter(is_open=True)]
+    classes = list(GpuClass.objects.values_list("slug", "label"))
+    led = labs_led(actor)
+    mine = [each for each in projects if _may_limit(actor, each, led)]
+    where = [(each.slug, each.name) for each in mine]
+    timed = [each for each in mine if actor.is_tenant_admin or each.lab_id in led]
+    owners = [(f"project:{each.slug}", each.name) for each in timed]
+    if actor.is_tenant_admin:
+        owners += [(f"lab:{slug}", f"{name} (lab)") for slug, name in labs]
+    whole = [("", "The whole organisation")] if actor.is_tenant_admin else []
+    chosen = set(sent.getlist("weekdays")) if act == "window" else set()
+    return {
+        "create": [
+            field("create", "name", "Name"),
+            field("create", "slug", "Short name", "Lowercase letters, digits and hyphens."),
+        ],
+        "move": [
+            field("move", "project", "Project", choices=where),
+            field("move", "lab", "Lab", choices=[("", "No lab"), *labs]),
+        ],
+        "lead": [
+            field("lead", "lab", "Lab", choices=labs),
+            field("lead", "username", "Sign-in name", "Sets quotas of the lab's projects."),
+        ],
+        "quota": [
+            field("quota", "lab", "Lab", choices=labs),
+            field("quota", "gpu_class", "GPU class", choices=classes),
+            field("quota", "guaranteed", "GPUs guaranteed", inputmode="decimal"),
+            field("quota", "borrow", "Borrows at most", placeholder="no limit"),
+            field("quota", "lend", "Lends at most", placeholder="all"),
+        ],
+        "person": [
+            field("person", "project", "In", choices=[*whole, *where]),
+            field("person", "username", "Sign-in name", "Empty: everybody without an own limit."),
+            field("person", "gpu_class", "GPU class", choices=classes),
+            field("person", "limit", "GPUs at once", "Empty: no limit.", inputmode="decimal"),
+        ],
+        "window": [
+            field("window", "owner", "For", choices=owners),
+            field("window", "gpu_class", "GPU class", choices=classes),
+            field("window", "at_most", "GPUs at once", inputmode="decimal"),
+            field("window", "first_day", "First day", type="date"),
+            field("window", "last_day", "Last day", type="date"),
+            field("window", "first_hour", "From hour", value="0", inputmode="numeric"),
+            field("window", "end_hour", "To hour", "6 after 22: on the next day.", value="24"),
+        ],
+        "weekdays": [(day, day, day in chosen) for day in DAYS],
+        "zone": actor.time_zone,
+        "has_labs": bool(labs),
+        "may_limit": bool(where or whole),
+        "may_time": bool(owners),
+    }
+
+
+urlpatterns = [path("t/<slug:tenant>/labs", labs_page, name="labs")]
