@@ -40,7 +40,7 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0019_policy_hooks'),
+        ("tenants", "0019_policy_hooks"),
     ]
 
     operations = [
