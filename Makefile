@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --requir
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 CODE := portal tenants billing allocation gpu_client tests manage.py
 
-.PHONY: demo wheel clean-demo test test-pure test-long test-containers test-engines mutants check audit bench screens docs lock browser
+.PHONY: demo wheel clean-demo test random test-pure test-long test-containers test-engines mutants check audit bench screens docs lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -23,14 +23,18 @@ demo: $(RUNTIME)
 clean-demo: $(RUNTIME)
 	$(BIN)/python -m portal.local --var $(VAR) --clean
 
-# The quickest first: linters and types, tests in parallel on two cores, 200 random worlds that live
-# for days, 2,000 seeded schedules of faults, then the tests that kill processes or drive a browser,
-# file by file.
-test: check browser
-	$(BIN)/python -m pytest -q -n 2 -m "not faults and not browser and not bench and not long and not containers and not engines"
+# First what fails soon: linters and types, next to 200 random worlds that live for days and 2,000
+# seeded schedules of faults. Then the tests, and those that kill processes or drive a browser, file by
+# file. A test waits for its database half of the time, so two cores run three processes.
+test:
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target check random
+	$(BIN)/python -m pytest -q -n 3 -m "not faults and not browser and not bench and not long and not containers and not engines"
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "(faults or browser) and not long and not containers"
+
+random: $(TESTING)
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "(faults or browser) and not long and not containers"
 
 # The solver and the rules only: no Django, no server, no process; half a minute.
 test-pure: $(TESTING)

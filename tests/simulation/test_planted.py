@@ -14,7 +14,7 @@ FOUND: dict[str, tuple[int, str]] = {
     "a move begins without its notice": (105, "P12"),
     "the agent does not sync what it must not forget": (53, "P2"),
     "a word that was overtaken is proof": (185, "P2"),
-    "what died while it was suspended resumes": (91, "P12"),
+    "what died while it was suspended resumes": (261, "P12"),
     "a class has the GPUs of every class": (11, "P14"),
     "a gang of one node is spread": (52, "R4"),
     "an agent that was stopped keeps its lease": (454, "P12"),
