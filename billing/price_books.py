@@ -1,16 +1,18 @@
 """Reads price books: versions of all prices."""
 
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Decimal, localcontext
+from typing import Self
 
-from django.db.models import QuerySet, Subquery
+from django.db.models import Subquery
 from django.db.models.functions import Coalesce
 
 from billing.models import Price, PriceBook
 from billing.rates import NO_PEAKS, PeakHours, Rate
-from billing.rules import cost_of
+from billing.rules import UNITS_PER_GPU, cost_of
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
 
@@ -24,6 +26,19 @@ class CurrentPrice:
     per_gpu_hour: Decimal
     peak_per_gpu_hour: Decimal
     hours: PeakHours = NO_PEAKS
+    slices: Mapping[str, tuple[Decimal, Decimal]] = field(default_factory=dict)
+    """The price of one slice for an hour, and that in peak hours, by profile."""
+
+    def of(self, profile: str | None, count: int, units: int) -> Self:
+        """The price for `count` slices of a profile, which have so many units together: per GPU,
+        so that their units cost what the slices do. Itself where the profile has no price."""
+        own = self.slices.get(profile or "")
+        if own is None:
+            return self
+        # As many digits as `cost_of` has, so that an hour costs exactly the price of the slices.
+        with localcontext(prec=60):
+            plain, peak = (price * count * UNITS_PER_GPU / units for price in own)
+        return replace(self, per_gpu_hour=plain, peak_per_gpu_hour=peak)
 
     def rate(self, units: int) -> Rate:
         """What a booking of so many units costs for an hour."""
@@ -46,13 +61,15 @@ def price_book_after(now: datetime) -> PriceBook | None:
 
 def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
     """The prices of a book per GPU and hour, by (class, tier)."""
-    rows = Price.objects.filter(book=book).values_list("gpu_class_id", "tier_id", "per_gpu_hour")
+    rows = Price.objects.filter(book=book, profile="").values_list(
+        "gpu_class_id", "tier_id", "per_gpu_hour"
+    )
     return {(gpu_class, tier): price for gpu_class, tier, price in rows}
 
 
 def peak_prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
     """The peak prices of a book per GPU and hour, by (class, tier), where there are any."""
-    rows = Price.objects.filter(book=book, peak_per_gpu_hour__isnull=False)
+    rows = Price.objects.filter(book=book, profile="", peak_per_gpu_hour__isnull=False)
     keys = rows.values_list("gpu_class_id", "tier_id", "peak_per_gpu_hour")
     return {(gpu_class, tier): price for gpu_class, tier, price in keys if price is not None}
 
@@ -86,8 +103,15 @@ def _books_read(day: date) -> tuple[_Book, ...]:
     )
     prices: dict[int, dict[tuple[str, str], CurrentPrice]] = {}
     books = list(rows.order_by("valid_from"))
-    for row in Price.objects.filter(book__in=books).select_related("book"):
-        prices.setdefault(row.book_id, {})[row.gpu_class_id, row.tier_id] = _current(row.book, row)
+    slices: dict[tuple[int, str, str], dict[str, tuple[Decimal, Decimal]]] = defaultdict(dict)
+    # Those of slices come first.
+    for row in Price.objects.filter(book__in=books).select_related("book").order_by("-profile"):
+        mine = slices[row.book_id, row.gpu_class_id, row.tier_id]
+        if row.profile:
+            mine[row.profile] = _plain_and_peak(row)
+            continue
+        current = _current(row.book, row, mine)
+        prices.setdefault(row.book_id, {})[row.gpu_class_id, row.tier_id] = current
     return tuple(
         _Book(book.valid_from, book.published_at, prices.get(book.version, {})) for book in books
     )
@@ -131,18 +155,25 @@ def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:
     Raises:
         Refused: `no_price`.
     """
-    return _price(Price.objects.filter(book=version), gpu_class, tier)
-
-
-def _price(prices: QuerySet[Price], gpu_class: str, tier: str) -> CurrentPrice:
-    for row in prices.filter(gpu_class=gpu_class, tier=tier).select_related("book"):
-        return _current(row.book, row)
+    rows = Price.objects.filter(book=version, gpu_class=gpu_class, tier=tier)
+    slices: dict[str, tuple[Decimal, Decimal]] = {}
+    for row in rows.select_related("book").order_by("-profile"):
+        if not row.profile:
+            return _current(row.book, row, slices)
+        slices[row.profile] = _plain_and_peak(row)
     raise _no_price(gpu_class, tier)
 
 
-def _current(book: PriceBook, row: Price) -> CurrentPrice:
+def _current(
+    book: PriceBook, row: Price, slices: Mapping[str, tuple[Decimal, Decimal]]
+) -> CurrentPrice:
+    plain, peak = _plain_and_peak(row)
+    return CurrentPrice(book.version, book.currency, plain, peak, book.hours, slices)
+
+
+def _plain_and_peak(row: Price) -> tuple[Decimal, Decimal]:
     peak = row.per_gpu_hour if row.peak_per_gpu_hour is None else row.peak_per_gpu_hour
-    return CurrentPrice(book.version, book.currency, row.per_gpu_hour, peak, book.hours)
+    return row.per_gpu_hour, peak
 
 
 def _no_price(gpu_class: str, tier: str) -> Refused:

@@ -38,12 +38,19 @@ class PriceBook(models.Model):
 
 
 class Price(models.Model):
-    """The price of a whole GPU of a class in a tier for an hour. Slices cost by their units."""
+    """The price of a whole GPU of a class in a tier for an hour, or of one slice of a profile.
+
+    A slice whose profile has no price of its own costs by its units.
+    """
 
     id = models.BigAutoField(primary_key=True)
     book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, related_name="prices")
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT)
+    profile = models.CharField(
+        max_length=40, blank=True, default="", db_default="",
+        help_text="Of the slices that this is the price of one of; empty: a whole GPU.",
+    )  # fmt: skip
     per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4)
     peak_per_gpu_hour = models.DecimalField(
         max_digits=12, decimal_places=4, null=True, help_text="In peak hours; null: the same."
@@ -51,7 +58,9 @@ class Price(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["book", "gpu_class", "tier"], name="price_once"),
+            models.UniqueConstraint(
+                fields=["book", "gpu_class", "tier", "profile"], name="price_once"
+            ),
             models.CheckConstraint(
                 condition=Q(per_gpu_hour__gte=0, per_gpu_hour__lt=1_000_000), name="price_sane"
             ),

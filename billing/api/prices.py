@@ -20,10 +20,18 @@ from tenants.platform.wall import operator_tx
 
 
 class PriceOut(Strict):
-    """The price of one whole GPU for an hour; slices cost their part of it."""
+    """The price of one whole GPU for an hour, or of one slice. Slices whose profile has no price
+    of its own cost their part of a GPU."""
 
     gpu_class = Text(max_length=40)
     tier = Text(max_length=40)
+    profile = Text(
+        max_length=40,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Of the slices of which one costs this. Empty: a whole GPU.",
+    )
     per_gpu_hour = Money(max_digits=10, decimal_places=4)
     peak_per_gpu_hour = Money(
         max_digits=10,
@@ -100,12 +108,13 @@ class PriceBooks(ApiView):
         def work() -> Response:
             self.require_operator()
             with operator_tx():
-                only_new_check(terms.prices, terms.peaks)
+                only_new_check(terms.prices, terms.peaks, terms.slices)
                 book = price_book_publish(
                     actor_id=self.actor.user_id,
                     valid_from=terms.valid_from or self.now,
                     prices=terms.prices,
                     peaks=terms.peaks,
+                    slices=terms.slices,
                     note=terms.note,
                     now=self.now,
                 )
@@ -129,9 +138,17 @@ class PriceBookOne(ApiView):
 
 def draft_terms(sent: Mapping[str, Any]) -> DraftTerms:
     """The terms of a sent `PriceBookNew`."""
+    slices = {}
+    for price in sent["prices"]:
+        if price["profile"]:
+            key = price["gpu_class"], price["tier"], price["profile"]
+            if key in slices:
+                raise invalid("price_repeated", f"{key[2]} in {key[1]} has two prices.", "prices")
+            slices[key] = price["per_gpu_hour"], price["peak_per_gpu_hour"]
     return DraftTerms(
         prices=_by_class_and_tier(sent["prices"], "per_gpu_hour"),
         peaks=_peaks(sent),
+        slices=slices,
         valid_from=sent.get("valid_from"),
         note=sent["note"],
     )
@@ -152,6 +169,8 @@ def _by_class_and_tier(
     found: dict[tuple[str, str], Any] = {}
     for price in prices:
         key = price["gpu_class"], price["tier"]
+        if price["profile"]:
+            continue
         if key in found:
             raise invalid("price_repeated", f"{key[0]} in {key[1]} has two prices.", "prices")
         found[key] = price[name]
@@ -177,9 +196,20 @@ def content_shown(terms: DraftTerms) -> dict[str, Any]:
             {
                 "gpu_class": gpu_class,
                 "tier": tier,
+                "profile": "",
                 "per_gpu_hour": price,
                 "peak_per_gpu_hour": terms.peaks.prices.get((gpu_class, tier)),
             }
             for (gpu_class, tier), price in sorted(terms.prices.items())
+        ]
+        + [
+            {
+                "gpu_class": gpu_class,
+                "tier": tier,
+                "profile": profile,
+                "per_gpu_hour": price,
+                "peak_per_gpu_hour": peak,
+            }
+            for (gpu_class, tier, profile), (price, peak) in sorted(terms.slices.items())
         ],
     }

@@ -36,6 +36,8 @@ from billing.services.prices import (
     price_book_check,
     price_book_publish,
     price_param,
+    slices_kept,
+    slices_of,
 )
 from billing.services.shares import HoldRequest
 
@@ -77,4 +79,6 @@ __all__ = [
     "price_draft_rebase",
     "price_draft_save",
     "price_param",
+    "slices_kept",
+    "slices_of",
 ]

@@ -1,10 +1,10 @@
 """Drafts of price books: an author writes one, and another operator publishes it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from django.db import transaction
@@ -16,6 +16,7 @@ from billing.services.prices import (
     NO_PEAK_PRICES,
     Peaks,
     Prices,
+    SlicePrices,
     price_book_check,
     price_book_publish,
     prices_kept,
@@ -32,6 +33,7 @@ class DraftTerms:
 
     prices: Prices
     peaks: Peaks = NO_PEAK_PRICES
+    slices: SlicePrices = field(default_factory=dict)
     valid_from: datetime | None = None
     note: str = ""
 
@@ -45,13 +47,16 @@ class DraftTerms:
     @classmethod
     def of_rows(cls, rows: Iterable[Price], hours: PeakHours) -> Self:
         """The terms of a book whose rows are read."""
-        prices, peaks = {}, {}
+        prices, peaks, slices = {}, {}, {}
         for row in rows:
             key = row.gpu_class_id, row.tier_id
+            if row.profile:
+                slices[*key, row.profile] = row.per_gpu_hour, row.peak_per_gpu_hour
+                continue
             prices[key] = row.per_gpu_hour
             if row.peak_per_gpu_hour is not None:
                 peaks[key] = row.peak_per_gpu_hour
-        return cls(prices, Peaks(hours, peaks))
+        return cls(prices, Peaks(hours, peaks), slices)
 
     @classmethod
     def of_draft(cls, draft: PriceDraft) -> Self:
@@ -59,13 +64,27 @@ class DraftTerms:
         content = draft.content
         hours = peak_hours(content["zone"], content["weekly"])
         peaks = Peaks(hours, _prices_read(content["peaks"]))
-        return cls(_prices_read(content["prices"]), peaks, draft.valid_from, draft.note)
+        slices = {
+            (gpu_class, tier, profile): (Decimal(price), None if peak is None else Decimal(peak))
+            for gpu_class, tier, profile, price, peak in content.get("slices", ())
+        }
+        prices = _prices_read(content["prices"])
+        return cls(prices, peaks, slices, draft.valid_from, draft.note)
 
     def current(self, currency: str) -> dict[tuple[str, str], CurrentPrice]:
         """The prices by (class, tier), as if they were in force."""
         return {
             key: CurrentPrice(
-                0, currency, price, self.peaks.prices.get(key, price), self.peaks.hours
+                0,
+                currency,
+                price,
+                self.peaks.prices.get(key, price),
+                self.peaks.hours,
+                {
+                    profile: (own, own if peak is None else peak)
+                    for (*of, profile), (own, peak) in self.slices.items()
+                    if tuple(of) == key
+                },
             )
             for key, price in self.prices.items()
         }
@@ -76,6 +95,10 @@ class DraftTerms:
         return {
             "prices": [[*key, str(price)] for key, price in sorted(self.prices.items())],
             "peaks": [[*key, str(price)] for key, price in sorted(self.peaks.prices.items())],
+            "slices": [
+                [*key, str(price), None if peak is None else str(peak)]
+                for key, (price, peak) in sorted(self.slices.items())
+            ],
             "zone": self.peaks.hours.zone,
             "weekly": [list(each) for each in self.peaks.hours.weekly],
         }
@@ -90,6 +113,7 @@ class PriceChange:
     old: Decimal | None
     new: Decimal | None
     is_peak: bool = False
+    profile: str = ""
 
     @property
     def percent(self) -> Decimal | None:
@@ -110,6 +134,12 @@ def price_changes(old: DraftTerms, new: DraftTerms) -> list[PriceChange]:
             found.append(PriceChange(*key, before, after))
         if peaks[0] != peaks[1] and peaks != (before, after):
             found.append(PriceChange(*key, *peaks, is_peak=True))
+    for gpu_class, tier, profile in sorted(old.slices.keys() | new.slices.keys()):
+        both = [each.slices.get((gpu_class, tier, profile), (None, None)) for each in (old, new)]
+        for is_peak in (False, True):
+            before, after = (pair[is_peak] for pair in both)
+            if before != after:
+                found.append(PriceChange(gpu_class, tier, before, after, is_peak, profile))
     return found
 
 
@@ -212,6 +242,7 @@ def price_draft_publish(
             valid_from=terms.valid_from or now,
             prices=terms.prices,
             peaks=terms.peaks,
+            slices=terms.slices,
             note=terms.note,
             now=now,
         )
@@ -239,7 +270,11 @@ def _is_current_check(draft: PriceDraft) -> None:
 
 def _checked(terms: DraftTerms, now: datetime) -> None:
     price_book_check(
-        valid_from=terms.valid_from or now, prices=terms.prices, peaks=terms.peaks, now=now
+        valid_from=terms.valid_from or now,
+        prices=terms.prices,
+        peaks=terms.peaks,
+        slices=terms.slices,
+        now=now,
     )
 
 
@@ -291,10 +326,15 @@ def _merged(base: DraftTerms, mine: DraftTerms, theirs: DraftTerms) -> DraftTerm
         mine,
         prices=_prices_merged(base.prices, mine.prices, theirs.prices),
         peaks=Peaks(hours, peaks),
+        slices=_prices_merged(base.slices, mine.slices, theirs.slices),
     )
 
 
-def _prices_merged(base: Prices, mine: Prices, theirs: Prices) -> Prices:
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _prices_merged(base: Mapping[K, V], mine: Mapping[K, V], theirs: Mapping[K, V]) -> dict[K, V]:
     found = {}
     for key in base.keys() | mine.keys() | theirs.keys():
         source = theirs if base.get(key) == mine.get(key) else mine
@@ -311,7 +351,7 @@ def _kept(draft: PriceDraft) -> dict[str, Any]:
     """What a draft says, for the log."""
     terms = DraftTerms.of_draft(draft)
     valid_from = "publication" if terms.valid_from is None else terms.valid_from.isoformat()
-    prices = prices_kept(terms.prices, terms.peaks)
+    prices = prices_kept(terms.prices, terms.peaks, terms.slices)
     said = {"valid_from": valid_from, "note": draft.note, "state": draft.state}
     return prices | said | {"revision": draft.revision, "on_version": draft.base_id}
 

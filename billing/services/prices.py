@@ -33,15 +33,22 @@ class Peaks:
     prices: Prices = field(default_factory=dict)
 
 
+SlicePrices = Mapping[tuple[str, str, str], tuple[Decimal, Decimal | None]]
+"""The price of one slice for an hour, and that in peak hours (None: the same), by (class, tier,
+profile). A profile that is not here costs by its units."""
+NO_SLICES: SlicePrices = {}
+
+
 NO_PEAK_PRICES = Peaks()
 
 
-def price_book_publish(
+def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
     *,
     actor_id: int | None,
     valid_from: datetime,
     prices: Prices,
     peaks: Peaks = NO_PEAK_PRICES,
+    slices: SlicePrices = NO_SLICES,
     note: str = "",
     now: datetime,
 ) -> PriceBook:
@@ -54,7 +61,9 @@ def price_book_publish(
             `bad_amount`, `bad_peak_hours`,
             `price_book_raced`.
     """
-    latest = price_book_check(valid_from=valid_from, prices=prices, peaks=peaks, now=now)
+    latest = price_book_check(
+        valid_from=valid_from, prices=prices, peaks=peaks, slices=slices, now=now
+    )
     book = PriceBook(
         version=latest.version + 1 if latest else 1,
         valid_from=valid_from,
@@ -83,16 +92,29 @@ def price_book_publish(
         )
         for (gpu_class, tier), price in sorted(prices.items())
     )
+    Price.objects.bulk_create(
+        Price(
+            book=book,
+            gpu_class_id=gpu_class,
+            tier_id=tier,
+            profile=profile,
+            per_gpu_hour=price,
+            peak_per_gpu_hour=peak,
+        )
+        for (gpu_class, tier, profile), (price, peak) in sorted(slices.items())
+    )
     audit_everywhere(
         actor_id=actor_id,
         action="prices.published",
         target=("price_book", book.version),
         now=now,
         detail={
-            "before": prices_kept(prices_of(latest), Peaks(latest.hours, peak_prices_of(latest)))
+            "before": prices_kept(
+                prices_of(latest), Peaks(latest.hours, peak_prices_of(latest)), slices_of(latest)
+            )
             if latest
             else {},
-            "after": prices_kept(prices, peaks)
+            "after": prices_kept(prices, peaks, slices)
             | {"valid_from": valid_from.isoformat(), "note": book.note},
         },
     )
@@ -104,6 +126,7 @@ def price_book_check(
     valid_from: datetime,
     prices: Prices,
     peaks: Peaks = NO_PEAK_PRICES,
+    slices: SlicePrices = NO_SLICES,
     now: datetime,
 ) -> PriceBook | None:
     """Validates a new version; returns the latest one. Raises as `price_book_publish`."""
@@ -111,19 +134,38 @@ def price_book_check(
     _dates_checked(latest, valid_from, now)
     _prices_checked(prices)
     _peaks_checked(prices, peaks)
+    _slices_checked(prices, peaks, slices)
     return latest
 
 
-def prices_kept(prices: Prices, peaks: Peaks) -> dict[str, str]:
+def prices_kept(prices: Prices, peaks: Peaks, slices: SlicePrices = NO_SLICES) -> dict[str, str]:
     """Prices by class and tier, for the log."""
     kept = {}
     for (gpu_class, tier), price in sorted(prices.items()):
         kept[f"{gpu_class} {tier}"] = f"{price:.4f}"
         if (peak := peaks.prices.get((gpu_class, tier))) is not None:
             kept[f"{gpu_class} {tier} in peak hours"] = f"{peak:.4f}"
+    for (gpu_class, tier, profile), (price, peak) in sorted(slices.items()):
+        kept[f"{gpu_class} {tier} {profile}"] = f"{price:.4f}"
+        if peak is not None:
+            kept[f"{gpu_class} {tier} {profile} in peak hours"] = f"{peak:.4f}"
     if peaks.hours.weekly:
         kept["peak hours"] = f"{peak_hours_text(peaks.hours)} ({peaks.hours.zone})"
     return kept
+
+
+def slices_of(book: PriceBook | None) -> SlicePrices:
+    """The prices of slices of a book."""
+    rows = Price.objects.filter(book=book).exclude(profile="")
+    return {
+        (row.gpu_class_id, row.tier_id, row.profile): (row.per_gpu_hour, row.peak_per_gpu_hour)
+        for row in rows
+    }
+
+
+def slices_kept() -> SlicePrices:
+    """The prices of slices of the latest version."""
+    return slices_of(PriceBook.objects.order_by("-version").first())
 
 
 def peaks_kept() -> Peaks:
@@ -132,7 +174,9 @@ def peaks_kept() -> Peaks:
     return Peaks(latest.hours, peak_prices_of(latest)) if latest else NO_PEAK_PRICES
 
 
-def only_new_check(prices: Prices, peaks: Peaks = NO_PEAK_PRICES) -> None:
+def only_new_check(
+    prices: Prices, peaks: Peaks = NO_PEAK_PRICES, slices: SlicePrices = NO_SLICES
+) -> None:
     """Raises Refused `draft_needed` if they change what the latest version says: that is written as
     a draft, which another operator publishes."""
     latest = PriceBook.objects.order_by("-version").first()
@@ -147,6 +191,8 @@ def only_new_check(prices: Prices, peaks: Peaks = NO_PEAK_PRICES) -> None:
                 " operator publishes it.",
                 price_param(*key),
             )
+    if slices != slices_of(latest):
+        raise invalid("draft_needed", "Write a draft to change prices of slices.", "prices")
     if peaks.hours.weekly != latest.hours.weekly:
         raise invalid("draft_needed", "Write a draft to change peak hours.", "peak_hours")
 
@@ -203,9 +249,27 @@ def _peaks_checked(prices: Prices, peaks: Peaks) -> None:
             )
 
 
-def price_param(gpu_class: str, tier: str, *, is_peak: bool = False) -> str:
+def _slices_checked(prices: Prices, peaks: Peaks, slices: SlicePrices) -> None:
+    for (gpu_class, tier, profile), (price, peak) in sorted(slices.items()):
+        if (gpu_class, tier) not in prices or not profile:
+            raise invalid("price_missing", f"There is no {gpu_class} in {tier}.", "prices")
+        if not price.is_finite() or not 0 <= price < MOST:
+            raise invalid(
+                "bad_amount",
+                "A price must be at least 0 and below one million.",
+                price_param(gpu_class, tier, profile=profile),
+            )
+        param = price_param(gpu_class, tier, profile=profile, is_peak=True)
+        if peak is not None and not (peak.is_finite() and price <= peak < MOST):
+            raise invalid("bad_amount", "A peak price must be at least the other price.", param)
+        if peak is not None and not peaks.hours.weekly:
+            raise invalid("bad_peak_hours", "Enter the hours in which peak prices count.", param)
+
+
+def price_param(gpu_class: str, tier: str, *, profile: str = "", is_peak: bool = False) -> str:
     """The name of a price's form field, also in refusals."""
-    return f"{'peak' if is_peak else 'price'}-{gpu_class}-{tier}"
+    name = f"{'peak' if is_peak else 'price'}-{gpu_class}-{tier}"
+    return f"{name}-{profile}" if profile else name
 
 
 def _day(day: date) -> str:

@@ -1,7 +1,7 @@
 """The form of a price book's draft: its fields, and the terms that it sends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -15,6 +15,8 @@ from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
 
 Prices = Mapping[tuple[str, str], Decimal]
+Profiles = Mapping[str, tuple[str, ...]]
+"""The profiles of slices by class."""
 PRICE_PLACES = 4
 LOCAL = "%Y-%m-%dT%H:%M"
 
@@ -31,9 +33,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class PriceRow:
-    """A class with its inputs by tier: the price, and the one in peak hours."""
+    """A class, or a profile of its slices, with its inputs by tier: the price, and the one in peak
+    hours."""
 
     gpu_class: GpuClass
+    profile: str
     pairs: tuple[tuple[Field, Field], ...]
 
     @property
@@ -48,14 +52,23 @@ class PriceForm:
 
     tiers: tuple[Tier, ...]
     rows: tuple[PriceRow, ...]
+    slices: tuple[PriceRow, ...]
     peak_hours: Field
     peak_zone: Field
     valid_from: Field
     note: Field
     stray: str = ""
 
+    @property
+    def has_slices(self) -> bool:
+        """Whether a price or an error of slices is to be seen."""
+        pairs = (pair for row in self.slices for pair in row.pairs)
+        return any(field.value or field.error for pair in pairs for field in pair)
 
-def price_form(terms: DraftTerms, typed: QueryDict | None, refusal: Refused | None) -> PriceForm:
+
+def price_form(
+    terms: DraftTerms, profiles: Profiles, typed: QueryDict | None, refusal: Refused | None
+) -> PriceForm:
     """The form with the terms, or with what was typed and refused."""
     errors = {refusal.param or "": refusal.sentence} if refusal else {}
     known: set[str] = set()
@@ -65,31 +78,37 @@ def price_form(terms: DraftTerms, typed: QueryDict | None, refusal: Refused | No
         shown = value if typed is None else typed.get(name, "")
         return Field(name, label, shown, errors.get(name, ""))
 
-    def price(gpu_class: GpuClass, tier: Tier, *, is_peak: bool) -> Field:
-        prices = terms.peaks.prices if is_peak else terms.prices
-        found = prices.get((gpu_class.slug, tier.slug))
-        name = price_param(gpu_class.slug, tier.slug, is_peak=is_peak)
-        label = f"{gpu_class.label}, {tier.name}{', peak' if is_peak else ''}"
+    def price(gpu_class: GpuClass, profile: str, tier: Tier, *, is_peak: bool) -> Field:
+        key = gpu_class.slug, tier.slug
+        found = (terms.peaks.prices if is_peak else terms.prices).get(key)
+        if profile:
+            found = terms.slices.get((*key, profile), (None, None))[is_peak]
+        name = price_param(*key, profile=profile, is_peak=is_peak)
+        label = f"{gpu_class.label}{f' {profile}' if profile else ''}, {tier.name}"
+        label = f"{label}, peak" if is_peak else label
         return field(name, label, "" if found is None else price_text(found))
 
     tiers = tuple(Tier.objects.all())
-    rows = tuple(
-        PriceRow(
-            gpu_class,
-            tuple(
-                (price(gpu_class, tier, is_peak=False), price(gpu_class, tier, is_peak=True))
-                for tier in tiers
-            ),
+
+    def row(gpu_class: GpuClass, profile: str) -> PriceRow:
+        pairs = tuple(
+            (
+                price(gpu_class, profile, tier, is_peak=False),
+                price(gpu_class, profile, tier, is_peak=True),
+            )
+            for tier in tiers
         )
-        for gpu_class in GpuClass.objects.all()
-    )
+        return PriceRow(gpu_class, profile, pairs)
+
+    classes = list(GpuClass.objects.all())
     hours = terms.peaks.hours
     zone = hours.zone if hours.weekly else str(timezone.get_current_timezone())
     begins = terms.valid_from
     begin = "" if begins is None else timezone.localtime(begins).strftime(LOCAL)
     form = PriceForm(
         tiers=tiers,
-        rows=rows,
+        rows=tuple(row(each, "") for each in classes),
+        slices=tuple(row(each, name) for each in classes for name in profiles.get(each.slug, ())),
         peak_hours=field("peak_hours", "Peak hours", peak_hours_text(hours)),
         peak_zone=field("peak_zone", "By the clocks of", zone),
         valid_from=field("valid_from", "Valid from", begin),
@@ -97,26 +116,33 @@ def price_form(terms: DraftTerms, typed: QueryDict | None, refusal: Refused | No
     )
     if refusal is None or refusal.param in known:
         return form
-    return PriceForm(
-        form.tiers, form.rows, form.peak_hours, form.peak_zone, form.valid_from, form.note,
-        refusal.sentence,
-    )  # fmt: skip
+    return replace(form, stray=refusal.sentence)
 
 
-def price_form_read(form: QueryDict) -> DraftTerms:
+def price_form_read(form: QueryDict, profiles: Profiles) -> DraftTerms:
     """The terms that the form sends. Raises Refused at the field of a fault."""
-    prices, peaks = {}, {}
+    prices, peaks, slices = {}, {}, {}
+
+    def price(name: str) -> Decimal | None:
+        text = form.get(name, "").strip()
+        return amount_parse(text, param=name, places=PRICE_PLACES) if text else None
+
     for gpu_class in GpuClass.objects.all():
         for tier in Tier.objects.all():
             key = gpu_class.slug, tier.slug
             name = price_param(*key)
             prices[key] = amount_parse(form.get(name, ""), param=name, places=PRICE_PLACES)
-            name = price_param(*key, is_peak=True)
-            if form.get(name, "").strip():
-                peaks[key] = amount_parse(form.get(name, ""), param=name, places=PRICE_PLACES)
+            if (peak := price(price_param(*key, is_peak=True))) is not None:
+                peaks[key] = peak
+            for profile in profiles.get(gpu_class.slug, ()):
+                own = price(price_param(*key, profile=profile))
+                peak = price(price_param(*key, profile=profile, is_peak=True))
+                if own is not None:
+                    slices[*key, profile] = own, peak
     hours = peak_hours_read(form.get("peak_hours", ""), form.get("peak_zone", "").strip())
     valid_from = _instant_read(form.get("valid_from", ""))
-    return DraftTerms(prices, Peaks(hours, peaks), valid_from, form.get("note", "").strip())
+    note = form.get("note", "").strip()
+    return DraftTerms(prices, Peaks(hours, peaks), slices, valid_from, note)
 
 
 def price_text(price: Decimal) -> str:

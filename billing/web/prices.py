@@ -14,9 +14,10 @@ from billing.models import PriceBook, PriceDraft
 from billing.peak_text import peak_words
 from billing.price_books import peak_prices_of, price_book_after, price_book_at, prices_of
 from billing.rules import money_text
-from billing.services import draft_changes, is_outdated, price_draft_create
+from billing.services import draft_changes, is_outdated, price_draft_create, slices_of
 from tenants.access import Actor
 from tenants.models import GpuClass, Tier, User
+from tenants.services import seconds_text
 from tenants.web.frame import operator_page, tenant_page
 
 Prices = Mapping[tuple[str, str], Decimal]
@@ -31,6 +32,15 @@ class Cell:
     now: str
     peak: str
     then: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fees:
+    """What a booking in a tier can cost besides its time; empty for nothing."""
+
+    tier: Tier
+    late: str
+    no_show: str
 
 
 @require_safe
@@ -56,9 +66,49 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
         "coming": coming,
         "tiers": tiers,
         "rows": rows,
+        "slices": _slices(book, tiers) if book else [],
+        "fees": [_fees(tier) for tier in tiers],
         "peak_hours": peak_words(book.hours) if book else "",
     }
     return render(request, "billing/prices.html", context)
+
+
+def _slices(book: PriceBook, tiers: list[Tier]) -> list[tuple[str, str, list[Cell]]]:
+    """The profiles with a price of their own, by class, with a cell for each tier."""
+    found = slices_of(book)
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
+    rows = []
+    for gpu_class, profile in sorted({(key[0], key[2]) for key in found}):
+        cells = []
+        for tier in tiers:
+            now, peak = found.get((gpu_class, tier.slug, profile), (None, None))
+            cells.append(
+                Cell(
+                    tier=tier,
+                    now=money_text(now, book.currency) if now is not None else "",
+                    peak=money_text(peak, book.currency) if peak not in (None, now) else "",
+                    then="",
+                )
+            )
+        rows.append((labels.get(gpu_class, gpu_class), profile, cells))
+    return rows
+
+
+def _no_show(share: int | None) -> str:
+    rest = "of the price of the rest, if nobody uses it"
+    return f"the share of the site's policy {rest}" if share is None else f"{share} % {rest}"
+
+
+def _fees(tier: Tier) -> Fees:
+    """What a booking in the tier can cost besides its time."""
+    notice = seconds_text(tier.notice_seconds)
+    late = f"{tier.late_share} % of what is given up later than {notice} before"
+    share = tier.no_show_share
+    return Fees(
+        tier=tier,
+        late=late if tier.late_share and tier.notice_seconds else "",
+        no_show="" if share == 0 else _no_show(share),
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -12,7 +12,7 @@ from billing.models import Budget, PriceBook
 from billing.queries import budget_figures
 from billing.rules import Period, month_of
 from billing.services import budget_set, price_book_publish
-from tenants.models import Project, Role, Tenant
+from tenants.models import Project, Role, Tenant, Tier
 from tests.billing.builders import PRICES, a_catalogue
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_operator
 from tests.roles import as_system
@@ -213,10 +213,14 @@ def _catalogue() -> None:
 def test_everybody_reads_the_prices_and_those_to_come(folding: Project) -> None:
     publish()
     publish(days=3, factor=2)
+    with as_system():
+        Tier.objects.filter(slug="spot").update(late_share=30, notice_seconds=7200)
     page = signed_in(folding, Role.VIEWER).get("/t/helix/prices").content.decode()
     assert "€4.80" in page
     assert "then €9.60" in page
     assert "Version 2 is valid from" in page
+    assert "What else a booking can cost" in page
+    assert "30 % of what is given up later than 2h before" in page
 
 
 def test_without_prices_the_page_says_that_nothing_can_be_booked(folding: Project) -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, transaction
 
 from billing.models import Price, PriceBook, PriceDraft
-from billing.price_books import PriceShelf, current_prices, price_at
+from billing.price_books import CurrentPrice, PriceShelf, current_prices, price_at
 from billing.services import (
     DraftTerms,
     draft_changes,
@@ -190,3 +190,14 @@ def test_a_rebased_draft_keeps_its_changes_and_takes_the_rest() -> None:
     }
     assert [(each.gpu_class, each.tier) for each in draft_changes(rebased)] == [("h100", "spot")]
     assert published(bob, rebased, 2).version == 3
+
+
+@pytest.mark.parametrize("units", [8_000, 14_000, 24_000, 28_000, 32_000])
+@pytest.mark.parametrize("price", ["0.0001", "0.37", "1.2345", "999.9999"])
+def test_slices_of_any_size_cost_exactly_their_price(units: int, price: str) -> None:
+    own = Decimal(price)
+    current = CurrentPrice(1, "EUR", Decimal(5), Decimal(5), slices={"1g.10gb": (own, 2 * own)})
+    for count in (1, 3, 7):
+        rate = current.of("1g.10gb", count, count * units).rate(count * units)
+        assert (rate.plain, rate.peak) == (count * own, 2 * count * own)
+    assert current.of("2g.20gb", 1, units) is current is current.of(None, 1, units)

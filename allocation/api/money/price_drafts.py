@@ -42,6 +42,7 @@ class PriceChangeOut(serializers.Serializer[Any]):
 
     gpu_class = serializers.CharField()
     tier = serializers.CharField()
+    profile = serializers.CharField(help_text="Of slices; empty: a whole GPU.")
     is_peak = serializers.BooleanField()
     old = serializers.DecimalField(max_digits=12, decimal_places=4, allow_null=True)
     new = serializers.DecimalField(max_digits=12, decimal_places=4, allow_null=True)

@@ -49,7 +49,9 @@ def higher_tiers(booking: Booking) -> list[Tier]:
 def price_in(booking: Booking, tier: Tier, seconds: int, now: datetime) -> Decimal | None:
     """The current price of `seconds` of the booking in another tier. None without a price."""
     price = current_prices(now).get((booking.planned_class, tier.slug))
-    units = ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class)
+    ask = AskDocument.from_json(booking.ask)
+    units = ask_units(ask).get(booking.planned_class)
     if price is None or units is None:
         return None
+    price = price.of(ask.profile, ask.count, units)
     return cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=seconds)

@@ -162,7 +162,9 @@ class _Rates:
         if key not in self._found:
             price = self._prices.get((row.gpu_class, row.tier))
             units = _units(row.gpu_class, row.count, row.profile, row.share)
-            self._found[key] = price.rate(units) if price and units else None
+            self._found[key] = (
+                price.of(row.profile, row.count, units).rate(units) if price and units else None
+            )
         return self._found[key]
 
 

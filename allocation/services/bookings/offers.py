@@ -33,7 +33,10 @@ def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
     prices = {
         gpu_class: shelf.price(gpu_class, admission.tier.slug, day) for gpu_class in admission.units
     }
-    rates = {name: price.rate(admission.units[name]) for name, price in prices.items()}
+    rates = {
+        name: rate_for(price, admission.ask, admission.units[name])
+        for name, price in prices.items()
+    }
     costs = {
         name: most_of(rate, admission.ask.starts, admission.seconds_on(name))
         for name, rate in rates.items()
@@ -77,6 +80,11 @@ def peak_facts(rate: Rate) -> dict[str, Any]:
 
 def rate_of_class(booking: Booking, gpu_class: str) -> Rate:
     """Returns the booking's rate on a class, in the price book it was booked with."""
-    units = ask_units(AskDocument.from_json(booking.ask))[gpu_class]
+    ask = AskDocument.from_json(booking.ask)
     price = price_at(version=booking.price_version, gpu_class=gpu_class, tier=booking.tier_id)
-    return price.rate(units)
+    return rate_for(price, ask, ask_units(ask)[gpu_class])
+
+
+def rate_for(price: CurrentPrice, ask: AskDocument, units: int) -> Rate:
+    """Returns the rate of a request that has so many units on the class of the price."""
+    return price.of(ask.profile, ask.count, units).rate(units)

@@ -10,7 +10,13 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Target
 from allocation.services.bookings.admission import Asker, admission_check
-from allocation.services.bookings.offers import most_of, offer_price, peak_facts, priced_from
+from allocation.services.bookings.offers import (
+    most_of,
+    offer_price,
+    peak_facts,
+    priced_from,
+    rate_for,
+)
 from allocation.services.bookings.person_limits import open_refusals
 from allocation.services.record.costs import granted_seconds, price_lines_of, rate_of
 from allocation.services.record.terms import Terms, terms_of
@@ -113,9 +119,9 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
     prices = shelf.on(priced_from(ask, now))
     dearest = max(
         admission.units,
-        key=lambda name: prices[name, target.tier].per_gpu_hour * admission.units[name],
+        key=lambda name: rate_for(prices[name, target.tier], ask, admission.units[name]).plain,
     )
-    price = prices[dearest, target.tier]
+    price = prices[dearest, target.tier].of(ask.profile, ask.count, admission.units[dearest])
     was = Size(booking.duration_seconds, ask_units(old)[dearest])
     will = Size(changed.duration_seconds, admission.units[dearest])
     lines = lines_after(price_lines_of(booking), was, will, price.per_gpu_hour)
@@ -148,8 +154,10 @@ def longer_terms(booking: Booking, seconds: int, now: datetime) -> Terms:
     """The terms of a booking with GPUs that ends so many seconds later, at the prices of now. The
     surcharge of peak hours is the one that it was booked with."""
     old, granted = terms_of(booking), granted_seconds(booking)
+    ask = AskDocument.from_json(booking.ask)
+    units = ask_units(ask)[booking.planned_class]
     price = PriceShelf.read(now).price(booking.planned_class, booking.tier_id, now)
-    units = ask_units(AskDocument.from_json(booking.ask))[booking.planned_class]
+    price = price.of(ask.profile, ask.count, units)
     was, will = Size(granted, units), Size(granted + seconds, units)
     before = _as_long_as(price_lines_of(booking), granted)
     lines = lines_after(before, was, will, price.per_gpu_hour)

@@ -28,7 +28,7 @@ from billing.models import Budget, PriceBook
 from billing.price_books import prices_of
 from billing.queries import budget_figures
 from billing.rules import Period, month_of
-from billing.services import budget_set, peaks_kept, price_book_publish
+from billing.services import budget_set, peaks_kept, price_book_publish, slices_kept
 from tenants.access import Actor
 from tenants.models import GpuClass, Membership, Project, Quota, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused
@@ -272,6 +272,7 @@ class _Run:
                     valid_from=self.now,
                     prices=wanted,
                     peaks=peaks_kept(),
+                    slices=slices_kept(),
                     note="First prices" if latest is None else "Prices for what is new",
                     now=self.now,
                 )

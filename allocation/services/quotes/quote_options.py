@@ -15,7 +15,7 @@ from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.rules.start_range import start_range
 from allocation.services.bookings.admission import Admission
-from allocation.services.bookings.offers import most_of, priced_from
+from allocation.services.bookings.offers import most_of, priced_from, rate_for
 from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.solver import QUARTER, Option, Shape
 from allocation.solver.model.inputs import Strength
@@ -113,7 +113,7 @@ class Market:
         prices = self.shelf.on(priced_from(admission.ask, self.now))
         return {
             name: most_of(
-                prices[name, admission.tier.slug].rate(units),
+                rate_for(prices[name, admission.tier.slug], admission.ask, units),
                 admission.ask.starts,
                 admission.seconds_on(name),
             )
@@ -128,7 +128,9 @@ class Market:
         for (gpu_class, in_tier), price in self.shelf.on(priced_from(ask, self.now)).items():
             if in_tier == tier:
                 length = admission.seconds_on(gpu_class)
-                cost = most_of(price.rate(UNITS_PER_GPU), ask.starts, length)
+                units = admission.units.get(gpu_class, UNITS_PER_GPU)
+                own = price.of(ask.profile, ask.count, units).rate(UNITS_PER_GPU)
+                cost = most_of(own, ask.starts, length)
                 found[gpu_class] = int(cost * HOUR / length / LEDGER_STEP)
         return found
 
@@ -174,7 +176,7 @@ def quote_option(
     units = ask_units(ask).get(option.gpu_class)
     if price is None or units is None:
         return None
-    rate, starts = price.rate(units), instant(option.starts)
+    rate, starts = rate_for(price, ask, units), instant(option.starts)
     risk = market.risk_of(option, tier)
     requested_start = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
     return QuoteOption(

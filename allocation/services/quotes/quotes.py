@@ -10,7 +10,7 @@ from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.admission import Admission, Asker, admission_check
-from allocation.services.bookings.offers import most_of, priced_from
+from allocation.services.bookings.offers import most_of, priced_from, rate_for
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
@@ -112,7 +112,8 @@ def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
     costs: dict[str, Decimal] = {}
     for (gpu_class, _), price in PriceShelf.read(now).on(priced_from(ask, now)).items():
         if gpu_class in units:
-            cost = most_of(price.rate(units[gpu_class]), ask.starts, ask.duration)
+            rate = rate_for(price, ask, units[gpu_class])
+            cost = most_of(rate, ask.starts, ask.duration)
             costs[gpu_class] = min(cost, costs.get(gpu_class, cost))
     known = [name for name in ask.classes if name in costs]
     return replace(ask, classes=(min(known, key=lambda name: costs[name]),)) if known else ask

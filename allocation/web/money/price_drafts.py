@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.bookings.price_effect import last_month, price_effect
+from allocation.queries.fleet.catalogue import ask_catalogue
 from billing.models import PriceBook, PriceDraft
 from billing.peak_text import peak_words
 from billing.queries import money_held
@@ -91,7 +92,7 @@ def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetim
     if asks and CONFIRMED_FIELD not in request.POST and draft.author_id != operator.pk:
         return confirm_page(request, _question(draft, act, now))
     if act == "save":
-        terms = price_form_read(request.POST)
+        terms = price_form_read(request.POST, _profiles())
         price_draft_save(author_id=operator.pk, draft_id=draft.id, terms=terms, now=now)
         messages.success(request, "Saved the draft. Another operator publishes it.")
     elif act == "rebase":
@@ -160,12 +161,13 @@ def _shown(
     currency = _currency()
     effect = price_effect(terms.current(currency), last_month(now))
     old_hours, new_hours = peak_words(base.peaks.hours), peak_words(terms.peaks.hours)
-    form = price_form(terms, request.POST if is_saving else None, refusal if is_saving else None)
+    typed = (request.POST, refusal) if is_saving else (None, None)
+    form = price_form(terms, _profiles(), *typed)
     context = {
         "draft": draft,
         "next_version": draft.book_id or _next_version(),
         "changes": list(_change_rows(draft_changes(draft))),
-        "prices": len(terms.prices),
+        "prices": len(terms.prices) + len(terms.slices),
         "hours": (old_hours or "none", new_hours or "none") if old_hours != new_hours else None,
         "effect": effect,
         "month": period_text(effect.month),
@@ -193,12 +195,28 @@ def _change_rows(changes: list[PriceChange]) -> Iterator[ChangeRow]:
         yield ChangeRow(
             gpu_class=labels.get(each.gpu_class, each.gpu_class),
             tier=names.get(each.tier, each.tier),
-            when="peak hours" if each.is_peak else "",
+            when=_kind(each),
             old="none" if each.old is None else price_text(each.old),
             new="none" if each.new is None else price_text(each.new),
-            percent="new" if each.percent is None else _percent(each.percent),
+            percent=_percent(each.percent) if each.percent is not None else _end(each),
             is_rise=each.new is not None and each.new > (each.old or 0),
         )
+
+
+def _end(change: PriceChange) -> str:
+    if change.new is None:
+        return "as other hours" if change.is_peak else "by its units"
+    return "new"
+
+
+def _kind(change: PriceChange) -> str:
+    """What of the class the price is for; empty for a whole GPU outside of peak hours."""
+    slices = f"a slice {change.profile}" if change.profile else ""
+    return ", ".join(filter(None, (slices, "peak hours" if change.is_peak else "")))
+
+
+def _profiles() -> dict[str, tuple[str, ...]]:
+    return {each.slug: each.profiles for each in ask_catalogue().classes}
 
 
 def _effect_row(names: tuple[str, str], old: Decimal, new: Decimal, currency: str) -> EffectRow:

@@ -26,7 +26,13 @@ from allocation.web.site.catalogue import (
 )
 from billing.models import PriceBook
 from billing.rules import amount_parse
-from billing.services import only_new_check, peaks_kept, price_book_publish, price_param
+from billing.services import (
+    only_new_check,
+    peaks_kept,
+    price_book_publish,
+    price_param,
+    slices_kept,
+)
 from tenants.models import GpuClass, Quota, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.form_actions import FormAction, form_action_run, id_read
@@ -182,10 +188,16 @@ def _prices(operator: User, form: QueryDict) -> str:
     if not prices:
         raise invalid("price_missing", "Add GPU classes and tiers first.", "prices")
     peaks = peaks_kept()
-    only_new_check(prices, peaks)
+    only_new_check(prices, peaks, slices_kept())
     note = "Prices for what is new" if PriceBook.objects.exists() else "First prices"
     book = price_book_publish(
-        actor_id=operator.pk, valid_from=now, prices=prices, peaks=peaks, note=note, now=now
+        actor_id=operator.pk,
+        valid_from=now,
+        prices=prices,
+        peaks=peaks,
+        slices=slices_kept(),
+        note=note,
+        now=now,
     )
     return f"Price book version {book.version} is in force."
 

@@ -1,6 +1,7 @@
 """What a request writes when it is taken in, and that a refused one writes nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import uuid4
@@ -8,11 +9,15 @@ from uuid import uuid4
 import pytest
 
 from allocation.models import Booking, BookingEvent
+from allocation.rules.changes import Target
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.terms import stronger_terms
+from allocation.services.quotes.quotes import quote_make
 from billing.models import Budget
 from billing.queries import budget_figures, reference_totals
-from billing.services import price_book_publish
+from billing.rates import peak_hours
+from billing.services import Peaks, price_book_publish
 from tenants.access import Actor
 from tenants.models import AuditEntry, OutboxMessage, Project, Quota, Role, Tier
 from tenants.platform.errors import Refused
@@ -30,6 +35,8 @@ from tests.builders_allocation import (
     an_ask,
 )
 from tests.roles import as_system
+
+MINUTE = timedelta(minutes=1)
 
 
 def booked(lab: Lab, given: BookingRequest | None = None, now: datetime = NOW) -> Booking:
@@ -88,6 +95,29 @@ def test_a_slice_pays_by_its_units(lab: Lab) -> None:
     # 3g.40gb: half the memory, three sevenths of the compute; the larger share counts.
     booking = booked(lab, a_wish(lab.project, an_ask(profile="3g.40gb", hours=1)))
     assert booking.hold_amount == Decimal("2.40")
+
+
+def test_a_slice_with_a_price_of_its_own_pays_that(lab: Lab) -> None:
+    slices = {("h100", "standard", "3g.40gb"): (Decimal(3), Decimal(4))}
+    hours = peak_hours("UTC", [(NOW.weekday(), NOW.hour + 2, 24)])
+    with as_system():
+        price_book_publish(
+            actor_id=None, valid_from=NOW + MINUTE, prices={("h100", "standard"): Decimal(100)},
+            peaks=Peaks(hours), slices=slices, now=NOW,
+        )  # fmt: skip
+    now = NOW + HOUR
+    ask = an_ask(2, profile="3g.40gb", hours=1.5, starts=now)
+    with as_system():
+        quote = quote_make(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
+    booking = booked(lab, a_wish(lab.project, ask), now)
+    # An hour at 3 and half an hour at 4, twice.
+    assert (booking.hold_amount, booking.price_per_hour) == (Decimal(10), Decimal(6))
+    assert [each.most for each in quote.options[:1]] in ([], [Decimal(10)])
+    with as_system():
+        target = Target(replace(ask, count=3), "standard", "")
+        stronger = stronger_terms(booking, target, "", now)
+        other = stronger_terms(booking, Target(replace(ask, profile=None), "standard", ""), "", now)
+    assert (stronger.hold_amount, other.hold_amount) == (Decimal(15), Decimal(300))
 
 
 def test_of_two_classes_the_dearer_one_is_held(lab: Lab) -> None:
