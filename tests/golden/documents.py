@@ -131,9 +131,10 @@ def difference(before: Any, after: Any, most: int = 60) -> str:  # noqa: ANN401 
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  JSON
-    """A record of the solver as JSON values."""
+    """A record of the solver as JSON values; groups only where there are any, as in the codec."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {row.name: plain(getattr(value, row.name)) for row in dataclasses.fields(value)}
+        rows = ((row, getattr(value, row.name)) for row in dataclasses.fields(value))
+        return {row.name: plain(its) for row, its in rows if row.name != "groups" or its}
     if isinstance(value, Mapping):
         return [[plain(key), plain(value[key])] for key in sorted(value)]
     if isinstance(value, tuple | list):

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import find
-from allocation.solver.model.demand import Fit, demand_of_held
-from allocation.solver.model.inputs import Change, Held, Place, Request, Snapshot, Strength
+from allocation.solver.model.demand import Demand, Fit, demand_of_held
+from allocation.solver.model.inputs import Ask, Change, Held, Place, Request, Snapshot, Strength
+from allocation.solver.model.ordering import place_order
 from allocation.solver.model.plan import Alternative, ChangeAnswer, Waiting
 
 _RANK: Mapping[Strength | None, int] = {None: 0, "expected": 0, "guaranteed": 1, "firm": 2}
@@ -162,7 +163,7 @@ class Changes:
     def _strength(self, target: Request, found: Fit) -> Strength:
         """The strength that the start would have."""
         outcome = self.outcome
-        is_soon = found.starts <= outcome.state.frozen_until(found.demand.gpu_class)
+        is_soon = found.starts <= outcome.state.frozen_for(found.demand)
         if target.fixed or (is_soon and outcome.preemption.is_due(found)):
             return "firm"
         inside = outcome.strengths.use.is_inside(found.demand, found.window)
@@ -199,7 +200,25 @@ def _kept(
 
 
 def _fits_of(outcome: Outcome, rows: Iterable[Held]) -> Iterable[Fit]:
-    """Held rows as fits; those of one kind are one."""
+    """Held rows as fits; those of one kind are one, and those of a mixed booking."""
+    found = list(_fits_by_kind(outcome, rows))
+    classes = {each.demand.gpu_class for each in found}
+    if len(found) == 1 or len(classes) < len(found) or len({each.window for each in found}) > 1:
+        return found
+    places = sorted((place for each in found for place in each.places), key=place_order)
+    groups = tuple(_ask_of(each.demand) for each in found[1:])
+    demand = replace(found[0].demand, groups=groups)
+    return [replace(found[0], demand=demand, places=tuple(places))]
+
+
+def _ask_of(demand: Demand) -> Ask:
+    return Ask(
+        demand.count, (demand.gpu_class,), demand.profile, "any", required=False,
+        share=demand.share, cores=demand.cores, memory=demand.memory,
+    )  # fmt: skip
+
+
+def _fits_by_kind(outcome: Outcome, rows: Iterable[Held]) -> Iterable[Fit]:
     state = outcome.state
     places: dict[Fit, list[Place]] = {}
     for row in rows:

@@ -20,7 +20,8 @@ def among_planned(
 ) -> Fit | None:
     """A start as soon as running work can be out, with the planned starts in its way at other
     places for the same seconds; else `found`. Nothing is reserved but those places."""
-    if request.fixed or request.paused or request.pinned or request.durations:
+    is_mixed = bool(request.ask.groups)
+    if request.fixed or request.paused or request.pinned or request.durations or is_mixed:
         return found
     for demand in demands:
         outs = outcome.preemption.first_outs(demand.gpu_class)
@@ -67,7 +68,7 @@ def _again_beside(state: CycleState, claim: Fit, rows: Mapping[str, Fit]) -> dic
     state.reserve(claim)
     again: dict[str, Fit] = {}
     for booking, row in sorted(rows.items(), key=lambda each: (each[1].starts, each[0])):
-        is_free = state.all.is_free(row) and state.over(row.demand, row.starts) is None
+        is_free = state.is_free(row) and state.over(row.demand, row.starts) is None
         there = row if is_free else state.at(row.demand, row.starts)
         if there is None:
             break

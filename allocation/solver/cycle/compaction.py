@@ -84,7 +84,7 @@ def _could_start(snapshot: Snapshot, request: Request, wait: Waiting) -> bool:
     """True when only room delays the booking, and by long enough to be worth a move."""
     is_near = wait.starts > snapshot.now + RESUME_SECONDS
     ask = request.ask
-    is_gpu = ask.share is None and not ask.cores and not ask.memory and not ask.pin
+    is_gpu = not (ask.share or ask.cores or ask.memory or ask.pin or ask.groups)
     can_wait = not request.fixed and not request.paused
     return is_gpu and is_near and request.earliest <= snapshot.now and can_wait
 

@@ -51,7 +51,7 @@ def lost_guarantees(
     after.count_all((wait.booking, use.found(wait.booking)) for wait in planned)
     names = {wait.booking for wait in planned}
     lost = {name for name in names if not after.is_counted(name)} | (names & after.outgrown())
-    walled_rows = [wait for wait in planned if use.whose(wait.booking) in walled]
+    walled_rows = [wait for wait in planned if walled & {*use.whose(wait.booking)}]
     if walled_rows:
         given = [(requests[each.booking], each) for each in known]
         lost |= _not_lent(state, use, snapshot, walled_rows, given)
@@ -84,15 +84,16 @@ def _not_lent(
     quota = Quota(snapshot, state.capacity, state.grid)
     rows = [(held, window) for held, window, _ in state.held_uses]
     rows += [
-        (state.use(demand_on(request, each.gpu_class)), (each.starts, each.ends))
+        (use_of_class, (each.starts, each.ends))
         for request, each in given
+        for use_of_class in state.uses(demand_on(request, each.gpu_class))
     ]
     rows = [row for row in rows if quota.tier(row[0].tier).counts]
     rows.sort(key=lambda row: -quota.tier(row[0].tier).priority)
     for held, window in rows:
         _fits(quota, held, window)
     fits = [(wait.booking, use.found(wait.booking)) for wait in waits]
-    return {name for name, found in fits if not _fits(quota, state.use(found.demand), found.window)}
+    return {name for name, found in fits if not _fit(quota, state.uses(found.demand), found.window)}
 
 
 def _fits(quota: Quota, use: Use, window: tuple[int, int]) -> bool:
@@ -103,6 +104,12 @@ def _fits(quota: Quota, use: Use, window: tuple[int, int]) -> bool:
     return fits
 
 
+def _fit(quota: Quota, uses: Collection[Use], window: tuple[int, int]) -> bool:
+    """`_fits` for all uses of one booking, all or none."""
+    fits = all(quota.is_within_guarantee(use, window) for use in uses)
+    return fits and all(_fits(quota, use, window) for use in uses)
+
+
 def _planned(use: GuaranteedUse, taken: set[Whose], waits: Iterable[Waiting]) -> Iterator[Waiting]:
     """Firm and guaranteed starts of these tenants and classes, in the order in which the next cycle
     counts them."""
@@ -110,7 +117,7 @@ def _planned(use: GuaranteedUse, taken: set[Whose], waits: Iterable[Waiting]) ->
         wait
         for wait in waits
         if wait.strength != "expected" and use.has(wait.booking)
-        and use.whose(wait.booking) in taken
+        and taken & {*use.whose(wait.booking)}
     ]  # fmt: skip
     yield from sorted(found, key=lambda wait: (wait.strength, wait.starts, wait.booking))
 

@@ -41,7 +41,7 @@ def offers_make(
             continue
         outcome.state.reserve(found)
         name = found.demand.gpu_class
-        given.add((owner, name))
+        given.update((owner, each.gpu_class) for each in found.demand.parts)
         until = _until(outcome, found)
         offers.append(Offered(entry.booking, name, found.places, *found.window, until))
     return tuple(sorted(offers, key=lambda each: each.booking))
@@ -68,9 +68,9 @@ def _found(outcome: Outcome, entry: Entry, without: frozenset[str]) -> Fit | Non
     demands, _ = possible_demands(state, demands_of(entry.request))
     best: Fit | None = None
     for demand in demands:
-        if demand.gpu_class in without:
+        if any(each.gpu_class in without for each in demand.parts):
             continue
-        soonest = state.frozen_until(demand.gpu_class) + SHORTEST
+        soonest = state.frozen_for(demand) + SHORTEST
         for since, until in sorted(entry.windows):
             first, last = max(since, soonest), until - demand.duration
             if best is not None:
@@ -96,12 +96,13 @@ def _earliest(outcome: Outcome, demand: Demand, first: int, last: int) -> Fit | 
             found = state.first_at((demand,), first)
         else:
             found = state.earliest((demand,), first, last)
-        if found is None or not state.quota.takes_back(state.use(demand), found.window):
+        uses = state.uses(demand)
+        if found is None or not any(state.quota.takes_back(use, found.window) for use in uses):
             return found
-        later = state.quota.next_change(demand.gpu_class, found.starts)
-        if later is None:
+        later = [state.quota.next_change(use.gpu_class, found.starts) for use in uses]
+        if not any(later):
             return None
-        first = state.first_start(later)
+        first = state.first_start(min(filter(None, later)))
     return None
 
 
@@ -109,5 +110,5 @@ def _until(outcome: Outcome, found: Fit) -> int:
     """The second from which the offer can't be accepted any more."""
     state = outcome.state
     lead = found.starts - state.now
-    frozen = state.frozen_until(found.demand.gpu_class) - state.now
+    frozen = state.frozen_for(found.demand) - state.now
     return min(state.now + min(max(lead // 10, SHORTEST), LONGEST), found.starts - frozen)

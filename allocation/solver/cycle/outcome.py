@@ -93,7 +93,7 @@ class Outcome:
         state = self.state
         # What was written since it was found may forbid its pauses; then it waits.
         is_due = self.preemption.is_due(found) and self.preemption.may_notify(request, found)
-        frozen_until = state.frozen_until(found.demand.gpu_class)
+        frozen_until = state.frozen_for(found.demand)
         is_soon = found.starts <= frozen_until or request.fixed
         is_late = found.starts > state.first_start(request.earliest)
         reasons: tuple[Reason, ...] = ()
@@ -122,7 +122,7 @@ class Outcome:
     def keep_start(self, request: Request, kept: Fit, slow: tuple[Reason, ...]) -> None:
         """Keep a planned start where it is reserved; its room is free."""
         state = self.state
-        if kept.starts <= state.frozen_until(kept.demand.gpu_class):
+        if kept.starts <= state.frozen_for(kept.demand):
             self.assign(request, kept)
             return
         reasons = why_still_waiting(state, request, kept, self.ahead(kept.demand.gpu_class))
@@ -133,7 +133,7 @@ class Outcome:
 
     def is_weaker(self, request: Request, kept: Fit, found: Fit) -> bool:
         """True when an earlier start would lose the guarantee, and is not assigned at once."""
-        if found.starts <= self.state.frozen_until(found.demand.gpu_class) or found.victims:
+        if found.starts <= self.state.frozen_for(found.demand) or found.victims:
             return False
         if self.strengths.of_before(request) != "guaranteed":
             return False
@@ -148,7 +148,7 @@ class Outcome:
 
     def assign(self, request: Request, found: Fit, late: tuple[Reason, ...] = ()) -> None:
         """Assign reserved places. `late`: why a pinned booking does not start sooner."""
-        why = (placed(self.state, found), *_room_made(found), *late)
+        why = (*placed(self.state, found), *_room_made(found), *late)
         name, position = found.demand.gpu_class, len(self.assigns) + 1
         self.preemption.grant(request.booking, found)
         self.strengths.count(request, found)
@@ -165,9 +165,8 @@ class Outcome:
         strength: Strength = "expected",
     ) -> None:
         """Keep the request waiting. Its room is reserved, unless the start is unproven."""
-        demand = found.demand
-        units = demand.count * self.state.pools[demand.gpu_class].units(demand.shape)
-        self.queues[demand.gpu_class] = self.ahead(demand.gpu_class).plus(units)
+        for use in self.state.uses(found.demand):
+            self.queues[use.gpu_class] = self.ahead(use.gpu_class).plus(use.units)
         self.waits.append(self._waiting(request, found, reasons, delayed_by, strength))
 
     def resume(self, request: Request) -> Fit | None:
@@ -241,8 +240,8 @@ class Outcome:
             return row
         if isinstance(row, Waiting):
             return replace(row, places=found.places)
-        why = (placed(self.state, found), *row.reasons[1:])
-        return replace(row, places=found.places, reasons=why)
+        where: tuple[Reason, ...] = placed(self.state, found)
+        return replace(row, places=found.places, reasons=(*where, *row.reasons[1:]))
 
 
 def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:
@@ -257,6 +256,9 @@ def _with_strength(wait: Waiting, outgrown: Container[str]) -> Waiting:
 
 def _modes_changed(state: CycleState, found: Fit) -> tuple[Reason, ...]:
     """The reason for GPUs that must change their mode; call before the fit is reserved."""
+    if found.demand.groups:
+        every = (_modes_changed(state, part) for part in state.parts(found))
+        return tuple(each for reasons in every for each in reasons)
     demand = found.demand
     if not state.all.modes.may_switch(demand.gpu_class):
         return ()

@@ -77,13 +77,13 @@ def is_at_its_earliest(
     then, and pauses make too little room. False proves nothing. `demands` are those of all its
     classes.
     """
-    if request.fixed or request.pinned or request.paused or kept.victims:
+    if request.fixed or request.pinned or request.paused or kept.victims or request.ask.groups:
         return False
     first = state.first_start(request.earliest)
     if kept.starts <= first:
         return False
     known = [demand for demand in demands if demand.gpu_class in state.pools]
-    is_near = kept.starts <= state.frozen_until(kept.demand.gpu_class)
+    is_near = kept.starts <= state.frozen_for(kept.demand)
     if is_near and any(each.gpu_class in state.firm.gpus for each in known):
         # It is placed again, and says again what its GPUs have to change.
         return False
@@ -124,10 +124,13 @@ def _with_quota_for_all(state: CycleState, planned: Iterable[Fit]) -> set[str]:
     which victims a planned start may have depends on the quota used by those before it.
     """
     by_class: dict[str, list[Fit]] = {}
+    mixed: set[str] = set()
     for found in planned:
         by_class.setdefault(found.demand.gpu_class, []).append(found)
+        if found.demand.groups:
+            mixed.update(each.gpu_class for each in found.demand.parts)
     taken: set[str] = set()
-    for name in by_class.keys() - state.firm.gpus.keys():
+    for name in by_class.keys() - state.firm.gpus.keys() - mixed:
         uses = [(state.use(found.demand), found.window) for found in by_class[name]]
         state.quota.add_all(uses)
         if state.quota.is_never_over(use[:3] for use, _ in uses):
@@ -145,6 +148,8 @@ def _planned(
     if hardware is not None:
         return None, hardware
     gpu_class = state.class_of(promise.places[0].gpu) or ""
+    if request.ask.groups:
+        gpu_class = request.ask.classes[0]
     owners = request.quota_owners
     starts = max(promise.starts, state.now, request.earliest)
     length = length_from(request, gpu_class, starts)
@@ -153,15 +158,17 @@ def _planned(
     if length <= 0 or not _matches(state, request, found):
         return None, reason("ask_changed")
     gpus = [place.gpu for place in promise.places]
-    away, back = state.maintenance.away(gpu_class, found.window, gpus)
-    if away:
-        return None, maintenance(away, "planned", back)
+    for part in demand.parts:
+        away, back = state.maintenance.away(part.gpu_class, found.window, gpus)
+        if away:
+            return None, maintenance(away, "planned", back)
     return found, None
 
 
 def _overrun(state: CycleState, found: Fit) -> Reason | None:
-    if state.all.is_free(found):
+    if state.is_free(found):
         return None
+    found = next((part for part in state.parts(found) if not state.is_free(part)), found)
     name, places = found.demand.gpu_class, found.places
     pool = state.pools[name]
     in_other_mode = [p for p in places if not state.all.modes.is_free(pool, (p,), found.window)]
@@ -203,17 +210,26 @@ def is_usable(state: CycleState, place: Place) -> bool:
 def _matches(state: CycleState, request: Request, found: Fit) -> bool:
     """True when the planned places still meet the request: class, shape, count, level, pin,
     deadline."""
-    ask, demand = request.ask, found.demand
-    pool = state.pools[demand.gpu_class]
+    demand, parts = found.demand, state.parts(found)
     return (
-        demand.gpu_class in ask.classes
-        and len(found.places) == ask.count
-        and all(place.gpu in pool.column and place.shape == ask.shape for place in found.places)
-        and pool.together(demand.level, found.places)
-        and (
-            not demand.pin or all(pool.within(demand.pin)[pool.column[p.gpu]] for p in found.places)
-        )
+        demand.gpu_class in request.ask.classes
+        and sum(len(part.places) for part in parts) == len(found.places)
+        and all(_is_as_asked(state, part) for part in parts)
         and (request.latest is None or found.ends <= request.latest)
+    )
+
+
+def _is_as_asked(state: CycleState, part: Fit) -> bool:
+    """True when the places of one class meet its demand."""
+    demand, pool = part.demand, state.pools.get(part.demand.gpu_class)
+    return (
+        pool is not None
+        and len(part.places) == demand.count
+        and all(p.gpu in pool.column and p.shape == demand.shape for p in part.places)
+        and pool.together(demand.level, part.places)
+        and (
+            not demand.pin or all(pool.within(demand.pin)[pool.column[p.gpu]] for p in part.places)
+        )
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from allocation.solver.cycle.strengths import GuaranteedUse
 from allocation.solver.model.demand import demand_on
-from allocation.solver.model.inputs import Limit, Request, Shape, Snapshot
+from allocation.solver.model.inputs import Ask, Limit, Request, Shape, Snapshot
 from allocation.solver.model.policy import Policy
 from allocation.solver.quota.fair_share import DominantShares, Owner, owners_of, split_to_projects
 from allocation.solver.state.cycle_state import CycleState
@@ -53,7 +53,8 @@ class Turn:
 @dataclass(slots=True)
 class _Waiting:
     """A request and what the order needs of it. `gpu_class` is the first that can serve it; None:
-    no class can. With `counted` its use counts already."""
+    no class can. With `counted` its use counts already. A mixed one has `more` classes, with the
+    units of each."""
 
     request: Request
     gpu_class: str | None
@@ -62,6 +63,12 @@ class _Waiting:
     owners: tuple[Owner, ...]
     age: tuple[int, int, str]
     counted: bool
+    more: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def uses(self) -> tuple[tuple[str, int], ...]:
+        """Units of each class that it needs."""
+        return () if self.gpu_class is None else ((self.gpu_class, self.units), *self.more)
 
 
 Queue = deque[_Waiting]
@@ -94,8 +101,8 @@ class BookingQueue:
         """All requests in order. Bookings in `granted` have their use already."""
         rows = [self._waiting(each, counted=each.booking in granted) for each in requests]
         for row in rows:
-            if row.counted and row.gpu_class is not None:
-                self._count(row.owners, row.gpu_class, row.units, row.seconds)
+            for name, units in row.uses if row.counted else ():
+                self._count(row.owners, name, units, row.seconds)
         self._fair = self._fair_shares(rows)
         self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
         inside, others = list[Turn](), list[_Waiting]()
@@ -132,15 +139,15 @@ class BookingQueue:
         """The index at which one more request stands among the turns, computed after them."""
         later = self._shares, self._in_use
         self._shares, self._in_use = self._first_shares.copy(), dict(self._first_in_use)
-        row, taken = self._waiting(request), 0
+        row = self._waiting(request)
         counts = self._guarantees.counts(request.tier)
-        fits = self._fits_ahead(row) if counts else 0
+        left = self._left_ahead(row) if counts else {}
         is_never_paused = not self._state.quota.tier(request.tier).pausable
         band = INSIDE if counts else SPOT
         found, key = len(turns), self._key(row, band)
         for at, turn in enumerate(turns):
             if band == INSIDE and (turn.key[0] > band or key < turn.key):
-                if is_never_paused or row.units <= fits - taken:
+                if is_never_paused or (left and all(u <= left[name] for name, u in row.uses)):
                     found = at
                     break
                 band, key = BORROWED, self._key(row, BORROWED)
@@ -150,10 +157,10 @@ class BookingQueue:
             other = turn.request
             if other.tenant == request.tenant:
                 passed = self._waiting(other)
-                if passed.gpu_class is not None:
-                    self._count(passed.owners, passed.gpu_class, passed.units, passed.seconds)
-                    is_there = turn.inside and passed.gpu_class == row.gpu_class
-                    taken += passed.units * (is_there and self._covers(passed, request))
+                for name, units in passed.uses:
+                    self._count(passed.owners, name, units, passed.seconds)
+                    if turn.inside and name in left and self._covers(passed, request):
+                        left[name] -= units
                 key = self._key(row, band)
         self._shares, self._in_use = later
         return found
@@ -164,13 +171,16 @@ class BookingQueue:
         since = max(passed.request.earliest, now)
         return since <= max(request.earliest, now) < since + max(1, passed.seconds)
 
-    def _fits_ahead(self, row: _Waiting) -> int:
-        """Units of the guarantee that are left at its requested start next to what is held."""
-        request, name = row.request, row.gpu_class
-        if name is None or not self._guarantees.guaranteed(request.tenant, name):
-            return 0
+    def _left_ahead(self, row: _Waiting) -> dict[str, int]:
+        """Units of the guarantee that are left at its requested start next to what is held, by
+        class."""
+        request = row.request
         starts = max(request.earliest, self._state.now)
-        return self._guarantees.left(request.tenant, name, request.tier, (starts, starts + 1))
+        window = (starts, starts + 1)
+        return {
+            name: self._guarantees.left(request.tenant, name, request.tier, window)
+            for name, _ in row.uses
+        }
 
     def _outside(self, rows: Iterable[_Waiting], others: Iterable[_Waiting]) -> Iterator[Turn]:
         """All who are not in the first band."""
@@ -230,14 +240,20 @@ class BookingQueue:
         return (band, first, second, third, fourth, fifth, sixth, submitted, booking)
 
     def _waiting(self, request: Request, *, counted: bool = False) -> _Waiting:
-        what = (request.ask.classes, request.ask.shape, request.ask.count)
-        if what not in self._served:
-            self._served[what] = self._serving(*what)
-        name, units = self._served[what]
+        name, units = self._served_by(request.ask)
+        more = [self._served_by(each) for each in request.ask.groups]
+        others = tuple((other, needed) for other, needed in more if other is not None)
+        name = None if len(others) < len(more) else name
         owners = owners_of(request.tenant, request.project, request.owner)
         seconds = request.duration if name is None else request.length_on(name)
         age = age_order(request, self._policy)
-        return _Waiting(request, name, units, seconds, owners, age, counted)
+        return _Waiting(request, name, units, seconds, owners, age, counted, others)
+
+    def _served_by(self, ask: Ask) -> tuple[str | None, int]:
+        what = (ask.classes, ask.shape, ask.count)
+        if what not in self._served:
+            self._served[what] = self._serving(*what)
+        return self._served[what]
 
     def _serving(
         self, classes: tuple[str, ...], shape: Shape, count: int
@@ -252,8 +268,12 @@ class BookingQueue:
     def _is_inside(self, row: _Waiting) -> bool:
         """True when it fits its tenant's guarantee at its requested start, next to what is held and
         what the tenant has ahead of it inside."""
-        request, name = row.request, row.gpu_class
-        if name is None or not self._guarantees.guaranteed(request.tenant, name):
+        return bool(row.uses) and all(self._is_inside_of(row, *each) for each in row.uses)
+
+    def _is_inside_of(self, row: _Waiting, name: str, units: int) -> bool:
+        """The same for one of its classes."""
+        request = row.request
+        if not self._guarantees.guaranteed(request.tenant, name):
             return False
         now = self._state.now
         starts = max(request.earliest, now)
@@ -261,14 +281,14 @@ class BookingQueue:
         if key not in self._left:
             window = (starts, starts + 1)
             self._left[key] = self._guarantees.left(request.tenant, name, request.tier, window)
-        if row.units > self._left[key]:
+        if units > self._left[key]:
             return False
         whose = (request.tenant, name)
         taken = self._taken_now.get(whose, 0)
         if starts > now:
             ahead = self._passed.get(whose, ())
-            taken = sum(units for since, until, units in ahead if since <= starts < until)
-        return row.units <= self._left[key] - taken
+            taken = sum(needed for since, until, needed in ahead if since <= starts < until)
+        return units <= self._left[key] - taken
 
     def _is_aged(self, row: _Waiting) -> bool:
         """True when it has waited too long, and not for a limit of its own."""
@@ -280,13 +300,11 @@ class BookingQueue:
         return block is None or block.kind == "lent"
 
     def _is_over_share(self, row: _Waiting) -> bool:
-        shares = self._fair.get(row.gpu_class or "")
-        if not shares:
-            return False
         request = row.request
         return any(
-            owner in shares
-            and self._in_use.get((owner, row.gpu_class or ""), 0) + row.units > shares[owner]
+            owner in self._fair.get(name, {})
+            and self._in_use.get((owner, name), 0) + units > self._fair[name][owner]
+            for name, units in row.uses
             for owner in (request.tenant, request.project)
         )
 
@@ -296,10 +314,10 @@ class BookingQueue:
             if gpu_class in demanded_units:
                 demanded_units[gpu_class][owner] = units
         for row in rows:
-            wanted = demanded_units.get(row.gpu_class or "")
-            if wanted is not None and not row.counted:
+            for name, units in row.uses if not row.counted else ():
+                wanted = demanded_units.get(name, {})
                 for owner in (row.request.tenant, row.request.project):
-                    wanted[owner] = wanted.get(owner, 0) + row.units
+                    wanted[owner] = wanted.get(owner, 0) + units
         return {
             name: split_to_projects(rows, demanded_units[name], self._state.capacity.get(name, 0))
             for name, rows in self._limits.items()
@@ -307,17 +325,17 @@ class BookingQueue:
 
     def _pass(self, row: _Waiting, *, inside: bool = False) -> None:
         """Count a request that the order has passed as use."""
-        name, request = row.gpu_class, row.request
-        if name is None:
-            return
-        if not row.counted:
-            self._count(row.owners, name, row.units, row.seconds)
-        if inside:
-            starts, whose = max(request.earliest, self._state.now), (request.tenant, name)
-            ahead = self._passed.setdefault(whose, [])
-            ahead.append((starts, starts + max(1, row.seconds), row.units))
-            if starts == self._state.now:
-                self._taken_now[whose] = self._taken_now.get(whose, 0) + row.units
+        request = row.request
+        starts = max(request.earliest, self._state.now)
+        for name, units in row.uses:
+            if not row.counted:
+                self._count(row.owners, name, units, row.seconds)
+            if inside:
+                whose = (request.tenant, name)
+                ahead = self._passed.setdefault(whose, [])
+                ahead.append((starts, starts + max(1, row.seconds), units))
+                if starts == self._state.now:
+                    self._taken_now[whose] = self._taken_now.get(whose, 0) + units
 
     def _count(self, owners: tuple[Owner, ...], gpu_class: str, units: int, seconds: int) -> None:
         self._shares.add(owners, gpu_class, units, seconds)

@@ -19,7 +19,13 @@ from allocation.solver.model.ordering import in_order
 from allocation.solver.model.policy import Policy
 from allocation.solver.model.quote import QUARTER, Kind, Option, Quote, QuoteRequest
 from allocation.solver.preemption.search import Preemption
-from allocation.solver.reasons.alternatives import compute_of, in_fleet, next_free, variants
+from allocation.solver.reasons.alternatives import (
+    compute_of,
+    in_fleet,
+    next_free,
+    one_class,
+    variants,
+)
 from allocation.solver.reasons.blockers import out_of_service, why_not_at, why_not_free
 from allocation.solver.reasons.explain import QueueAhead, freed_by, possible_demands
 from allocation.solver.rebinding.rebinding import Rebinding
@@ -97,7 +103,7 @@ class Availability:
         """The options and, when the request can't be met as asked, the one main reason."""
         self._rebuild_if_stale()
         asked = self._asked(question)
-        able = tuple(demand for demand in asked if demand.gpu_class in self._state.pools)
+        able = in_fleet(self._state, asked)
         with self._queue_ahead(_request(question, able or asked, self._state.now)):
             return self._answer(question, asked, only_as_asked=only_as_asked)
 
@@ -158,7 +164,7 @@ class Availability:
         state = self._state
         demands, never = possible_demands(state, asked)
         found, blocked = self._as_asked(question, demands, never)
-        others = () if only_as_asked else variants(state, in_fleet(state, asked), question.lengths)
+        others = () if only_as_asked else variants(state, one_class(state, asked), question.lengths)
         for variant in others:
             able, _ = possible_demands(state, (variant.demand,))
             other = self._find(question, able, with_moves=False)
@@ -256,12 +262,10 @@ class Availability:
 
     def _option(self, question: QuoteRequest, asked: Demand, found: Fit, kind: Kind) -> Option:
         demand = found.demand
-        pool = self._state.pools[demand.gpu_class]
-        nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
-        use = self._state.use(demand)
-        units, window = use.units, found.window
-        borrowed = self._state.quota.borrowed(use, window)
-        weight = question.rates.get(demand.gpu_class, 0) * units * demand.duration
+        nodes = {each for part in self._state.parts(found) for each in self._nodes(part)}
+        uses, window = self._state.uses(demand), found.window
+        borrowed = sum(self._state.quota.borrowed(use, window) for use in uses)
+        weight = sum(question.rates.get(use.gpu_class, 0) * use.units for use in uses)
         quarter = found.starts % _DAY // QUARTER
         return Option(
             gpu_class=demand.gpu_class,
@@ -270,23 +274,28 @@ class Availability:
             share=demand.share,
             starts=found.starts,
             ends=found.ends,
-            places_hint=tuple(nodes),
+            places_hint=tuple(sorted(nodes)),
             kind=kind,
-            units=units,
-            weight=weight,
+            units=sum(use.units for use in uses),
+            weight=weight * demand.duration,
             borrowed=borrowed,
             risk=question.risks.get((demand.gpu_class, borrowed > 0, quarter), 0),
             speed=self._speed(question, asked, demand),
             tier=question.tier,
             pauses=self._preemption.rules(found),
             strength=self._strength(question, found),
+            groups=demand.groups,
         )
+
+    def _nodes(self, part: Fit) -> set[str]:
+        pool = self._state.pools[part.demand.gpu_class]
+        return {pool.gpus[pool.column[place.gpu]].node for place in part.places}
 
     def _strength(self, question: QuoteRequest, found: Fit) -> Strength:
         """What the next cycle says of the start: it gives notice, or assigns it, where it may."""
         request = _request(question, (found.demand,), self._state.now)
         is_due = self._preemption.is_due(found) and self._preemption.may_notify(request, found)
-        is_soon = found.starts <= self._state.frozen_until(found.demand.gpu_class)
+        is_soon = found.starts <= self._state.frozen_for(found.demand)
         is_inside = self._strengths.use.is_inside(found.demand, found.window)
         is_firm = question.fixed or (is_due and (is_soon or bool(found.victims)))
         return strength_of(is_firm=is_firm, is_inside=is_inside)

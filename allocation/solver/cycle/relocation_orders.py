@@ -76,7 +76,7 @@ def _checked(
     request = next((r for r in snapshot.requests if r.booking == order.beneficiary), None)
     demands = {demand.gpu_class: demand for demand in demands_of(request)} if request else {}
     demand = demands.get(order.gpu_class)
-    if request is None or demand is None or request.fixed or request.paused:
+    if request is None or demand is None or request.fixed or request.paused or demand.groups:
         return None, (), GONE
     runners = [state.running[m.booking] for m in order.moves if m.booking in state.running]
     if len(runners) < len(order.moves) or not runners:
@@ -154,7 +154,7 @@ def _done(
     state: CycleState, order: Order, found: Fit, moving: tuple[_Relocating, ...]
 ) -> OrderResult:
     name, window = order.gpu_class, found.window
-    why = (placed(state, found), reason("makes_room", found.starts, pauses=len(moving)))
+    why = (*placed(state, found), reason("makes_room", found.starts, pauses=len(moving)))
     return OrderResult(
         OrderAnswer(order.id),
         (Assign(order.beneficiary, name, found.places, *window, why),),

@@ -104,7 +104,7 @@ def _earliest_on_original_gpus(
             return None
         shorter = replace(demand, duration=length)
         found = Fit(shorter, request.home, starts)
-        if state.all.is_free(found) and state.over(shorter, starts) is None:
+        if state.is_free(found) and state.over(shorter, starts) is None:
             return found
     return None
 

@@ -90,7 +90,7 @@ class SoftPlaces:
         """Keep the places that it had before, else others at the same start, else the earliest."""
         request, state = turn.request, self._state
         first = self._first(request)
-        if first is None or self._is_over(request):
+        if first is None or self._is_over(request) or request.ask.groups:
             return
         if before is not None and before.starts >= first and self._is_free(before):
             found: Fit | None = before
@@ -120,9 +120,7 @@ class SoftPlaces:
         state = self._state
         are_usable = all(is_usable(state, place) for place in found.places)
         return (
-            are_usable
-            and state.all.is_free(found)
-            and state.over(found.demand, found.starts) is None
+            are_usable and state.is_free(found) and state.over(found.demand, found.starts) is None
         )
 
     def _first(self, request: Request) -> int | None:
@@ -166,7 +164,8 @@ class SoftPlaces:
     def _passed(self, turn: Turn, start: Fit | None) -> list[_Kept]:
         """The places that a booking may pass, in queue order."""
         request, state = turn.request, self._state
-        near = [e for e in self._kept.values() if e.fit.demand.gpu_class in request.ask.classes]
+        names = request.ask.all_classes
+        near = [e for e in self._kept.values() if e.fit.demand.gpu_class in names]
         first = request.earliest if request.fixed else state.first_start(request.earliest)
         if not near or (start is not None and start.starts <= first):
             return []
@@ -177,7 +176,7 @@ class SoftPlaces:
     def _would_pause(self, turn: Turn, start: Fit | None) -> bool:
         """True when somebody could be paused for the booking where soft places keep free room."""
         request, state = turn.request, self._state
-        if not state.firm.gpus.keys() & set(request.ask.classes):
+        if not state.firm.gpus.keys() & set(request.ask.all_classes):
             return False
         if start is not None:
             return True

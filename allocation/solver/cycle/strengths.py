@@ -53,7 +53,7 @@ class GuaranteedUse:
         self._levels: dict[str, Level] = {}
         self._units_of: dict[tuple[str, Shape, int], int] = {}
         self._counted: dict[Whose, dict[str, Part]] = {}
-        self._counted_as: dict[str, tuple[Whose, Fit, bool]] = {}
+        self._counted_as: dict[str, tuple[tuple[Whose, ...], Fit, bool]] = {}
         self._use: dict[Whose, dict[Level, StepFunction]] = {}
 
     def without_planned(self) -> "GuaranteedUse":
@@ -81,7 +81,10 @@ class GuaranteedUse:
         return most - int(use.values[use.rows(*window)].max(initial=0))
 
     def is_inside(self, demand: Demand, window: Window) -> bool:
-        """True when a demand of a tier that counts is inside the guarantee in all of a window."""
+        """True when a demand of a tier that counts is inside the guarantee in all of a window; a
+        mixed one, in each of its classes."""
+        if demand.groups:
+            return all(self.is_inside(each, window) for each in demand.parts)
         tenant, name = demand.owners[0], demand.gpu_class
         if (tenant, name) not in self._guaranteed or not self.counts(demand.tier):
             return False
@@ -94,18 +97,30 @@ class GuaranteedUse:
         if counted is not None and (counted[1] is found or counted[1] == found):
             return counted[2]
         self.lift(booking)
-        demand = found.demand
-        key, level, units = self._whose(demand), self.level(demand.tier), self._units(demand)
-        if key not in self._guaranteed or not self.counts(demand.tier):
+        if not self.counts(found.demand.tier):
             return False
-        most, use = self._guaranteed[key], self._use_of(key, level)
-        windows = _windows_left(use, most - units, found.window)
-        part = Part(level, units, windows)
-        inside = windows == (found.window,)
-        self._counted_as[booking] = (key, found, inside)
-        self._counted.setdefault(key, {})[booking] = part
-        self._change(key, part, 1)
+        rows = {self._whose(each): self._part(each, found) for each in found.demand.parts}
+        inside = all(row is not None and row.windows == (found.window,) for row in rows.values())
+        if len(rows) > 1 and not inside:
+            # A mixed start that is borrowed in one class is borrowed in all.
+            return False
+        parts = {key: row for key, row in rows.items() if row is not None}
+        if not parts:
+            return False
+        self._counted_as[booking] = (tuple(parts), found, inside)
+        for key, part in parts.items():
+            self._counted.setdefault(key, {})[booking] = part
+            self._change(key, part, 1)
         return inside
+
+    def _part(self, demand: Demand, found: Fit) -> Part | None:
+        """What a demand would use of its guarantee, and when; None: there is no guarantee."""
+        key = self._whose(demand)
+        if key not in self._guaranteed:
+            return None
+        level, units = self.level(demand.tier), self._units(demand)
+        most, use = self._guaranteed[key], self._use_of(key, level)
+        return Part(level, units, _windows_left(use, most - units, found.window))
 
     def has(self, booking: str) -> bool:
         """True for a start that is counted."""
@@ -115,8 +130,8 @@ class GuaranteedUse:
         """A start that is counted."""
         return self._counted_as[booking][1]
 
-    def whose(self, booking: str) -> Whose:
-        """The tenant and the class of a start that is counted."""
+    def whose(self, booking: str) -> tuple[Whose, ...]:
+        """The tenant and the classes of a start that is counted."""
         return self._counted_as[booking][0]
 
     def is_counted(self, booking: str) -> bool:
@@ -150,8 +165,8 @@ class GuaranteedUse:
     def lift(self, booking: str) -> None:
         """Undo `count`, if it counted the start."""
         counted = self._counted_as.pop(booking, None)
-        if counted is not None:
-            self._change(counted[0], self._counted[counted[0]].pop(booking), -1)
+        for key in counted[0] if counted is not None else ():
+            self._change(key, self._counted[key].pop(booking), -1)
 
     def _whose(self, demand: Demand) -> Whose:
         return (demand.owners[0], demand.gpu_class)
@@ -208,6 +223,11 @@ class GuaranteedUse:
     def count_all(self, planned: Iterable[tuple[str, Fit]]) -> None:
         """`count` for many at once: one by one only where some are not inside."""
         rows: dict[Whose, dict[str, Fit]] = {}
+        planned = list(planned)
+        if any(found.demand.groups for _, found in planned):
+            for booking, found in planned:
+                self.count(booking, found)
+            return
         for booking, found in planned:
             key = self._whose(found.demand)
             if key in self._guaranteed and self.counts(found.demand.tier):
@@ -228,7 +248,7 @@ class GuaranteedUse:
         levels = {part.level for part in parts.values()}
         most = self._guaranteed[key]
         if all(int(self._use_of(key, level).values.max()) <= most for level in levels):
-            self._counted_as.update((booking, (key, f, True)) for booking, f in group.items())
+            self._counted_as.update((booking, ((key,), f, True)) for booking, f in group.items())
             return True
         del self._counted[key]
         self._use.pop(key, None)
@@ -259,8 +279,8 @@ class Strengths:
             return "expected"
         if request.fixed or promise.strength == "firm" or self.has_room_made(promise):
             return "firm"
-        name = self._state.class_of(promise.places[0].gpu)
-        if name is not None and promise.starts <= self._state.frozen_until(name):
+        names = {self._state.class_of(place.gpu) for place in promise.places} - {None}
+        if any(promise.starts <= self._state.frozen_until(name) for name in names if name):
             return "firm"
         return promise.strength or "expected"
 

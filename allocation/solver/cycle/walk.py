@@ -167,20 +167,22 @@ class Walk:
         found = place_planned(self._outcome, turn.request, kept)
         if found is not kept:
             self._takers.add(found, turn)
-            self._changed.add(found.demand.gpu_class)
+            self._changed.update(each.gpu_class for each in found.demand.parts)
         self._await_resumes()
 
     def _is_pushed_out(self, request: Request, kept: Fit) -> bool:
         """True when work that counts has taken the quota of a start that does not count: the limits
         of the former ignore the latter."""
         state = self._outcome.state
-        name, use = kept.demand.gpu_class, state.use(kept.demand)
-        if name not in self._changed or state.quota.tier(request.tier).counts:
+        uses = [use for use in state.uses(kept.demand) if use.gpu_class in self._changed]
+        if not uses or state.quota.tier(request.tier).counts:
             return False
-        state.quota.add(use, kept.window, -1)
-        block = state.quota.over(use, kept.window)
-        state.quota.add(use, kept.window)
-        return block is not None
+        for use in uses:
+            state.quota.add(use, kept.window, -1)
+        blocks = [state.quota.over(use, kept.window) for use in uses]
+        for use in uses:
+            state.quota.add(use, kept.window)
+        return any(blocks)
 
     def _is_overdue(self, turn: Turn) -> bool:
         """True when it came ahead of others after it was planned, because it is inside its
@@ -194,7 +196,7 @@ class Walk:
         state, part = self._outcome.state, self._part_of(request)
         kept, first = self._kept[request.booking], state.first_start(request.earliest)
         behind = self._behind(self._expected.get(part, ()))
-        if kept.starts <= max(first, state.frozen_until(kept.demand.gpu_class)) or not behind:
+        if kept.starts <= max(first, state.frozen_for(kept.demand)) or not behind:
             return False
         if self._earliest_behind(part)[-len(behind)] >= kept.starts:
             return False
@@ -316,7 +318,7 @@ class Walk:
         self._done.add(request.booking)
         self._reserved[request.booking] = found
         self._takers.add(found, cause)
-        self._changed.add(found.demand.gpu_class)
+        self._changed.update(each.gpu_class for each in found.demand.parts)
 
     def _make_way(self, turn: Turn) -> None:
         """Free what a booking without a start may take: the expected starts behind it, and the
@@ -356,7 +358,8 @@ class Walk:
             return False
         found = state.first_at(demands, first)
         if found is not None:
-            return not state.quota.takes_back(state.use(found.demand), found.window)
+            uses = state.uses(found.demand)
+            return not any(state.quota.takes_back(use, found.window) for use in uses)
         return not request.fixed and out_of_service(state, demands, first) is not None
 
     def _free(self, turn: Turn) -> None:
@@ -463,8 +466,9 @@ class _Takers:
     def add(self, found: Fit, cause: Turn) -> None:
         for place in found.places:
             self._on.setdefault(place.gpu, []).append((found, place, cause))
-        name = found.demand.gpu_class
-        self._last[name, found.demand.owners[0]] = self._last[name, ""] = cause
+        for each in found.demand.parts:
+            name = each.gpu_class
+            self._last[name, found.demand.owners[0]] = self._last[name, ""] = cause
 
     def of(self, old: Fit, request: Request) -> Turn | None:
         """The booking for which the places or the quota of an old start were taken."""
@@ -487,7 +491,7 @@ def _meets(one: Place, other: Place) -> bool:
 def _connected_classes(turns: Iterable[Turn]) -> dict[str, str]:
     """For each class the name of all that requests connect with it: the smallest of them."""
     parts: dict[str, str] = {}
-    for classes in sorted({turn.request.ask.classes for turn in turns}):
+    for classes in sorted({turn.request.ask.all_classes for turn in turns}):
         names = {parts.get(name, name) for name in classes}
         least = min(names, default="")
         for name in classes:

@@ -18,6 +18,7 @@ from allocation.solver.fleet.mig_geometry import (
 from allocation.solver.model.inputs import (
     SLOTS_PER_GPU,
     UNITS_PER_GPU,
+    Ask,
     Gpu,
     Held,
     Mode,
@@ -56,7 +57,8 @@ def mixes_of(
     classes = {gpu.id: gpu.gpu_class for gpu in gpus}
     asked: defaultdict[str, Counter[DemandKind]] = defaultdict(Counter)
     asks: Counter[tuple[frozenset[str], bool]] = Counter()
-    for (names, is_any, line), weight in Counter(map(_asked, requests)).items():
+    every = (ask for request in requests for ask in (request.ask, *request.ask.groups))
+    for (names, is_any, line), weight in Counter(map(_asked, every)).items():
         for gpu_class in names:
             asked[gpu_class][line] += weight
         asks[frozenset(names), is_any] += weight
@@ -67,8 +69,7 @@ def mixes_of(
     return {name: _mix(lines, _total(asks, markets.get(name))) for name, lines in asked.items()}
 
 
-def _asked(request: Request) -> tuple[tuple[str, ...], bool, DemandKind]:
-    ask = request.ask
+def _asked(ask: Ask) -> tuple[tuple[str, ...], bool, DemandKind]:
     return ask.classes, ask.any_class, (ask.shape, ask.count, ask.count * ask.cores)
 
 

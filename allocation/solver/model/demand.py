@@ -1,6 +1,6 @@
 """A request's demand on one class, and a fit for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from allocation.solver.model.inputs import Ask, Held, Place, Request, Shape, Together
 
@@ -13,7 +13,7 @@ class Demand:
     they may go.
     Each of the `count` needs `cores` (thousandths) and `memory` (MiB) of its node. `owner` is the
     account that runs it. With a `pin` it fits only on these nodes and GPUs. With `keeps_modes` no
-    GPU may change its mode for it.
+    GPU may change its mode for it. The further `groups` of a mixed booking share its window.
     """
 
     gpu_class: str
@@ -30,6 +30,19 @@ class Demand:
     owner: str = ""
     pin: tuple[str, ...] = ()
     keeps_modes: bool = False
+    groups: tuple[Ask, ...] = ()
+
+    @property
+    def parts(self) -> tuple["Demand", ...]:
+        """The demand on each class: one, unless the booking is mixed."""
+        if not self.groups:
+            return (self,)
+        mine = replace(self, groups=())
+        others = (
+            demand_of(each, each.classes[0], self.duration, self.owners, self.tier, self.owner)
+            for each in self.groups
+        )
+        return (mine, *others)
 
     @property
     def shape(self) -> Shape:
@@ -42,7 +55,8 @@ class Demand:
         whose = None if self.share is None else self.owner
         shape = self.profile if self.share is None else self.share
         return (
-            self.gpu_class, shape, self.count, self.level, self.cores, self.memory, self.pin, whose
+            self.gpu_class, shape, self.count, self.level, self.cores, self.memory, self.pin, whose,
+            self.groups,
         )  # fmt: skip
 
     @property
@@ -74,6 +88,7 @@ def demand_of(
         ask.any_class,
         owner,
         ask.pin,
+        groups=ask.groups,
     )
 
 

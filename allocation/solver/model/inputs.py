@@ -166,7 +166,8 @@ class Ask:
     A gang is placed in a single class. `required` makes `together` a condition, else it is a
     preference. A share (thousandths, below 1,000) is of one GPU. Each of the `count` needs `cores`
     (thousandths) and `memory` (MiB) of its node. With `any_class` all classes are equivalent. A
-    `pin` restricts it to these nodes, by id, and GPUs, as `node/index`.
+    `pin` restricts it to these nodes, by id, and GPUs, as `node/index`. A mixed booking has further
+    `groups`, each on one class of its own: all start and end together, all or nothing.
     """
 
     count: int
@@ -179,11 +180,17 @@ class Ask:
     memory: int = 0
     any_class: bool = False
     pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    groups: tuple["Ask", ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def shape(self) -> Shape:
         """The shape of each GPU."""
         return self.profile if self.share is None else self.share
+
+    @property
+    def all_classes(self) -> tuple[str, ...]:
+        """Its classes and those of its further groups."""
+        return (*self.classes, *(name for each in self.groups for name in each.classes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Place, Strength
+from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Ask, Place, Strength
 
 PLAN_FORMAT = 2
 """The version of the format in which plans are written."""
@@ -115,6 +115,7 @@ class Alternative:
     ends: int
     share: int | None = None
     pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    groups: tuple[Ask, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import Ask, Strength
+from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Ask, Strength
 
 Kind = Literal[
     "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
@@ -53,7 +53,8 @@ class Option:
     `places_hint` are node names; the places are chosen again at booking. `borrowed` is how much of
     `units` exceeds the guarantees. `risk` is the chance of a pause and `speed` the speed relative
     to the request, in thousandths; None where the classes can't be compared. `pauses` counts its
-    victims by rule. `strength` is that of the start if the next cycle gives it.
+    victims by rule. `strength` is that of the start if the next cycle gives it. A mixed option has
+    further `groups`.
     """
 
     gpu_class: str
@@ -72,6 +73,7 @@ class Option:
     tier: str = ""
     pauses: tuple[tuple[str, int], ...] = ()
     strength: Strength = "expected"
+    groups: tuple[Ask, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,16 +147,16 @@ def _claims(
         if wait.starts <= first and wait.booking not in awaiting_pauses:
             continue
         demand = demand_on(request, wait.gpu_class)
-        use, window = state.use(demand), (first, first + demand.duration)
-        state.quota.add(use, (wait.starts, wait.ends), -1)
-        if state.quota.is_within_guarantee(use, window) and state.quota.over(use, window) is None:
+        uses, window, quota = state.uses(demand), (first, first + demand.duration), state.quota
+        for use in uses:
+            quota.add(use, (wait.starts, wait.ends), -1)
+        if all(quota.is_within_guarantee(u, window) and not quota.over(u, window) for u in uses):
             # Count from the requested start, not from now: the plan must not change with time
             # alone.
-            since = min(first, request.earliest)
-            claims.append(
-                Claim(request.booking, request.tenant, demand.gpu_class, since, window[1])
-            )
-        state.quota.add(use, (wait.starts, wait.ends))
+            since, names = min(first, request.earliest), [use.gpu_class for use in uses]
+            claims += [Claim(request.booking, request.tenant, n, since, window[1]) for n in names]
+        for use in uses:
+            quota.add(use, (wait.starts, wait.ends))
     return tuple(sorted(claims, key=lambda each: each.booking))
 
 
@@ -184,7 +184,8 @@ def _given_rows(
     for answer in given:
         request = requests_by_booking[answer.booking]
         demand = demand_on(request, answer.gpu_class)
-        rows.append(Row(answer.booking, state.use(demand), (answer.starts, answer.ends)))
+        window = (answer.starts, answer.ends)
+        rows += [Row(answer.booking, use, window) for use in state.uses(demand)]
     return rows
 
 

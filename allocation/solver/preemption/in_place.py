@@ -94,8 +94,8 @@ class InPlace:
 
     def grant(self, booking: str, found: Fit) -> None:
         """Count an allocation that is written in this cycle; one with victims counts by itself."""
-        if not found.victims:
-            use, number = self._state.use(found.demand), self._state.running.number()
+        number = 0 if found.victims else self._state.running.number()
+        for use in () if found.victims else self._state.uses(found.demand):
             granted = (_THIS_CYCLE, number, 0, booking)
             block = self._written[booking] = self._block(booking, use, granted, found.window)
             self._grants.setdefault((use.owners[0], use.gpu_class), []).append(block)

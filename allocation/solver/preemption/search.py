@@ -138,8 +138,10 @@ class Preemption:
     def on_the_same_places(self, request: Request, found: Fit) -> Fit | None:
         """The same window with victims that may be paused for it; None: not all of them may."""
         state, name = self._state, found.demand.gpu_class
-        if name not in state.firm.gpus or not state.firm.gpus[name].is_free(
-            found.places, *found.window
+        if (
+            found.demand.groups
+            or name not in state.firm.gpus
+            or not state.firm.gpus[name].is_free(found.places, *found.window)
         ):
             return None
         has_mode = state.all.modes.is_free(state.pools[name], found.places, found.window)
@@ -157,7 +159,7 @@ class Preemption:
         """True when only work that may be paused is on its places, and all of it can be out by its
         start: then a rule forbids the pause."""
         firm = self._state.firm.gpus.get(found.demand.gpu_class)
-        if firm is None or not firm.is_free(found.places, *found.window):
+        if found.demand.groups or firm is None or not firm.is_free(found.places, *found.window):
             return False
         there = (self._state.running[booking] for booking in occupants_of(self._state, found))
         return all(self._victim_rules.out(each) <= found.starts for each in there)
@@ -220,8 +222,8 @@ class Preemption:
 
     def is_inside(self, demand: Demand, starts: int) -> bool:
         """True when a start then would be inside the tenant's guarantee."""
-        claim = self._victim_rules.claim(demand, starts)
-        return claim is not None and claim.part is not None
+        claims = [self._victim_rules.claim(each, starts) for each in demand.parts]
+        return all(claim is not None and claim.part is not None for claim in claims)
 
     def is_due(self, found: Fit) -> bool:
         """True when its victims, if any, must get notice now."""
@@ -284,7 +286,7 @@ class Preemption:
     ) -> list[int]:
         """Those starts at which victims may make room for the demand; with `until` only the part of
         each window before that second is examined."""
-        if not tried or not self._victim_rules.may_claim(demand):
+        if not tried or demand.groups or not self._victim_rules.may_claim(demand):
             return []
         found = []
         for starts in tried:

@@ -72,7 +72,7 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Windows for a refused request: `later`, then variants at `starts`."""
     found = [later] if later else []
-    for variant in variants(state, in_fleet(state, asked), lengths):
+    for variant in variants(state, one_class(state, asked), lengths):
         if len(found) >= state.policy.alternatives:
             break
         demand, pool = variant.demand, state.pools[variant.demand.gpu_class]
@@ -83,8 +83,16 @@ def alternatives(
 
 
 def in_fleet(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
-    """The demands whose class the fleet has."""
-    return tuple(demand for demand in demands if demand.gpu_class in state.pools)
+    """The demands whose class the fleet has; of a mixed one, all of them."""
+    return tuple(
+        demand for demand in demands if all(each.gpu_class in state.pools for each in demand.parts)
+    )
+
+
+def one_class(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
+    """Those of which variants exist: another class or slice of one group of a mixed demand would
+    have to suit the others."""
+    return tuple(each for each in in_fleet(state, demands) if not each.groups)
 
 
 def alternative_of(found: Fit) -> Alternative:
@@ -98,6 +106,7 @@ def alternative_of(found: Fit) -> Alternative:
         found.ends,
         demand.share,
         demand.pin,
+        demand.groups,
     )
 
 

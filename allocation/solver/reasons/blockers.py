@@ -25,6 +25,11 @@ def why_not_at(
 
     Room taken only by reservations is a place in the queue; room taken by held work is busy GPUs.
     """
+    if demand.groups:
+        every = (why_not_at(state, each, starts, ahead) for each in demand.parts)
+        found = [each for reasons in every for each in reasons]
+        is_full = not found and not state.has_room(demand, starts)
+        return (_queued(demand, ahead),) if is_full else tuple(dict.fromkeys(found))
     found = list(_why_not_with_held(state, demand, starts))
     if not found and not _has_room(state, demand, starts):
         found.append(_queued(demand, ahead))
@@ -57,7 +62,7 @@ def why_waiting(
 def _room_before(state: CycleState, found: Fit, first: int) -> int | None:
     """The first earlier start with room but without quota; None: only room is missing."""
     demand = found.demand
-    if found.starts <= first or state.quota.has_plenty(state.use(demand)):
+    if found.starts <= first or all(map(state.quota.has_plenty, state.uses(demand))):
         return None
     first = max(first, state.no_room.first_possible(demand))
     if first >= found.starts:
@@ -110,17 +115,22 @@ def _why_quota_of_others(state: CycleState, kept: Fit, starts: int) -> Reason | 
 
     A window that fits next to its own reservation fits without it, too.
     """
-    use = state.use(kept.demand)
-    if state.quota.has_plenty(use) or state.over(kept.demand, starts) is None:
+    uses, quota = state.uses(kept.demand), state.quota
+    if all(map(quota.has_plenty, uses)) or state.over(kept.demand, starts) is None:
         return None
-    state.quota.add(use, kept.window, -1)
+    for use in uses:
+        quota.add(use, kept.window, -1)
     found = why_quota(state, kept.demand, starts)
-    state.quota.add(use, kept.window)
+    for use in uses:
+        quota.add(use, kept.window)
     return found
 
 
 def _why_not_with_held(state: CycleState, demand: Demand, starts: int) -> tuple[Reason, ...]:
     """Blockers among held work, cached by kind: held work does not change in a cycle."""
+    if demand.groups:
+        every = (_why_not_with_held(state, each, starts) for each in demand.parts)
+        return tuple(each for reasons in every for each in reasons)
     if demand.pin:
         return _why_not_with_held_uncached(state, demand, starts)
     key = (*demand.kind, demand.duration, starts)
@@ -199,6 +209,9 @@ def _busy(demand: Demand, most: int, *, planned: bool = False) -> Reason:
 
 def why_not_free(state: CycleState, demand: Demand, starts: int) -> Reason:
     """Why a window is not free next to all held and planned work, and how much of it is."""
+    for each in demand.parts if demand.groups else ():
+        if not state.has_room(each, starts):
+            return why_not_free(state, each, starts)
     busy, _ = state.all.busy(demand, np.array([starts], dtype=np.int64))
     most = most_together(state.pools[demand.gpu_class], demand, busy[0])
     if most >= demand.count:
@@ -222,6 +235,8 @@ def out_of_service(state: CycleState, demands: Iterable[Demand], first: int) -> 
 
 
 def _short(state: CycleState, demand: Demand, first: int) -> Reason | None:
+    if demand.groups:
+        return next(filter(None, (_short(state, each, first) for each in demand.parts)), None)
     pool = state.pools[demand.gpu_class]
     away = state.maintenance.outlasting(
         demand.gpu_class, first + demand.duration, state.now + state.policy.horizon

@@ -41,8 +41,12 @@ def shape(demand: Demand) -> dict[str, Fact | None]:
     return {"gpu_class": demand.gpu_class, "profile": demand.profile, "share": demand.share}
 
 
-def placed(state: CycleState, found: Fit) -> Reason:
-    """The reason of a placement: where it is."""
+def placed(state: CycleState, found: Fit) -> tuple[Reason, ...]:
+    """The reasons of a placement: where each group is."""
+    return tuple(_placed(state, part) for part in state.parts(found))
+
+
+def _placed(state: CycleState, found: Fit) -> Reason:
     pool = state.pools[found.demand.gpu_class]
     nodes = sorted({pool.gpus[pool.column[place.gpu]].node for place in found.places})
     return reason(
@@ -56,7 +60,10 @@ def placed(state: CycleState, found: Fit) -> Reason:
 
 
 def why_never(state: CycleState, demand: Demand) -> Reason | None:
-    """The reason why a class can never serve the demand; None when it can."""
+    """The reason why a class can never serve the demand; None when it can. For a mixed demand, of
+    the first group that can't be served."""
+    if demand.groups:
+        return next(filter(None, (why_never(state, each) for each in demand.parts)), None)
     pool = state.pools.get(demand.gpu_class)
     if pool is None:
         return reason("unknown_class", gpu_class=demand.gpu_class)
@@ -197,6 +204,8 @@ def maintenance(away: int, which: Which, back: int, gpu_class: str | None = None
 
 def why_quota(state: CycleState, demand: Demand, starts: int) -> Reason | None:
     """The limit that forbids a window from `starts` on, and when it frees."""
+    if demand.groups:
+        return next(filter(None, (why_quota(state, each, starts) for each in demand.parts)), None)
     block = state.over(demand, starts)
     if block is None:
         return None

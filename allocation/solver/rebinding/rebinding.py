@@ -69,8 +69,8 @@ class Rebinding:
         self._exact_left = policy.exact_neighbourhoods
 
     def add(self, booking: str, found: Fit) -> None:
-        """Add a reserved fit. Fits with victims and pinned ones do not move."""
-        if not found.victims and not found.demand.pin:
+        """Add a reserved fit. Fits with victims, pinned and mixed ones do not move."""
+        if not (found.victims or found.demand.pin or found.demand.groups):
             self.movable.add(booking, found)
 
     def keep(self, planned: Iterable[Request], kept: Mapping[str, Fit]) -> None:
@@ -158,6 +158,8 @@ class Rebinding:
         The room is free, not reserved. None: no such moves, and nothing is changed.
         """
         for demand in demands:
+            if demand.groups:
+                continue
             # A limit concerns its owner only, so it proves nothing for others of this kind.
             if self._state.over(demand, starts) is not None or not self._may_succeed(
                 demand, starts
@@ -263,9 +265,9 @@ def _few_moves(
 
 
 def may_move_others(request: Request) -> bool:
-    """True when an earlier start is worth moves: not for fixed or paused bookings, nor for those
-    that choose by cost or by end."""
-    is_chosen = request.cheapest or bool(request.durations)
+    """True when an earlier start is worth moves: not for fixed, paused or mixed bookings, nor for
+    those that choose by cost or by end."""
+    is_chosen = request.cheapest or bool(request.durations) or bool(request.ask.groups)
     return not (request.fixed or request.paused or is_chosen)
 
 

@@ -129,12 +129,12 @@ def _couplings(
             [
                 ("project", request.project),
                 ("booking", request.booking),
-                *(("class", name) for name in request.ask.classes),
+                *(("class", name) for name in request.ask.all_classes),
                 *on((*places, *request.home)),
             ],
         )
     for change in snapshot.changes:
-        names = [("class", name) for name in change.target.ask.classes]
+        names = [("class", name) for name in change.target.ask.all_classes]
         names += [("group", change.group)] if change.group else []
         yield _whose(change.target), [("booking", change.booking), *names]
     for row in snapshot.held:

@@ -19,6 +19,7 @@ from allocation.solver.model.inputs import (
     Request,
     Snapshot,
 )
+from allocation.solver.model.ordering import place_order
 from allocation.solver.model.policy import Policy
 from allocation.solver.placement.gang import fits
 from allocation.solver.quota.quota import Block, Quota, Use
@@ -82,36 +83,81 @@ class CycleState(Space):
             return self.now
         return -(-earliest // self.policy.grid) * self.policy.grid
 
+    def frozen_for(self, demand: Demand) -> int:
+        """The same for a demand: the latest of its classes."""
+        return max(self.frozen_until(each.gpu_class) for each in demand.parts)
+
+    def is_free(self, fit: Fit) -> bool:
+        """True when its places, and what comes with them, are free for the whole window."""
+        parts = self.parts(fit)
+        if not all(self.all.is_free(part) for part in parts):
+            return False
+        return len(parts) == 1 or self._has_hosts_for(parts)
+
+    def _has_hosts_for(self, parts: Iterable[Fit]) -> bool:
+        """True when the nodes have the cores and memory of all parts together."""
+        with self._host_use() as take:
+            for part in parts:
+                has = self.all.hosts.has(part.places, part.demand.host_resources, part.window)
+                if not has:
+                    return False
+                take(part)
+        return True
+
+    @contextmanager
+    def _host_use(self) -> Iterator[Callable[[Fit], None]]:
+        """Count host resources of fits for as long as the context lasts."""
+        hosts, taken = self.all.hosts, list[Fit]()
+
+        def take(part: Fit) -> None:
+            if any(part.demand.host_resources):
+                hosts.add(part.places, part.demand.host_resources, part.window)
+                taken.append(part)
+
+        yield take
+        for part in taken:
+            hosts.add(part.places, part.demand.host_resources, part.window, -1)
+
     def reserve(self, fit: Fit) -> None:
         """Take room and quota. ValueError: the room is not free."""
-        layer = self.firm if fit.victims else self.all
-        layer.gpus[fit.demand.gpu_class].must_be_free(fit.places, *fit.window)
+        for part in self.parts(fit):
+            name = part.demand.gpu_class
+            layer = self.firm if fit.victims and name in self.firm.gpus else self.all
+            layer.gpus[name].must_be_free(part.places, *part.window)
         self.take(fit)
-        self.quota.add(self.use(fit.demand), fit.window)
+        for use in self.uses(fit.demand):
+            self.quota.add(use, fit.window)
 
     def take(self, fit: Fit) -> None:
         """Take room that is known to be free and whose quota is already counted."""
-        for calendar in self._gpu_layers(fit.demand.gpu_class):
-            calendar.add(fit.places, *fit.window)
+        parts = self.parts(fit)
+        for part in parts:
+            for calendar in self._gpu_layers(part.demand.gpu_class):
+                calendar.add(part.places, *part.window)
         for booking in fit.victims:
             self._leaves(booking, self.running.add_preemptor, fit.starts)
-        if fit.victims:
-            self.running.add_start(fit)
-        self._add_resources(fit, 1)
+        for part in parts:
+            if fit.victims:
+                self.running.add_start(part)
+            self._add_resources(part, 1)
 
     def free(self, fit: Fit) -> None:
         """Undo `reserve`."""
-        name = fit.demand.gpu_class
-        for calendar in self._gpu_layers(name):
-            calendar.remove(fit.places, *fit.window)
-        if fit.victims:
-            self.running.remove_start(fit)
-            for booking in fit.victims:
-                self._leaves(booking, self.running.remove_preemptor, fit.starts)
-            self._refresh_columns(name, {place.gpu for place in fit.places})
-        self._freed(name, fit.starts)
-        self._add_resources(fit, -1)
-        self.quota.add(self.use(fit.demand), fit.window, -1)
+        parts = self.parts(fit)
+        for part in parts:
+            for calendar in self._gpu_layers(part.demand.gpu_class):
+                calendar.remove(part.places, *part.window)
+            if fit.victims:
+                self.running.remove_start(part)
+        for booking in fit.victims:
+            self._leaves(booking, self.running.remove_preemptor, fit.starts)
+        for part in parts:
+            name = part.demand.gpu_class
+            if fit.victims and name in self.firm.gpus:
+                self._refresh_columns(name, {place.gpu for place in part.places})
+            self._freed(name, fit.starts)
+            self._add_resources(part, -1)
+            self.quota.add(self.use(part.demand), fit.window, -1)
 
     def notify(self, booking: str, instant: int) -> None:
         """Give a running booking notice to leave at that second; its room is free from then on."""
@@ -153,15 +199,23 @@ class CycleState(Space):
         if self.firm.gpus:
             self.firm.hosts.add(places, demand.host_resources, window, sign)
 
+    def uses(self, demand: Demand) -> tuple[Use, ...]:
+        """Quota units that the demand uses of each class."""
+        return tuple(map(self.use, demand.parts))
+
     def use(self, demand: Demand) -> Use:
-        """Quota units that the demand uses."""
+        """Quota units that the demand uses of its class, without further groups."""
         units = demand.count * self.pools[demand.gpu_class].units(demand.shape)
         owners = self.quota.owners(demand.owners, demand.owner)
         return Use(owners, demand.tier, demand.gpu_class, units)
 
     def over(self, demand: Demand, starts: int) -> Block | None:
         """The quota rule that forbids a window from `starts` on."""
-        return self.quota.over(self.use(demand), (starts, starts + demand.duration))
+        window = (starts, starts + demand.duration)
+        if not demand.groups:
+            return self.quota.over(self.use(demand), window)
+        blocks = (self.quota.over(use, window) for use in self.uses(demand))
+        return next(filter(None, blocks), None)
 
     def at(self, demand: Demand, starts: int) -> Fit | None:
         """A fit at exactly this start; None when room or quota forbids it."""
@@ -177,6 +231,8 @@ class CycleState(Space):
 
     def has_held_room(self, demand: Demand, first: int, before: int) -> bool:
         """True when held work alone leaves room for a start in [first, before)."""
+        if demand.groups:
+            return all(self.has_held_room(each, first, before) for each in demand.parts)
         if first >= before:
             return False
         tried = self.starts_between(demand, first, before - 1)
@@ -186,6 +242,8 @@ class CycleState(Space):
 
     def has_room(self, demand: Demand, starts: int) -> bool:
         """True when the demand has room at exactly this start, whatever its quota."""
+        if demand.groups:
+            return self._placed([(0, demand)], starts) is not None
         at = np.array([starts], dtype=np.int64)
         return bool(fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, at))[0])
 
@@ -197,6 +255,8 @@ class CycleState(Space):
         """The same for demands, with their class ranks, that quota allows."""
         best: tuple[tuple[int, int], Fit] | None = None
         for class_rank, demand in demands:
+            if demand.groups:
+                return self._placed_together(demand, starts)
             choice = self._choice(demand, starts)
             if choice is None:
                 continue
@@ -207,6 +267,18 @@ class CycleState(Space):
             if best is None or cost < best[0]:
                 best = (cost, found)
         return best and best[1]
+
+    def _placed_together(self, demand: Demand, starts: int) -> Fit | None:
+        """Places of all groups of a mixed demand; None when one of them does not fit."""
+        places: list[Place] = []
+        with self._host_use() as take:
+            for part in demand.parts:
+                choice = self._choice(part, starts)
+                if choice is None:
+                    return None
+                places += choice.places
+                take(Fit(part, choice.places, starts))
+        return Fit(demand, tuple(sorted(places, key=place_order)), starts)
 
     def earliest(
         self, demands: Iterable[Demand], first: int, last: int, latest: int | None = None
@@ -232,7 +304,28 @@ class CycleState(Space):
                 best, tied = when, [(class_rank, demand)]
         return best and self._placed(tied, best[1])
 
+    def _earliest_together(self, demand: Demand, first: int, last: int) -> int | None:
+        """The first start at which all groups fit: each moves it on until none has to."""
+        starts: int | None = first
+        while starts is not None and starts <= last:
+            before = starts
+            for part in demand.parts:
+                found = self._earliest(part, starts, last)
+                if found is None:
+                    return None
+                starts = found
+            if starts == before:
+                if self._placed_together(demand, starts) is not None:
+                    return starts
+                # Each fits alone, but not all on the same nodes.
+                later = self.starts_between(demand, starts, last)
+                later = later[later > starts]
+                starts = int(later[0]) if len(later) else None
+        return None
+
     def _earliest(self, demand: Demand, first: int, last: int) -> int | None:
+        if demand.groups:
+            return self._earliest_together(demand, first, last)
         sooner = max(first, self.no_room.first_possible(demand))
         if sooner > last:
             return None
@@ -323,11 +416,11 @@ def _instants_of(
         until = state.grid.end(state.free_from(gang.ends))
         found[gang.gpu_class].update((gang.starts, until))
     for request in requests:
-        if request.promise is not None and request.promise.places:
-            name = state.class_of(request.promise.places[0].gpu)
-            if name is not None:
-                starts = max(request.promise.starts, state.now)
-                found[name].update((starts, state.grid.end(starts + request.length_on(name))))
+        if request.promise is not None:
+            for name in {state.class_of(place.gpu) for place in request.promise.places}:
+                if name is not None:
+                    starts = max(request.promise.starts, state.now)
+                    found[name].update((starts, state.grid.end(starts + request.length_on(name))))
     return found
 
 

@@ -5,7 +5,7 @@ Quota, queue order and pauses are `CycleState`'s.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from allocation.solver.fleet.demand_mix import mixes_of
 from allocation.solver.fleet.fragmentation import DEFAULT_SCORING, Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from allocation.solver.fleet.pool import Bools, Pool, pools_of
-from allocation.solver.model.demand import Demand
+from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Place, Snapshot
 from allocation.solver.model.policy import Scoring
 from allocation.solver.placement.gang import Choice, choose, fits
@@ -78,6 +78,18 @@ class Space:
         """Class of a GPU; None when the fleet does not have it."""
         return self._class_of.get(gpu)
 
+    def parts(self, fit: Fit) -> tuple[Fit, ...]:
+        """The fit on each class: one, unless the booking is mixed."""
+        if not fit.demand.groups:
+            return (fit,)
+        by_class: dict[str | None, list[Place]] = {}
+        for place in fit.places:
+            by_class.setdefault(self.class_of(place.gpu), []).append(place)
+        return tuple(
+            replace(fit, demand=each, places=tuple(by_class.get(each.gpu_class, ())))
+            for each in fit.demand.parts
+        )
+
     def is_in_service(self, gpu: str) -> bool:
         """True when the GPU is in the fleet and may keep what it has."""
         name = self.class_of(gpu)
@@ -107,6 +119,10 @@ class Space:
     def first_of(self, demand: Demand, tried: Ints) -> int | None:
         """The first of rising starts at which the demand fits, tried in ever larger chunks: most
         bookings need few."""
+        if demand.groups:
+            for each in demand.parts:
+                tried = tried[[self._has_place(each, at) for at in tried.tolist()]]
+            return int(tried[0]) if len(tried) else None
         begin, size = 0, 1
         while begin < len(tried):
             starts = self._first_fit(demand, tried[begin : begin + size])
@@ -114,6 +130,9 @@ class Space:
                 return starts
             begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
         return None
+
+    def _has_place(self, demand: Demand, starts: int) -> bool:
+        return self._first_fit(demand, np.array([starts], dtype=np.int64)) is not None
 
     def _first_fit(self, demand: Demand, bite: Ints) -> int | None:
         """The first of a chunk of rising starts at which it fits."""
@@ -134,6 +153,9 @@ class Space:
 
     def starts_between(self, demand: Demand, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which room changes."""
+        if demand.groups:
+            each = [self.starts_between(part, first, last) for part in demand.parts]
+            return np.unique(np.concatenate(each))
         tried = self.all.gpus[demand.gpu_class].starts_between(first, last)
         if self.all.modes.may_switch(demand.gpu_class):
             pool = self.pools[demand.gpu_class]
@@ -209,6 +231,8 @@ class NoRoomCache:
 
         Searches for the same or a shorter duration count.
         """
+        if demand.groups:
+            return max(map(self.first_possible, demand.parts))
         known = self._first_possible.get(demand.gpu_class, {}).get(_what(demand), {})
         return max((at for seconds, at in known.items() if seconds <= demand.duration), default=0)
 
@@ -225,7 +249,8 @@ class NoRoomCache:
         Host cores and memory may become free with another class, and others have no pin, so demands
         with either record nothing.
         """
-        return demand.share is None and not demand.pin and not any(demand.host_resources)
+        is_mixed = bool(demand.groups)
+        return not (is_mixed or demand.share or demand.pin or any(demand.host_resources))
 
     @contextmanager
     def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
@@ -245,7 +270,7 @@ class NoRoomCache:
         caller's own reservation from `starts` on need not be removed first. Only GPUs are examined:
         hosts, share owners and quota can only forbid more.
         """
-        if demand.share is not None or demand.pin:
+        if demand.share is not None or demand.pin or demand.groups:
             return False
         kinds = self._kinds.setdefault(demand.gpu_class, {})
         what = _what(demand)
