@@ -234,6 +234,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R144", "start_hours", "policy", "tenant_admin", "refuses"),
     Rule("R145", "too_many_open", "policy", "operator", "refuses", optional=("most",)),
     Rule("R146", "too_many_gpus", "policy", "operator", "refuses", optional=("most",)),
+    Rule("R147", "mixed_pausable", "policy", "operator", "refuses"),
     Rule("R149", "operator_paused", "policy", "operator", "pauses", ("why",)),
     Rule("R150", "stopped", "policy", "operator", "both", optional=("owner", "why")),
     Rule("R160", "policy_hook_denied", "policy", "tenant_admin", "refuses"),

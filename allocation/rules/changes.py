@@ -49,7 +49,7 @@ def strength_of(old: Target, new: Target) -> Strength:
 
 def _is_weaker(old: AskDocument, new: AskDocument) -> bool:
     """Whether whatever serves `old` serves `new`, or a part of it does."""
-    same = ("profile", "share", "starts", "workload")
+    same = ("profile", "share", "starts", "workload", "groups")
     if any(getattr(old, name) != getattr(new, name) for name in same):
         return False
     less = ("duration", "count", "cores", "memory")

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy
 
+from allocation.rules.ask.line.text import shape_text
 from allocation.rules.ask.words.times import duration_words
 from tenants.platform.labels import labels_text
 
@@ -27,6 +28,7 @@ NAMES = {
     "workload": gettext_lazy("kind of work"),
     "together": gettext_lazy("distance"),
     "required": gettext_lazy("distance required"),
+    "groups": gettext_lazy("groups"),
 }
 TIMES = ("starts", "not_before", "deadline")
 
@@ -52,4 +54,7 @@ def value_text(name: str, value: Any) -> str:  # noqa: ANN401 (a value of JSON)
         return duration_words(value)
     if name == "labels":
         return labels_text(value)
+    if name == "groups":
+        rows = ((each["count"], each["gpu_class"], each["profile"]) for each in value)
+        return " + ".join(shape_text(*row) for row in rows)
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -101,6 +101,15 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "The tier %(tier)s is not open for %(gpu_class)s in this organisation. It is for: "
         "%(classes)s."
     ),
+    "mixed_array": gettext_lazy("An array can't have several groups."),
+    "wait_mixed": gettext_lazy(
+        "A booking with several groups can wait to be booked, but it gets no offers. Send "
+        "`if_full` instead."
+    ),
+    "mixed_pausable": gettext_lazy(
+        "Bookings with several groups are never paused, and those in the tier %(tier)s may be. "
+        "Choose another tier: %(others)s."
+    ),
     "start_hours": gettext_lazy(
         "Bookings in the tier %(tier)s start at %(hours)s (%(zone)s) only. Name a start in these "
         "hours."
@@ -285,6 +294,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "not_its_gpu": gettext_lazy("%(gpu)s is no GPU of %(label)s, which has %(its)s."),
     "none_unused": gettext_lazy(
         "A process was seen on each GPU in the last two minutes. Name the GPUs to give back."
+    ),
+    "give_back_mixed": gettext_lazy(
+        "A booking with several groups keeps all of its GPUs until it ends. Release it instead."
     ),
     "give_back_all": gettext_lazy("These are all GPUs of %(label)s. Release it instead."),
     "give_back_alone": gettext_lazy("Give GPUs back on their own, then change the rest."),

@@ -22,6 +22,16 @@ from tenants.platform.schema import described
 from tenants.services.rate_limits import call_limit_check
 
 
+class GroupOut(serializers.Serializer[Any]):
+    """One group of an option with several, and its part of the plain price."""
+
+    gpu_class = serializers.CharField()
+    profile = serializers.CharField(allow_null=True)
+    count = serializers.IntegerField()
+    price_per_hour = Money(max_digits=20)
+    price = Money(max_digits=20, help_text="Without the surcharge of peak hours.")
+
+
 class OptionOut(serializers.Serializer[Any]):
     """One way to meet the request. `request` is the text that books exactly this option."""
 
@@ -33,6 +43,12 @@ class OptionOut(serializers.Serializer[Any]):
     share = serializers.IntegerField(
         allow_null=True,
         help_text="Thousandths of one GPU. Shares of a GPU are not isolated from each other.",
+    )
+    groups = GroupOut(
+        many=True,
+        source="lines",
+        help_text="All groups of a request with several; `gpu_class`, `profile` and `count` are of"
+        " the first. Empty for any other.",
     )
     starts = serializers.DateTimeField()
     ends = serializers.DateTimeField()

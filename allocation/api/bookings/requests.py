@@ -33,7 +33,9 @@ class AskIn(serializers.DictField):
     `required`, `duration` (seconds or ISO 8601), either `starts` or `not_before` and `deadline`,
     `share` (thousandths of one GPU, not isolated), `cores` and `memory` (GiB) of the node for each
     device, `workload`, and `pin` (the only allowed nodes, by name, and GPUs, by `node/index`, id or
-    UUID)."""
+    UUID). A booking of several GPU classes has `groups` instead of `count` and `classes`: 2 to 4
+    of `gpu_class`, `count`, `profile`, `cores`, `memory`, `together` and `required`. All groups
+    start and end together."""
 
 
 class BookingIn(Strict):

@@ -45,7 +45,8 @@ def bookings_in_calendar(
     if project_id is not None:
         rows = rows.filter(project_id=project_id)
     elif gpu_class is not None:
-        rows = rows.filter(planned_class=gpu_class)
+        is_mixed = Q(ask__groups__contains=[{"gpu_class": gpu_class}])
+        rows = rows.filter(Q(planned_class=gpu_class) | is_mixed)
     else:
         rows = rows.filter(owner_id=actor.user_id)
     if not actor.is_tenant_admin:
@@ -122,6 +123,9 @@ def _status(booking: Booking) -> Status:
 
 def _title(booking: Booking) -> str:
     ask = booking.ask
+    if ask.get("groups"):
+        rows = (f"{g['count']} × {g['profile'] or g['gpu_class']}" for g in ask["groups"])
+        return f"{booking.name or booking.label}: {' + '.join(rows)}"
     gpu_class = booking.planned_class or " or ".join(ask["classes"])
     return f"{booking.name or booking.label}: {ask['count']} × {ask['profile'] or gpu_class}"
 

@@ -29,7 +29,9 @@ _USE = """
 SELECT {name}, coalesce(b.planned_class, ''),
        sum(u.seconds * part.whole),
        coalesce(sum(u.seconds * part.whole) FILTER (WHERE unused), 0),
-       coalesce(sum(u.seconds * b.price_per_hour / 3600 / greatest(1, (b.ask->>'count')::int))
+       coalesce(sum(u.seconds * b.price_per_hour / 3600 / greatest(1, coalesce(
+           (SELECT sum((g->>'count')::int) FROM jsonb_array_elements(b.ask->'groups') g),
+           (b.ask->>'count')::int)))
          FILTER (WHERE unused), 0),
        coalesce(sum(u.energy_mj), 0),
        coalesce(sum(u.seconds * part.whole) FILTER (WHERE u.energy_mj IS NULL), 0)

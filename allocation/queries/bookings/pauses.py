@@ -48,10 +48,14 @@ def higher_tiers(booking: Booking) -> list[Tier]:
 
 def price_in(booking: Booking, tier: Tier, seconds: int, now: datetime) -> Decimal | None:
     """The current price of `seconds` of the booking in another tier. None without a price."""
-    price = current_prices(now).get((booking.planned_class, tier.slug))
-    ask = AskDocument.from_json(booking.ask)
-    units = ask_units(ask).get(booking.planned_class)
-    if price is None or units is None:
-        return None
-    price = price.of(ask.profile, ask.count, units)
-    return cost_of(per_gpu_hour=price.per_gpu_hour, units=units, seconds=seconds)
+    prices, ask = current_prices(now), AskDocument.from_json(booking.ask)
+    units = ask_units(ask)
+    names = list(units) if ask.groups else [booking.planned_class]
+    total = Decimal(0)
+    for name in names:
+        price, part = prices.get((name, tier.slug)), ask.on(name)
+        if price is None or name not in units:
+            return None
+        price = price.of(part.profile, part.count, units[name])
+        total += cost_of(per_gpu_hour=price.per_gpu_hour, units=units[name], seconds=seconds)
+    return total

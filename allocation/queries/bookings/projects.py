@@ -20,7 +20,7 @@ from allocation.queries.bookings.spending import (
     person_name,
 )
 from allocation.queries.fleet.catalogue import ask_units
-from allocation.rules.ask import AskDocument
+from allocation.rules.ask import AskDocument, classes_asked
 from allocation.rules.forecast import HISTORY, SpendRange, spend_range
 from allocation.rules.states import ON_HARDWARE, OPEN, State
 from billing.models import Budget
@@ -261,10 +261,12 @@ def _planned_units(tenant_id: UUID, at: datetime) -> Iterator[tuple[UUID, str, i
         planned_ends__gt=at,
     ).exclude(planned_places=[])
     for owner, gpu_class, ask in rows.values_list("project_id", "planned_class", "ask"):
-        key = repr((ask["count"], ask["classes"], ask["profile"], ask.get("share")))
+        groups = ask.get("groups")
+        key = repr((ask["count"], ask["classes"], ask["profile"], ask.get("share"), groups))
         if key not in known:
             known[key] = ask_units(AskDocument.from_json(ask))
-        yield owner, gpu_class, known[key].get(gpu_class, 0)
+        for name in classes_asked(ask) if groups else [gpu_class]:
+            yield owner, name, known[key].get(name, 0)
 
 
 def open_counts(*, project: Project) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from allocation.models import BookingChange, WaitEntry, WaitOffer
+from allocation.rules.ask import classes_asked
 from allocation.rules.states import State
 from tenants.access import Actor
 from tenants.models import Role
@@ -59,5 +60,5 @@ def waitlisted_by_class(actor: Actor, since: datetime, until: datetime) -> Mappi
     found: Counter[str] = Counter()
     for entry in rows:
         if any(begins < until and since < ends for begins, ends in entry.times):
-            found.update(entry.booking.ask["classes"])
+            found.update(classes_asked(entry.booking.ask))
     return found

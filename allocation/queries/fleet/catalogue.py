@@ -1,7 +1,8 @@
 """The catalogue for requests: classes, slices, and the units of a request."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from django.db.models import Max
 
@@ -70,10 +71,24 @@ def work_speeds() -> dict[str, dict[str, int]]:
 
 
 def ask_units(document: AskDocument) -> dict[str, int]:
-    """The units of the whole request by class, in the order of the request.
+    """The units of the whole request by class, in the order of the request: of each alternative, or
+    of each group of a mixed request.
 
     Classes that do not exist or do not offer the profile are left out.
     """
+    found: dict[str, int] = {}
+    for part in document.parts:
+        found |= _part_units(part)
+    return found
+
+
+def units_at_once(ask: Mapping[str, Any], units: Mapping[str, int]) -> int:
+    """The most units that a stored request uses at a time: of all groups, or of its largest
+    alternative."""
+    return sum(units.values()) if ask.get("groups") else max(units.values(), default=0)
+
+
+def _part_units(document: AskDocument) -> dict[str, int]:
     found: dict[str, int] = {}
     models = _models_by_class()
     for gpu_class in document.classes:

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from allocation.models import Booking, Stop
 from allocation.reasons.reason import Reason, reason
+from allocation.rules.ask import classes_asked
 from allocation.rules.states import State
 from allocation.words.reasons import reason_data, reason_shown
 from tenants.platform.reference import by_version
@@ -42,7 +43,7 @@ def stops_covering(
 
 def stops_of(booking: Booking, now: datetime) -> list[Stop]:
     """The current stops that cover a booking, that of the booking alone first."""
-    classes = booking.ask["classes"]
+    classes = classes_asked(booking.ask)
     alone = [stop for stop in stops_in_force(now) if stop.booking_id == booking.id]
     return alone + stops_covering(booking.tenant_id, booking.tier_id, classes, now)
 
@@ -62,6 +63,7 @@ def bookings_covered(stops: Iterable[Stop]) -> Q:
             found |= Q(tier=stop.tier_id)
         else:
             found |= Q(ask__classes__contains=stop.gpu_class_id)
+            found |= Q(ask__groups__contains=[{"gpu_class": stop.gpu_class_id}])
     return found | Q(id__in=alone) if alone else found
 
 

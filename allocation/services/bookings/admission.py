@@ -71,8 +71,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class _QuotaRequest:
-    """What a request needs of quota: units and seconds by class. `override`: as of a booking.
-    `person_id`: whose limits count; None without a person."""
+    """What a request needs of quota: units and seconds by class, of all classes if it is mixed.
+    `override`: as of a booking. `person_id`: whose limits count; None without a person."""
 
     project: Project
     tier: Tier
@@ -80,6 +80,7 @@ class _QuotaRequest:
     seconds: Mapping[str, int]
     override: str = ""
     person_id: int | None = None
+    is_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,17 @@ def admission_check(
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
     audience_check(use)
     units = ask_units(ask)
-    if not units:
+    is_short = bool(ask.groups) and len(units) < len(ask.all_classes)
+    if not units or is_short:
         raise _impossible(ask)
+    _mixed_check(ask, tier)
     ask = pin_resolve(ask)
-    _stop_check(use, ask.classes)
-    units = classes_within(use, {name: units[name] for name in ask.classes if name in units})
+    _stop_check(use, ask.all_classes)
+    units = classes_within(
+        use,
+        {name: units[name] for name in ask.all_classes if name in units},
+        every=bool(ask.groups),
+    )
     lengths = durations_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)
@@ -135,7 +142,9 @@ def admission_check(
     longest = (use.limits.longest.value or 0) + (int(longer.amount) if longer else 0)
     not_before = _window_check(replace(ask, duration=shortest), use, longest)
     short = {name: needed for name, needed in units.items() if 0 < seconds[name] <= longest}
-    request = _QuotaRequest(project, tier, short, seconds, person_id=asker.person_id)
+    request = _QuotaRequest(
+        project, tier, short, seconds, person_id=asker.person_id, is_mixed=bool(ask.groups)
+    )
     fits = _quota_check(request, tiers, asker.booking, now)
     used = (longer,) if longer is not None and longer.is_once else ()
     return Admission(tier, ask, not_before, fits, lengths, use, used)
@@ -216,12 +225,28 @@ def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admis
 
 def _impossible(ask: AskDocument) -> Refused:
     known = set(GpuClass.objects.values_list("slug", flat=True))
-    unknown = [name for name in ask.classes if name not in known]
+    unknown = [name for name in ask.all_classes if name not in known]
     if unknown:
         facts = {"gpu_class": unknown[0], "known": ", ".join(sorted(known))}
         return _invalid("unknown_class", **facts)
+    if ask.groups:
+        ask = next(part for part in ask.parts if not ask_units(part))
     facts = {"classes": " or ".join(ask.classes), "profile": ask.profile or ""}
     return _invalid("impossible_profile", **facts)
+
+
+def _mixed_check(ask: AskDocument, tier: Tier) -> None:
+    """Refuses several groups in a tier that may be paused."""
+    if ask.groups and tier.pausable:
+        others = Tier.objects.filter(pausable=False)
+        names = ", ".join(each.name for each in others) or "–"
+        raise refusal(
+            "mixed_pausable",
+            refusal_text("mixed_pausable", tier=tier.name, others=names),
+            "invalid",
+            "tier",
+            alternatives=[{"tier": each.slug, "name": each.name} for each in others],
+        )
 
 
 def _invalid(code: str, **facts: str) -> Refused:
@@ -286,7 +311,7 @@ def _within_quota(
         if problem is None:
             fits[gpu_class] = needed
         refused = refused or problem
-    if not fits and refused is not None:
+    if refused is not None and (asked.is_mixed or not fits):
         raise refused
     return fits
 

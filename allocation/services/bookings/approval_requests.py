@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from allocation.models import Approval, ApprovalRule, Booking, BookingChange
-from allocation.queries.fleet.catalogue import ask_units
+from allocation.queries.fleet.catalogue import ask_units, units_at_once
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.approvals import (
     DECISION_TIME,
@@ -27,7 +27,7 @@ from allocation.rules.approvals import (
     is_met,
     steps_merged,
 )
-from allocation.rules.ask import AskDocument
+from allocation.rules.ask import AskDocument, classes_asked
 from allocation.rules.states import TERMINAL, State
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
@@ -339,6 +339,9 @@ def _decision_time(tenant_id: UUID, now: datetime) -> timedelta:
     return times[len(times) // 2] if times else DECISION_TIME
 
 
+_WHAT = ("classes", "profile", "share", "count", "groups")
+
+
 def _facts_of(
     bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]], now: datetime
 ) -> RequestFacts:
@@ -348,7 +351,7 @@ def _facts_of(
         own=own,
         total=own.plus(_recent_amounts(bookings, now)),
         seconds=max(_longest(booking) for booking in bookings),
-        classes=frozenset(first.ask["classes"]),
+        classes=frozenset(classes_asked(first.ask)),
         tier=first.tier_id,
         windows=[_window(booking) for booking in bookings],
         is_first=_is_first(bookings),
@@ -363,7 +366,7 @@ def _amounts(bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]
     return Amounts(
         cost=count * sum((booking.hold_amount for booking in bookings), Decimal(0)),
         gpu_hours=count * sum((_gpu_hours(each, units[each.id]) for each in bookings), Decimal(0)),
-        gpus=parallel * max(_gpus(units[booking.id]) for booking in bookings),
+        gpus=parallel * max(_gpus(booking, units[booking.id]) for booking in bookings),
     )
 
 
@@ -388,7 +391,7 @@ def _recent_amounts(bookings: Sequence[Booking], now: datetime) -> Amounts:
     for found in rows:
         change = changes.get(found.id)
         row = booking_as_asked(found, change) if change is not None else found
-        what = json.dumps([row.ask.get(name) for name in ("classes", "profile", "share", "count")])
+        what = json.dumps([row.ask.get(name) for name in _WHAT])
         if what not in units_of:
             units_of[what] = ask_units(AskDocument.from_json(row.ask))
         units = units_of[what]
@@ -397,23 +400,22 @@ def _recent_amounts(bookings: Sequence[Booking], now: datetime) -> Amounts:
             Amounts(
                 row.hold_amount,
                 _gpu_hours(row, units),
-                _gpus(units) if is_open else Decimal(0),
+                _gpus(row, units) if is_open else Decimal(0),
             )
         )
     return total
 
 
-def _gpus(units: Mapping[str, int]) -> Decimal:
-    return Decimal(max(units.values(), default=0)) / UNITS_PER_GPU
+def _gpus(booking: Booking, units: Mapping[str, int]) -> Decimal:
+    return Decimal(units_at_once(booking.ask, units)) / UNITS_PER_GPU
 
 
 def _gpu_hours(booking: Booking, units: Mapping[str, int]) -> Decimal:
     seconds = dict(booking.class_durations)
-    most = max(
-        (each * seconds.get(name, booking.duration_seconds) for name, each in units.items()),
-        default=0,
-    )
-    return Decimal(most) / (UNITS_PER_GPU * _HOUR)
+    each = {
+        name: needed * seconds.get(name, booking.duration_seconds) for name, needed in units.items()
+    }
+    return Decimal(units_at_once(booking.ask, each)) / (UNITS_PER_GPU * _HOUR)
 
 
 def _longest(booking: Booking) -> int:

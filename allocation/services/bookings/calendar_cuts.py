@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, BookingChange, PlannedStrength
+from allocation.rules.ask import count_asked
 from allocation.rules.states import PLANNED_TIMES, TERMINAL, State
 from allocation.services.record.costs import run_time
 from allocation.services.record.history import Event
@@ -48,7 +49,7 @@ def plan_cut(booking: Booking, terms: Terms, now: datetime) -> None:
         booking,
         now=now,
         planned_ends=starts + timedelta(seconds=terms.duration_seconds),
-        planned_places=booking.planned_places[: terms.ask["count"]],
+        planned_places=booking.planned_places[: count_asked(terms.ask)],
     )
 
 
@@ -105,7 +106,7 @@ def _cut(booking: Booking) -> None:
     rows = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
     kept = sorted(rows, key=lambda row: (row.gpu_number, row.start))
     if booking.state == State.SCHEDULED:
-        count: int = booking.ask["count"]
+        count = count_asked(booking.ask)
         gone = [row.id for row in kept[count:]]
         Allocation.objects.filter(id__in=gone).update(state=Allocation.State.SUPERSEDED)
         kept = kept[:count]

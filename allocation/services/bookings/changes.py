@@ -273,7 +273,8 @@ class _Asked:
         None: all of it is given up, or where it starts is not known yet."""
         booking, ask = self.booking, self.new.ask
         starts = ask.starts or booking.planned_starts
-        is_same = self.old.ask.classes == ask.classes and self.old.ask.shape == ask.shape
+        old = self.old.ask
+        is_same = (old.classes, old.shape, old.groups) == (ask.classes, ask.shape, ask.groups)
         is_moved = ask.starts is None and not self._is_weaker()
         if starts is None or is_moved or not is_same:
             return None

@@ -45,12 +45,15 @@ def gpus_give_back(
     money of their rest. The next turn clears them.
 
     Raises:
-        Refused: `give_back_early` before it runs, `not_its_gpu`, `none_unused`, `give_back_all`.
+        Refused: `give_back_early` before it runs, `give_back_mixed` for one with several groups,
+            `not_its_gpu`, `none_unused`, `give_back_all`.
     """
     if booking.state != State.ACTIVE or booking.planned_ends is None:
         state = booking.get_state_display().lower()
         sentence = refusal_text("give_back_early", label=booking.label, state=state)
         raise Refused("give_back_early", sentence, param=PARAM)
+    if booking.ask.get("groups"):
+        raise invalid("give_back_mixed", refusal_text("give_back_mixed"), PARAM)
     rows = list(
         booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
         .select_related("gpu__node")

@@ -1,5 +1,6 @@
 """The price of an admitted request."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -34,13 +35,15 @@ def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
         gpu_class: shelf.price(gpu_class, admission.tier.slug, day) for gpu_class in admission.units
     }
     rates = {
-        name: rate_for(price, admission.ask, admission.units[name])
+        name: rate_for(price, admission.ask.on(name), admission.units[name])
         for name, price in prices.items()
     }
     costs = {
         name: most_of(rate, admission.ask.starts, admission.seconds_on(name))
         for name, rate in rates.items()
     }
+    if admission.ask.groups:
+        return _offer_of_all(admission, prices, rates)
     order = classes_by_cost(admission.ask, costs)
     dearest = max(rates, key=lambda name: rates[name].plain)
     # A class of a lower price can have more expensive peak hours.
@@ -53,6 +56,22 @@ def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
         if is_cheapest_first(admission.ask)
         else (),
     )
+
+
+def _offer_of_all(
+    admission: Admission, prices: Mapping[str, CurrentPrice], rates: Mapping[str, Rate]
+) -> Offer:
+    """The offer of a mixed booking: it costs what its groups cost together."""
+    rate = rate_of_all(list(rates.values()))
+    most = most_of(rate, admission.ask.starts, admission.ask.duration)
+    return Offer(prices[admission.ask.classes[0]], rate, most, ())
+
+
+def rate_of_all(rates: Sequence[Rate]) -> Rate:
+    """The rate of several groups together."""
+    plain = sum((rate.plain for rate in rates), Decimal(0))
+    hours = next((rate.hours for rate in rates if rate.peak != rate.plain), rates[0].hours)
+    return Rate(plain, sum((rate.peak for rate in rates), Decimal(0)), hours)
 
 
 def priced_from(ask: AskDocument, now: datetime) -> datetime:

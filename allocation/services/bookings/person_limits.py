@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.models import Booking
-from allocation.queries.fleet.catalogue import ask_units
+from allocation.queries.fleet.catalogue import ask_units, units_at_once
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import TERMINAL
 from allocation.rules.tier_limits import Limit
@@ -143,4 +143,4 @@ def _person_use(rows: Iterable[Booking]) -> PersonUse:
 
 def _gpus(booking: Booking) -> Decimal:
     units = ask_units(AskDocument.from_json(booking.ask))
-    return Decimal(max(units.values(), default=0)) / UNITS_PER_GPU
+    return Decimal(units_at_once(booking.ask, units)) / UNITS_PER_GPU

@@ -114,7 +114,7 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
     is_same_kind = (old.classes, old.shape, old.workload, booking.tier_id) == (
         ask.classes, ask.shape, ask.workload, target.tier,
     )  # fmt: skip
-    if not is_same_kind or ask.workload is not None:
+    if not is_same_kind or ask.workload is not None or ask.groups or old.groups:
         return changed
     prices = shelf.on(priced_from(ask, now))
     dearest = max(
@@ -154,13 +154,21 @@ def longer_terms(booking: Booking, seconds: int, now: datetime) -> Terms:
     """The terms of a booking with GPUs that ends so many seconds later, at the prices of now. The
     surcharge of peak hours is the one that it was booked with."""
     old, granted = terms_of(booking), granted_seconds(booking)
-    ask = AskDocument.from_json(booking.ask)
-    units = ask_units(ask)[booking.planned_class]
-    price = PriceShelf.read(now).price(booking.planned_class, booking.tier_id, now)
-    price = price.of(ask.profile, ask.count, units)
-    was, will = Size(granted, units), Size(granted + seconds, units)
+    ask, units = AskDocument.from_json(booking.ask), ask_units(AskDocument.from_json(booking.ask))
+    names = list(units) if ask.groups else [booking.planned_class]
+    total, shelf = sum(units[name] for name in names), PriceShelf.read(now)
+    prices = (
+        shelf.price(name, booking.tier_id, now)
+        .of(ask.on(name).profile, ask.on(name).count, units[name])
+        .per_gpu_hour
+        * units[name]
+        for name in names
+    )
+    # The price of one GPU-hour: for a mixed booking, the mean of its groups.
+    price = sum(prices, Decimal(0)) / total
+    was, will = Size(granted, total), Size(granted + seconds, total)
     before = _as_long_as(price_lines_of(booking), granted)
-    lines = lines_after(before, was, will, price.per_gpu_hour)
+    lines = lines_after(before, was, will, price)
     extra = line_cost(lines, granted + seconds) - line_cost(before, granted)
     extra += _surcharge_at_end(booking, 0, seconds)
     return _priced(_with_length(old, granted + seconds), lines, old.hold_amount + extra)

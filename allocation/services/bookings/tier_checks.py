@@ -86,13 +86,17 @@ def _is_among(use: TierUse, version: TierVersion) -> bool:
     return is_leads and rows.filter(role=Role.LEAD, project=use.project).exists()
 
 
-def classes_within(use: TierUse, units: Mapping[str, int]) -> dict[str, int]:
-    """Returns the classes that the tier is open for. Raises Refused `tier_class` if none is."""
+def classes_within(
+    use: TierUse, units: Mapping[str, int], *, every: bool = False
+) -> dict[str, int]:
+    """Returns the classes that the tier is open for. Raises Refused `tier_class` if none is, or
+    with `every` if one is not."""
     allowed = use.limits.classes
     found = {name: needed for name, needed in units.items() if not allowed or name in allowed}
-    if found:
+    if found and not (every and len(found) < len(units)):
         return found
-    facts = {"gpu_class": next(iter(units)), "classes": ", ".join(sorted(allowed))}
+    closed = next(name for name in units if name not in found)
+    facts = {"gpu_class": closed, "classes": ", ".join(sorted(allowed))}
     raise refusal(
         "tier_class",
         refusal_text("tier_class", tier=use.tier.name, **facts),

@@ -69,6 +69,8 @@ def entry_problem(booking: Booking, windows: Windows, now: datetime) -> Refused 
         return invalid("wait_in_series", refusal_text("wait_in_series"), "if_full")
     if not windows or (booking.waitlist == WaitMode.AUTO and booking.starts is None):
         return invalid("wait_needs_window", refusal_text("wait_needs_window"), "if_full")
+    if booking.ask.get("groups") and booking.waitlist == WaitMode.OFFER:
+        return invalid("wait_mixed", refusal_text("wait_mixed"), "if_full")
     if booking.class_durations or booking.ask.get("workload"):
         return invalid("wait_needs_length", refusal_text("wait_needs_length"), "if_full")
     if all(until - length <= max(now, since - length) for since, until in windows):

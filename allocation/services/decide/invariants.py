@@ -250,8 +250,28 @@ _CHECKS = (
         """SELECT b.id || ' has ' || count(a.id) || ' of ' || (b.ask->>'count')
            FROM allocation_booking b LEFT JOIN allocation_allocation a
              ON a.booking_id = b.id AND a.state IN {live} AND NOT a.abandoned
-           WHERE b.state IN {placed} OR (b.state = 'paused' AND a.id IS NOT NULL) GROUP BY b.id
+           WHERE (b.state IN {placed} OR (b.state = 'paused' AND a.id IS NOT NULL))
+             AND NOT b.ask ? 'groups' GROUP BY b.id
            HAVING count(a.id) <> (b.ask->>'count')::int OR count(DISTINCT a.period) <> 1""",
+    ),
+    _Check(
+        "P13",
+        "part of a mixed booking",
+        """SELECT b.id || ' has ' || count(a.id) || ' of ' || (g->>'gpu_class')
+           FROM allocation_booking b CROSS JOIN LATERAL jsonb_array_elements(b.ask->'groups') g
+             LEFT JOIN (allocation_allocation a JOIN allocation_gpumodel m ON m.slug = a.model_id)
+             ON a.booking_id = b.id AND a.state IN {live} AND NOT a.abandoned
+               AND m.gpu_class_id = g->>'gpu_class'
+           WHERE b.state IN {placed} GROUP BY b.id, g
+           HAVING count(a.id) <> (g->>'count')::int OR count(DISTINCT a.period) <> 1""",
+    ),
+    _Check(
+        "P13",
+        "groups of a mixed booking at different times",
+        """SELECT b.id::text FROM allocation_booking b JOIN allocation_allocation a
+             ON a.booking_id = b.id AND a.state IN {live} AND NOT a.abandoned
+           WHERE b.state IN {placed} AND b.ask ? 'groups' GROUP BY b.id
+           HAVING count(DISTINCT a.period) <> 1""",
     ),
     _Check(
         "P13",

@@ -224,6 +224,19 @@ def alternatives_data(alternatives: tuple[Alternative, ...]) -> list[dict[str, o
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
             **({"pin": list(item.pin)} if item.pin else {}),
+            **({"groups": _groups_of(item)} if item.groups else {}),
         }
         for item in alternatives
     ]
+
+
+def _groups_of(item: Alternative) -> list[dict[str, object]]:
+    """All groups of a mixed alternative."""
+    first: dict[str, object] = {
+        "gpu_class": item.gpu_class, "profile": item.profile, "count": item.count
+    }  # fmt: skip
+    others: list[dict[str, object]] = [
+        {"gpu_class": each.classes[0], "profile": each.profile, "count": each.count}
+        for each in item.groups
+    ]
+    return [first, *others]

@@ -1,6 +1,6 @@
 """The options of a quote: text, price, speed, and the risk of a pause."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -15,7 +15,7 @@ from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.rules.start_range import start_range
 from allocation.services.bookings.admission import Admission
-from allocation.services.bookings.offers import most_of, priced_from, rate_for
+from allocation.services.bookings.offers import most_of, priced_from, rate_for, rate_of_all
 from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.solver import QUARTER, Option, Shape
 from allocation.solver.model.inputs import Strength
@@ -23,7 +23,7 @@ from allocation.words.planned_starts import mover_text
 from allocation.words.quotes import note_text
 from billing.price_books import CurrentPrice, PriceShelf
 from billing.rates import Rate
-from billing.rules import LEDGER_STEP, UNITS_PER_GPU
+from billing.rules import LEDGER_STEP, UNITS_PER_GPU, ledger_amount
 from tenants.models import Tier
 
 DAY, HOUR = 86_400, 3600
@@ -35,13 +35,25 @@ KIND_NOTES = ("without_nvlink", "unpinned", "split", "fewer")
 
 
 @dataclass(frozen=True, slots=True)
+class GroupLine:
+    """The part of a price that one group of a mixed option has."""
+
+    gpu_class: str
+    profile: str | None
+    count: int
+    price_per_hour: Decimal
+    price: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class QuoteOption:
     """One option. `request` is the text that books exactly this.
 
     `pause_risk` and `speed` (compared with the request; None: unknown) are thousandths.
     `pause_basis` says what the risk was computed from; empty if it is never paused. `pauses` is the
     number of running bookings that would be paused for it. `latest` is the latest start that is to
-    be expected by its `strength`. `most` is the price at another start with more peak hours.
+    be expected by its `strength`. `most` is the price at another start with more peak hours. A
+    mixed option has `lines`, one for each group.
     """
 
     kind: str
@@ -66,6 +78,7 @@ class QuoteOption:
     strength: Strength
     latest: datetime
     notes: tuple[str, ...]
+    lines: tuple[GroupLine, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -113,7 +126,7 @@ class Market:
         prices = self.shelf.on(priced_from(admission.ask, self.now))
         return {
             name: most_of(
-                rate_for(prices[name, admission.tier.slug], admission.ask, units),
+                rate_for(prices[name, admission.tier.slug], admission.ask.on(name), units),
                 admission.ask.starts,
                 admission.seconds_on(name),
             )
@@ -129,7 +142,8 @@ class Market:
             if in_tier == tier:
                 length = admission.seconds_on(gpu_class)
                 units = admission.units.get(gpu_class, UNITS_PER_GPU)
-                own = price.of(ask.profile, ask.count, units).rate(UNITS_PER_GPU)
+                part = ask.on(gpu_class)
+                own = price.of(part.profile, part.count, units).rate(UNITS_PER_GPU)
                 cost = most_of(own, ask.starts, length)
                 found[gpu_class] = int(cost * HOUR / length / LEDGER_STEP)
         return found
@@ -172,11 +186,18 @@ def quote_option(
     tier = tiers[0]
     ask = _ask_of(option, asked)
     day = priced_from(ask, market.now)
-    price = market.shelf.on(day).get((option.gpu_class, tier.slug))
-    units = ask_units(ask).get(option.gpu_class)
-    if price is None or units is None:
+    prices, units = market.shelf.on(day), ask_units(ask)
+    found = {name: prices.get((name, tier.slug)) for name in ask.all_classes}
+    rates = [
+        rate_for(price, ask.on(name), units[name])
+        for name, price in found.items()
+        if price and name in units
+    ]
+    price = found[option.gpu_class]
+    if price is None or len(rates) < len(ask.all_classes):
         return None
-    rate, starts = rate_for(price, ask, units), instant(option.starts)
+    starts = instant(option.starts)
+    rate = rate_of_all(rates) if ask.groups else rates[0]
     risk = market.risk_of(option, tier)
     requested_start = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
     return QuoteOption(
@@ -201,6 +222,7 @@ def quote_option(
         pauses=sum(count for _, count in option.pauses),
         strength=option.strength,
         latest=market.latest_start(option, tier.slug),
+        lines=tuple(_lines(ask, rates)) if ask.groups else (),
         notes=(
             *losses(option, asked, tiers, market.sizes),
             *_victim_notes(option),
@@ -208,6 +230,15 @@ def quote_option(
             *_method_note(option, tier),
         ),
     )
+
+
+def _lines(ask: AskDocument, rates: Sequence[Rate]) -> Iterator[GroupLine]:
+    """Yields the plain price of each group."""
+    for group, rate in zip(ask.every_group, rates, strict=True):
+        price = rate.plain * ask.duration / 3600
+        yield GroupLine(
+            group.gpu_class, group.profile, group.count, rate.plain, ledger_amount(price)
+        )
 
 
 def losses(
@@ -220,11 +251,18 @@ def losses(
     if option.count < asked.count:
         code = "fewer_slices" if option.profile else "fewer_gpus"
         yield note_text(code, count=option.count, asked=asked.count)
+    if asked.groups:
+        yield from _pausable_note(tiers)
+        return
     shape = option.profile if option.share is None else option.share
     least = min(_gigabytes(asked.shape, name, sizes) for name in asked.classes)
     memory = _gigabytes(shape, option.gpu_class, sizes)
     if memory < least:
         yield note_text("less_memory", memory=f"{memory:g}", asked=f"{least:g}")
+    yield from _pausable_note(tiers)
+
+
+def _pausable_note(tiers: tuple[Tier, Tier]) -> Iterator[str]:
     offered, requested = tiers
     if offered.pausable and not requested.pausable:
         yield note_text("pausable")
@@ -302,4 +340,5 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         deadline=None if past_deadline else asked.deadline,
         workload=asked.workload,
         pin=() if option.kind == "unpinned" else asked.pin,
+        groups=asked.groups,
     )

@@ -108,6 +108,8 @@ def quote_make(
 
 def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
     """Returns the ask on its cheapest class in any tier; the first of equals."""
+    if ask.groups:
+        return ask
     units = ask_units(ask)
     costs: dict[str, Decimal] = {}
     for (gpu_class, _), price in PriceShelf.read(now).on(priced_from(ask, now)).items():
@@ -143,6 +145,8 @@ def _questions(
         cheapest=is_cheapest_first(request.ask) and request.ask.deadline is not None,
     )
     others = Tier.objects.exclude(slug=admission.tier.slug)
+    if request.ask.groups:
+        others = others.filter(pausable=False)
     for tier in (
         admission.tier,
         *others.filter(max_duration_seconds__gte=question.duration).order_by("-priority", "slug"),

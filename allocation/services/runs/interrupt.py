@@ -16,6 +16,7 @@ from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, Maintenance, Node
 from allocation.queries.fleet.maintenance import in_scope, maintenance_open
+from allocation.rules.ask import count_asked
 from allocation.rules.states import State
 from allocation.services.nodes.gpu_modes import pinned_to_other_mode
 from allocation.services.record.conflicts import refund_note
@@ -100,7 +101,7 @@ def run_interrupt(
         kept = run_saved_time(booking)
         if failed_on is not None:
             lost = run_time(booking, now) - kept
-            refund_note(failed_on, lost.seconds * booking.ask["count"])
+            refund_note(failed_on, lost.seconds * count_asked(booking.ask))
         places = [] if booking.starts else _places(booking, STARTED)
         run_abandon(booking, now, kept.seconds)
         detail = {"rule": cause.rule, "kept_seconds": kept.seconds}

@@ -88,4 +88,5 @@ def _price(booking: Booking, granted: Granted, stretches: Stretches) -> Decimal:
 
 def _kind(booking: Booking) -> str:
     ask = booking.ask
-    return f"{booking.planned_class} {ask.get('profile')} {ask.get('share')}"
+    groups = f" {ask['groups']}" if ask.get("groups") else ""
+    return f"{booking.planned_class} {ask.get('profile')} {ask.get('share')}{groups}"

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from allocation.models import Allocation, Booking, BookingChange, Pause, WaitMode
-from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
+from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, AskGroup
 from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.record.open_pauses import OPEN, pauses_unneeded
 from allocation.services.record.places import place_of, place_of_row
@@ -59,7 +59,7 @@ _HELD_COLUMNS = (
     *("granted_cycle", "granted_position", "preemptor", "extended_from", "extended_cycle"),
     *("state", "abandoned", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
     *("booking__ready_at", "booking__saved_at", "booking__pause_count", "booking__has_override"),
-    "booking__extension_until",
+    *("booking__extension_until", "model__gpu_class"),
 )
 _STRENGTHS: dict[str, Strength] = {
     "firm": "firm",
@@ -162,18 +162,34 @@ def solver_ask(document: AskDocument) -> Ask:
         cores=document.cores * 1_000,
         memory=document.memory * 1_024,
         pin=document.pin,
+        groups=tuple(map(_group_of, document.groups)),
     )
 
 
-def host_resources(booking: Booking) -> tuple[int, int]:
-    """Cores (thousandths) and memory (MiB) for each of a booking's places."""
-    return booking.ask.get("cores", 0) * 1_000, booking.ask.get("memory", 0) * 1_024
+def _group_of(group: AskGroup) -> Ask:
+    return Ask(
+        count=group.count,
+        classes=(group.gpu_class,),
+        profile=group.profile,
+        together=group.together,
+        required=group.required,
+        cores=group.cores * 1_000,
+        memory=group.memory * 1_024,
+    )
+
+
+def host_resources(booking: Booking, gpu_class: str = "") -> tuple[int, int]:
+    """Cores (thousandths) and memory (MiB) for each of a booking's places, of a mixed one on this
+    class."""
+    groups = booking.ask.get("groups", ())
+    ask = next((each for each in groups if each["gpu_class"] == gpu_class), booking.ask)
+    return ask.get("cores", 0) * 1_000, ask.get("memory", 0) * 1_024
 
 
 def held_read(now: datetime, only: Bookings = None) -> tuple[Held, ...]:
     """Every live allocation, or those of some bookings; under row-level security, of one tenant."""
     rows = Allocation.objects.filter(**_among("booking", only), state__in=Allocation.LIVE)
-    rows = rows.select_related("booking").only(*_HELD_COLUMNS).order_by("id")
+    rows = rows.select_related("booking", "model").only(*_HELD_COLUMNS).order_by("id")
     return tuple(
         _held_of(row, now)
         for row in rows
@@ -193,7 +209,8 @@ def _held_of(row: Allocation, now: datetime) -> Held:
     booking = row.booking
     started = row.state != Allocation.State.PLANNED
     is_running = booking.state in (State.ACTIVE, State.PAUSING) and not row.abandoned
-    cores, memory = host_resources(booking)
+    gpu_class = row.model.gpu_class_id if booking.ask.get("groups") else ""
+    cores, memory = host_resources(booking, gpu_class)
     return Held(
         id=str(row.id),
         booking=f"left {row.id}" if row.abandoned else str(row.booking_id),
@@ -235,6 +252,8 @@ def _level(row: Allocation) -> Together | None:
     booking, ask = row.booking, row.booking.ask
     is_settled = row.state == Allocation.State.PLANNED and booking.extension_until is None
     if not is_settled or booking.state != State.SCHEDULED:
+        return None
+    if ask.get("groups"):
         return None
     together: Together = ask["together"]
     return together if ask["required"] and ask["count"] > 1 else "any"

@@ -43,6 +43,8 @@ from allocation.web.bookings.request_form import (
     RequestFields,
     ask_of_fields,
     fields_of,
+    groups_line,
+    groups_text,
     highlights_of,
     text_as_chosen,
     understood_words,
@@ -204,7 +206,8 @@ def _understood(
     ask: AskDocument | None = None
     wrong: dict[str, str] = {}
     if fields.is_edited:
-        ask = ask_of_fields(fields, parsed)
+        more = parse_ask(groups_line(fields), catalogue=catalogue, now=now, zone=zone)
+        ask = ask_of_fields(fields, parsed, more if fields.groups else None)
         text = document_text(ask, zone)
         try:
             today = now.astimezone(zone).date()
@@ -273,6 +276,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "length": length_words(duration).replace(" ", "") if duration else "",
         "workload": parsed.workload or "",
         "pin": " ".join((ask or parsed).pin),
+        "groups": groups_text((ask or parsed).groups),
     }
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from allocation.queries.bookings.bookings import quota_at
 from allocation.rules.start_range import StartRange
-from allocation.services.quotes.quote_options import QuoteOption
+from allocation.services.quotes.quote_options import GroupLine, QuoteOption
 from allocation.services.quotes.quotes import Quote
 from allocation.web.bookings.earlier_options import percent_words
-from allocation.web.bookings.summary import shape_words
+from allocation.web.bookings.summary import shape_words, what_words
 from allocation.web.parts.planned_start import start_words
 from allocation.web.parts.times import length_words, window_words
 from billing.rules import money_text
@@ -55,7 +55,6 @@ def options_context(
 def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> dict[str, Any]:
     zone = zone_of(actor.time_zone)
     tier = names.tiers.get(option.tier)
-    label = names.classes.get(option.gpu_class, option.gpu_class)
     price = money_text(option.price, option.currency)
     window = window_words(option.starts, option.ends, zone, now)
     when = start_words(option.strength, StartRange(option.starts, option.latest), zone, now)
@@ -67,7 +66,8 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "never_paused": bool(tier and not tier.pausable),
         "risk": percent_words(option.pause_risk) if option.pause_basis else "",
         "basis": option.pause_basis,
-        "what": shape_words(option.count, label, option.profile, option.share),
+        "what": _what(option, names),
+        "lines": [_line(each, option.currency, names) for each in option.lines],
         "nodes": ", ".join(option.nodes),
         "price": price,
         "parts": price_parts(option),
@@ -77,6 +77,21 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         # The tier's pill already shows its description.
         "notes": [note for note in option.notes if tier is None or note != tier.description],
     }
+
+
+def _what(option: QuoteOption, names: Names) -> str:
+    if option.lines:
+        return what_words(option.ask, names.classes)
+    label = names.classes.get(option.gpu_class, option.gpu_class)
+    return shape_words(option.count, label, option.profile, option.share)
+
+
+def _line(line: GroupLine, currency: str, names: Names) -> str:
+    """`2 × H100 80 GB: 24.00 €, 4.00 €/h`, at the plain price."""
+    label = names.classes.get(line.gpu_class, line.gpu_class)
+    shape = shape_words(line.count, label, line.profile)
+    price, hourly = (money_text(each, currency) for each in (line.price, line.price_per_hour))
+    return f"{shape}: {price}, {hourly}/h"
 
 
 def price_parts(option: QuoteOption) -> str:

@@ -1,11 +1,12 @@
 """The form fields of the booking panel: reads them and highlights what the text says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from allocation.errors import AskError
 from allocation.rules.ask import (
     AskDocument,
+    AskGroup,
     Parsed,
     count_of,
     duration_of,
@@ -13,10 +14,11 @@ from allocation.rules.ask import (
     pin_of,
     share_of,
 )
+from allocation.rules.ask.line.text import group_text
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
 from allocation.rules.ask.words.times import duration_words
-from allocation.web.bookings.summary import shape_words
+from allocation.web.bookings.summary import what_words
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT
 
 SHARE = "share-"
@@ -54,6 +56,7 @@ class RequestFields:
     external_ref: str = ""
     array: str = ""
     parallel: str = ""
+    groups: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,12 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         external_ref=get("external_ref", MAX_REFERENCE),
         array=get("array"),
         parallel=get("parallel"),
+        groups=get("groups", 120),
     )
 
 
-def ask_of_fields(fields: RequestFields, parsed: Parsed) -> AskDocument:
-    """Returns the request that the fields describe.
+def ask_of_fields(fields: RequestFields, parsed: Parsed, more: Parsed | None = None) -> AskDocument:
+    """Returns the request that the fields describe; `more` is the line with its further groups.
 
     Window and topology come from the text. Raises AskError for an invalid field.
     """
@@ -121,11 +125,35 @@ def ask_of_fields(fields: RequestFields, parsed: Parsed) -> AskDocument:
         workload=fields.workload or None,
         pin=pin_of([name for name in fields.pin.replace(",", " ").split() if name != "or"]),
     )
+    if more is not None:
+        ask = _with_groups(ask, more)
     if ask.count == 1 and ask.together != "any":
         ask = replace(ask, together="any", required=False)
     ask.check_share()
     ask.check_window()
     return ask
+
+
+def groups_line(fields: RequestFields) -> str:
+    """A line whose further groups are those of the field."""
+    return f"1 {fields.classes.split()[0] if fields.classes else ''} + {fields.groups} 1h"
+
+
+def _with_groups(ask: AskDocument, said: Parsed) -> AskDocument:
+    """The request with the further groups of a line. Raises AskError."""
+    if not said.groups:
+        sentence = "Write each group as a number and a GPU class, such as 4 l40s + 2 a100."
+        raise AskError("not_a_group", sentence, "groups")
+    if said.problems:
+        raise AskError("not_a_group", said.problems[0].sentence, "groups")
+    if len(ask.classes) > 1:
+        raise AskError("not_a_group", "Choose one GPU class for each group.", "classes")
+    return AskDocument.from_json(replace(ask, groups=said.groups).to_json())
+
+
+def groups_text(groups: Sequence[AskGroup]) -> str:
+    """`4 l40s + 2 a100 16 cores`, as the field shows further groups."""
+    return " + ".join(map(group_text, groups))
 
 
 def text_as_chosen(fields: RequestFields, parsed: Parsed) -> str:
@@ -177,8 +205,7 @@ _TIMES = frozenset({"starts", "not_before", "deadline"})
 
 def understood_words(ask: AskDocument, parsed: Parsed, labels: Mapping[str, str]) -> str:
     """`2 × H100 80 GB for 6 h, starts exactly Fri 27 Nov 22:00`."""
-    names = " or ".join(labels.get(slug, slug) for slug in ask.classes)
-    shape = shape_words(ask.count, names, ask.profile, ask.share)
+    shape = what_words(replace(ask, pin=()), labels)
     words = [f"{shape} for {duration_words(ask.duration)}"]
     words += [part.meaning for part in parsed.parts if part.field not in _SAID]
     if not _TIMES.intersection(part.field for part in parsed.parts):

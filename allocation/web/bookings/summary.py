@@ -1,8 +1,8 @@
 """The texts of a booking's page: state, reasons, cost and actions. No database."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -11,12 +11,14 @@ from allocation.queries.bookings.bookings import NodePlace
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
+    alternative_text,
+    document_text,
     duration_text,
-    fixed_text,
     host_resources_text,
     pin_text,
     pin_words,
     shape_text,
+    window_text,
 )
 from allocation.rules.states import ON_WAITLIST, OPEN, State
 from allocation.services.record.costs import booking_cost, rate_of
@@ -145,7 +147,10 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
 
 
 def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
-    """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`."""
+    """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`, `2 × H100 80 GB + 4 × L40S`."""
+    if ask.groups:
+        rows = ((g.count, labels.get(g.gpu_class, g.gpu_class), g.profile) for g in ask.every_group)
+        return " + ".join(shape_words(*row) for row in rows)
     classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
     where = f" (pinned to {pin_words(ask.pin)})" if ask.pin else ""
     return shape_words(ask.count, classes, ask.profile, ask.share) + where
@@ -360,13 +365,16 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
         if starts < ctx.now:
             # The alternative has passed since the decision.
             continue
-        share = each.get("share")
-        asked = (each["count"], each["gpu_class"], each["profile"])
-        text = fixed_text(*asked, (starts, ends), ctx.zone, share)
-        host = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
-        text = " ".join([text, *host, *pin_text(each.get("pin", ()))])
-        label = ctx.labels.get(each["gpu_class"], each["gpu_class"])
-        shape = shape_words(each["count"], label, each["profile"], share)
+        if each.get("groups"):
+            ask = replace(AskDocument.from_json(booking.ask), not_before=None, deadline=None)
+            text = document_text(replace(ask, starts=starts), ctx.zone)
+            shape = what_words(ask, ctx.labels)
+        else:
+            text = window_text(alternative_text(each), (starts, ends), ctx.zone)
+            host = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
+            text = " ".join([text, *host, *pin_text(each.get("pin", ()))])
+            label = ctx.labels.get(each["gpu_class"], each["gpu_class"])
+            shape = shape_words(each["count"], label, each["profile"], each.get("share"))
         cards.append(
             Alternative(
                 when=moment_words(starts, ctx.zone, ctx.now),
@@ -424,6 +432,9 @@ def _extensions(booking: Booking, ctx: PageContext) -> tuple[ExtendChoice, ...]:
 
 
 def _again(ask: AskDocument) -> str:
+    if ask.groups:
+        anytime = replace(ask, starts=None, not_before=None, deadline=None)
+        return document_text(anytime, UTC)
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
     host = host_resources_text(ask.cores, ask.memory)
     return " ".join([shape, duration_text(ask.duration), *host, *pin_text(ask.pin)])

@@ -88,6 +88,8 @@ class ChangeForm:
         try:
             ask = old.ask if self.is_begun else self._ask(old)
             ask = replace(ask, duration=_length(values["length"], old.ask.duration))
+            # Several groups allow neither a pin nor one class twice.
+            ask = AskDocument.from_json(ask.to_json()) if ask.groups else ask
             ask.check_window()
         except AskError as error:
             raise invalid(error.code, error.sentence, error.param) from error

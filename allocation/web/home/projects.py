@@ -235,6 +235,11 @@ def _row(booking: Booking, labels: Mapping[str, str]) -> BookingRow:
 
 def _what(booking: Booking, labels: Mapping[str, str]) -> str:
     ask = AskDocument.from_json(booking.ask)
+    if ask.groups:
+        return " + ".join(
+            f"{each.count} × {each.profile or labels.get(each.gpu_class, each.gpu_class)}"
+            for each in ask.every_group
+        )
     classes = (booking.planned_class,) if booking.planned_class else ask.classes
     shape = ask.profile or " or ".join(labels.get(slug, slug) for slug in classes)
     if ask.share is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import F
 
 from allocation.models import Approval, Booking, BookingChange
-from allocation.rules.ask.line.text import duration_text, shape_text
+from allocation.rules.ask.line.text import alternative_text, duration_text
 from allocation.rules.changes import Strength
 from allocation.services.bookings.kept_changes import can_wait
 from allocation.services.bookings.undo import undoable_change
@@ -98,7 +98,7 @@ def difference_lines(differences: dict[str, Any], zone: tzinfo, now: datetime) -
 def _alternative(each: dict[str, Any], zone: tzinfo, now: datetime) -> str:
     """`tomorrow 11:00, 2 h100 for 3h`."""
     starts, ends = _time(each["starts"]), _time(each["ends"])
-    shape = shape_text(each["count"], each["gpu_class"], each["profile"], each.get("share"))
+    shape = alternative_text(each)
     length = duration_text(int((ends - starts).total_seconds()))
     return f"{moment_words(starts, zone, now)}, {shape} for {length}"
 

@@ -12,6 +12,7 @@ from lark.lexer import Lexer
 
 from allocation.errors import AskError
 from allocation.rules.ask.line.arrays import array_check
+from allocation.rules.ask.line.mixed import mixed_read, mixed_split
 from allocation.rules.ask.line.repairs import missing_part_of, repairs_useful, words_refuse
 from allocation.rules.ask.line.shape import SHAPE_RULES, classes_of
 from allocation.rules.ask.line.tokens import tokens_of
@@ -115,6 +116,9 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
     def read(line: str) -> Parsed:
         return _read(Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone))
 
+    mixed = mixed_split(text, names_of(catalogue))
+    if mixed is not None:
+        return mixed_read(read, mixed)
     parsed = read(text)
     wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
     if not wrong:

@@ -1,9 +1,10 @@
 """Writes a structured request as one line that the grammar parses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
+from typing import Any
 
-from allocation.rules.ask.words.document import AskDocument
+from allocation.rules.ask.words.document import AskDocument, AskGroup, Together
 
 UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"))
 
@@ -25,10 +26,22 @@ def fixed_text(
     share: int | None = None,
 ) -> str:
     """`2 h100 from 2026-11-24 14:00 to 18:00`, in `zone`."""
+    return window_text(shape_text(count, gpu_class, profile, share), window, zone)
+
+
+def window_text(shape: str, window: tuple[datetime, datetime], zone: tzinfo) -> str:
+    """The same for a shape as text."""
     starts, ends = (moment.astimezone(zone) for moment in window)
     last = f"{ends:%H:%M}" if ends.date() == starts.date() else f"{ends:%Y-%m-%d %H:%M}"
-    shape = shape_text(count, gpu_class, profile, share)
     return f"{shape} from {starts:%Y-%m-%d %H:%M} to {last}"
+
+
+def alternative_text(each: Mapping[str, Any]) -> str:
+    """The shape of an alternative: `2 h100`, `2 h100 + 4 l40s`."""
+    rows = each.get("groups") or [each]
+    return " + ".join(
+        shape_text(row["count"], row["gpu_class"], row["profile"], row.get("share")) for row in rows
+    )
 
 
 def host_resources_text(cores: int, memory: int) -> list[str]:
@@ -58,17 +71,34 @@ def duration_text(seconds: int) -> str:
     return "".join(parts) or "1m"
 
 
+def together_text(together: Together, *, required: bool) -> list[str]:
+    """`same node`, `preferably same nvlink`. Empty for any distance."""
+    if together == "any":
+        return []
+    near = "nvlink" if together == "domain" else together
+    return [f"same {near}" if required else f"preferably same {near}"]
+
+
+def group_text(group: AskGroup) -> str:
+    """`4 l40s 16 cores`: one group of a mixed request."""
+    words = [shape_text(group.count, group.gpu_class, group.profile)]
+    words += host_resources_text(group.cores, group.memory)
+    return " ".join([*words, *together_text(group.together, required=group.required)])
+
+
 def document_text(ask: AskDocument, zone: tzinfo) -> str:
     """The line that parses to this request. Times are rounded down to minutes."""
     classes = " or ".join(ask.classes)
-    parts = [shape_text(ask.count, classes, ask.profile, ask.share), duration_text(ask.duration)]
-    parts += host_resources_text(ask.cores, ask.memory)
+    parts = [shape_text(ask.count, classes, ask.profile, ask.share)]
+    if ask.groups:
+        parts = [" + ".join(map(group_text, ask.every_group)), duration_text(ask.duration)]
+    else:
+        parts += [duration_text(ask.duration), *host_resources_text(ask.cores, ask.memory)]
     for word, moment in (("at", ask.starts), ("from", ask.not_before), ("before", ask.deadline)):
         if moment is not None:
             parts.append(f"{word} {moment.astimezone(zone):%Y-%m-%d %H:%M}")
-    if ask.together != "any":
-        near = "nvlink" if ask.together == "domain" else ask.together
-        parts.append(f"same {near}" if ask.required else f"preferably same {near}")
+    if not ask.groups:
+        parts += together_text(ask.together, required=ask.required)
     if ask.workload is not None:
         parts.append(f"kind:{ask.workload}")
     parts += pin_text(ask.pin)

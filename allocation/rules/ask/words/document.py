@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from allocation.errors import AskError
 
@@ -17,6 +17,7 @@ WHOLE_SHARE = 1_000
 MAX_HOST_RESOURCE = 16_384
 MAX_NAME_LENGTH = 64
 MAX_PINS = 16
+MIN_GROUPS, MAX_GROUPS = 2, 4
 # Shorter bookings are refused, and a shorter remainder of a paused run does not resume.
 MIN_DURATION_SECONDS = 60
 MAX_DURATION_SECONDS = 90 * 86_400
@@ -30,6 +31,23 @@ _YEARS = range(2000, 2200)
 
 
 @dataclass(frozen=True, slots=True)
+class AskGroup:
+    """One group of a mixed request: a number of GPUs or slices of one class."""
+
+    gpu_class: str
+    count: int = 1
+    profile: str | None = None
+    cores: int = 0
+    memory: int = 0
+    together: Together = "any"
+    required: bool = False
+
+
+GROUP_FIELDS = ("count", "profile", "cores", "memory", "together", "required")
+"""The fields that each group of a mixed request has for itself, besides its class."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskDocument:
     """A request: a number of GPUs, slices or a share, their classes, and a window.
 
@@ -39,7 +57,8 @@ class AskDocument:
     whole seconds. With `starts` the window is fixed; otherwise it is flexible between `not_before`
     and `deadline`. With a `workload` (a kind of work) the duration applies to the first class and
     is scaled by speed for the others. `pin` limits the booking to these nodes, by name, and GPUs,
-    as `node/index`.
+    as `node/index`. A mixed request has further `groups`, each on a class of its own; the fields
+    `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
     """
 
     count: int
@@ -56,6 +75,41 @@ class AskDocument:
     memory: int = 0
     workload: str | None = None
     pin: tuple[str, ...] = ()
+    groups: tuple[AskGroup, ...] = ()
+
+    @property
+    def every_group(self) -> tuple[AskGroup, ...]:
+        """All groups of a mixed request; empty for any other."""
+        if not self.groups:
+            return ()
+        first = {name: getattr(self, name) for name in GROUP_FIELDS}
+        return (AskGroup(gpu_class=self.classes[0], **first), *self.groups)
+
+    @property
+    def all_classes(self) -> tuple[str, ...]:
+        """Its classes: alternatives, or those of all groups."""
+        return (*self.classes, *(each.gpu_class for each in self.groups))
+
+    @property
+    def total(self) -> int:
+        """The number of GPUs, slices or shares of all groups."""
+        return self.count + sum(each.count for each in self.groups)
+
+    @property
+    def parts(self) -> tuple["AskDocument", ...]:
+        """Each group as a request of its own; itself unless it is mixed."""
+        if not self.groups:
+            return (self,)
+        rows = ({name: getattr(each, name) for name in GROUP_FIELDS} for each in self.every_group)
+        return tuple(
+            replace(self, classes=(each.gpu_class,), groups=(), **row)
+            for each, row in zip(self.every_group, rows, strict=True)
+        )
+
+    def on(self, gpu_class: str) -> "AskDocument":
+        """The group on a class as a request of its own; itself unless it is mixed."""
+        own = (part for part in self.parts if part.classes == (gpu_class,))
+        return next(own, self) if self.groups else self
 
     @property
     def shape(self) -> str | int | None:
@@ -70,6 +124,7 @@ class AskDocument:
         for name in data:
             if name not in _READERS:
                 raise AskError("unknown_field", "There is no such field.", str(name)[:64])
+        data = _with_first_group(data)
         for name in ("classes", "duration"):
             if name not in data:
                 raise AskError("missing_field", f"`{name}` is required.", name)
@@ -100,14 +155,45 @@ class AskDocument:
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form. `from_json` returns the same document."""
-        names = (field.name for field in fields(self) if field.name != "pin")
+        names = (each.name for each in fields(self) if each.name not in ("pin", "groups"))
         plain = {name: getattr(self, name) for name in names}
         plain["classes"] = list(self.classes)
         for name in ("starts", "not_before", "deadline"):
             plain[name] = None if plain[name] is None else time_text(plain[name])
         # Left out when empty, as in documents stored before pins existed.
         plain |= {"pin": list(self.pin)} if self.pin else {}
+        if self.groups:
+            plain["groups"] = [asdict(each) for each in self.every_group]
         return plain
+
+
+def classes_asked(ask: Mapping[str, Any]) -> list[str]:
+    """The classes of a stored request: alternatives, or those of all groups."""
+    groups = ask.get("groups")
+    return [each["gpu_class"] for each in groups] if groups else list(ask["classes"])
+
+
+def count_asked(ask: Mapping[str, Any]) -> int:
+    """The number of GPUs, slices or shares of a stored request, of all groups together."""
+    return sum(each["count"] for each in ask.get("groups") or [ask])
+
+
+def _with_first_group(data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """The fields of a mixed request, with those of its first group. Raises AskError."""
+    if data.get("groups") is None:
+        return {name: value for name, value in data.items() if name != "groups"}
+    first, *others = groups_of(data["groups"])
+    row = {**asdict(first), "classes": [first.gpu_class]}
+    del row["gpu_class"]
+    for name, value in row.items():
+        if name in data and data[name] != value:
+            sentence = f"Provide `{name}` in `groups`: a mixed request has one for each group."
+            raise AskError("groups_twice", sentence, name)
+    for name in ("share", "workload", "pin"):
+        if data.get(name):
+            sentence = f"A request with several groups can't have `{name}`."
+            raise AskError("not_in_groups", sentence, name)
+    return {**data, **row, "groups": others}
 
 
 def time_text(moment: datetime) -> str:
@@ -230,6 +316,40 @@ def _time_or_none(value: object, param: str) -> datetime | None:
     return moment.astimezone(UTC)
 
 
+_GROUP_READERS: dict[str, Callable[[object, str], object]] = {
+    "gpu_class": _name,
+    "count": count_of,
+    "profile": _name_or_none,
+    "cores": host_resource_of,
+    "memory": host_resource_of,
+    "together": _together,
+    "required": _truth,
+}
+
+
+def groups_of(value: object, param: str = "groups") -> list[AskGroup]:
+    """The groups of a mixed request. Raises AskError for one group, too many, a class that has two,
+    or an invalid field."""
+    if not isinstance(value, list) or not MIN_GROUPS <= len(value) <= MAX_GROUPS:
+        sentence = f"{param} must be a list of {MIN_GROUPS} to {MAX_GROUPS} groups."
+        raise AskError("not_a_list", sentence, param)
+    found = [_group(each, f"{param}.{number}") for number, each in enumerate(value)]
+    if len({each.gpu_class for each in found}) < len(found):
+        sentence = "Each group needs a GPU class of its own. Add the counts of a class together."
+        raise AskError("class_twice", sentence, param)
+    return found
+
+
+def _group(value: object, param: str) -> AskGroup:
+    if not isinstance(value, Mapping) or "gpu_class" not in value:
+        raise AskError("missing_field", "A group needs `gpu_class`.", f"{param}.gpu_class")
+    for name in value:
+        if name not in _GROUP_READERS:
+            raise AskError("unknown_field", "There is no such field.", f"{param}.{str(name)[:64]}")
+    row = {name: _GROUP_READERS[name](each, f"{param}.{name}") for name, each in value.items()}
+    return AskGroup(**cast(dict[str, Any], row))
+
+
 _READERS: dict[str, Callable[[object, str], object]] = {
     "count": count_of,
     "classes": _classes,
@@ -245,4 +365,5 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "memory": host_resource_of,
     "workload": _name_or_none,
     "pin": pin_of,
+    "groups": lambda value, _: tuple(cast(list[AskGroup], value)),
 }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from allocation.errors import AskError
-from allocation.rules.ask.words.document import AskDocument, Together, duration_of
+from allocation.rules.ask.words.document import AskDocument, AskGroup, Together, duration_of
 from allocation.rules.recurrence import Recurrence
 
 
@@ -78,8 +78,8 @@ class Parsed:
 
     Every word belongs to a part, a problem or `noise` (courtesies and articles). With `cheapest`
     the lowest price decides among the options. `array` is a number of runs, of which `parallel` are
-    open at a time. `missing` is the part that a line without problems
-    still lacks. Times are aware UTC.
+    open at a time. A mixed request has further `groups`. `missing` is the part that a line without
+    problems still lacks. Times are aware UTC.
     """
 
     count: int | None
@@ -106,6 +106,7 @@ class Parsed:
     missing: Problem | None = None
     array: int | None = None
     parallel: int | None = None
+    groups: tuple[AskGroup, ...] = ()
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
@@ -150,6 +151,7 @@ class Parsed:
             memory=self.memory,
             workload=self.workload,
             pin=self.pin,
+            groups=self.groups,
         )
         document.check_share()
         document.check_window()
