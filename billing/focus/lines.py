@@ -54,6 +54,8 @@ class StatementLine:
     fee: str
     day: date
     labels: Mapping[str, str]
+    profile: str = ""
+    """Of a booking of slices."""
 
     @property
     def amount(self) -> Decimal:

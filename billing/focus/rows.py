@@ -100,7 +100,7 @@ def _row(part: _Part) -> dict[str, object]:
         "ChargePeriodEnd": _midnight_after(line.at),
         "ResourceId": line.booking,
         "ResourceName": line.name or line.booking,
-        "SkuId": line.fee or f"{line.gpu_class}/{line.tier}",
+        "SkuId": line.fee or _sku(line),
         "SubAccountId": line.project,
         "SubAccountName": line.project,
         "Tags": {key: value for key, value in tags.items() if value},
@@ -108,6 +108,11 @@ def _row(part: _Part) -> dict[str, object]:
         "x_Co2Kg": part.use.co2_kg if part.use else None,
         **_prices(part),
     }
+
+
+def _sku(line: StatementLine) -> str:
+    """The class and tier, and the profile of slices, which can have a price of its own."""
+    return "/".join(filter(None, (line.gpu_class, line.profile, line.tier)))
 
 
 def _prices(part: _Part) -> dict[str, object]:
@@ -130,7 +135,7 @@ def _prices(part: _Part) -> dict[str, object]:
         "CapacityReservationId": line.booking,
         "CapacityReservationStatus": "Unused" if part.is_unused else "Used",
         "PricingCategory": "Standard",
-        "SkuPriceId": f"{line.gpu_class}/{line.tier}/{line.per_hour:f}",
+        "SkuPriceId": f"{_sku(line)}/{line.per_hour:f}",
     }
 
 

@@ -22,6 +22,8 @@ from billing.services.prices import (
     prices_kept,
 )
 from tenants.audit import platform_record
+from tenants.models import OutboxMessage, Tenant
+from tenants.outbox import outbox_put
 from tenants.platform.errors import Refused, denied, missing
 
 State = PriceDraft.State
@@ -248,6 +250,7 @@ def price_draft_publish(
         )
         draft.book = book
         _decide(draft, State.PUBLISHED, publisher_id, now)
+        _notify_tenants(book, now)
     return book
 
 
@@ -354,6 +357,23 @@ def _kept(draft: PriceDraft) -> dict[str, Any]:
     prices = prices_kept(terms.prices, terms.peaks, terms.slices)
     said = {"valid_from": valid_from, "note": draft.note, "state": draft.state}
     return prices | said | {"revision": draft.revision, "on_version": draft.base_id}
+
+
+def _notify_tenants(book: PriceBook, now: datetime) -> None:
+    payload = {
+        "version": book.version,
+        "valid_from": book.valid_from.isoformat(),
+        "note": book.note,
+    }
+    tenants = Tenant.objects.order_by("slug").values_list("id", flat=True)
+    outbox_put(
+        [
+            OutboxMessage(
+                tenant_id=tenant_id, kind="price_book.published", payload=payload, created=now
+            )
+            for tenant_id in tenants
+        ]
+    )
 
 
 def _log(

@@ -180,6 +180,8 @@ def only_new_check(
     """Raises Refused `draft_needed` if they change what the latest version says: that is written as
     a draft, which another operator publishes."""
     latest = PriceBook.objects.order_by("-version").first()
+    if latest is None and slices:
+        raise invalid("draft_needed", "Write a draft for prices of slices.", "prices")
     if latest is None:
         return
     old_peaks = peak_prices_of(latest)

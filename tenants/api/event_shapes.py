@@ -28,13 +28,16 @@ class EventBooking(serializers.Serializer[Any]):
 
 
 class EventDetails(serializers.Serializer[Any]):
-    """What happened, to a booking or to a budget."""
+    """What happened, to a booking, a budget or the prices."""
 
     booking = EventBooking(required=False)
     budget = serializers.DictField(
         required=False,
         help_text="For `budget.…`: level, name, period, amount, spent, held, left, and the rung's "
         "measure, percent and action.",
+    )
+    price_book = serializers.DictField(
+        required=False, help_text="For `price_book.…`: version, valid_from and note."
     )
     message = serializers.CharField(help_text="A sentence for people.")
     detail = serializers.DictField(help_text="More values, such as `starts` or `until`.")

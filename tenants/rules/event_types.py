@@ -69,6 +69,7 @@ EVENT_TYPES = {
     "booking.message": "An operator sent a message about the booking.",
     "budget.threshold_reached": "A budget reached a rung of its ladder.",
     "budget.threshold_cleared": "A budget left a rung of its ladder.",
+    "price_book.published": "Other prices were published.",
 }
 """Names and what they mean, in the order of a booking's life."""
 

@@ -20,7 +20,8 @@ from billing.services import (
     price_draft_rebase,
     price_draft_save,
 )
-from tenants.models import AuditEntry, User
+from portal.integrations.webhooks.publish import events_publish
+from tenants.models import AuditEntry, OutboxMessage, PublishedEvent, User
 from tenants.platform.errors import Refused
 from tests.billing.builders import NOW, PRICES, a_catalogue, a_price_book, a_project
 from tests.builders import an_operator
@@ -141,7 +142,12 @@ def test_a_draft_counts_in_no_quote_until_a_second_person_has_published_it() -> 
         )
     with pytest.raises(IntegrityError, match="author"), transaction.atomic():
         PriceDraft.objects.filter(id=draft.id).update(author=bob)
+    tenant = a_project().tenant_id
     book = published(bob, draft)
+    messages = OutboxMessage.objects.filter(tenant=tenant, kind="price_book.published")
+    assert events_publish(messages, NOW) == 1
+    event = PublishedEvent.objects.get(tenant=tenant)
+    assert (event.type, event.data["price_book"]["version"]) == ("price_book.published", 2)
     assert PriceShelf.read(book.valid_from).price(
         "h100", "spot", book.valid_from
     ).per_gpu_hour == Decimal(2)

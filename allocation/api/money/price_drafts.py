@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.queries.bookings.price_effect import last_month, price_effect
+from allocation.queries.fleet.catalogue import ask_catalogue
 from billing.api.prices import (
     PeakHoursOut,
     PriceBookNew,
@@ -31,7 +32,7 @@ from billing.services import (
     price_draft_save,
 )
 from tenants.api.base import list_response
-from tenants.platform.errors import missing
+from tenants.platform.errors import invalid, missing
 from tenants.platform.fields import Strict, Whole
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
@@ -126,6 +127,7 @@ class PriceDrafts(OperatorView):
         terms = draft_terms(self.sent(PriceBookNew))
 
         def work() -> dict[str, Any]:
+            profiles_check(terms)
             author = self.actor.user_id
             return _shown(price_draft_create(author_id=author, terms=terms, now=self.now))
 
@@ -152,6 +154,7 @@ class PriceDraftOne(OperatorView):
         terms = draft_terms(self.sent(PriceBookNew))
 
         def work() -> dict[str, Any]:
+            profiles_check(terms)
             author = self.actor.user_id
             return _shown(
                 price_draft_save(author_id=author, draft_id=draft_id, terms=terms, now=self.now)
@@ -229,6 +232,16 @@ class PriceDraftPublish(OperatorView):
             return book_shown(book)
 
         return self.operate(work, PriceBookOut, status=201)
+
+
+def profiles_check(terms: DraftTerms) -> None:
+    """Raises Refused `unknown_profile` for prices of slices that no model of the class has."""
+    known = {each.slug: each.profiles for each in ask_catalogue().classes}
+    for gpu_class, _, profile in sorted(terms.slices):
+        if profile not in known.get(gpu_class, ()):
+            names = ", ".join(known.get(gpu_class, ())) or "none"
+            sentence = f"{gpu_class} has no slices {profile}. Its profiles: {names}."
+            raise invalid("unknown_profile", sentence, "prices")
 
 
 def _draft(draft_id: UUID) -> PriceDraft:

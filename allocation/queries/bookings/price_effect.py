@@ -138,7 +138,7 @@ class _Charge:
         """Its seconds, with those that are in these peak hours."""
         if self.per_hour is None:
             return Spell()
-        lines = lines_read(json.loads(self.lines)) or (PriceLine(HOUR, self.per_hour),)
+        lines = _lines_of(self.lines) or (PriceLine(HOUR, self.per_hour),)
         seconds = line_seconds(lines, self.amount - self.surcharge)
         if not hours.weekly:
             return Spell(seconds)
@@ -179,6 +179,11 @@ def _units(gpu_class: str, count: int, profile: str | None, share: int | None) -
 def _hours_of(zone: str, weekly: str) -> PeakHours:
     entries = json.loads(weekly)
     return peak_hours(zone, entries) if entries else NO_PEAKS
+
+
+@lru_cache(maxsize=1024)
+def _lines_of(lines: str) -> tuple[PriceLine, ...]:
+    return lines_read(json.loads(lines))
 
 
 def _charges(month: Period) -> Iterator[_Charge]:

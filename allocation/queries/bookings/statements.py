@@ -28,7 +28,7 @@ SELECT t.id, t.at, t.kind,
        coalesce(b.price_per_hour + b.peak_surcharge, 0), t.surcharge,
        CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END,
        a.currency, t.note, t.fee, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
-       coalesce(b.labels, '{{}}')
+       coalesce(b.ask->>'profile', ''), coalesce(b.labels, '{{}}')
 FROM billing_transfer t
 JOIN billing_account a ON a.id = t.debit_id
 JOIN billing_budget own
@@ -173,8 +173,8 @@ def statement_lines(of: StatementOf) -> Iterator[StatementLine]:
 
 
 def _line(row: Sequence[Any]) -> StatementLine:
-    *facts, labels = row
-    return StatementLine(*[*facts, json.loads(labels)])
+    *facts, profile, labels = row
+    return StatementLine(*[*facts, json.loads(labels), profile])
 
 
 def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[StatementLine]:

@@ -228,7 +228,7 @@ def _effect_row(names: tuple[str, str], old: Decimal, new: Decimal, currency: st
         old=money_text(old, currency),
         new=money_text(new, currency),
         change=f"{sign}{money_text(change, currency)}",
-        percent=_percent(100 * change / old) if old else "",
+        percent=_percent(100 * change / old) if old and change else "",
         is_rise=change > 0,
     )
 

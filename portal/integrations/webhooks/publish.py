@@ -40,12 +40,13 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
     """
     messages = list(messages)
     budgets = [message for message in messages if message.kind.startswith("budget.")]
+    prices = [message for message in messages if message.kind.startswith("price_book.")]
     wanted = {
         message.payload["event"]: (kind, message.payload["version"])
         for message in messages
         if (kind := event_type(message.kind)) is not None and "event" in message.payload
     }
-    if not wanted and not budgets:
+    if not wanted and not budgets and not prices:
         return 0
     rows = BookingEvent.objects.filter(id__in=wanted).select_related(
         "booking__project", "booking__owner"
@@ -55,6 +56,7 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
         [
             *(_event(found[key], *facts) for key, facts in wanted.items() if key in found),
             *(_budget_event(message) for message in budgets),
+            *(_prices_event(message) for message in prices),
         ]
     )
     _queue(events, now)
@@ -109,6 +111,22 @@ def _budget_event(message: OutboxMessage) -> PublishedEvent:
         at=message.created,
         data={
             "budget": message.payload,
+            "message": EVENT_TYPES[message.kind],
+            "detail": {},
+        },
+    )
+
+
+def _prices_event(message: OutboxMessage) -> PublishedEvent:
+    """An event of the whole organisation, about itself: a version of prices is no tenant's own."""
+    return PublishedEvent(
+        tenant_id=message.tenant_id,
+        project_id=None,
+        subject=message.tenant_id,
+        type=message.kind,
+        at=message.created,
+        data={
+            "price_book": message.payload,
             "message": EVENT_TYPES[message.kind],
             "detail": {},
         },

@@ -118,6 +118,9 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     assert [change["new"] for change in draft["changes"]] == ["20.0000"] * 3
     mine = site.operator.post(f"price-books/drafts/{draft['id']}/publish", {"revision": 1})
     assert (mine.status_code, said(mine)["code"]) == (409, "second_person_needed")
+    slices = {**dearer[1], "profile": "9g.9gb"}
+    unknown = site.operator.post("price-books/drafts", {"prices": [*dearer, slices]})
+    assert (unknown.status_code, said(unknown)["code"]) == (422, "unknown_profile")
     effect = said(site.operator.get(f"price-books/drafts/{draft['id']}/effect"))
     assert (effect["charges"], effect["projects"]) == (0, [])
     assert site.viewer.get("price-books/drafts").status_code == 403
