@@ -1,6 +1,8 @@
 """Access to bookings and series. A foreign one gets the same answer as a missing one."""
 
 import re
+from collections.abc import Iterator
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -11,11 +13,13 @@ from allocation.models import (
     BookingArray,
     Override,
     Series,
+    StandIn,
     WaitEntry,
     WaitOffer,
 )
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
+from tenants.models import Membership, Role
 from tenants.platform.errors import Refused, denied, missing
 from tenants.platform.log_ids import log_id
 
@@ -98,17 +102,52 @@ def _array_check(actor: Actor, reference: str) -> None:
         raise Refused("array_not_booking", sentence, "invalid", "reference")
 
 
-def access_approval(actor: Actor, approval_id: UUID) -> Approval:
-    """Returns a request for approval that the actor made or may decide.
+def access_approval(actor: Actor, approval_id: UUID, now: datetime) -> Approval:
+    """Returns a request for approval that the actor made or may decide, also as a stand-in.
 
     Raises:
         Refused: `not_found`.
     """
     rows = Approval.objects.select_related("booking", "project", "asker", "decided_by", "change")
     found = rows.filter(tenant_id=actor.tenant_id, id=approval_id).first()
-    if found is None or not (actor.may_lead(found.project_id) or found.asker_id == actor.user_id):
+    if found is None or not (
+        actor.may_lead(found.project_id)
+        or found.asker_id == actor.user_id
+        or any(principals_of(actor, found, now))
+    ):
         raise missing("approval")
     return found
+
+
+def principals_of(actor: Actor, approval: Approval, now: datetime) -> Iterator[tuple[int, str]]:
+    """Yields whom the actor stands in for at this request, with the role that they have now.
+
+    Nobody decides for the person who asks.
+    """
+    rows = StandIn.objects.filter(
+        StandIn.in_force(now), tenant_id=actor.tenant_id, person=actor.user_id
+    )
+    rows = rows.filter(Q(project=None) | Q(project=approval.project_id))
+    named = rows.exclude(approver=approval.asker_id).values("approver")
+    roles = Q(role=Role.TENANT_ADMIN) | Q(role=Role.LEAD, project=approval.project_id)
+    found = Membership.objects.filter(
+        roles, tenant_id=actor.tenant_id, user__in=named, user__is_active=True
+    )
+    yield from found.order_by("user_id", "role").values_list("user_id", "role")
+
+
+def deciding_for(actor: Actor, approval: Approval, now: datetime) -> int | None:
+    """Returns the approver for whom the actor would decide the present step as a stand-in; None: in
+    their own right, or not at all."""
+    is_admins = approval.present_step.role == "admin"
+    if actor.is_tenant_admin or (actor.may_lead(approval.project_id) and not is_admins):
+        return None
+    acts = approval.acts.all()
+    done = {each for act in acts for each in (act.person_id, act.principal_id)}
+    for principal, role in principals_of(actor, approval, now):
+        if principal not in done and (role == Role.TENANT_ADMIN or not is_admins):
+            return principal
+    return None
 
 
 def overrides_visible(actor: Actor) -> QuerySet[Override]:
@@ -139,17 +178,22 @@ def access_override(actor: Actor, override_id: UUID) -> Override:
     return found
 
 
-def deciding_refusal(actor: Actor, approval: Approval) -> Refused | None:
+def deciding_refusal(actor: Actor, approval: Approval, now: datetime) -> Refused | None:
     """Returns why the actor may not decide the present step; None if they may."""
     code = ""
+    is_admins = approval.present_step.role == "admin"
+    may_lead = actor.may_lead(approval.project_id)
+    mine = Q(person=actor.user_id) | Q(principal=actor.user_id)
     if approval.asker_id == actor.user_id:
         code = "approval_own"
-    elif not actor.may_lead(approval.project_id):
-        code = "approval_leads_only"
-    elif approval.present_step.role == "admin" and not actor.is_tenant_admin:
-        code = "approval_admins_only"
-    elif approval.acts.filter(person=actor.user_id).exists():
+    elif approval.acts.filter(mine).exists():
         code = "approval_twice"
+    elif (
+        not actor.is_tenant_admin
+        and (is_admins or not may_lead)
+        and deciding_for(actor, approval, now) is None
+    ):
+        code = "approval_admins_only" if may_lead else "approval_leads_only"
     is_over = approval.state != Approval.State.OPEN
     if not code or (is_over and code != "approval_own"):
         return None

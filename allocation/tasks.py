@@ -14,6 +14,7 @@ from allocation.services.decide.self_check import invariants_run
 from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
+from allocation.services.overrides.ending import overrides_warn
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
@@ -115,6 +116,12 @@ def allocation_telemetry() -> None:
     now = timezone.now()
     usage_roll_up(now)
     telemetry_sweep(now)
+
+
+@shared_task(name="allocation.overrides")
+def allocation_overrides() -> None:
+    """Notifies people of overrides that end within a week."""
+    overrides_warn(timezone.now())
 
 
 @shared_task(name="allocation.forecasts", ignore_result=True)

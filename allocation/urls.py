@@ -1,6 +1,12 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.web.approvals import inbox, overrides_page, rules_page, tier_versions_page
+from allocation.web.approvals import (
+    inbox,
+    overrides_page,
+    rules_page,
+    stand_ins_page,
+    tier_versions_page,
+)
 from allocation.web.bookings import (
     arrays,
     booking_pages,
@@ -26,6 +32,7 @@ from allocation.web.money import budget_page, disputes, price_drafts, statements
 from allocation.web.site import (
     catalogue,
     corrections,
+    overrides,
     policy,
     portal_modes,
     site_setup,
@@ -50,6 +57,7 @@ urlpatterns = [
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
     *overrides_page.urlpatterns,
+    *stand_ins_page.urlpatterns,
     *calendars.urlpatterns,
     *jira_pages.urlpatterns,
     *speeds.urlpatterns,
@@ -70,5 +78,6 @@ urlpatterns = [
     *maintenance.urlpatterns,
     *portal_modes.urlpatterns,
     *stops.urlpatterns,
+    *overrides.urlpatterns,
     *policy.urlpatterns,
 ]

@@ -102,6 +102,7 @@ PERIODS = {
     "billing.renew": 600,
     "billing.guardrails": 1,
     "allocation.forecasts": 600,
+    "allocation.overrides": 600,
 }
 
 app.add_defaults(_configuration)

@@ -2,12 +2,20 @@
 
 from django.urls import path, register_converter
 
-from allocation.api.bookings.approvals import (
+from allocation.api.approvals.answers import (
+    ApprovalAlternative,
+    ApprovalCounter,
+    CounterAccept,
+    CounterDecline,
+)
+from allocation.api.approvals.approvals import (
     ApprovalApprove,
     ApprovalDecline,
     ApprovalOne,
     Approvals,
 )
+from allocation.api.approvals.rules import ApprovalRuleEnd, ApprovalRules
+from allocation.api.approvals.stand_ins import StandInEnd, StandIns
 from allocation.api.bookings.arrays import ArrayCancel, ArrayOne, BookingResult
 from allocation.api.bookings.availability import Availability
 from allocation.api.bookings.batches import BookingBatch
@@ -235,6 +243,34 @@ urlpatterns = [
         ApprovalDecline.as_view(),
         name="api-approval-decline",
     ),
+    path(
+        "approvals/<uuid:approval_id>/counter",
+        ApprovalCounter.as_view(),
+        name="api-approval-counter",
+    ),
+    path(
+        "approvals/<uuid:approval_id>/counter/accept",
+        CounterAccept.as_view(),
+        name="api-counter-accept",
+    ),
+    path(
+        "approvals/<uuid:approval_id>/counter/decline",
+        CounterDecline.as_view(),
+        name="api-counter-decline",
+    ),
+    path(
+        "approvals/<uuid:approval_id>/alternative",
+        ApprovalAlternative.as_view(),
+        name="api-approval-alternative",
+    ),
+    path("approval-rules", ApprovalRules.as_view(), name="api-approval-rules"),
+    path(
+        "approval-rules/<uuid:rule_id>/end",
+        ApprovalRuleEnd.as_view(),
+        name="api-approval-rule-end",
+    ),
+    path("stand-ins", StandIns.as_view(), name="api-stand-ins"),
+    path("stand-ins/<uuid:stand_in_id>/end", StandInEnd.as_view(), name="api-stand-in-end"),
     path("arrays/<array:array>", ArrayOne.as_view(), name="api-array"),
     path("arrays/<array:array>/cancel", ArrayCancel.as_view(), name="api-array-cancel"),
     path("tier-versions", TierVersions.as_view(), name="api-tier-versions"),

@@ -40,6 +40,7 @@ from allocation.models.operations import Backup, PortalMode
 from allocation.models.overrides import Override
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.series import Series, WorkSpeed
+from allocation.models.stand_ins import CounterOffer, StandIn
 from allocation.models.stops import Stop
 from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
 from allocation.models.tier_versions import TierVersion
@@ -59,6 +60,7 @@ __all__ = [
     "CalendarFeed",
     "ChargeSum",
     "CompactionOrder",
+    "CounterOffer",
     "Decision",
     "DecisionPiece",
     "Dependency",
@@ -91,6 +93,7 @@ __all__ = [
     "Rack",
     "Series",
     "SolverState",
+    "StandIn",
     "StatementDispute",
     "Stop",
     "TierVersion",

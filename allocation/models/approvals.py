@@ -151,6 +151,11 @@ class Approval(models.Model):
     )  # fmt: skip
     asker = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     digest = models.CharField(max_length=64, help_text="SHA-256 of what is to be approved.")
+    covers = models.JSONField(
+        default=list,
+        db_default=[],
+        help_text="Digests of larger requests that it was before: approving one approves it, too.",
+    )
     rules = models.JSONField(help_text="Rules that the booking meets: {id, name}.")
     asked = models.DateTimeField()
 
@@ -226,6 +231,10 @@ class ApprovalAct(models.Model):
     )
     step = models.PositiveSmallIntegerField()
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    principal = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
+        related_name="+", help_text="The approver whom the person stood in for; null: nobody.",
+    )  # fmt: skip
     verdict = models.CharField(max_length=8, choices=Verdict.choices)
     reason = models.CharField(max_length=200, blank=True)
     at = models.DateTimeField()

@@ -25,6 +25,7 @@ class Override(models.Model):
         LENGTH = "length", "Length of a booking"
         NOTICE = "notice", "Time before the start"
         OPEN_BOOKINGS = "open_bookings", "Open bookings"
+        OPEN_GPUS = "open_gpus", "GPUs of a person at once"
 
     class Decider(models.TextChoices):
         OPERATOR = "operator", "Operator"
@@ -61,7 +62,7 @@ class Override(models.Model):
     amount = models.DecimalField(
         max_digits=20,
         decimal_places=6,
-        help_text="On top of the limit: quota units, GPU-hours, money, seconds or bookings.",
+        help_text="On top of the limit: quota units, GPU-hours, money, seconds, bookings or GPUs.",
     )
     is_once = models.BooleanField(default=False, help_text="For one booking, whenever it runs.")
     booking = models.ForeignKey(
@@ -133,7 +134,12 @@ class Override(models.Model):
                     budget=None,
                     project__isnull=False,
                 )
-                | Q(kind="open_bookings", gpu_class=None, budget=None, is_once=False)
+                | Q(
+                    kind__in=["open_bookings", "open_gpus"],
+                    gpu_class=None,
+                    budget=None,
+                    is_once=False,
+                )
                 | Q(kind="budget", gpu_class=None, tier=None, budget__isnull=False, is_once=False),
                 name="override_fits_its_kind",
             ),

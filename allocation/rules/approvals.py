@@ -12,6 +12,8 @@ Role = Literal["lead", "admin"]
 
 # A person may have so many requests waiting for approval in an organisation.
 MAX_OPEN = 20
+# So many requests may wait in an organisation in all.
+MAX_OPEN_IN_TENANT = 1_000
 # Bookings that a person submitted in this time are counted together, so that none is split.
 SUMMED = timedelta(hours=24)
 # A step without a time of its own is decided within three days.

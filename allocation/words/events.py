@@ -216,6 +216,7 @@ _SENTENCES: dict[str, Text] = {
     ),
     # Approval
     "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),
+    "countered": gettext_lazy("%(actor)s would approve this instead: %(what)s."),
     "approval_step": gettext_lazy("%(actor)s approved one step. The next one is to be decided."),
     "approval_escalated": gettext_lazy("Nobody decided in time, so it goes to the admins."),
     "approved": _approved,

@@ -212,6 +212,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "one."
     ),
     "no_approver": _no_approver,
+    "too_many_approvals_here": gettext_lazy(
+        "%(most)s requests of your organisation wait for an approval already. Its leads and admins "
+        "decide them first; until then only bookings that need no approval are accepted."
+    ),
     "approval_too_late": gettext_lazy(
         "It needs an approval and would have to start before anybody can decide. Choose a later "
         "start."
@@ -225,6 +229,38 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "approval_own": gettext_lazy("You requested this booking, so another person decides."),
     "approval_admins_only": gettext_lazy("An admin of your organisation decides this step."),
     "approval_leads_only": gettext_lazy("Only leads of the project decide this."),
+    "stand_in_until": gettext_lazy(
+        "Choose an end in the future, at most %(most)s days after the beginning."
+    ),
+    "stand_in_self": gettext_lazy("Choose somebody else than yourself."),
+    "stand_in_approvers": gettext_lazy(
+        "Only leads and admins decide requests, so only they name a stand-in."
+    ),
+    "too_many_stand_ins": gettext_lazy(
+        "You have named %(most)s stand-ins already. End one of them first."
+    ),
+    "counter_single": gettext_lazy(
+        "Counter-offers are for single new bookings. Decline this with a reason instead."
+    ),
+    "counter_same": gettext_lazy(
+        "This is what was asked for already. Approve it, or offer something else."
+    ),
+    "counter_over": gettext_lazy(
+        "This counter-offer is not open any more. Reload the page to see the request as it is."
+    ),
+    "counter_changed": gettext_lazy(
+        "Prices or limits have changed since this was offered. Ask the approver for a new offer."
+    ),
+    "counter_approver_left": gettext_lazy(
+        "The person who offered this does not decide the request any more."
+    ),
+    "counter_asker_only": gettext_lazy("Only the person who asked can answer a counter-offer."),
+    "alternative_gone": gettext_lazy(
+        "This would need an approval, too, by now. Your request waits on as it was."
+    ),
+    "alternative_asker_only": gettext_lazy(
+        "Only the person who asked can book something else instead."
+    ),
     "approval_twice": gettext_lazy("You decided an earlier step, so another person decides this."),
     "approval_expired": gettext_lazy(
         "The time to decide is over. The person can book again, which asks again."
@@ -267,10 +303,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "not_changeable": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
-    ),
-    "change_while_approval": gettext_lazy(
-        "%(label)s waits for the approval of its series, so only its name can be changed. Cancel "
-        "it and ask again."
     ),
     "revision_moved": gettext_lazy(
         "%(label)s was changed meanwhile. Look at it again, then change it."
@@ -347,10 +379,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "series_date_failed": gettext_lazy("No date is changed, because of %(first)s: %(why)s"),
     "series_other_day": gettext_lazy(
         "The dates of a series keep their days. Choose a start on the same day."
-    ),
-    "group_unapproved": gettext_lazy(
-        "This needs an approval by the rule %(rules)s. Change the dates that fit, so that each "
-        "asks for its own."
     ),
     "offer_open": gettext_lazy(
         "%(label)s has an open offer. Accept or decline it, then change the booking."

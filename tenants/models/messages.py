@@ -67,7 +67,15 @@ class Mail(models.Model):
                 | Q(
                     booking=None,
                     invitation=None,
-                    kind__in=["password.reset", "budget.threshold_reached"],
+                    kind__in=[
+                        "password.reset",
+                        "budget.threshold_reached",
+                        "policy_hook.failing",
+                        "override.asked",
+                        "override.granted",
+                        "override.declined",
+                        "override.ending",
+                    ],
                 ),
                 name="mail_about_one",
             ),

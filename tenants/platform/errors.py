@@ -18,6 +18,16 @@ _OWNER_TEXTS = {
     "hardware": "which follows from the hardware",
     "others": "which follows from what others have booked",
 }
+# What can be asked for, by the kind of its limit.
+_MORE_TEXTS = {
+    "quota": "%s more GPUs",
+    "gpu_hours": "%s more GPU-hours",
+    "budget": "%s more budget",
+    "length": "%s s more",
+    "notice": "%s s of notice",
+    "open_bookings": "%s more open bookings",
+    "open_gpus": "%s more GPUs at once",
+}
 
 
 @dataclass(eq=False)
@@ -48,6 +58,11 @@ class Refused(Exception):
     def more_query(self) -> str:
         """`more` as the query of the page that asks for it."""
         return urlencode(self.more)
+
+    @property
+    def more_words(self) -> str:
+        """What `more` asks for, as in `2 GPUs`."""
+        return _MORE_TEXTS.get(self.more.get("kind", ""), "%s more") % self.more.get("amount", "")
 
     @property
     def owner_text(self) -> str:

@@ -7,6 +7,7 @@ EVENT_TYPES = {
     "booking.requested": "A booking was requested.",
     "booking.policy_hook": "The policy hook of the organisation admitted or changed a request.",
     "booking.approval_requested": "A booking waits for an approval.",
+    "booking.countered": "An approver offered something else than a booking asked for.",
     "booking.place_kept": "A place is kept for a booking that waits for an approval.",
     "booking.place_lost": "The place of a booking that waits for an approval is kept no longer.",
     "booking.approved": "A booking was approved.",

@@ -110,6 +110,7 @@ NOTIFICATION_TYPES = (
             "booking.approved": "was approved",
             "booking.declined": "was declined",
             "booking.approval_expired": "was not approved in time",
+            "booking.countered": "got a counter-offer",
         },
     ),
     NotificationType(
@@ -117,6 +118,18 @@ NOTIFICATION_TYPES = (
         "Requests to decide",
         "A booking waits for your approval.",
         {"booking.approval_requested": "waits for your approval"},
+    ),
+    NotificationType(
+        "limits",
+        "Exceptions from limits",
+        "Somebody asks you for more than a limit allows, or a request or exception of yours was "
+        "decided or ends within a week.",
+        {
+            "override.asked": "is asked for",
+            "override.granted": "is granted",
+            "override.declined": "is declined",
+            "override.ending": "ends within a week",
+        },
     ),
     NotificationType(
         "budget",

@@ -334,6 +334,7 @@ UNDER = {
     "/ops/speeds": "/ops/tiers",
     "/ops/corrections": "/ops/prices",
     "/ops/disputes": "/ops/prices",
+    "/ops/overrides": "/ops/quotas",
 }
 
 

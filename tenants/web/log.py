@@ -41,6 +41,7 @@ OPS_LINKS = {
     "clock": "/ops/fleet",
     "compaction_order": "/ops/compaction",
     "dispute": "/ops/disputes",
+    "override": "/ops/overrides",
     "maintenance": "/ops/maintenance",
     "node": "/ops/fleet/{}",
     "policy": "/ops/policy",

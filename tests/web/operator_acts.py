@@ -14,6 +14,7 @@ from allocation.models import (
     GpuModel,
     MachineClock,
     Node,
+    Override,
     PortalMode,
     StatementDispute,
     Stop,
@@ -256,6 +257,24 @@ def _disputed(site: Site) -> Values:
     return {"dispute": str(row.id), "dispute_id": str(row.id)}
 
 
+def _asked_for_more(site: Site) -> Values:
+    """A request for more than an organisation may use; operators decide."""
+    row = Override.objects.create(
+        tenant=site.tenant, kind="quota", gpu_class_id="h100", amount=56_000,
+        asked_by=site.people["lead"], asked=timezone.now() - HOUR, decider="operator",
+    )  # fmt: skip
+    return {"override": str(row.id), "override_id": str(row.id)}
+
+
+def _given_more(site: Site) -> Values:
+    values, now = _asked_for_more(site), timezone.now()
+    Override.objects.filter(id=values["override"]).update(
+        state="granted", decided=now, decided_by=site.people["operator"], starts=now,
+        until=now + 24 * HOUR,
+    )  # fmt: skip
+    return values
+
+
 _WINDOW = {
     "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
     "ends": (timezone.now() + 3 * HOUR).isoformat(timespec="minutes")[:16],
@@ -349,6 +368,13 @@ ACTS: dict[str, Act] = {
     ),
     "ops/disputes accept": Act("dispute.answered", "dispute", {"answer": "Yes."}, _disputed),
     "ops/disputes decline": Act("dispute.answered", "dispute", {"answer": "No."}, _disputed),
+    "ops/overrides grant": Act(
+        "override.granted", "override", {"amount": "1"}, _asked_for_more, has_before=False
+    ),
+    "ops/overrides decline": Act(
+        "override.declined", "override", {"reason": "No."}, _asked_for_more, has_before=False
+    ),
+    "ops/overrides end": Act("override.ended", "override", {}, _given_more, has_before=False),
     "post api/v1/disputes/<uuid:dispute_id>/answer": Act(
         "dispute.answered", "dispute", {"outcome": "accepted", "answer": "Yes."}, _disputed
     ),

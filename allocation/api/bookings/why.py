@@ -11,6 +11,7 @@ from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
 from allocation.reasons.catalogue import BY_ID
+from allocation.services.overrides.waiting import more_for
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.words.reasons import reason_shown
 
@@ -93,6 +94,9 @@ class WhyOut(serializers.Serializer[Any]):
     )
     changes = ChangeOut(many=True)
     alternatives = serializers.ListField(child=serializers.DictField())
+    ask_for_more = serializers.DictField(
+        allow_null=True, help_text="What to send to /overrides to ask for the quota it waits for."
+    )
     decision_id = serializers.IntegerField(allow_null=True)
 
 
@@ -112,6 +116,7 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
             "holders": waits.holders,
             "changes": waits.changes,
             "alternatives": booking.alternatives,
+            "ask_for_more": more_for(booking) or None,
             "decision_id": booking.decision_id,
         }
     )

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from allocation.models import Approval, ApprovalRule, Booking
+from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, StandIn
+from allocation.queries.bookings.held_use import people_use
 from allocation.rules.states import State
 from tenants.access import Actor
 from tenants.models import Membership, Role
@@ -19,44 +20,85 @@ HISTORY = timedelta(days=90)
 
 @dataclass(frozen=True, slots=True)
 class PersonHistory:
-    """What a person did in a project in the last 90 days."""
+    """What a person did in a project in the last 90 days. `idle_hours` are a part of `hours`."""
 
     bookings: int = 0
     charged: Decimal = Decimal(0)
     no_shows: int = 0
     declined: int = 0
+    hours: Decimal = Decimal(0)
+    idle_hours: Decimal = Decimal(0)
 
 
-def approvals_visible(actor: Actor) -> QuerySet[Approval]:
-    """The requests that the actor made, or that are of projects that they lead."""
+NO_HISTORY = PersonHistory()
+
+
+def approvals_visible(actor: Actor, now: datetime) -> QuerySet[Approval]:
+    """The requests that the actor made, or that they or those for whom they stand in may decide."""
     rows = Approval.objects.filter(tenant_id=actor.tenant_id).select_related(
         "booking", "booking__project", "booking__tier", "project", "asker", "decided_by", "change"
     )
     if actor.is_tenant_admin:
         return rows
     led = [project for project, role in actor.roles.items() if role == Role.LEAD]
-    return rows.filter(Q(project__in=led) | Q(asker=actor.user_id))
+    return rows.filter(Q(project__in=led) | Q(asker=actor.user_id) | _stood_in(actor, now))
 
 
-def approvals_to_decide(actor: Actor) -> QuerySet[Approval]:
+def approvals_to_decide(actor: Actor, now: datetime) -> QuerySet[Approval]:
     """The open requests that the actor may decide now, the oldest first."""
-    rows = approvals_visible(actor).filter(state=Approval.State.OPEN)
-    rows = rows.exclude(asker=actor.user_id).exclude(acts__person=actor.user_id)
+    rows = approvals_visible(actor, now).filter(state=Approval.State.OPEN)
+    rows = rows.exclude(asker=actor.user_id)
+    rows = rows.exclude(acts__person=actor.user_id).exclude(acts__principal=actor.user_id)
     if not actor.is_tenant_admin:
-        rows = rows.exclude(Q(step=1, steps__0__role="admin") | Q(step=2, steps__1__role="admin"))
+        led = [project for project, role in actor.roles.items() if role == Role.LEAD]
+        rows = rows.filter(Q(project__in=led) & ~_OF_ADMINS | _stood_in(actor, now, to_decide=True))
     return rows.order_by("asked", "booking__number")
 
 
-def approvers_of(approval: Approval) -> list[int]:
-    """The open accounts that may decide the present step."""
+_OF_ADMINS = Q(step=1, steps__0__role="admin") | Q(step=2, steps__1__role="admin")
+
+
+def _stood_in(actor: Actor, now: datetime, *, to_decide: bool = False) -> Q:
+    """The requests of others that somebody decides for whom the actor stands in."""
+    named = StandIn.objects.filter(
+        StandIn.in_force(now), tenant_id=actor.tenant_id, person=actor.user_id
+    )
+    found = Q(id__in=[])
+    for approver, project in named.values_list("approver", "project"):
+        roles = Membership.objects.filter(
+            tenant_id=actor.tenant_id, user=approver, user__is_active=True
+        )
+        led = roles.filter(role=Role.LEAD).values("project")
+        allowed = Q(project__in=led)
+        if to_decide:
+            allowed &= ~_OF_ADMINS
+        if roles.filter(role=Role.TENANT_ADMIN).exists():
+            allowed = Q(tenant=actor.tenant_id)
+        if project is not None:
+            allowed &= Q(project=project)
+        if to_decide:
+            acts = ApprovalAct.objects.filter(Q(person=approver) | Q(principal=approver))
+            allowed &= ~Q(id__in=acts.values("approval"))
+        found |= allowed & ~Q(asker=approver)
+    return found
+
+
+def approvers_of(approval: Approval, now: datetime) -> list[int]:
+    """The open accounts that may decide the present step, with those who stand in for them."""
     roles = Q(role=Role.TENANT_ADMIN)
     if approval.present_step.role == "lead":
         roles |= Q(role=Role.LEAD, project=approval.project_id)
     people = Membership.objects.filter(roles, tenant=approval.tenant_id, user__is_active=True)
-    people = people.exclude(user=approval.asker_id)
-    done = approval.acts.values("person_id")
-    found = people.exclude(user__in=done).order_by("user_id")
-    return list(found.values_list("user_id", flat=True).distinct())
+    done: set[int | None] = {approval.asker_id}
+    for act in approval.acts.all():
+        done |= {act.person_id, act.principal_id}
+    able = set(people.values_list("user_id", flat=True)) - done
+    named = StandIn.objects.filter(
+        StandIn.in_force(now), Q(project=None) | Q(project=approval.project_id),
+        tenant=approval.tenant_id, approver__in=able, person__is_active=True,
+    )  # fmt: skip
+    others = set(named.values_list("person_id", flat=True)) - done
+    return sorted(able | others)
 
 
 def dates_of_series(approvals: Iterable[Approval]) -> dict[UUID, list[Approval]]:
@@ -91,9 +133,14 @@ def histories_of(
             declined=Count("id", filter=Q(state=State.REJECTED)),
         )
     )
+    used = people_use(projects, people, now - HISTORY)
     return {
         (row["project_id"], row["owner_id"]): PersonHistory(
-            row["bookings"], row["charged"] or Decimal(0), row["no_shows"], row["declined"]
+            row["bookings"],
+            row["charged"] or Decimal(0),
+            row["no_shows"],
+            row["declined"],
+            *used.get((row["project_id"], row["owner_id"]), ()),
         )
         for row in rows
     }

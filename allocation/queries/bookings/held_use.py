@@ -3,10 +3,12 @@
 From the five-minute rows of telemetry, which nodes report for each allocation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
@@ -46,6 +48,38 @@ WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
 GROUP BY 1, 2
 """
 _LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
+
+
+# The same by project and person.
+_OF_PEOPLE = """
+SELECT b.project_id, b.owner_id, sum(u.seconds * part.whole),
+       coalesce(sum(u.seconds * part.whole)
+         FILTER (WHERE u.processes_max = 0 OR u.busy_avg < %(idle)s), 0)
+FROM allocation_gpuuse u
+JOIN allocation_allocation a ON a.id = u.allocation_id
+JOIN allocation_booking b ON b.id = a.booking_id
+CROSS JOIN LATERAL (SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole) part
+WHERE u.at >= %(since)s AND b.owner_id = ANY(%(people)s) AND b.project_id = ANY(%(projects)s)
+  AND b.submitted > %(since)s
+GROUP BY 1, 2
+"""
+
+
+def people_use(
+    projects: Collection[UUID], people: Collection[int], since: datetime
+) -> dict[tuple[UUID, int], tuple[Decimal, Decimal]]:
+    """Returns the hours of whole GPUs that people had in projects since then, and those unused."""
+    if not people:
+        return {}
+    facts: dict[str, Any] = {
+        "idle": IDLE_PERCENT, "since": since, "people": list(people), "projects": list(projects),
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_OF_PEOPLE, facts)
+        return {
+            (project, person): (_rounded(held / 3600), _rounded(idle / 3600))
+            for project, person, held, idle in cursor.fetchall()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.approvals import (
     DECISION_TIME,
     MAX_OPEN,
+    MAX_OPEN_IN_TENANT,
     PLACE_KEPT,
     SUMMED,
     Amounts,
@@ -104,7 +105,7 @@ def approvals_request(
         return
     needed = Needed.of(rules)
     askable_check(actor, bookings[0].project_id, needed)
-    dates = _dates(bookings)
+    dates = dates_of(bookings)
     Approval.objects.bulk_create(
         [approval_of(actor, booking, needed, now, dates=dates) for booking in bookings]
     )
@@ -160,11 +161,11 @@ def askable_check(actor: Actor, project_id: UUID, needed: Needed) -> None:
 
 
 def approval_digest(
-    booking: Booking, dates: Sequence[datetime] = (), change: BookingChange | None = None
+    booking: Booking, dates: Sequence[Booking] = (), change: BookingChange | None = None
 ) -> str:
     """Returns the SHA-256 of what an approval is for: who, where, what, when and at what price.
 
-    `dates` are the starts of its series. With a change the booking is the one that it asks for.
+    `dates` are all of its series. With a change the booking is the one that it asks for.
     """
     document = {
         "tenant": str(booking.tenant_id),
@@ -180,7 +181,7 @@ def approval_digest(
         "deadline": _text(booking.deadline),
         "cost_at_most": f"{booking.hold_amount:.6f}",
         "currency": booking.currency,
-        "dates": [_text(each) for each in dates],
+        "dates": sorted(_date_text(each, booking) for each in dates),
     }
     if change is not None:
         document["change"] = [str(change.id), _text(change.start_by), change.least_strength]
@@ -196,7 +197,7 @@ def digest_now(approval: Approval, bookings: Sequence[Booking]) -> str:
     change = approval.change
     if change is not None:
         return approval_digest(booking_as_asked(booking, change), change=change)
-    return approval_digest(booking, _dates(bookings))
+    return approval_digest(booking, dates_of(bookings))
 
 
 def booking_as_asked(booking: Booking, change: BookingChange) -> Booking:
@@ -236,7 +237,7 @@ def approval_of(
     needed: Needed,
     now: datetime,
     *,
-    dates: Sequence[datetime] = (),
+    dates: Sequence[Booking] = (),
     change: BookingChange | None = None,
 ) -> Approval:
     """Returns a new request for an approval of the booking, or of a change that makes it this one.
@@ -250,7 +251,7 @@ def approval_of(
     elif booking.deadline is not None:
         latest = booking.deadline - timedelta(seconds=booking.duration_seconds)
     if dates:
-        latest = min(dates)
+        latest = min(each.not_before for each in dates)
     if latest is not None and latest <= now:
         raise _too_soon()
     steps = needed.steps
@@ -273,11 +274,22 @@ def approval_of(
     )
 
 
-def _dates(bookings: Sequence[Booking]) -> list[datetime]:
-    """The starts of a series; none for a single booking."""
-    if bookings[0].series_id is None:
-        return []
-    return sorted(booking.not_before for booking in bookings)
+def dates_of(bookings: Sequence[Booking]) -> Sequence[Booking]:
+    """Returns the dates of a series; none for a single booking."""
+    return () if bookings[0].series_id is None else bookings
+
+
+def _date_text(date: Booking, booking: Booking) -> str:
+    """The start of a date, and what it asks for unless that is the same as for the booking."""
+    text = _text(date.not_before)
+    if _size(date) != _size(booking):
+        text += f" {json.dumps(_size(date), sort_keys=True)}"
+    return text
+
+
+def _size(booking: Booking) -> list[object]:
+    ask = {name: value for name, value in booking.ask.items() if name != "starts"}
+    return [booking.tier_id, booking.duration_seconds, booking.class_durations, ask]
 
 
 def _open_check(actor: Actor) -> None:
@@ -292,6 +304,15 @@ def _open_check(actor: Actor) -> None:
             "conflict",
             "request",
             numbers={"most": MAX_OPEN},
+        )
+    everybody = Approval.objects.filter(tenant_id=actor.tenant_id, state=Approval.State.OPEN)
+    if len(everybody.order_by().values_list("id")[:MAX_OPEN_IN_TENANT]) >= MAX_OPEN_IN_TENANT:
+        raise refusal(
+            "too_many_approvals",
+            refusal_text("too_many_approvals_here", most=MAX_OPEN_IN_TENANT),
+            "conflict",
+            "request",
+            numbers={"most": MAX_OPEN_IN_TENANT},
         )
 
 

@@ -9,12 +9,13 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
-from allocation.access import access_approval, deciding_refusal
+from allocation.access import access_approval, deciding_for, deciding_refusal
 from allocation.models import Approval, ApprovalAct, Booking, BookingChange
 from allocation.reasons.reason import reason as reason_of
 from allocation.rules.states import State
 from allocation.services.bookings.approval_requests import decide_by, digest_now
 from allocation.services.bookings.change_rows import Kept, change_keep
+from allocation.services.bookings.open_counters import counters_replace
 from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
@@ -43,6 +44,15 @@ class Decision:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Who decides; `principal`: the approver for whom they do, as a stand-in."""
+
+    user_id: int
+    name: str
+    principal: int | None = None
+
+
 def approval_decide(
     *, actor: Actor, approval_id: UUID, decision: Decision, now: datetime
 ) -> Approval:
@@ -57,39 +67,54 @@ def approval_decide(
     """
     reason = _reason_read(decision)
     with transaction.atomic():
-        found = access_approval(actor, approval_id)
-        bookings = _bookings_lock(found)
-        approvals = _approvals_lock(found)
+        found = access_approval(actor, approval_id, now)
+        bookings = bookings_lock(found)
+        approvals = approvals_lock(found)
         approval = next(each for each in approvals if each.id == found.id)
-        _check(actor, approval, decision, bookings, now)
-        together = [each for each in approvals if each.state == _OPEN]
-        of = {booking.id: booking for booking in bookings}
-        _acts_write(actor, together, decision.verdict, reason, now)
-        for each in together:
-            _act(actor, each, of[each.booking_id], decision.verdict, reason, now)
-        action = "approval.approved" if decision.verdict == "approve" else "approval.declined"
-        audit_write(
-            audit_entry(
-                tenant_id=actor.tenant_id,
-                actor_id=actor.user_id,
-                action=action,
-                target=("booking", each.booking_id),
-                now=now,
-                detail={
-                    "label": of[each.booking_id].label,
-                    "step": each.step,
-                    "digest": each.digest,
-                    "reason": reason,
-                },
-            )
-            for each in together
-        )
-        task_request("allocation.cycle")
+        deciding_check(actor, approval, decision.digest, bookings, now)
+        if decision.verdict == "approve":
+            asker_check(approval)
+        decider = Decider(actor.user_id, actor.name, deciding_for(actor, approval, now))
+        decision_apply(decider, approvals, bookings, (decision.verdict, reason), now)
     return approval
 
 
+def decision_apply(
+    decider: Decider,
+    approvals: Sequence[Approval],
+    bookings: Sequence[Booking],
+    said: tuple[Verdict, str],
+    now: datetime,
+) -> None:
+    """Decides the present step of locked requests that are decided together."""
+    verdict, reason = said
+    together = [each for each in approvals if each.state == _OPEN]
+    of = {booking.id: booking for booking in bookings}
+    _acts_write(decider, together, verdict, reason, now)
+    for each in together:
+        _act(decider, each, of[each.booking_id], verdict, reason, now)
+    audit_write(
+        audit_entry(
+            tenant_id=each.tenant_id,
+            actor_id=decider.user_id,
+            action="approval.approved" if verdict == "approve" else "approval.declined",
+            target=("booking", each.booking_id),
+            now=now,
+            detail={
+                "label": of[each.booking_id].label,
+                "step": each.step,
+                "digest": each.digest,
+                "reason": reason,
+                "principal": decider.principal,
+            },
+        )
+        for each in together
+    )
+    task_request("allocation.cycle")
+
+
 def _acts_write(
-    actor: Actor, approvals: Sequence[Approval], verdict: str, reason: str, now: datetime
+    decider: Decider, approvals: Sequence[Approval], verdict: str, reason: str, now: datetime
 ) -> None:
     """Stores who decided the present step of each request, and how."""
     ApprovalAct.objects.bulk_create(
@@ -98,7 +123,8 @@ def _acts_write(
                 tenant_id=each.tenant_id,
                 approval=each,
                 step=each.step,
-                person_id=actor.user_id,
+                person_id=decider.user_id,
+                principal_id=decider.principal,
                 verdict=verdict,
                 reason=reason,
                 at=now,
@@ -137,7 +163,7 @@ def _reason_read(decision: Decision) -> str:
     return ""
 
 
-def _bookings_lock(approval: Approval) -> list[Booking]:
+def bookings_lock(approval: Approval) -> list[Booking]:
     """The bookings that are decided together, locked in one order."""
     rows = Booking.objects.select_for_update(of=("self",)).select_related("tier", "project")
     if approval.series_id is None:
@@ -146,7 +172,8 @@ def _bookings_lock(approval: Approval) -> list[Booking]:
     return list(rows.filter(id__in=dates.values("booking_id")).order_by("id"))
 
 
-def _approvals_lock(approval: Approval) -> list[Approval]:
+def approvals_lock(approval: Approval) -> list[Approval]:
+    """The requests that are decided together, locked after their bookings."""
     rows = Approval.objects.select_for_update(of=("self",)).select_related(
         "decided_by", "asker", "change"
     )
@@ -155,16 +182,22 @@ def _approvals_lock(approval: Approval) -> list[Approval]:
     return list(rows.filter(series=approval.series_id, asked=approval.asked).order_by("booking_id"))
 
 
-def _check(
+def deciding_check(
     actor: Actor,
     approval: Approval,
-    decision: Decision,
+    digest: str,
     bookings: Sequence[Booking],
     now: datetime,
 ) -> None:
-    refused = deciding_refusal(actor, approval)
+    """Raises Refused unless the actor may decide the locked request as they have seen it."""
+    refused = deciding_refusal(actor, approval, now)
     if refused is not None:
         raise refused
+    open_check(approval, digest, bookings, now)
+
+
+def open_check(approval: Approval, digest: str, bookings: Sequence[Booking], now: datetime) -> None:
+    """Raises Refused unless the locked request waits, and is what `digest` names or less."""
     if approval.state != _OPEN:
         raise _over(approval)
     if now >= approval.decide_by:
@@ -172,15 +205,15 @@ def _check(
             "approval_expired", refusal_text("approval_expired"), "conflict", "request",
             numbers={"decide_by": approval.decide_by.isoformat()},
         )  # fmt: skip
-    if not decision.digest == approval.digest == digest_now(approval, bookings):
+    is_seen = digest in (approval.digest, *approval.covers)
+    if not is_seen or approval.digest != digest_now(approval, bookings):
         raise Refused(
             "approval_changed", refusal_text("approval_changed"), "conflict", param="digest"
         )
-    if decision.verdict == "approve":
-        _asker_check(approval)
 
 
-def _asker_check(approval: Approval) -> None:
+def asker_check(approval: Approval) -> None:
+    """Raises Refused `asker_left` if the asker may not book in the project any more."""
     roles = Membership.objects.filter(
         tenant_id=approval.tenant_id, user=approval.asker_id, user__is_active=True
     )
@@ -201,7 +234,12 @@ def _over(approval: Approval) -> Refused:
 
 
 def _act(
-    actor: Actor, approval: Approval, booking: Booking, verdict: Verdict, reason: str, now: datetime
+    actor: Decider,
+    approval: Approval,
+    booking: Booking,
+    verdict: Verdict,
+    reason: str,
+    now: datetime,
 ) -> None:
     if verdict == "decline":
         _close(approval, Approval.State.DECLINED, now, actor, reason)
@@ -249,9 +287,10 @@ def _close(
     approval: Approval,
     state: Approval.State,
     now: datetime,
-    actor: Actor | None = None,
+    actor: Decider | None = None,
     reason: str = "",
 ) -> None:
+    counters_replace([approval.id], now)
     approval.state, approval.decided, approval.reason = state, now, reason
     approval.decided_by_id = actor.user_id if actor else None
     approval.save(update_fields=["state", "decided", "decided_by", "reason"])
@@ -262,7 +301,7 @@ def _change_lock(change_id: UUID) -> BookingChange:
 
 
 def _booking_end(
-    booking: Booking, to: State, actor: Actor | None, reason: str, now: datetime
+    booking: Booking, to: State, actor: Decider | None, reason: str, now: datetime
 ) -> None:
     charged = waiting_settle(booking, now)
     freed = money_text(booking.hold_amount - charged, booking.currency)

@@ -4,7 +4,6 @@ from decimal import Decimal
 
 from allocation.models import Booking
 from allocation.rules.states import TERMINAL
-from allocation.services.bookings.approval_requests import Needed
 from allocation.services.record.refusals import refusal
 from allocation.services.record.terms import Terms
 from allocation.words.refusals import refusal_text
@@ -23,13 +22,6 @@ def change_awaited(booking: Booking) -> Refused:
     """The refusal for a stronger change of a booking that others leave for."""
     sentence = refusal_text("change_awaited", label=booking.label)
     return refusal("change_awaited", sentence, "conflict", "request")
-
-
-def group_unapproved(needed: Needed) -> Refused:
-    """The refusal for dates that change all or none, and would wait for approvals."""
-    names = ", ".join(rule["name"] for rule in needed.named)
-    sentence = refusal_text("group_unapproved", rules=names)
-    return refusal("approval_needed", sentence, "conflict", "partial")
 
 
 def while_paused(booking: Booking) -> Refused:

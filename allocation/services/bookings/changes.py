@@ -18,14 +18,16 @@ from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.charging import Granted
 from allocation.rules.states import BEFORE_RUN, EXTENDABLE, ON_WAITLIST, RUNNING, State
+from allocation.services.bookings.approval_requests import rules_in_force
 from allocation.services.bookings.calendar_cuts import is_awaited, plan_cut
 from allocation.services.bookings.change_approvals import (
+    approval_keep,
     approval_needed,
     approval_replace,
+    dates_lock,
 )
 from allocation.services.bookings.change_refusals import (
     change_awaited,
-    group_unapproved,
     not_changeable,
     revision_moved,
     too_dear,
@@ -104,6 +106,7 @@ def booking_patch(
             `extension_while_paused`, `cost_above`, or any rule of a request. Nothing is lost then.
     """
     with transaction.atomic():
+        dates_lock(booking)
         booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
         if revision is not None and revision != booking.revision:
             raise revision_moved(booking)
@@ -286,15 +289,20 @@ class _Asked:
         return strength_of(self.old, self.new) is Strength.WEAKER
 
     def _unapproved(self, *, is_weaker: bool) -> Booking:
-        """Replaces a request that waits for its approval, which is then asked for anew."""
+        """Replaces a request that waits for its approval. A smaller one stays with its approvers;
+        for any other the approval is asked for anew."""
         booking = self.booking
         if is_weaker:
             terms, facts = weaker_terms(booking, self.new, self._text()), {}
+            if terms.hold_amount <= booking.hold_amount:
+                self._replace(terms, Strength.WEAKER)
+                approval_keep(booking, self.now)
+                return booking
         else:
             terms, facts = self._stronger_terms(), {"ranked_at": self.now}
         needed = approval_needed(self.actor, booking, terms, self.now)
         self._replace(terms, Strength.WEAKER if is_weaker else Strength.STRONGER, **facts)
-        if needed is not None:
+        if needed is not None and self.patch.group is None:
             approval_replace(self.actor, booking, needed, self.now)
         return booking
 
@@ -304,10 +312,13 @@ class _Asked:
         if is_awaited(booking):
             raise change_awaited(booking)
         terms = self._stronger_terms()
-        needed = approval_needed(self.actor, booking, terms, self.now)
-        if needed is not None and self.patch.group is not None and not self.patch.is_partial:
-            raise group_unapproved(needed)
-        if booking.state == State.REQUESTED and needed is None:
+        # A group that is all or none asks for one approval at its end, if it needs one.
+        is_whole = self.patch.group is not None and not self.patch.is_partial
+        needed = None
+        if not is_whole:
+            needed = approval_needed(self.actor, booking, terms, self.now)
+        has_rules = is_whole and bool(rules_in_force(self.actor, booking.project_id))
+        if booking.state == State.REQUESTED and needed is None and not has_rules:
             self._replace(terms, Strength.STRONGER, ranked_at=self.now)
             return booking
         change = self._writer.row(terms, Strength.STRONGER)
@@ -367,7 +378,7 @@ class _Asked:
         booking = self.booking
         if self.patch.waits:
             raise invalid("wait_running", refusal_text("wait_running"), "if_full")
-        length_check(self.actor, booking, until)
+        length_check(self.actor, booking, until, self.now)
         needed = approval_needed(self.actor, booking, terms, self.now)
         terms = replace(terms, name=self.new.name, request_text=self._text())
         change = self._writer.row(terms, Strength.STRONGER)

@@ -1,16 +1,19 @@
 """How much longer a booking that has GPUs may get, by the rules that need no calendar."""
 
+import math
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from allocation.models import Booking
+from allocation.models import Booking, Override
 from allocation.rules.states import State
 from allocation.services.bookings.admission import length_text
 from allocation.services.bookings.terms import longer_terms
+from allocation.services.bookings.tier_checks import TierUse
+from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.words.refusals import refusal_text
 from billing.queries import tightest_figures
-from billing.rules import money_text
+from billing.rules import ceil_to_cents, money_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 
@@ -21,16 +24,24 @@ def extension_check(actor: Actor, booking: Booking, until: datetime, now: dateti
     Raises:
         Refused: `too_long`, `budget_exceeded`.
     """
-    length_check(actor, booking, until)
+    length_check(actor, booking, until, now)
     seconds = int((until - planned_end_of(booking)).total_seconds())
     extra = longer_terms(booking, seconds, now).hold_amount - booking.hold_amount
     _budget_check(booking, extra, now)
 
 
-def length_check(actor: Actor, booking: Booking, until: datetime) -> None:
-    """Raises Refused `too_long` if its tier allows no run until then."""
-    longest = timedelta(seconds=booking.tier.max_duration_seconds)
+def length_check(actor: Actor, booking: Booking, until: datetime, now: datetime) -> None:
+    """Raises Refused `too_long` if neither its tier nor an exception allows a run until then."""
+    use = TierUse.of(booking.project, booking.tier, booking.owner_id, booking, now)
+    limit = use.limits.longest
+    most = limit.value or 0
+    longest = timedelta(seconds=most)
     if booking.planned_starts is None or until - booking.planned_starts <= longest:
+        return
+    over = math.ceil((until - booking.planned_starts - longest).total_seconds())
+    is_beyond = most + over > (use.limits.bounds.longest or 0)
+    need = Need(use.project, use.tier, use.person_id, booking, over, is_beyond)
+    if override_for(Override.Kind.LENGTH, need, now) is not None:
         return
     latest = booking.planned_starts + longest
     sentence = refusal_text(
@@ -40,7 +51,20 @@ def length_check(actor: Actor, booking: Booking, until: datetime) -> None:
         latest=actor.clock(latest),
     )
     raise refusal(
-        "too_long", sentence, "invalid", "duration", alternatives=[{"until": latest.isoformat()}]
+        "too_long",
+        sentence,
+        "invalid",
+        "duration",
+        owner=limit.owner,
+        numbers={"asked": most + over, "limit": most},
+        alternatives=[{"until": latest.isoformat()}],
+        more={
+            "kind": "length",
+            "amount": str(over),
+            "tier": booking.tier_id,
+            "project": booking.project.slug,
+            "booking": booking.label,
+        },
     )
 
 
@@ -77,4 +101,9 @@ def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
             rule="R10",
             owner="tenant_admin",
             numbers={"needs": str(extra), "left": str(effect.left)},
+            more={
+                "kind": "budget",
+                "budget": str(effect.budget_id),
+                "amount": str(ceil_to_cents(extra - effect.left)),
+            },
         )

@@ -1,5 +1,6 @@
 """What a person may have booked in a tier at once."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -7,13 +8,13 @@ from uuid import UUID
 
 from django.db import connection
 
-from allocation.models import Booking
+from allocation.models import Booking, Override
 from allocation.queries.fleet.catalogue import ask_units, units_at_once
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import TERMINAL
 from allocation.rules.tier_limits import Limit
 from allocation.services.bookings.tier_checks import TierUse
-from allocation.services.overrides.use import MoreBookings, open_bookings_more
+from allocation.services.overrides.use import MoreOfPerson, more_of_person
 from allocation.services.record.refusals import refusal
 from allocation.words.refusals import refusal_text
 from billing.rules import UNITS_PER_GPU
@@ -51,11 +52,11 @@ def elements_within(
     gpus = use.limits.most_gpus
     if not rows or gpus.value is None:
         return rows, None
-    found = _open_use(rows[0], None)
+    found, most = _open_use(rows[0], None), _most_gpus(use, rows[0].owner_id)
     for at, row in enumerate(rows):
         found = PersonUse(found.bookings, found.gpus + _gpus(row))
-        if found.gpus > gpus.value:
-            return rows[:at], _too_many_gpus(use, gpus, found)
+        if found.gpus > most:
+            return rows[:at], _too_many_gpus(use, gpus, most, found)
     return rows, None
 
 
@@ -65,11 +66,10 @@ def _refused_in_tier(rows: Mapping[UUID, Booking], use: TierUse) -> dict[UUID, R
     if limits.most_open.value is None and limits.most_gpus.value is None:
         return {}
     found = _open_use(first, use.booking)
-    more = open_bookings_more(use.project, use.tier, first.owner_id, use.now)
     refused = {}
     for key, row in rows.items():
         after = PersonUse(found.bookings + 1, found.gpus + _gpus(row))
-        problem = _over_limit(use, found, after, more)
+        problem = _over_limit(use, found, after, first.owner_id)
         if problem is None:
             found = after
         else:
@@ -77,24 +77,53 @@ def _refused_in_tier(rows: Mapping[UUID, Booking], use: TierUse) -> dict[UUID, R
     return refused
 
 
-def _over_limit(
-    use: TierUse, found: PersonUse, after: PersonUse, more: MoreBookings
-) -> Refused | None:
-    most, gpus, bound = use.limits.most_open, use.limits.most_gpus, use.limits.bounds.most_open
-    if most.value is not None:
-        limit = most.value + more.by_admins
-        limit = (limit if bound is None else min(limit, bound)) + more.by_operators
+def _over_limit(use: TierUse, found: PersonUse, after: PersonUse, person_id: int) -> Refused | None:
+    """Exceptions are read only where the limits alone refuse the request."""
+    most, gpus = use.limits.most_open, use.limits.most_gpus
+    if most.value is not None and after.bookings > most.value:
+        more = _more(Override.Kind.OPEN_BOOKINGS, use, person_id)
+        limit = _with(most.value, more, use.limits.bounds.most_open)
         if after.bookings > limit:
             return _too_many(use, most, limit, found)
     if gpus.value is not None and after.gpus > gpus.value:
-        return _too_many_gpus(use, gpus, after)
+        limit = _most_gpus(use, person_id)
+        if after.gpus > limit:
+            return _too_many_gpus(use, gpus, limit, after)
     return None
 
 
-def _too_many_gpus(use: TierUse, most: Limit, after: PersonUse) -> Refused:
-    facts = {"limit": most.value, "asked": f"{after.gpus.normalize():f}"}
+def _more(kind: str, use: TierUse, person_id: int) -> MoreOfPerson:
+    return more_of_person(kind, use.project, use.tier, person_id, use.now)
+
+
+def _with(limit: int, more: MoreOfPerson, bound: int | None) -> int:
+    """The limit with what admins add inside the operator's bound, and what operators add."""
+    limit += more.by_admins
+    return (limit if bound is None else min(limit, bound)) + more.by_operators
+
+
+def _most_gpus(use: TierUse, person_id: int) -> int:
+    more = _more(Override.Kind.OPEN_GPUS, use, person_id)
+    return _with(use.limits.most_gpus.value or 0, more, use.limits.bounds.most_gpus)
+
+
+def _too_many_gpus(use: TierUse, most: Limit, limit: int, after: PersonUse) -> Refused:
+    facts = {"limit": limit, "asked": f"{after.gpus.normalize():f}"}
     sentence = refusal_text("too_many_gpus", tier=use.tier.name, **facts)
-    return refusal("too_many_gpus", sentence, "quota", "request", owner=most.owner, numbers=facts)
+    return refusal(
+        "too_many_gpus",
+        sentence,
+        "quota",
+        "request",
+        owner=most.owner,
+        numbers=facts,
+        more={
+            "kind": "open_gpus",
+            "amount": str(math.ceil(after.gpus - limit)),
+            "tier": use.tier.slug,
+            "project": use.project.slug,
+        },
+    )
 
 
 def _too_many(use: TierUse, most: Limit, limit: int, found: PersonUse) -> Refused:

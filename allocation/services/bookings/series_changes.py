@@ -21,6 +21,10 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, strength_of
 from allocation.rules.recurrence import dates_overlap, recurrence_read
 from allocation.rules.states import State
+from allocation.services.bookings.change_approvals import (
+    dates_approval_replace,
+    group_approval_request,
+)
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import Patch, booking_patch
 from allocation.services.bookings.policy_hook import change_ask
@@ -90,8 +94,8 @@ def series_patch(
     """Changes dates of a series, or asks for it; `date` is the one that the scope starts from.
 
     Raises:
-        Refused: `series_moved`, `date_needed`, `no_dates_left`, `series_overlap`,
-            `approval_needed`, or by the rule that a date breaks. Nothing is changed then.
+        Refused: `series_moved`, `date_needed`, `no_dates_left`, `series_overlap`, or by the rule
+            that a date breaks, or an approval. Nothing is changed then.
     """
     with transaction.atomic():
         list(series.bookings.select_for_update().order_by("id").values_list("id"))
@@ -104,6 +108,8 @@ def series_patch(
         hook = _hook_ask(actor, dates, patch, now) if group is not None else None
         new = _cut_off(series, dates, patch, group)
         answers = [_change(actor, each, patch, group, now) for each in dates]
+        if group is not None:
+            _approvals_ask(actor, answers, None if patch.is_partial else group, now)
         _overlap_check(answers, patch, series)
         if all(each.outcome in ("refused", "own") for each in answers):
             raise _first_refusal(answers) or _no_dates()
@@ -117,6 +123,15 @@ def series_patch(
             events_add([hook.row(each, now) for each in rows])
         _audit(actor, series, patch, answers, now)
     return answers
+
+
+def _approvals_ask(
+    actor: Actor, answers: Sequence[DateAnswer], group: UUID | None, now: datetime
+) -> None:
+    """Asks for the approvals of dates that change together. `group`: they change all or none."""
+    dates_approval_replace(actor, [each.booking for each in answers], now)
+    if group is not None:
+        group_approval_request(actor, group, now)
 
 
 def _hook_ask(

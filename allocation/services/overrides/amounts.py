@@ -43,4 +43,11 @@ def amount_words(row: Override) -> str:
         return f"{seconds_text(int(row.amount))} longer than {row.tier} allows"
     if row.kind == Override.Kind.NOTICE:
         return f"{seconds_text(int(row.amount))} beyond the notice that {row.tier} demands"
-    return f"{number} more open booking{'' if number == '1' else 's'}"
+    is_gpus = row.kind == Override.Kind.OPEN_GPUS
+    what = "GPU of a person at once" if is_gpus else "open booking"
+    return f"{number} more {what if number == '1' else _many(what)}"
+
+
+def _many(what: str) -> str:
+    first, *rest = what.split(" of ")
+    return " of ".join([f"{first}s", *rest])

@@ -30,10 +30,17 @@ MOST = {
     Override.Kind.LENGTH: Decimal(90 * 86_400),
     Override.Kind.NOTICE: Decimal(366 * 86_400),
     Override.Kind.OPEN_BOOKINGS: Decimal(10**4),
+    Override.Kind.OPEN_GPUS: Decimal(10**5),
 }
 
 # Limits of a tier: an exception is for the person who asked for it.
-OF_TIERS = (Override.Kind.LENGTH, Override.Kind.NOTICE, Override.Kind.OPEN_BOOKINGS)
+OF_TIERS = (
+    Override.Kind.LENGTH,
+    Override.Kind.NOTICE,
+    Override.Kind.OPEN_BOOKINGS,
+    Override.Kind.OPEN_GPUS,
+)
+_OF_PEOPLE = (Override.Kind.OPEN_BOOKINGS, Override.Kind.OPEN_GPUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,9 @@ def is_beyond_bounds(row: Override) -> bool:
     if row.kind == Override.Kind.OPEN_BOOKINGS:
         most = bounds.most_open
         return most is not None and (limits.most_open.value or 0) + amount > most
+    if row.kind == Override.Kind.OPEN_GPUS:
+        most = bounds.most_gpus
+        return most is not None and (limits.most_gpus.value or 0) + amount > most
     # It counts in both directions, so it must stay within both bounds to be an admin's.
     is_soon = (limits.least_lead.value or 0) - amount < (bounds.least_lead or 0)
     is_far = (limits.most_lead.value or 0) + amount > (bounds.most_lead or 0)
@@ -176,7 +186,7 @@ def _subject_set(actor: Actor, row: Override, wanted: Wanted) -> None:
             raise missing("GPU class", "gpu_class")
     else:
         row.tier = Tier.objects.filter(slug=wanted.tier).first() if wanted.tier else None
-        if row.tier is None and row.kind != Override.Kind.OPEN_BOOKINGS:
+        if row.tier is None and row.kind not in _OF_PEOPLE:
             raise missing("tier", "tier")
         if row.project is None:
             raise missing("project", "project")

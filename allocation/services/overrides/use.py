@@ -58,16 +58,18 @@ def override_for(kind: str, need: Need, now: datetime) -> Override | None:
 
 
 @dataclass(frozen=True, slots=True)
-class MoreBookings:
-    """Open bookings that exceptions add, by who gave them."""
+class MoreOfPerson:
+    """Open bookings, or their GPUs, that exceptions add, by who gave them."""
 
     by_admins: int = 0
     by_operators: int = 0
 
 
-def open_bookings_more(project: Project, tier: Tier, person_id: int, now: datetime) -> MoreBookings:
-    """Returns how many open bookings a person may have beyond a limit of a tier."""
-    rows = overrides_in_force(project.tenant_id, Override.Kind.OPEN_BOOKINGS, now).filter(
+def more_of_person(
+    kind: str, project: Project, tier: Tier, person_id: int, now: datetime
+) -> MoreOfPerson:
+    """Returns how many open bookings, or GPUs, a person may have beyond a limit of a tier."""
+    rows = overrides_in_force(project.tenant_id, kind, now).filter(
         Q(person=None) | Q(person=person_id),
         Q(tier=None) | Q(tier=tier),
         project=project,
@@ -76,7 +78,7 @@ def open_bookings_more(project: Project, tier: Tier, person_id: int, now: dateti
     by_operators = [row for row in found if row.decider == Override.Decider.OPERATOR]
     total = sum(int(row.amount) for row in found)
     operators = sum(int(row.amount) for row in by_operators)
-    return MoreBookings(total - operators, operators)
+    return MoreOfPerson(total - operators, operators)
 
 
 def overrides_take(used: Mapping[UUID, Sequence[Override]]) -> None:

@@ -68,6 +68,8 @@ _STRENGTHS: dict[str, Strength] = {
 }
 # For this long after its end, a paused booking's place already belongs to its beneficiary.
 HANDOVER = timedelta(minutes=1)
+# The oldest requests for approval that can have a place; the time of a turn stays bounded.
+MOST_PENDING = 500
 Bookings = Collection[UUID] | None
 """The bookings that are read; None for all."""
 
@@ -290,7 +292,8 @@ def pending_read(now: datetime) -> tuple[Request, ...]:
     rows = Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now)
     rows = rows.filter(awaits_parents=False)
     found = []
-    for row in rows.select_related("tier", "series").order_by("id"):
+    first = rows.select_related("tier", "series").order_by("submitted", "id")[:MOST_PENDING]
+    for row in sorted(first, key=lambda each: each.id):
         request = _request_of(row, now)
         until = seconds(row.place_until) if row.place_until else None
         if row.place_from is not None and row.starts is None:

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from allocation.access import deciding_refusal
-from allocation.models import Approval, Booking
-from allocation.queries.bookings.approvals import (
-    PersonHistory,
-    dates_of_series,
-    histories_of,
-)
+from allocation.models import Approval, Booking, CounterOffer
+from allocation.queries.bookings.approvals import PersonHistory, dates_of_series
 from allocation.rules.ask import AskDocument
+from allocation.rules.ask.line.text import document_text
+from allocation.services.approvals.alternatives import Alternative
+from allocation.services.approvals.briefings import Briefing, briefing_of, briefings_of
+from allocation.services.approvals.effects import Delay, Effect
 from allocation.services.bookings.approval_requests import booking_as_asked
+from allocation.services.record.terms import Terms
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.approvals import outcome_words, step_words
@@ -26,6 +28,9 @@ from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import User
 
+# Delayed bookings that a card names.
+MOST_DELAYS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class BudgetEffect:
@@ -36,6 +41,18 @@ class BudgetEffect:
     amount: str
     meter: Meter
     is_short: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CounterCard:
+    """What an approver would approve instead."""
+
+    digest: str
+    person: str
+    what: str
+    changes: tuple[str, ...]
+    price: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +78,22 @@ class ApprovalCard:
     state: str
     dates: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    start: str = ""
+    others: tuple[str, ...] = ()
+    alternative: str = ""
+    counter: CounterCard | None = None
+    may_counter: bool = False
+    request: str = ""
+    is_mine: bool = False
 
 
-def cards_of(actor: Actor, approvals: Sequence[Approval], ctx: PageContext) -> list[ApprovalCard]:
-    """Returns a card for each request; dates of a series are one card."""
+def cards_of(
+    actor: Actor, approvals: Sequence[Approval], ctx: PageContext, most_effects: int = 0
+) -> list[ApprovalCard]:
+    """Returns a card for each request; dates of a series are one card. The effect on others and an
+    alternative are computed for the first `most_effects` of those that wait."""
     dates = dates_of_series(approvals)
-    histories = histories_of(approvals, ctx.now)
+    briefings = briefings_of(approvals, ctx.now, most_effects)
     budgets: dict[tuple[UUID, int, UUID | None], BudgetFigures | None] = {}
     cards = []
     for each in approvals:
@@ -80,8 +107,7 @@ def cards_of(actor: Actor, approvals: Sequence[Approval], ctx: PageContext) -> l
             )
         together = dates.get(each.id, [each])
         bookings = [_asked(row) for row in together]
-        history = histories.get((each.project_id, each.asker_id), PersonHistory())
-        cards.append(_card(actor, each, bookings, (history, budgets[key]), ctx))
+        cards.append(_card(actor, each, bookings, (briefings[each.id], budgets[key]), ctx))
     return cards
 
 
@@ -101,6 +127,14 @@ def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
     what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
     dates = f", {len(together)} dates" if len(together) > 1 else ""
     rules = ", ".join(rule["name"] for rule in approval.rules)
+    briefing = briefing_of(approval, ctx.now, is_system=True)
+    start = _start(briefing.effect, approval.booking, ctx)
+    more = [f"Approved now, it starts {start}."] if start else []
+    if briefing.effect is not None:
+        more.append(f"{'; '.join(_others(briefing.effect))}.")
+    if briefing.alternative is not None:
+        more.append(f"Without an approval: {_alternative(briefing.alternative)}.")
+    more.append(f"{person}: {_history(briefing.history, booking.currency)}.")
     requested = f"asked to change {booking.label} to" if approval.change else "requested"
     return RequestWords(
         person,
@@ -109,6 +143,7 @@ def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
             f"{_when(booking, ctx)}{dates}.",
             f"It costs {money_text(cost, booking.currency)} at most, which is held already.",
             f"It needs an approval by the rule {rules}.",
+            *more,
         ),
     )
 
@@ -130,12 +165,12 @@ def _card(
     actor: Actor,
     approval: Approval,
     bookings: Sequence[Booking],
-    known: tuple[PersonHistory, BudgetFigures | None],
+    known: tuple[Briefing, BudgetFigures | None],
     ctx: PageContext,
 ) -> ApprovalCard:
-    booking, (history, budget) = _asked(approval), known
+    booking, (briefing, budget) = _asked(approval), known
     change = approval.change
-    refusal = deciding_refusal(actor, approval)
+    refusal = deciding_refusal(actor, approval, ctx.now)
     cost = sum((each.hold_amount for each in bookings), Decimal(0))
     added = change.delta_held if change is not None else cost
     many = f"Step {approval.step} of {len(approval.steps)}: " if len(approval.steps) > 1 else ""
@@ -153,12 +188,73 @@ def _card(
         rules=", ".join(rule["name"] for rule in approval.rules),
         step=f"{many}{step_words(approval.present_step, approval.project.name)}",
         decide_by=moment_words(approval.decide_by, ctx.zone, ctx.now),
-        history=_history(history, booking.currency),
+        history=_history(briefing.history, booking.currency),
         budget=None if budget is None else _budget(budget, added, approval),
         refusal=refusal.sentence if refusal else "",
         state=outcome_words(approval, ctx.zone, ctx.now),
         dates=tuple(_when(each, ctx) for each in bookings) if len(bookings) > 1 else (),
         changes=tuple(difference_lines(change.differences, ctx.zone, ctx.now)) if change else (),
+        start=_start(briefing.effect, approval.booking, ctx),
+        others=_others(briefing.effect),
+        alternative=_alternative(briefing.alternative),
+        counter=None if briefing.counter is None else _counter(briefing.counter, ctx),
+        request=document_text(AskDocument.from_json(booking.ask), ZoneInfo(booking.zone)),
+        may_counter=change is None and approval.series_id is None,
+        is_mine=approval.asker_id == actor.user_id,
+    )
+
+
+def _start(effect: Effect | None, booking: Booking, ctx: PageContext) -> str:
+    """`today 14:00, held until 13:45`: what an approval now would give."""
+    if effect is None:
+        return ""
+    if effect.starts is None:
+        return "No start yet"
+    words = moment_words(effect.starts, ctx.zone, ctx.now)
+    until = booking.place_until
+    if booking.planned_starts is not None and until is not None and until > ctx.now:
+        return f"{words}, held until {moment_words(until, ctx.zone, ctx.now)}"
+    return f"{words}, not held"
+
+
+def _others(effect: Effect | None) -> tuple[str, ...]:
+    """Whose bookings would start later, in words."""
+    if effect is None:
+        return ()
+    if not effect.delays and not effect.pauses:
+        return ("No booking of your organisation starts later",)
+    found = []
+    if effect.delays:
+        count = len(effect.delays)
+        found.append(f"Delays {count} booking{'' if count == 1 else 's'} of your organisation")
+        found += [_delay(each) for each in effect.delays[:MOST_DELAYS]]
+    if effect.pauses:
+        found.append(f"Pauses {', '.join(effect.pauses[:MOST_DELAYS])}")
+    return tuple(found)
+
+
+def _delay(delay: Delay) -> str:
+    if delay.by is None:
+        return f"{delay.label} loses its start"
+    return f"{delay.label} by {length_words(delay.by.total_seconds())}"
+
+
+def _alternative(alternative: Alternative | None) -> str:
+    if alternative is None:
+        return ""
+    price = money_text(alternative.cost, alternative.currency)
+    return f"{alternative.request}, {alternative.tier}, {price}"
+
+
+def _counter(counter: CounterOffer, ctx: PageContext) -> CounterCard:
+    terms = Terms.from_json(counter.target)
+    return CounterCard(
+        digest=counter.digest,
+        person=_name(counter.person),
+        what=what_words(AskDocument.from_json(terms.ask), ctx.labels),
+        changes=tuple(difference_lines(counter.differences, ctx.zone, ctx.now)),
+        price=money_text(terms.hold_amount, terms.currency),
+        reason=counter.reason,
     )
 
 
@@ -195,6 +291,9 @@ def _history(history: PersonHistory, currency: str) -> str:
         f"{money_text(history.charged, currency)} charged",
         f"{history.no_shows} no-show{'' if history.no_shows == 1 else 's'}",
     ]
+    if history.hours:
+        idle = history.idle_hours * 100 / history.hours
+        parts.insert(1, f"{history.hours:.1f} GPU-hours used, {idle:.0f} % of them idle")
     if history.declined:
         parts.append(f"{history.declined} declined")
     return ", ".join(parts)

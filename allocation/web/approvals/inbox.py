@@ -13,7 +13,15 @@ from django.views.decorators.http import require_http_methods
 from allocation.access import access_approval
 from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
+from allocation.services.approvals.alternatives import alternative_take
+from allocation.services.approvals.counters import (
+    Wish,
+    counter_accept,
+    counter_decline,
+    counter_make,
+)
 from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
+from allocation.services.bookings.request_text import request_read
 from allocation.web.approvals.cards import ApprovalCard, cards_of, first_dates
 from allocation.web.bookings.booking_pages import page_context
 from tenants.access import Actor
@@ -26,6 +34,8 @@ MOST_SHOWN = 20
 # Rows that are read to find as many after the dates of a series are joined.
 MOST_READ = 400
 MOST_DECIDED = 10
+# Cards that show the effect on others; for the rest the page of a request does.
+MOST_EFFECTS = 3
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -38,14 +48,16 @@ def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         if refusal is None:
             return redirect("approvals", tenant=actor.tenant_slug)
     ctx = page_context(actor, timezone.now())
-    waiting = approvals_to_decide(actor)
-    mine = approvals_visible(actor).filter(asker=actor.user_id, state=Approval.State.OPEN)
-    over = approvals_visible(actor).exclude(state=Approval.State.OPEN).order_by("-decided", "id")
-    cards = cards_of(actor, first_dates(waiting[:MOST_READ])[:MOST_SHOWN], ctx)
+    waiting = approvals_to_decide(actor, ctx.now)
+    seen = approvals_visible(actor, ctx.now)
+    mine = seen.filter(asker=actor.user_id, state=Approval.State.OPEN)
+    over = seen.exclude(state=Approval.State.OPEN).order_by("-decided", "id")
+    shown = first_dates(waiting[:MOST_READ])[:MOST_SHOWN]
+    cards = cards_of(actor, shown, ctx, MOST_EFFECTS)
     context = {
         "cards": cards,
         "total": waiting.count(),
-        "mine": cards_of(actor, first_dates(mine[:MOST_READ])[:MOST_SHOWN], ctx),
+        "mine": cards_of(actor, first_dates(mine[:MOST_READ])[:MOST_SHOWN], ctx, 1),
         "over": cards_of(actor, first_dates(over[:MOST_DECIDED]), ctx),
         **_refused(request, refusal, cards),
     }
@@ -59,15 +71,16 @@ def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 @tenant_page
 def approval_page(request: HttpRequest, actor: Actor, approval: UUID) -> HttpResponse:
     """Shows one request, as a mail links to it. Only its form decides."""
-    found = access_approval(actor, approval)
+    now = timezone.now()
+    found = access_approval(actor, approval, now)
     refusal = None
     if request.method == "POST":
         refusal = form_action_run(request, _acts(actor))
         if refusal is None:
             return redirect("approvals", tenant=actor.tenant_slug)
-        found = access_approval(actor, approval)
-    ctx = page_context(actor, timezone.now())
-    (card,) = cards_of(actor, [found], ctx)
+        found = access_approval(actor, approval, now)
+    ctx = page_context(actor, now)
+    (card,) = cards_of(actor, [found], ctx, 1)
     context = {"card": card, **_refused(request, refusal, [card])}
     status = 409 if refusal is not None and refusal.kind == "conflict" else 422
     return render(
@@ -79,7 +92,39 @@ def _acts(actor: Actor) -> dict[str, FormAction]:
     return {
         "approve": lambda form: _decide(actor, form, "approve"),
         "decline": lambda form: _decide(actor, form, "decline"),
+        "counter": lambda form: _counter(actor, form),
+        "accept": lambda form: _accept(actor, form),
+        "refuse": lambda form: _refuse(actor, form),
+        "instead": lambda form: _instead(actor, form),
     }
+
+
+def _counter(actor: Actor, form: QueryDict) -> str:
+    now = timezone.now()
+    key, text = id_read(form, "approval", "approval"), form.get("request", "").strip()
+    found = access_approval(actor, key, now)
+    ask, tier = request_read(text, project=found.project.slug, zone=found.booking.zone, now=now)
+    wish = Wish(ask, tier, text, form.get("reason", ""))
+    counter_make(actor=actor, approval_id=key, digest=form.get("digest", ""), wish=wish, now=now)
+    return f"Offered. {found.booking.label} waits until its owner accepts, or somebody decides."
+
+
+def _accept(actor: Actor, form: QueryDict) -> str:
+    key, digest = id_read(form, "approval", "approval"), form.get("counter", "")
+    booking = counter_accept(actor=actor, approval_id=key, digest=digest, now=timezone.now())
+    return f"{booking.label} is changed to what was offered."
+
+
+def _refuse(actor: Actor, form: QueryDict) -> str:
+    key = id_read(form, "approval", "approval")
+    approval = counter_decline(actor=actor, approval_id=key, now=timezone.now())
+    return f"Declined. {approval.booking.label} waits on as it was."
+
+
+def _instead(actor: Actor, form: QueryDict) -> str:
+    key, digest = id_read(form, "approval", "approval"), form.get("digest", "")
+    booking = alternative_take(actor=actor, approval_id=key, digest=digest, now=timezone.now())
+    return f"{booking.label} is booked instead. It needs no approval."
 
 
 def _decide(actor: Actor, form: QueryDict, verdict: Verdict) -> str:

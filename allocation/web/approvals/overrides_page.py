@@ -41,6 +41,7 @@ _UNITS = {
     Override.Kind.LENGTH: "Seconds more",
     Override.Kind.NOTICE: "Seconds sooner or later",
     Override.Kind.OPEN_BOOKINGS: "Open bookings more",
+    Override.Kind.OPEN_GPUS: "GPUs more at once",
 }
 _DECIDERS = {
     Override.Decider.OPERATOR: "an operator",
@@ -74,6 +75,8 @@ def overrides_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         acts: dict[str, FormAction] = {
             "ask": lambda form: _ask(actor, form, now),
+            # The button beside a refusal: its numbers are in the address.
+            "ask-more": lambda form: _ask(actor, request.GET, now),
             "grant": lambda form: _grant(actor, form, now),
             "decline": lambda form: _decline(actor, form, now),
             "withdraw": lambda form: _withdraw(actor, form, now),

@@ -21,6 +21,7 @@ from allocation.rules.ask.line.text import (
     window_text,
 )
 from allocation.rules.states import ON_WAITLIST, OPEN, State
+from allocation.services.overrides.waiting import more_for
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.services.runs.no_shows import no_show_limit, presence_policy
 from allocation.solver import UNITS_PER_GPU
@@ -33,7 +34,6 @@ from allocation.web.parts.times import clock, length_words, moment_words, window
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
 from billing.rules import money_text
-from tenants.services.input_values import gpus_text
 
 CHECKS = (
     ("together", "GPUs free together", "Enough GPUs are free together."),
@@ -140,7 +140,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         can_keep_idle=may_change and can_keep_idle(booking),
         idle=idle_words(booking, ctx),
         can_undo=can_undo,
-        more=_more(booking, ctx) if may_change and waits else "",
+        more=urlencode(more_for(booking)) if may_change and waits else "",
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
         borrowed=_borrowed(booking, ctx) if state in OPEN else "",
     )
@@ -383,24 +383,6 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
             )
         )
     return tuple(cards)
-
-
-def _more(booking: Booking, ctx: PageContext) -> str:
-    """Returns the link to ask for the quota that the booking waits for; empty without such."""
-    first = booking.reasons[0] if booking.reasons else {}
-    if first.get("code") not in ("project_quota", "tenant_quota"):
-        return ""
-    facts = first["numbers"]
-    short = min(facts["asked"], facts["asked"] + facts.get("used", 0) - facts["limit"])
-    wanted = {
-        "kind": "quota",
-        "gpu_class": facts["gpu_class"],
-        "amount": gpus_text(short),
-        "booking": booking.label,
-    }
-    if first["code"] == "project_quota":
-        wanted["project"] = booking.project.slug
-    return f"{ctx.base}overrides?{urlencode(wanted)}" if short > 0 else ""
 
 
 def _price_words(booking: Booking) -> str:

@@ -269,6 +269,7 @@ def _answer(
         "is_begun": form.is_begun,
         "preview": preview,
         "refusal": None if at_field else refusal,
+        "more": refusal if refusal is not None and refusal.more else None,
         "suggestions": _suggestions(refusal, ctx),
     }
     status = 200 if refusal is None else 409

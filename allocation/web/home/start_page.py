@@ -57,7 +57,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "examples": EXAMPLES,
         "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
         "invitations": received_invitations(credential_of(request), now),
-        "to_decide": approvals_to_decide(actor).count(),
+        "to_decide": approvals_to_decide(actor, now).count(),
         "notices": notices_context(actor, ctx),
         "offers": offer_cards(actor, ctx),
     }

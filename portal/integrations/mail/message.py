@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
 from django.template.loader import render_to_string
 
-from allocation.models import Approval, Booking, BookingEvent, WaitOffer
+from allocation.models import Approval, Booking, BookingEvent, Override, WaitOffer
 from allocation.queries.bookings.approvals import approvers_of
 from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.rules.states import State
@@ -20,6 +20,9 @@ from allocation.web.parts.times import clock, length_words
 from portal.integrations.mail.queueing import PASSWORD_RESET
 from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
 from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
+from portal.integrations.notifications.override_people import ASKED as OVERRIDE_ASKED
+from portal.integrations.notifications.override_people import KINDS as OVERRIDE_KINDS
+from portal.integrations.notifications.override_people import note_of
 from portal.integrations.notifications.recipients import APPROVAL, BUDGET, OFFERED
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
@@ -91,7 +94,7 @@ def _approval(mail: Mail, booking: Booking, scene: PageContext) -> Section | Non
     """A request that the reader may decide; None once it is decided, or by others only."""
     rows = Approval.objects.select_related("booking__project", "booking__tier", "project", "asker")
     approval = rows.filter(booking=booking, state=Approval.State.OPEN).first()
-    if approval is None or mail.user_id not in approvers_of(approval):
+    if approval is None or mail.user_id not in approvers_of(approval, scene.now):
         return None
     labels = dict(GpuClass.objects.values_list("slug", "label"))
     request = request_words(approval, replace(scene, labels=labels))
@@ -108,6 +111,8 @@ def _about_account(mail: Mail, now: datetime) -> Section | None:
         return _budget(mail)
     if mail.kind == FAILING:
         return _failing_hook(mail)
+    if mail.kind in OVERRIDE_KINDS:
+        return _override(mail)
     return _invitation(mail, now) if mail.user else _invitation_to_address(mail, now)
 
 
@@ -119,6 +124,21 @@ def _budget(mail: Mail) -> Section | None:
     said = message.payload
     href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/budgets/{said['budget']}"
     return Section(budget_headline(said), budget_sentences(said), href, link="Open the budget")
+
+
+def _override(mail: Mail) -> Section | None:
+    """A request for more than a limit allows, or its answer; None once it is decided."""
+    message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
+    note = note_of(message) if message is not None else None
+    if note is None or mail.user is None:
+        return None
+    said = [note.text]
+    if note.until is not None:
+        said.append(f"It ends on {_moment(note.until, zone_of(mail.user.time_zone))}.")
+    is_operators = mail.kind == OVERRIDE_ASKED and note.row.decider == Override.Decider.OPERATOR
+    page = "ops/overrides" if is_operators else f"t/{note.row.tenant.slug}/overrides"
+    link = "Decide" if mail.kind == OVERRIDE_ASKED else "Open the exceptions"
+    return Section(note.title, tuple(said), f"{settings.PUBLIC_URL}/{page}", link=link)
 
 
 def _failing_hook(mail: Mail) -> Section | None:

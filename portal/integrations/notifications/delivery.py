@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
 from portal.integrations.notifications.recipients import Recipient, people_of, recipients_of
 from tenants.models import (
     KnownPerson,
@@ -28,9 +29,11 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
 
     Call it in the transaction that marks the messages as sent. A repeated message has no effect.
     """
-    found = list(recipients_of(messages))
+    found = list(recipients_of(messages, now))
+    to_operators = list(_operators_mails(messages, now)) if settings.MAIL_ON else []
+    Mail.objects.bulk_create(to_operators, ignore_conflicts=True)
     if not found:
-        return False
+        return bool(to_operators)
     people = _people(found)
     chosen = _settings_of(found)
     reached = [each for each in found if _place(each) in people]
@@ -39,7 +42,22 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
         return False
     mails = list(_mails(reached, people, chosen, now))
     Mail.objects.bulk_create(mails, ignore_conflicts=True)
-    return any(mail.due <= now for mail in mails)
+    return bool(to_operators) or any(mail.due <= now for mail in mails)
+
+
+def _operators_mails(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[Mail]:
+    """Yields mails to operators, who belong to no organisation: what they are asked to decide."""
+    for message in messages:
+        note = note_of(message) if message.kind == ASKED else None
+        for user in operators_of_note(message.kind, note.row) if note is not None else ():
+            yield Mail(
+                tenant_id=message.tenant_id,
+                user_id=user.pk,
+                message=message.id,
+                kind=message.kind,
+                at=message.created,
+                due=now,
+            )
 
 
 def _people(recipients: Sequence[Recipient]) -> Mapping[Place, User]:

@@ -11,6 +11,7 @@ from allocation.models import Approval, Booking, BookingEvent
 from allocation.queries.bookings.approvals import approvers_of
 from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
 from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
+from portal.integrations.notifications.override_people import KINDS, note_of, people_of_note
 from tenants.models import Membership, OutboxMessage, Role
 from tenants.rules.notifications import OF_ELEMENTS, OUTCOMES, URGENT
 from tenants.services.policy_hooks.calls import FAILING
@@ -37,15 +38,17 @@ class Recipient:
     can_wait: bool = True
 
 
-def recipients_of(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
+def recipients_of(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[Recipient]:
     """Yields each person that each message concerns, as long as they belong to its tenant."""
     yield from _owners([each for each in messages if _is_of_owner(each)])
-    yield from _approvers([each for each in messages if each.kind == APPROVAL])
+    yield from _approvers([each for each in messages if each.kind == APPROVAL], now)
     for message in messages:
         if message.kind == BUDGET:
             yield from _budget_holders(message)
         if message.kind == FAILING:
             yield from _hook_admins(message)
+        if message.kind in KINDS:
+            yield from _of_override(message)
 
 
 def _is_of_owner(message: OutboxMessage) -> bool:
@@ -81,7 +84,7 @@ def _owners(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
         )
 
 
-def _approvers(messages: Iterable[OutboxMessage]) -> Iterator[Recipient]:
+def _approvers(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Recipient]:
     """Yields who may decide the present step of a request. A series' dates are one request."""
     asked = {_booking_id(message): message for message in messages}
     if not asked:
@@ -95,7 +98,7 @@ def _approvers(messages: Iterable[OutboxMessage]) -> Iterator[Recipient]:
             continue
         seen.add(key)
         person = approval.asker.get_full_name() or approval.asker.username
-        for user_id in approvers_of(approval):
+        for user_id in approvers_of(approval, now):
             yield Recipient(
                 message=asked[approval.booking_id],
                 user_id=user_id,
@@ -136,6 +139,22 @@ def _hook_admins(message: OutboxMessage) -> Iterator[Recipient]:
             title=hook_headline(message.payload),
             text=" ".join(hook_sentences(message.payload)),
             path="settings/policy-hook",
+        )
+
+
+def _of_override(message: OutboxMessage) -> Iterator[Recipient]:
+    """Yields who decides a request for more, who asked for it, and who can use it."""
+    note = note_of(message)
+    if note is None:
+        return
+    for user_id in people_of_note(message.kind, note.row):
+        yield Recipient(
+            message=message,
+            user_id=user_id,
+            title=note.title,
+            text=note.text,
+            path="overrides",
+            until=note.until,
         )
 
 

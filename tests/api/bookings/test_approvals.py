@@ -1,6 +1,7 @@
 """Approvals over the API and on their pages."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -159,3 +160,118 @@ def test_rules_are_added_and_ended_on_their_page(site: Site) -> None:
     assert lead.post(address, {"act": "end", "rule": rule}).status_code == 403
     assert admin.post(address, {"act": "end", "rule": rule}).status_code == 302
     assert "No rules" in shown(admin.get(address))
+
+
+def test_an_approver_reads_the_effect_on_others_and_what_needs_no_approval(
+    site: Site, asked: dict[str, Any]
+) -> None:
+    big = said(site.researcher.post("bookings", LONG | {"request": "4 h100 for 30m"}))
+    other = said(site.lead.post("bookings", LONG | {"request": "4 h100 for 10m"}))
+    found = next(
+        each
+        for each in said(site.lead.get("approvals", show="to_decide"))["items"]
+        if each["booking"] == big["number"]
+    )
+    seen = said(site.lead.get(f"approvals/{found['id']}"))
+    (delay,) = seen["effect"]["delays"]
+    assert delay["booking"] == other["number"]
+    assert delay["after"] > delay["before"]
+    assert seen["effect"]["starts"]
+    assert seen["history"]["bookings"] == 0
+    assert seen["alternative"]["request"] == "4 h100 15m"
+    text = shown(page(site, "lead").get(f"/t/helix/approvals/{found['id']}"))
+    for words in (
+        "Delays 1 booking of your organisation",
+        f"{other['number']} by",
+        "4 h100 15m",
+    ):
+        assert words in text, words
+
+    mine = page(site, "researcher")
+    assert "Book this instead" in shown(mine.get("/t/helix/approvals"))
+    path, sent = f"approvals/{found['id']}/alternative", {"hash": found["hash"]}
+    assert site.lead.post(path, sent).status_code == 403
+    made = site.researcher.post(path, sent, idempotency_key="instead")
+    assert (made.status_code, said(made)["state"]) == (200, "requested")
+    assert site.researcher.post(path, sent, idempotency_key="instead").content == made.content
+    assert said(site.researcher.get(f"bookings/{big['number']}"))["state"] == "cancelled"
+
+
+def test_a_counter_offer_is_accepted_with_one_click_and_its_hash(
+    site: Site, asked: dict[str, Any]
+) -> None:
+    path = f"approvals/{asked['id']}/counter"
+    body = {"hash": asked["hash"], "request": "1 h100 for 15m", "reason": "Enough"}
+    refusals: list[tuple[Api, str, Any, int, str]] = [
+        (site.researcher, path, body, 403, "not_allowed"),
+        (site.outsider, path, body, 404, "not_found"),
+        (site.lead, path, body | {"hash": "0" * 64}, 409, "approval_changed"),
+        (site.lead, path, body | {"request": "1 h100 for 20m"}, 422, "counter_same"),
+        (site.lead, path, body | {"request": "9 bananas"}, 422, "not_understood"),
+        (site.researcher, f"{path}/accept", {"hash": asked["hash"]}, 409, "counter_over"),
+    ]
+    before = row_counts()
+    for api, where, sent, status, code in refusals:
+        answer = api.post(where, sent)
+        assert (answer.status_code, said(answer)["code"]) == (status, code), (where, sent)
+    assert row_counts() == before
+
+    # By the lead's page: a GET of a scanner changes nothing.
+    form = {"act": "counter", "approval": asked["id"], "digest": asked["hash"]}
+    sent = form | {"request": "1 h100 for 15m", "reason": "Enough"}
+    assert page(site, "lead").post("/t/helix/approvals", sent).status_code == 302
+    counter = said(site.researcher.get(f"approvals/{asked['id']}"))["counter"]
+    assert (counter["by"], counter["reason"]) == ("jonas", "Enough")
+    asker = page(site, "researcher")
+    before = row_counts()
+    assert "jonas would approve" in shown(asker.get(f"/t/helix/approvals/{asked['id']}"))
+    assert row_counts() == before
+    accept = {"act": "accept", "approval": asked["id"], "counter": counter["hash"]}
+    assert page(site, "admin").post("/t/helix/approvals", accept).status_code == 403
+    assert asker.post("/t/helix/approvals", accept).status_code == 302
+    booking = said(site.researcher.get(f"bookings/{asked['booking']}"))
+    assert booking["state"] == "requested"
+    again = site.researcher.post(f"{path}/accept", {"hash": counter["hash"]})
+    assert (again.status_code, said(again)["code"]) == (409, "approval_over")
+
+
+def test_rules_and_stand_ins_over_the_api(site: Site) -> None:
+    rule: dict[str, Any] = {
+        "name": "Nights",
+        "project": "folding",
+        "min_cost": "12.5",
+        "outside": {"weekdays": ["Mon"], "begins": "08:00", "ends": "18:00"},
+        "steps": [{"role": "lead", "hours": 24, "escalates": True}],
+    }
+    before = row_counts()
+    bad: list[tuple[dict[str, Any], int, str]] = [
+        ({"steps": []}, 422, "bad_steps"),
+        ({"min_cost": "0"}, 422, "out_of_range"),
+        ({"outside": {"weekdays": ["Mon"], "begins": "8", "ends": "18:00"}}, 400, "wrong_type"),
+        ({"classes": ["none"]}, 422, "unknown_class"),
+        ({"project": "hidden"}, 422, "not_found"),
+        ({"project": ""}, 403, "not_allowed"),
+    ]
+    for change, status, code in bad:
+        answer = site.lead.post("approval-rules", rule | change)
+        assert (answer.status_code, said(answer)["code"]) == (status, code), change
+    assert site.researcher.post("approval-rules", rule).status_code == 403
+    assert row_counts() == before
+    made = said(site.lead.post("approval-rules", rule))
+    assert made["outside"] == rule["outside"] | {"zone": "Europe/Berlin"}
+    assert said(site.researcher.get("approval-rules"))["items"] == [made]
+    assert said(site.lead.post(f"approval-rules/{made['id']}/end"))["ended"]
+    assert said(site.lead.get("approval-rules"))["items"] == []
+
+    until = (timezone.now() + timedelta(days=3)).isoformat()
+    assert site.researcher.post("stand-ins", {"person": "ada", "until": until}).status_code == 403
+    named = said(site.lead.post("stand-ins", {"person": "vera", "until": until}))
+    assert said(site.viewer.get("stand-ins"))["items"] == [named]
+    assert said(site.researcher.get("stand-ins"))["items"] == []
+    assert site.researcher.post(f"stand-ins/{named['id']}/end").status_code == 404
+    assert said(site.viewer.post(f"stand-ins/{named['id']}/end"))["ended"]
+    lead = page(site, "lead")
+    form = {"act": "name", "person": "vera", "until": until[:10]}
+    assert lead.post("/t/helix/approvals/stand-ins", form | {"until": "soon"}).status_code == 422
+    assert lead.post("/t/helix/approvals/stand-ins", form).status_code == 302
+    assert "vera" in shown(lead.get("/t/helix/approvals/stand-ins"))

@@ -1,19 +1,28 @@
 """Requests for more than a limit allows: from the refusal to the booking that runs by it."""
 
-from datetime import timedelta
+import html
+import re
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core.mail import EmailMessage
 from django.db import IntegrityError
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from allocation.models import Booking, Override
 from allocation.services.decide.cycle import cycle_run
+from allocation.services.overrides.decisions import Grant, override_grant_by_operator
+from allocation.services.overrides.ending import overrides_warn
+from allocation.services.overrides.requests import Wanted, override_ask
 from allocation.services.snapshot.override_rows import overrides_read
 from billing.models import Budget
-from tenants.models import AuditEntry
+from portal.integrations.mail.send import mails_send
+from portal.integrations.notifications.delivery import people_notify
+from tenants.models import AuditEntry, Notification, OutboxMessage, Tier, User
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, a_site, row_counts, said
 from tests.roles import as_system
@@ -195,3 +204,76 @@ def test_the_page_asks_with_the_numbers_of_the_refusal_and_decides(site: Site) -
     assert ada.post("/t/helix/overrides", sent | {"act": "grant", "until": ""}).status_code == 302
     assert "2 GPUs more at once (H100 80 GB)" in mara.get("/t/helix/overrides").content.decode()
     assert site.researcher.post("bookings", BIG).status_code == 201
+
+
+def page(site: Site, who: str) -> Client:
+    client = Client()
+    client.force_login(site.people[who])
+    return client
+
+
+def notify(now: datetime) -> None:
+    with as_system():
+        people_notify(list(OutboxMessage.objects.filter(kind__startswith="override.")), now)
+
+
+def test_one_click_asks_with_the_numbers_of_the_refusal(site: Site) -> None:
+    mara = page(site, "researcher")
+    shown = mara.get("/t/helix/book", {"q": "6 h100 for 10m spot", "project": "folding"})
+    found = re.findall(r'action="(/t/helix/overrides\?kind=quota[^"]*)"', shown.content.decode())
+    address = html.unescape(found[0])
+    before = row_counts()
+    assert mara.get(address).status_code == 200
+    assert row_counts() == before
+    assert mara.post(address, {"act": "ask-more"}).status_code == 302
+    with as_system():
+        row = Override.objects.get()
+    assert (row.kind, int(row.amount), row.project_id) == ("quota", 112_000, site.project.id)
+
+
+def test_operators_decide_on_their_page_and_each_side_is_notified(
+    site: Site, mailoutbox: list[EmailMessage], settings: Settings
+) -> None:
+    settings.MAIL_ON = True
+    with as_system():
+        User.objects.filter(id=site.people["operator"].id).update(email="otto@example.org")
+    with tenant_tx(site.tenant.id):
+        wanted = Wanted("quota", Decimal(56_000), gpu_class="h100", reason="A deadline")
+        row = override_ask(actor=site.actor("researcher"), wanted=wanted, now=timezone.now())
+    notify(timezone.now())
+    with as_system():
+        mails_send(timezone.now())
+    assert [mail.subject for mail in mailoutbox] == ["mara asks for more than a limit allows"]
+    otto = page(site, "operator")
+    assert "A deadline" in otto.get("/ops/overrides").content.decode()
+    assert page(site, "researcher").get("/ops/overrides").status_code in (403, 404)
+    grant = {"act": "grant", "override": str(row.id), "amount": "1", "until": "soon"}
+    assert otto.post("/ops/overrides", grant).status_code == 422
+    until = f"{timezone.now() + timedelta(days=20):%Y-%m-%d}"
+    assert otto.post("/ops/overrides", grant | {"until": until}).status_code == 302
+    with as_system():
+        later = timezone.now() + timedelta(days=14)
+        assert overrides_warn(timezone.now()) == 0
+        assert (overrides_warn(later), overrides_warn(later)) == (1, 0)
+    notify(later)
+    with as_system():
+        mine = Notification.objects.filter(user=site.people["researcher"]).order_by("id")
+        assert [each.kind for each in mine] == ["override.granted", "override.ending"]
+
+
+def test_a_persons_limit_of_gpus_and_a_longer_run_name_what_to_ask_for(site: Site) -> None:
+    with as_system():
+        Tier.objects.filter(slug="spot").update(max_open_gpus=2)
+    three = BIG | {"request": "3 h100 for 10m"}
+    more = refused(site.researcher.post("bookings", three))
+    assert more == {"kind": "open_gpus", "amount": "1", "tier": "spot", "project": "folding"}
+    asked(site.researcher, more)
+    with as_system():
+        row = Override.objects.get()
+        assert row.decider == "operator"
+        now = timezone.now()
+        override_grant_by_operator(
+            operator=site.people["operator"], override_id=row.id, grant=Grant(), now=now
+        )
+    assert site.researcher.post("bookings", three).status_code == 201
+    assert refused(site.lead.post("bookings", three)) == more

@@ -98,6 +98,12 @@ BODIES: dict[str, Any] = {
     "override_id>/decline": {"reason": "no"},
     "override_id>/grant": {"amount": "1"},
     "tier-versions": {"tier": "spot"},
+    "/counter/decline": {},
+    "/counter/accept": {"hash": "0" * 64},
+    "/counter": {"hash": "0" * 64, "request": "1 h100 10m"},
+    "/alternative": {"hash": "0" * 64},
+    "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
+    "stand-ins": {"person": "vera", "until": "2030-01-01T00:00:00Z"},
     "approve": {"hash": "0" * 64},
     "decline": {"hash": "0" * 64, "reason": "no"},
 }
@@ -140,7 +146,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
             project="folding",
             now=timezone.now(),
         )
-        approval_rule_set(
+        rule = approval_rule_set(
             actor=site.actor("admin"),
             terms=RuleTerms("Costly", [Step("lead")], min_seconds=1_200),
             now=timezone.now(),
@@ -151,6 +157,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     later = (timezone.now() + timedelta(days=9)).isoformat()
     version = said(site.admin.post("tier-versions", {"tier": "spot", "starts": later}))
     override = said(site.researcher.post("overrides", more))
+    until = (timezone.now() + timedelta(days=2)).isoformat()
+    stand_in = said(site.lead.post("stand-ins", {"person": "mara", "until": until}))
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     note = {"project": "folding", "note": "Too much."}
     dispute = said(site.lead.post(f"statements/{timezone.now():%Y-%m}/dispute", note))
@@ -173,6 +181,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
         "override_id": lambda: override["id"],
+        "rule_id": lambda: str(rule.id),
+        "stand_in_id": lambda: stand_in["id"],
         "version_id": lambda: version["id"],
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
@@ -229,6 +239,8 @@ NOBODYS = {
     "delivery_id": "999999",
     "approval_id": str(uuid4()),
     "override_id": str(uuid4()),
+    "rule_id": str(uuid4()),
+    "stand_in_id": str(uuid4()),
     "stop_id": str(uuid4()),
     "draft_id": str(uuid4()),
     "version_id": str(uuid4()),

@@ -314,7 +314,7 @@ FORBIDDEN = {
         " decided_by_id = {lead}",
     ),
     "another hash": (
-        "permission denied",
+        "keeps the digests",
         "UPDATE allocation_approval SET digest = repeat('0', 64)",
     ),
     "without an approval": (

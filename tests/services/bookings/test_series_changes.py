@@ -4,11 +4,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from allocation.models import Booking, BookingChange, Series
+from allocation.models import Approval, Booking, BookingChange, Series
+from allocation.rules.approvals import Step
 from allocation.rules.recurrence import recurrence_read
+from allocation.rules.states import State
+from allocation.services.bookings.approval_rules import RuleTerms
+from allocation.services.bookings.approvals import Decision, approval_decide
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.bookings.series_changes import (
@@ -18,9 +23,11 @@ from allocation.services.bookings.series_changes import (
     series_patch,
     series_tag,
 )
+from tenants.access import Actor
+from tenants.models import Role
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_tenant_admin, an_actor
+from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -40,14 +47,19 @@ def lab(real_db: Servers) -> Lab:
 @pytest.fixture
 def series(lab: Lab) -> Series:
     """Three dates of two GPUs, from 9 to 11, each scheduled."""
+    made = a_series(lab)
+    turn(NOW)
+    return made
+
+
+def a_series(lab: Lab) -> Series:
+    """Three dates of two GPUs, from 9 to 11, before any turn."""
     request = replace(
         a_wish(lab.project, an_ask(2, hours=2, starts=NINE)), zone="Europe/Berlin", name="runs"
     )
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
-        made = series_request(actor=lab.actor, request=request, repeat=repeat, now=NOW)
-    turn(NOW)
-    return made
+        return series_request(actor=lab.actor, request=request, repeat=repeat, now=NOW)
 
 
 def dates(series: Series) -> list[Booking]:
@@ -173,14 +185,66 @@ def test_a_series_that_cannot_change_loses_nothing(lab: Lab, series: Series) -> 
     assert fresh(second).revision == 2
 
 
-def test_all_or_none_asks_for_no_approval_and_in_part_each_date_does(
+def test_all_or_none_asks_for_one_approval_and_in_part_each_date_asks(
     lab: Lab, series: Series
 ) -> None:
-    ruled(an_actor(a_tenant_admin(lab.tenant)))
-    with pytest.raises(Refused) as refused:
-        changed(lab, series, "all", count=4, duration=6 * 3600)
-    assert (refused.value.code, refused.value.param) == ("approval_needed", "partial")
-    assert changed(lab, series, "all", count=4, duration=6 * 3600, is_partial=True) == ["asked"] * 3
+    admin = an_actor(a_tenant_admin(lab.tenant))
+    ruled(admin)
+    assert changed(lab, series, "all", count=4, duration=6 * 3600) == ["asked"] * 3
+    with as_system():
+        approvals = list(Approval.objects.filter(state="open"))
+        assert {each.change.state for each in approvals if each.change} == {"awaiting_approval"}
+    assert len(approvals) == 3
+    decision = Decision("approve", approvals[1].digest)
+    with tenant_tx(lab.tenant_id):
+        approval_decide(actor=admin, approval_id=approvals[1].id, decision=decision, now=SOON)
+    with as_system():
+        assert set(Approval.objects.values_list("state", flat=True)) == {"approved"}
+        assert set(BookingChange.objects.values_list("state", flat=True)) == {"asked"}
+    assert changed(lab, series, "all", count=5, duration=6 * 3600, is_partial=True) == ["asked"] * 3
     with as_system():
         states = set(BookingChange.objects.values_list("state", flat=True))
-    assert states == {"awaiting_approval"}
+    assert states == {"awaiting_approval", "replaced"}
+
+
+def test_a_series_that_waits_for_its_approval_keeps_it_if_it_shrinks_and_asks_anew_if_it_grows(
+    lab: Lab,
+) -> None:
+    admin = an_actor(a_tenant_admin(lab.tenant))
+    ruled(admin, RuleTerms("All", (Step("lead"), Step("admin")), min_gpus=1))
+    lead = an_actor(a_member(lab.project, Role.LEAD))
+    series = a_series(lab)
+    first, second, _ = dates(series)
+
+    def opened() -> dict[UUID, Approval]:
+        with as_system():
+            return {each.booking_id: each for each in Approval.objects.filter(state="open")}
+
+    def decided(actor: Actor, digest: str) -> None:
+        with tenant_tx(lab.tenant_id):
+            approval_decide(
+                actor=actor,
+                approval_id=opened()[first.id].id,
+                decision=Decision("approve", digest),
+                now=SOON,
+            )
+
+    asked = opened()
+    decided(lead, asked[first.id].digest)
+    assert changed(lab, series, "this", second, duration=3600) == ["changed"]
+    kept = opened()
+    assert {each.id for each in kept.values()} == {each.id for each in asked.values()}
+    assert kept[second.id].covers == [asked[second.id].digest]
+    assert kept[second.id].step == 2
+    assert fresh(second).state == State.AWAITING_APPROVAL
+
+    assert changed(lab, series, "this", second, count=3) == ["changed"]
+    anew = opened()
+    assert len(anew) == 3
+    assert {each.step for each in anew.values()} == {1}
+    with pytest.raises(Refused) as refused:
+        decided(lead, asked[first.id].digest)
+    assert refused.value.code == "approval_changed"
+    decided(lead, anew[first.id].digest)
+    decided(admin, anew[first.id].digest)
+    assert {fresh(each).state for each in dates(series)} == {State.REQUESTED}

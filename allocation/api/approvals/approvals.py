@@ -1,5 +1,6 @@
 """Requests for approval: list, retrieve and decide them, and the rules that ask for them."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,8 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_approval
+from allocation.api.approvals.answers import CounterOut
 from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
+from allocation.services.approvals.briefings import briefing_of
 from allocation.services.bookings.approval_requests import booking_as_asked
 from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
 from tenants.api.base import ApiView, list_response
@@ -74,6 +77,66 @@ class ApprovalOut(serializers.Serializer[Any]):
         return str(asked.hold_amount)
 
 
+class DelayOut(serializers.Serializer[Any]):
+    """A booking of your organisation that would start later."""
+
+    booking = serializers.CharField(source="label")
+    before = serializers.DateTimeField()
+    after = serializers.DateTimeField(allow_null=True, help_text="Null: no planned start.")
+
+
+class EffectOut(serializers.Serializer[Any]):
+    """What would happen if it was approved now."""
+
+    starts = serializers.DateTimeField(allow_null=True, help_text="Null: no start yet.")
+    delays = DelayOut(many=True)
+    pauses = serializers.ListField(
+        child=serializers.CharField(), help_text="Running bookings of yours that get notice."
+    )
+
+
+class AlternativeOut(serializers.Serializer[Any]):
+    """What needs no approval."""
+
+    request = serializers.CharField()
+    tier = serializers.CharField()
+    cost = Money(max_digits=20)
+    currency = serializers.CharField()
+
+
+class HistoryOut(serializers.Serializer[Any]):
+    """The asker's last 90 days in the project."""
+
+    bookings = serializers.IntegerField()
+    charged = Money(max_digits=20)
+    gpu_hours = serializers.DecimalField(source="hours", max_digits=20, decimal_places=2)
+    idle_gpu_hours = serializers.DecimalField(source="idle_hours", max_digits=20, decimal_places=2)
+    no_shows = serializers.IntegerField()
+    declined = serializers.IntegerField()
+
+
+class ApprovalOneOut(ApprovalOut):
+    """A request for an approval, with what its approver needs to know."""
+
+    place_until = serializers.DateTimeField(
+        source="booking.place_until", allow_null=True, help_text="How long its place is kept."
+    )
+    effect = EffectOut(
+        allow_null=True, help_text="Null: over, or not computed: a later end, or a large site."
+    )
+    alternative = AlternativeOut(allow_null=True)
+    history = HistoryOut()
+    counter = CounterOut(allow_null=True, help_text="The open counter-offer.")
+
+
+def approval_data(approval: Approval, now: datetime) -> dict[str, Any]:
+    """Returns a request with what its approver needs to know. In the tenant's transaction."""
+    seen = briefing_of(approval, now)
+    for name in ("effect", "alternative", "history", "counter"):
+        setattr(approval, name, getattr(seen, name))
+    return dict(ApprovalOneOut(approval).data)
+
+
 class ApprovalQuery(PageQuery):
     """Filters for a list of requests for approval."""
 
@@ -107,9 +170,9 @@ class Approvals(ApiView):
         """Returns your own requests and those of projects that you lead, newest first. Tenant
         admins see every project."""
         with self.tx():
-            rows = approvals_visible(self.actor)
+            rows = approvals_visible(self.actor, self.now)
             if self.query.get("show") == "to_decide":
-                rows = approvals_to_decide(self.actor).order_by()
+                rows = approvals_to_decide(self.actor, self.now).order_by()
             elif self.query.get("show") == "mine":
                 rows = rows.filter(asker=self.actor.user_id)
             if "state" in self.query:
@@ -126,11 +189,12 @@ class Approvals(ApiView):
 class ApprovalOne(ApiView):
     """One request for approval."""
 
-    @described("get_approval", "Retrieve a request for approval", answer=ApprovalOut)
+    @described("get_approval", "Retrieve a request for approval", answer=ApprovalOneOut)
     def get(self, request: Request, approval_id: UUID) -> Response:
         """Returns a request that you made or that is of a project that you lead."""
         with self.tx():
-            return Response(ApprovalOut(access_approval(self.actor, approval_id)).data)
+            found = access_approval(self.actor, approval_id, self.now)
+            return Response(approval_data(found, self.now))
 
 
 class _ApprovalDecision(ApiView):
@@ -145,7 +209,8 @@ class _ApprovalDecision(ApiView):
             approval_decide(
                 actor=self.actor, approval_id=approval_id, decision=decision, now=self.now
             )
-            return Response(ApprovalOut(access_approval(self.actor, approval_id)).data)
+            found = access_approval(self.actor, approval_id, self.now)
+            return Response(approval_data(found, self.now))
 
         return self.once(work)
 

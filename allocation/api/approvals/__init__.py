@@ -1,0 +1,1 @@
+"""REST resources of approvals: counter-offers, alternatives, rules and stand-ins."""

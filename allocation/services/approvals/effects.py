@@ -1,0 +1,131 @@
+"""What an approval would do now: when the booking starts, and whom of its own it delays."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from allocation.models import Approval, Booking, PolicyVersion
+from allocation.services.bookings.approval_requests import booking_as_asked
+from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
+from allocation.services.quotes.quote_calendar import published_snapshot
+from allocation.services.snapshot.snapshot import instant, requests_of, snapshot_read
+from allocation.solver import Plan, Policy, Snapshot, solve
+
+MOST_ROWS = 2_000
+"""Rows of the calendar up to which it is computed; a larger site would make the page slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A booking that starts later, or has no planned start any more (`after` is None)."""
+
+    label: str
+    before: datetime
+    after: datetime | None
+
+    @property
+    def by(self) -> timedelta | None:
+        """Returns by how much it starts later."""
+        return None if self.after is None else self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What would happen if a request was approved now.
+
+    `starts`: its start; None: it has none yet. `pauses` are running bookings that get notice.
+    """
+
+    starts: datetime | None
+    delays: tuple[Delay, ...] = ()
+    pauses: tuple[str, ...] = ()
+
+
+def approval_effects(
+    groups: Sequence[Sequence[Approval]], now: datetime, *, is_system: bool = False
+) -> list[Effect | None]:
+    """Returns the effect of each request; None: it is not computed (a later end of a running
+    booking, or a site with too many bookings).
+
+    Each group is decided together. The next turn is computed with the request and without it, on
+    what its organisation may see; other organisations' bookings stay where they are. Runs inside a
+    transaction of the organisation, or with `is_system` as a program that sees every one.
+    """
+    if all(_has_end(group) for group in groups):
+        return [None] * len(groups)
+    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
+    site = snapshot_read(now) if is_system else published_snapshot(now, policy)
+    if len(site.held) + len(site.requests) > MOST_ROWS:
+        return [None] * len(groups)
+    return [None if _has_end(each) else _effect(site, policy, each, now) for each in groups]
+
+
+def _has_end(group: Sequence[Approval]) -> bool:
+    """Whether the later end of a running booking is asked for."""
+    return any(each.change is not None and each.change.is_only_end for each in group)
+
+
+def _effect(
+    site: Snapshot, policy: Policy, group: Sequence[Approval], now: datetime
+) -> Effect | None:
+    asked = [_as_asked(each) for each in group]
+    mine = {str(row.id) for row in asked}
+    without = replace(
+        site,
+        requests=tuple(each for each in site.requests if each.booking not in mine),
+        held=tuple(each for each in site.held if each.booking not in mine),
+        pending=tuple(each for each in site.pending if each.booking not in mine),
+    )
+    added = (*without.requests, *requests_of(asked, now))
+    try:
+        before = solve(site, policy)
+        after = solve(replace(without, requests=added), policy)
+    except SOLVER_FAULTS:
+        # The cycle reports a fault of its own; here the page shows the rest of the request.
+        return None
+    starts = _starts(after)
+    own = [starts[each] for each in mine if each in starts]
+    delays = _delays(_starts(before), starts, mine)
+    pauses = {each.booking for each in after.pauses} - {each.booking for each in before.pauses}
+    labels = _labels(group[0].tenant_id, [*(key for key, *_ in delays), *pauses])
+    return Effect(
+        instant(min(own)) if own else None,
+        tuple(
+            Delay(labels[key], instant(was), None if will is None else instant(will))
+            for key, was, will in delays
+            if key in labels
+        ),
+        tuple(sorted(labels[each] for each in pauses if each in labels)),
+    )
+
+
+def _as_asked(approval: Approval) -> Booking:
+    """The booking as it would be approved, ranked as the queue would rank it."""
+    booking, change = approval.booking, approval.change
+    return booking if change is None else booking_as_asked(booking, change)
+
+
+def _starts(plan: Plan) -> dict[str, int]:
+    return {each.booking: each.starts for each in plan.assigns} | {
+        each.booking: each.starts for each in plan.waits
+    }
+
+
+def _delays(
+    before: Mapping[str, int], after: Mapping[str, int], mine: Iterable[str]
+) -> list[tuple[str, int, int | None]]:
+    """Who of the others starts later, the most delayed first."""
+    found = [
+        (key, was, after.get(key))
+        for key, was in before.items()
+        if key not in mine and (key not in after or after[key] > was)
+    ]
+    return sorted(found, key=lambda row: (row[2] is not None, row[1] - (row[2] or 0), row[0]))
+
+
+def _labels(tenant_id: UUID, ids: Iterable[str]) -> dict[str, str]:
+    """The numbers of those bookings that are of the organisation."""
+    keys = [UUID(each) for each in ids if not each.startswith(("busy", "left"))]
+    rows = Booking.objects.filter(tenant_id=tenant_id, id__in=keys)
+    return {str(row.id): row.label for row in rows}

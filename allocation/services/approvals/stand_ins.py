@@ -1,0 +1,130 @@
+"""Stand-ins: people who decide requests for an approver during a time."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from allocation.models import StandIn
+from allocation.words.refusals import refusal_text
+from tenants.access import Actor, access_project
+from tenants.audit import audit_record
+from tenants.models import Membership, Project, Role
+from tenants.platform.errors import Refused, denied, invalid, missing
+
+LONGEST = timedelta(days=90)
+MOST_OPEN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StandInTerms:
+    """Who decides for the actor, and when; without a `project` all that the actor decides."""
+
+    person: str
+    starts: datetime | None
+    until: datetime
+    project: str = ""
+
+
+def stand_in_set(*, actor: Actor, terms: StandInTerms, now: datetime) -> StandIn:
+    """Names a member of the organisation who decides for the actor. Rights that the actor loses
+    meanwhile are lost for the stand-in, too.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `stand_in_self`, `bad_until` or `too_many_stand_ins`.
+    """
+    project = _project_of(actor, terms.project)
+    starts = max(terms.starts or now, now)
+    if not timedelta(0) < terms.until - starts <= LONGEST:
+        raise invalid("bad_until", refusal_text("stand_in_until", most=LONGEST.days), "until")
+    member = (
+        Membership.objects.filter(
+            tenant_id=actor.tenant_id, user__username=terms.person, user__is_active=True
+        )
+        .select_related("user")
+        .first()
+    )
+    if member is None:
+        raise missing("person", "person")
+    if member.user_id == actor.user_id:
+        raise invalid("stand_in_self", refusal_text("stand_in_self"), "person")
+    with transaction.atomic():
+        mine = StandIn.objects.filter(
+            tenant_id=actor.tenant_id, approver=actor.user_id, ended=None, until__gt=now
+        )
+        if mine.count() >= MOST_OPEN:
+            raise Refused("too_many_stand_ins", refusal_text("too_many_stand_ins", most=MOST_OPEN))
+        row = StandIn.objects.create(
+            tenant_id=actor.tenant_id,
+            approver_id=actor.user_id,
+            person=member.user,
+            project=project,
+            starts=starts,
+            until=terms.until,
+            created=now,
+            created_by_id=actor.user_id,
+        )
+        _audit(actor, "stand_in.set", row, now)
+    return row
+
+
+def stand_in_end(*, actor: Actor, stand_in_id: UUID, now: datetime) -> StandIn:
+    """Ends a stand-in: by the approver, by the stand-in, or by an admin. Idempotent.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    with transaction.atomic():
+        rows = stand_ins_visible(actor).select_for_update(of=("self",))
+        row = rows.filter(id=stand_in_id).first()
+        if row is None:
+            raise missing("stand-in")
+        if row.ended is None and row.until > now:
+            row.ended, row.ended_by_id = now, actor.user_id
+            row.save(update_fields=["ended", "ended_by"])
+            _audit(actor, "stand_in.ended", row, now)
+    return row
+
+
+def stand_ins_visible(actor: Actor) -> QuerySet[StandIn]:
+    """Returns the stand-ins that the actor named or is; admins see all of the organisation."""
+    rows = StandIn.objects.filter(tenant_id=actor.tenant_id)
+    rows = rows.select_related("approver", "person", "project")
+    if actor.is_tenant_admin:
+        return rows
+    return rows.filter(Q(approver=actor.user_id) | Q(person=actor.user_id))
+
+
+def may_name(actor: Actor) -> bool:
+    """Returns whether the actor decides requests, so that somebody can stand in for them."""
+    return actor.is_tenant_admin or Role.LEAD in actor.roles.values()
+
+
+def _project_of(actor: Actor, slug: str) -> Project | None:
+    if not may_name(actor):
+        raise denied(refusal_text("stand_in_approvers"))
+    if not slug:
+        return None
+    project = access_project(actor, slug, "project")
+    if not actor.may_lead(project.id):
+        raise denied(refusal_text("stand_in_approvers"))
+    return project
+
+
+def _audit(actor: Actor, action: str, row: StandIn, now: datetime) -> None:
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("stand_in", row.id),
+        now=now,
+        detail={
+            "person": row.person.username,
+            "approver": row.approver.username,
+            "project": row.project.slug if row.project else "",
+            "starts": row.starts.isoformat(),
+            "until": row.until.isoformat(),
+        },
+    )

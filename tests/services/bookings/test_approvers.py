@@ -1,0 +1,225 @@
+"""Stand-ins, counter-offers, effects and alternatives of requests for approval."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from allocation.models import Approval, ApprovalAct, Booking, CounterOffer, StandIn
+from allocation.queries.bookings.approvals import approvals_to_decide, approvers_of
+from allocation.rules.approvals import Step
+from allocation.rules.ask import AskDocument
+from allocation.rules.states import State
+from allocation.services.approvals.alternatives import alternative_of, alternative_take
+from allocation.services.approvals.counters import (
+    Wish,
+    counter_accept,
+    counter_decline,
+    counter_make,
+)
+from allocation.services.approvals.stand_ins import StandInTerms, stand_in_end, stand_in_set
+from allocation.services.bookings.approval_rules import RuleTerms
+from allocation.services.bookings.changes import Patch, booking_patch
+from tenants.access import Actor
+from tenants.models import AuditEntry, Role, User
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member, a_tenant_admin, an_actor
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab
+from tests.roles import as_system
+from tests.services.bookings.test_approvals import asked, booked, decided, held, ruled, stored
+
+
+@pytest.fixture
+def lead(lab: Lab) -> Actor:
+    """A lead of the lab's project, under whom costly bookings need an approval."""
+    found = an_actor(a_member(lab.project, Role.LEAD))
+    ruled(an_actor(a_tenant_admin(lab.tenant)))
+    return found
+
+
+def name_of(actor: Actor) -> str:
+    with as_system():
+        return User.objects.get(id=actor.user_id).username
+
+
+def named(actor: Actor, person: Actor, days: int = 2) -> StandIn:
+    terms = StandInTerms(name_of(person), None, NOW + timedelta(days=days))
+    with tenant_tx(actor.tenant_id):
+        return stand_in_set(actor=actor, terms=terms, now=NOW)
+
+
+def refusal_of(attempt: Callable[[], object]) -> str:
+    with pytest.raises(Refused) as caught:
+        attempt()
+    return caught.value.code
+
+
+def test_a_stand_in_decides_in_time_and_never_for_who_asks(lab: Lab, lead: Actor) -> None:
+    colleague = an_actor(a_member(lab.project, Role.VIEWER))
+    approval = asked(booked(lab))
+    assert refusal_of(lambda: decided(colleague, approval)) == "not_found"
+    assert refusal_of(lambda: named(colleague, lead)) == "not_allowed"
+    assert refusal_of(lambda: named(lead, lead)) == "stand_in_self"
+    assert refusal_of(lambda: named(lead, an_actor(a_member(a_lab("x").project)))) == "not_found"
+    assert refusal_of(lambda: named(lead, colleague, days=91)) == "bad_until"
+    row = named(lead, colleague)
+    with tenant_tx(lab.tenant_id):
+        assert [each.id for each in approvals_to_decide(colleague, NOW)] == [approval.id]
+        assert colleague.user_id in approvers_of(approval, NOW)
+        assert colleague.user_id not in approvers_of(approval, NOW + timedelta(days=2))
+    later = NOW + timedelta(days=2)
+    assert refusal_of(lambda: decided(colleague, approval, now=later)) == "not_found"
+    decided(colleague, approval)
+    with as_system():
+        act = ApprovalAct.objects.get()
+        assert (act.person_id, act.principal_id) == (colleague.user_id, lead.user_id)
+        detail = AuditEntry.objects.get(action="approval.approved").detail
+    assert detail["principal"] == lead.user_id
+    # A request of the approver, and one of the stand-in, is decided by others.
+    with tenant_tx(lab.tenant_id):
+        stand_in_end(actor=lead, stand_in_id=row.id, now=NOW + HOUR)
+        assert not approvals_to_decide(colleague, NOW + HOUR).exists()
+
+
+def test_nobody_is_a_stand_in_for_their_own_request_or_decides_two_steps(
+    lab: Lab, lead: Actor
+) -> None:
+    admin = an_actor(a_tenant_admin(lab.tenant))
+    ruled(admin, RuleTerms("Two", (Step("lead"), Step("admin")), min_gpus=1))
+    second = an_actor(a_member(lab.project, Role.LEAD))
+    named(lead, lab.actor)
+    approval = asked(booked(lab))
+    assert refusal_of(lambda: decided(lab.actor, approval)) == "not_allowed"
+    # The admin's stand-in is a lead, who decided the first step in their own right.
+    named(admin, second)
+    decided(second, approval)
+    approval = asked(stored_of(approval))
+    assert approval.step == 2
+    assert refusal_of(lambda: decided(second, approval)) == "not_allowed"
+    with as_system(), pytest.raises(IntegrityError, match="two steps"), transaction.atomic():
+        ApprovalAct.objects.create(
+            tenant_id=lab.tenant_id, approval=approval, step=2, person_id=lead.user_id,
+            principal_id=second.user_id, verdict="approve", at=NOW,
+        )  # fmt: skip
+    # The request of a lead who named a stand-in.
+    mine = replace(lab, actor=lead)
+    named(lead, second)
+    theirs = asked(booked(mine))
+    with as_system(), pytest.raises(IntegrityError, match="own request"), transaction.atomic():
+        ApprovalAct.objects.create(
+            tenant_id=lab.tenant_id, approval=theirs, step=1, person_id=second.user_id,
+            principal_id=lead.user_id, verdict="approve", at=NOW,
+        )  # fmt: skip
+
+
+def stored_of(approval: Approval) -> Booking:
+    with as_system():
+        return Booking.objects.get(id=approval.booking_id)
+
+
+def offered(actor: Actor, booking: Booking, **parts: object) -> CounterOffer:
+    approval = asked(booking)
+    ask = replace(AskDocument.from_json(booking.ask), **parts)  # type: ignore[arg-type]
+    with tenant_tx(actor.tenant_id):
+        return counter_make(
+            actor=actor,
+            approval_id=approval.id,
+            digest=approval.digest,
+            wish=Wish(ask, None, "less", "Enough for now"),
+            now=NOW,
+        )
+
+
+def accepted(actor: Actor, booking: Booking, digest: str) -> Booking:
+    approval = asked(booking)
+    with tenant_tx(actor.tenant_id):
+        return counter_accept(actor=actor, approval_id=approval.id, digest=digest, now=NOW + HOUR)
+
+
+def test_the_askers_click_books_what_was_offered_once(lab: Lab, lead: Actor) -> None:
+    booking = booked(lab)
+    assert refusal_of(lambda: offered(lab.actor, booking)) == "not_allowed"
+    assert refusal_of(lambda: offered(lead, booking)) == "counter_same"
+    first = offered(lead, booking, duration=18 * 3600)
+    second = offered(lead, booking, duration=12 * 3600)
+    assert refusal_of(lambda: accepted(lab.actor, booking, first.digest)) == "counter_over"
+    assert refusal_of(lambda: accepted(lead, booking, second.digest)) == "not_allowed"
+    made = accepted(lab.actor, booking, second.digest)
+    after = stored(made)
+    assert (after.state, after.duration_seconds) == (State.REQUESTED, 12 * 3600)
+    with as_system():
+        approval = Approval.objects.get(booking=booking)
+        assert (approval.state, approval.decided_by_id) == ("approved", lead.user_id)
+        states = set(CounterOffer.objects.values_list("state", flat=True))
+    assert states == {"replaced", "accepted"}
+    assert held(lab) == after.hold_amount
+
+
+def test_a_counter_offer_ends_with_a_change_and_without_the_approvers_right(
+    lab: Lab, lead: Actor
+) -> None:
+    booking = booked(lab)
+    other = offered(lead, booking, duration=36 * 3600)
+    with as_system():
+        lab.project.membership_set.filter(user=lead.user_id).update(role=Role.RESEARCHER)
+    code = refusal_of(lambda: accepted(lab.actor, booking, other.digest))
+    assert code == "counter_approver_left"
+    with as_system():
+        lab.project.membership_set.filter(user=lead.user_id).update(role=Role.LEAD)
+    patch = Patch(ask=replace(AskDocument.from_json(booking.ask), duration=20 * 3600))
+    with tenant_tx(lab.tenant_id):
+        booking_patch(actor=lab.actor, booking=booking, patch=patch, revision=None, now=NOW)
+    assert refusal_of(lambda: accepted(lab.actor, booking, other.digest)) == "counter_over"
+    with tenant_tx(lab.tenant_id):
+        counter_decline(actor=lab.actor, approval_id=asked(booking).id, now=NOW)
+    assert stored(booking).state == State.AWAITING_APPROVAL
+
+
+def test_a_smaller_request_keeps_its_approval_and_the_hash_that_was_seen(
+    lab: Lab, lead: Actor
+) -> None:
+    booking = booked(lab)
+    before = asked(booking)
+
+    def patched(hours: int) -> None:
+        patch = Patch(ask=replace(AskDocument.from_json(booking.ask), duration=hours * 3600))
+        with tenant_tx(lab.tenant_id):
+            booking_patch(actor=lab.actor, booking=booking, patch=patch, revision=None, now=NOW)
+
+    patched(22)
+    assert (asked(booking).id, asked(booking).covers) == (before.id, [before.digest])
+    patched(30)
+    assert asked(booking).id != before.id
+    assert refusal_of(lambda: decided(lead, asked(booking), digest=before.digest)) == (
+        "approval_changed"
+    )
+    seen = asked(booking)
+    patched(23)
+    decided(lead, asked(booking), digest=seen.digest)
+    assert stored(booking).state == State.REQUESTED
+
+
+def test_the_alternative_needs_no_approval_and_loses_nothing(lab: Lab, lead: Actor) -> None:
+    booking = booked(lab)
+    approval = asked(booking)
+    with tenant_tx(lab.tenant_id):
+        found = alternative_of(Approval.objects.get(id=approval.id), NOW)
+    assert found is not None
+    assert found.cost < 100
+
+    def taken(actor: Actor, digest: str) -> Booking:
+        with tenant_tx(lab.tenant_id):
+            return alternative_take(
+                actor=actor, approval_id=approval.id, digest=digest, now=NOW + HOUR
+            )
+
+    assert refusal_of(lambda: taken(lead, approval.digest)) == "not_allowed"
+    assert refusal_of(lambda: taken(lab.actor, "0" * 64)) == "approval_changed"
+    made = taken(lab.actor, approval.digest)
+    assert stored(made).state == State.REQUESTED
+    assert stored(booking).state == State.CANCELLED
+    assert held(lab) == made.hold_amount
+    assert refusal_of(lambda: taken(lab.actor, approval.digest)) == "approval_over"
