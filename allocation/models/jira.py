@@ -4,7 +4,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from allocation.models.bookings import Booking
 from tenants.models import Project, Tenant, Tier, Webhook
@@ -65,6 +65,16 @@ class JiraProject(models.Model):
     transitions = models.JSONField(
         default=dict, help_text="State of the booking to status of the issue."
     )
+    approver = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
+        related_name="+", help_text="In whose name the statuses below decide; null: none does.",
+    )  # fmt: skip
+    approve_status = models.CharField(
+        max_length=60, blank=True, db_default="", default="", help_text="Approves the booking."
+    )
+    decline_status = models.CharField(
+        max_length=60, blank=True, db_default="", default="", help_text="Declines the booking."
+    )
     board = models.BigIntegerField(null=True, blank=True, help_text="Whose sprints are booked.")
     sprint_request = models.CharField(max_length=200, blank=True)
 
@@ -80,6 +90,11 @@ class JiraProject(models.Model):
                 condition=Q(board=None, sprint_request="")
                 | (Q(board__isnull=False) & ~Q(sprint_request="")),
                 name="jira_board_has_request",
+            ),
+            models.CheckConstraint(
+                condition=Q(approver=None, approve_status="", decline_status="")
+                | (Q(approver__isnull=False) & ~Q(approver=F("owner"))),
+                name="jira_approver_is_another",
             ),
         ]
 

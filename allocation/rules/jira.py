@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -32,6 +32,7 @@ class Said:
     """What a message says. `kind` is `issue`, `sprint_started`, `sprint_closed` or `other`.
 
     `subject` is `GPU-7` or `sprint:12`; `fields` are the issue's, or `name`, `starts` and `ends`.
+    An automation's request can decide an approval: `verdict` is `approve` or `decline`.
     """
 
     kind: str
@@ -39,6 +40,8 @@ class Said:
     at: datetime
     board: int | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
+    verdict: str = ""
+    reason: str = ""
 
     @property
     def project(self) -> str:
@@ -60,7 +63,10 @@ def message_read(data: Mapping[str, Any]) -> Said:
         return _sprint(_SPRINT_EVENTS[event], data.get("sprint"), at)
     if "issue" not in data or (event and event not in _ISSUE_EVENTS):
         return Said("other", str(event)[:80], at)
-    return _issue(data["issue"], at)
+    verdict = data.get("approval", "")
+    if verdict not in ("", "approve", "decline"):
+        raise BadMessage("`approval` is approve or decline.")
+    return replace(_issue(data["issue"], at), verdict=verdict, reason=_text(data.get("reason")))
 
 
 def is_fresh(at: datetime, now: datetime, *, is_resent: bool) -> bool:

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
@@ -14,8 +15,13 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from allocation.models import Booking, JiraConnection, JiraMessage
+from allocation.models import Approval, Booking, JiraConnection, JiraMessage
+from allocation.rules.approvals import Step
+from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
+from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
+from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.jira.calls import COMMENT
 from allocation.services.jira.connections import (
     ConnectionTerms,
     ProjectTerms,
@@ -23,6 +29,7 @@ from allocation.services.jira.connections import (
     connection_create,
     project_set,
 )
+from allocation.services.jira.dry_run import dry_run
 from allocation.services.jira.process import messages_process
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
@@ -33,7 +40,7 @@ from tenants.models import WebhookDelivery
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services.webhooks import webhook_secret_rotate, webhook_test
-from tests.api.builders import Site, a_site, said
+from tests.api.builders import Site, a_site, row_counts, said
 from tests.jira.stub import ACCOUNT, HTML, TOKEN, Jira, a_jira, sprint_of, webhook_of
 from tests.roles import as_system
 
@@ -421,3 +428,63 @@ def test_the_token_is_encrypted_and_never_sent_to_another_address(cloud: Connect
         )
     assert sent() == ["200"]
     assert cloud.jira.got[-1] == "GET /rest/api/3/myself"
+
+
+ASKED: dict[str, Any] = {"customfield_10050": "1 h100 20m"}
+APPROVED: dict[str, Any] = ASKED | {"status": {"name": "Approved"}}
+
+
+def awaiting(cloud: Connected, *keys: str) -> None:
+    """Issues whose bookings wait for a lead, whose decisions can be made in Jira."""
+    rule = RuleTerms("Long", (Step("lead"),), min_seconds=1_200)
+    with tenant_tx(cloud.admin.tenant_id):
+        approval_rule_set(actor=cloud.admin, terms=rule, now=timezone.now())
+    with pytest.raises(Refused) as refused:
+        cloud.map(approver="mara", approve_status="Approved")
+    assert refused.value.code in ("own_approver", "not_found")
+    cloud.map(approver="jonas", approve_status="Approved", decline_status="Rejected")
+    for key in keys:
+        cloud.issue(key, **ASKED)
+    processed()
+    assert {each.state for each in cloud.bookings()} == {State.AWAITING_APPROVAL}
+
+
+def test_a_status_of_the_issue_decides_an_approval_once(cloud: Connected) -> None:
+    awaiting(cloud, "GPU-7")
+    before = row_counts()
+    with tenant_tx(cloud.admin.tenant_id):
+        tried = dry_run(cloud.row, webhook_of("GPU-7", ms(), fields=APPROVED), timezone.now())
+    assert (tried.state, tried.answer) == ("done", "Approved BK-1 for jonas.")
+    assert row_counts() == before
+    cloud.issue("GPU-7", **APPROVED)
+    processed()
+    cloud.issue("GPU-7", **APPROVED)
+    cloud.issue("GPU-7", **ASKED, status={"name": "Rejected"})
+    processed()
+    over = ("ignored", "The request of BK-1 is approved already.")
+    assert cloud.answers()[1:] == [("done", "Approved BK-1 for jonas."), over, over]
+    (booking,) = cloud.bookings()
+    assert booking.state == State.REQUESTED
+    with as_system():
+        assert Approval.objects.get().decided_by == cloud.site.people["lead"]
+        rows = WebhookDelivery.objects.filter(type=COMMENT)
+        texts = list(rows.values_list("content__text", flat=True))
+    assert "does not change that" in texts[-1]
+
+
+def test_an_automation_declines_and_an_old_message_decides_nothing(cloud: Connected) -> None:
+    awaiting(cloud, "GPU-8", "GPU-9")
+    body = webhook_of("GPU-8", ms(), fields=dict(ASKED)) | {"approval": "decline"}
+    cloud.send(body | {"reason": "Too big"}, authorization=f"Bearer {cloud.secret}")
+    cloud.issue("GPU-9", **APPROVED)
+    nine = cloud.bookings()[1]
+    patch = Patch(ask=replace(AskDocument.from_json(nine.ask), duration=1_800))
+    later = timezone.now() + timedelta(seconds=2)
+    with tenant_tx(cloud.admin.tenant_id):
+        booking_patch(actor=cloud.site.actor(), booking=nine, patch=patch, revision=None, now=later)
+    with as_system():
+        messages_process(later)
+        declined = Approval.objects.get(state="declined")
+    states = [each.state for each in cloud.bookings()]
+    assert states == [State.REJECTED, State.AWAITING_APPROVAL]
+    assert (declined.reason, cloud.answers()[-1][0]) == ("Too big", "refused")

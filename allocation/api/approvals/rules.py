@@ -125,7 +125,7 @@ class ApprovalRules(ApiView):
         sent = self.sent(ApprovalRuleIn)
         hours = sent.pop("outside")
         steps = [Step(**each) for each in sent.pop("steps")]
-        outside = {} if hours is None else {
+        outside: dict[str, Any] = {} if hours is None else {
             "hours_begin": time.fromisoformat(hours["begins"]),
             "hours_end": time.fromisoformat(hours["ends"]),
             "weekdays": [DAYS.index(day) for day in hours["weekdays"]],

@@ -80,6 +80,21 @@ class JiraProjectIn(Strict):
     )
     board = Whole(required=False, allow_null=True, default=None)
     sprint_request = Text(max_length=200, required=False, default="", allow_blank=True)
+    approver = Text(
+        max_length=150,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="Sign-in name of the lead or admin in whose name Jira decides approvals.",
+    )
+    approve_status = Text(
+        max_length=60,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="The status of an issue that approves its booking.",
+    )
+    decline_status = Text(max_length=60, required=False, default="", allow_blank=True)
 
 
 class JiraProjectOut(serializers.Serializer[Any]):
@@ -95,6 +110,9 @@ class JiraProjectOut(serializers.Serializer[Any]):
     transitions = serializers.DictField(child=serializers.CharField())
     board = serializers.IntegerField(allow_null=True)
     sprint_request = serializers.CharField()
+    approver = serializers.CharField(source="approver.username", default=None, allow_null=True)
+    approve_status = serializers.CharField()
+    decline_status = serializers.CharField()
 
 
 class JiraConnectionOut(serializers.Serializer[Any]):

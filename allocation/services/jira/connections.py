@@ -14,7 +14,7 @@ from allocation.rules.jira import PROJECT_KEY
 from allocation.rules.states import State
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
-from tenants.models import Membership, Tier, Webhook
+from tenants.models import Membership, Role, Tier, Webhook
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.labels import labels_check
 from tenants.rules.event_types import EVENT_TYPES
@@ -76,6 +76,9 @@ class ProjectTerms:
     transitions: Mapping[str, str] = field(default_factory=dict)
     board: int | None = None
     sprint_request: str = ""
+    approver: str = ""
+    approve_status: str = ""
+    decline_status: str = ""
 
 
 def connections_of(actor: Actor) -> QuerySet[JiraConnection]:
@@ -217,9 +220,11 @@ def _project_values(actor: Actor, terms: ProjectTerms) -> dict[str, object]:
     if (terms.board is None) != (not terms.sprint_request):
         raise invalid("missing_field", "Give both a board and what its sprints ask for.", "board")
     project = access_project(actor, terms.project, "project")
+    owner_id = _owner(actor, terms.owner, project.id)
     return {
+        **_decisions(actor, terms, owner_id),
         "project": project,
-        "owner_id": _owner(actor, terms.owner, project.id),
+        "owner_id": owner_id,
         "tier": tier,
         "act": terms.act,
         "request": _request(terms.request, "request"),
@@ -227,6 +232,36 @@ def _project_values(actor: Actor, terms: ProjectTerms) -> dict[str, object]:
         "transitions": _transitions(terms.transitions),
         "board": terms.board,
         "sprint_request": _request(terms.sprint_request, "sprint") if terms.board else "",
+    }
+
+
+def _decisions(actor: Actor, terms: ProjectTerms, owner_id: int) -> dict[str, object]:
+    """In whose name statuses of issues decide approvals, and which do."""
+    statuses = (terms.approve_status, terms.decline_status)
+    if not terms.approver:
+        if any(statuses):
+            raise invalid("missing_field", "Say in whose name these statuses decide.", "approver")
+        return {"approver_id": None, "approve_status": "", "decline_status": ""}
+    approver = (
+        Membership.objects.filter(
+            tenant_id=actor.tenant_id,
+            user__username=terms.approver,
+            role__in=[Role.LEAD, Role.TENANT_ADMIN],
+        )
+        .values_list("user_id", flat=True)
+        .first()
+    )
+    if approver is None:
+        raise invalid("not_found", "This person decides no approvals.", "approver")
+    if approver == owner_id:
+        sentence = "Bookings are made in the name of this person, so another person decides."
+        raise invalid("own_approver", sentence, "approver")
+    if statuses[0] and statuses[0].casefold() == statuses[1].casefold():
+        raise invalid("unknown_choice", "Choose another status to decline.", "decline_status")
+    return {
+        "approver_id": approver,
+        "approve_status": terms.approve_status[:STATUS_LENGTH_MAX],
+        "decline_status": terms.decline_status[:STATUS_LENGTH_MAX],
     }
 
 

@@ -10,7 +10,8 @@ from django.db import transaction
 
 from allocation.models import JiraConnection
 from allocation.rules.jira import BadMessage, Said, message_read
-from allocation.services.jira.process import Outcome, outcome_of
+from allocation.services.jira.outcome import Outcome
+from allocation.services.jira.process import outcome_of
 from tenants.platform.errors import invalid
 from tenants.services.policy_hooks.questions import hook_unasked
 

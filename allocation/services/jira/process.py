@@ -1,6 +1,5 @@
 """Acts on messages of Jira: books, quotes, or ends bookings of sprints. For system programs."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -13,11 +12,13 @@ from allocation.rules.states import OPEN
 from allocation.services.bookings.bookings import booking_cancel, booking_create
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.requests import BookingRequest
+from allocation.services.jira.approvals import decision_take, verdict_of
 from allocation.services.jira.calls import comment_queue, quote_text, refusal_comment
 from allocation.services.jira.intake import TASK, said_of
+from allocation.services.jira.outcome import Outcome
 from allocation.services.quotes.quotes import quote_make
 from tenants.access import Actor, actor_of
-from tenants.models import Membership
+from tenants.models import Membership, User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.wall import tenant_tx
@@ -28,16 +29,6 @@ BATCH, MOST_SEEN = 50, 1_000
 RETENTION = timedelta(days=30)
 ANSWER_LENGTH_MAX = 500
 State = JiraMessage.State
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a message, and the comment for its issue, if any."""
-
-    state: str
-    answer: str
-    booking: Booking | None = None
-    comment: str = ""
 
 
 def messages_process(now: datetime) -> int:
@@ -73,15 +64,35 @@ def outcome_of(connection: JiraConnection, said: Said, now: datetime) -> Outcome
     if mapping is None:
         return Outcome(State.IGNORED, "Neither its project nor its board is mapped.")
     try:
-        actor = _owner(connection, mapping)
-        if said.kind == "sprint_closed":
-            return _sprint_end(actor, connection, said, now)
-        with transaction.atomic():
-            return _ask(actor, connection, mapping, said, now)
+        return _acted(connection, mapping, said, now)
     except BadMessage as fault:
         return _refused(said, invalid("bad_message", str(fault), "request"))
     except Refused as refusal:
         return _refused(said, refusal)
+
+
+def _acted(connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime) -> Outcome:
+    """Decides an approval, ends the bookings of a sprint, books or quotes."""
+    decided = _decided(connection, mapping, said, now)
+    if decided is not None:
+        return decided
+    actor = _owner(connection, mapping)
+    if said.kind == "sprint_closed":
+        return _sprint_end(actor, connection, said, now)
+    with transaction.atomic():
+        return _ask(actor, connection, mapping, said, now)
+
+
+def _decided(
+    connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime
+) -> Outcome | None:
+    """Decides an approval if the message does; None if it does not."""
+    verdict = verdict_of(mapping, said)
+    if verdict is None or mapping.approver is None:
+        return None
+    actor = _person(connection, mapping, mapping.approver)
+    with transaction.atomic():
+        return decision_take(actor, connection, mapping, said, verdict, now)
 
 
 def _process_asking(message_id: int, tenant_id: UUID, now: datetime) -> bool:
@@ -129,24 +140,29 @@ def _overtaken(message: JiraMessage) -> Outcome | None:
 
 
 def _mapping(connection: JiraConnection, said: Said) -> JiraProject | None:
-    rows = connection.projects.select_related("project", "owner", "tier", "tenant")
+    rows = connection.projects.select_related("project", "owner", "approver", "tier", "tenant")
     if said.kind == "issue":
         return rows.filter(key=said.project).first()
     return rows.filter(board=said.board).first()
 
 
 def _owner(connection: JiraConnection, mapping: JiraProject) -> Actor:
-    """The person whose bookings they are, with the present rights. For web processes, too."""
+    """The person whose bookings they are."""
+    return _person(connection, mapping, mapping.owner)
+
+
+def _person(connection: JiraConnection, mapping: JiraProject, person: User) -> Actor:
+    """A person in whose name Jira acts, with the present rights. For web processes, too."""
     rows = Membership.objects.filter(
         tenant_id=connection.tenant_id,
-        user_id=mapping.owner_id,
+        user_id=person.pk,
         tenant__is_open=True,
         user__is_active=True,
     ).values_list("tenant_id", "project_id", "role", "user__username", "user__time_zone")
     if not rows:
-        name = mapping.owner.username
-        raise Refused("not_allowed", f"{name}, whose bookings they are, has left.", "denied")
-    return actor_of(mapping.owner_id, mapping.tenant.slug, list(rows))
+        name = person.username
+        raise Refused("not_allowed", f"{name}, in whose name Jira acts, has left.", "denied")
+    return actor_of(person.pk, mapping.tenant.slug, list(rows))
 
 
 def _ask(

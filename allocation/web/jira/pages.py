@@ -155,6 +155,9 @@ def _stored_project(row: JiraProject | None) -> dict[str, str]:
         "transitions": labels_text(row.transitions),
         "board": "" if row.board is None else str(row.board),
         "sprint": row.sprint_request,
+        "approver": row.approver.username if row.approver else "",
+        "approve_status": row.approve_status,
+        "decline_status": row.decline_status,
     }
 
 
@@ -220,6 +223,9 @@ def _map(actor: Actor, shown: JiraConnection, form: QueryDict) -> str:
         transitions=_pairs(form.get("transitions", "")),
         board=_board(form.get("board", "").strip()),
         sprint_request=form.get("sprint", "").strip(),
+        approver=form.get("approver", "").strip(),
+        approve_status=form.get("approve_status", "").strip(),
+        decline_status=form.get("decline_status", "").strip(),
     )
     project_set(actor=actor, connection_id=shown.id, terms=terms, now=timezone.now())
     return f"{terms.key} saved."

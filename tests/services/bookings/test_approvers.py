@@ -1,15 +1,19 @@
 """Stand-ins, counter-offers, effects and alternatives of requests for approval."""
 
+import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.test import Client
 
 from allocation.models import Approval, ApprovalAct, Booking, CounterOffer, StandIn
 from allocation.queries.bookings.approvals import approvals_to_decide, approvers_of
-from allocation.rules.approvals import Step
+from allocation.rules.approvals import MAX_OPEN_IN_TENANT, Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.approvals.alternatives import alternative_of, alternative_take
@@ -22,10 +26,12 @@ from allocation.services.approvals.counters import (
 from allocation.services.approvals.stand_ins import StandInTerms, stand_in_end, stand_in_set
 from allocation.services.bookings.approval_rules import RuleTerms
 from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.snapshot.snapshot import MOST_PENDING, pending_read
 from tenants.access import Actor
-from tenants.models import AuditEntry, Role, User
+from tenants.models import AuditEntry, Role, Tenant, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
+from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab
 from tests.roles import as_system
@@ -223,3 +229,40 @@ def test_the_alternative_needs_no_approval_and_loses_nothing(lab: Lab, lead: Act
     assert stored(booking).state == State.CANCELLED
     assert held(lab) == made.hold_amount
     assert refusal_of(lambda: taken(lab.actor, approval.digest)) == "approval_over"
+
+
+def test_a_thousand_requests_are_the_most_and_leave_pages_and_turns_quick(
+    lab: Lab, lead: Actor
+) -> None:
+    booking = booked(lab)
+    approval = asked(booking)
+    with as_system():
+        others = User.objects.bulk_create(User(username=f"many-{at}") for at in range(52))
+        rows: list[Booking] = []
+        requests: list[Approval] = []
+        for at in range(MAX_OPEN_IN_TENANT - 1):
+            row = Booking.objects.get(id=booking.id) if at == 0 else copy(rows[0])
+            row.id, row.number, row.owner = uuid4(), booking.number + 1 + at, others[at // 20]
+            rows.append(row)
+            each = copy(approval)
+            each.id, each.booking, each.asker = uuid4(), row, row.owner
+            requests.append(each)
+        Booking.objects.bulk_create(rows)
+        Approval.objects.bulk_create(requests)
+        Tenant.objects.filter(id=lab.tenant_id).update(bookings_counted=booking.number + 2_000)
+    before = row_counts()
+    with pytest.raises(Refused, match="1000 requests of your organisation") as caught:
+        booked(lab)
+    assert caught.value.code == "too_many_approvals"
+    assert row_counts() == before
+    assert booked(lab, 1).state == State.REQUESTED
+
+    began = time.perf_counter()
+    with as_system():
+        assert len(pending_read(NOW)) == MOST_PENDING
+    client = Client()
+    with as_system():
+        client.force_login(User.objects.get(id=lead.user_id))
+    page = client.get("/t/helix/approvals").content.decode()
+    assert "of 1000 requests" in page
+    assert time.perf_counter() - began < 10
