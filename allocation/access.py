@@ -120,7 +120,7 @@ def access_approval(actor: Actor, approval_id: UUID, now: datetime) -> Approval:
 
 
 def principals_of(actor: Actor, approval: Approval, now: datetime) -> Iterator[tuple[int, str]]:
-    """Yields whom the actor stands in for at this request, with the role that they have now.
+    """Yields the approvers that the actor stands in for at this request, with their present role.
 
     Nobody decides for the person who asks.
     """
@@ -137,8 +137,8 @@ def principals_of(actor: Actor, approval: Approval, now: datetime) -> Iterator[t
 
 
 def deciding_for(actor: Actor, approval: Approval, now: datetime) -> int | None:
-    """Returns the approver for whom the actor would decide the present step as a stand-in; None: in
-    their own right, or not at all."""
+    """Returns the approver that the actor would stand in for at the present step; None: they decide
+    in their own right, or not at all."""
     is_admins = approval.present_step.role == "admin"
     if actor.is_tenant_admin or (actor.may_lead(approval.project_id) and not is_admins):
         return None

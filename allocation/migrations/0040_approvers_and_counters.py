@@ -73,8 +73,8 @@ WALL = "".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0039_entries_that_exclude'),
-        ('tenants', '0019_policy_hooks'),
+        ("allocation", "0039_entries_that_exclude"),
+        ("tenants", "0019_policy_hooks"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -87,7 +87,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='approvalact',
             name='principal',
-            field=models.ForeignKey(blank=True, help_text='The approver whom the person stood in for; null: nobody.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+            field=models.ForeignKey(blank=True, help_text='The approver that the person stood in for; null: nobody.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
         ),
         migrations.CreateModel(
             name='CounterOffer',
@@ -103,7 +103,7 @@ class Migration(migrations.Migration):
                 ('answered', models.DateTimeField(blank=True, null=True)),
                 ('approval', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='counters', to='allocation.approval')),
                 ('person', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('principal', models.ForeignKey(blank=True, help_text='The approver whom the person stands in for; null: nobody.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('principal', models.ForeignKey(blank=True, help_text='The approver that the person stands in for; null: nobody.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to='tenants.tenant')),
             ],
             options={

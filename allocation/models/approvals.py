@@ -233,7 +233,7 @@ class ApprovalAct(models.Model):
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     principal = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
-        related_name="+", help_text="The approver whom the person stood in for; null: nobody.",
+        related_name="+", help_text="The approver that the person stood in for; null: nobody.",
     )  # fmt: skip
     verdict = models.CharField(max_length=8, choices=Verdict.choices)
     reason = models.CharField(max_length=200, blank=True)

@@ -85,7 +85,7 @@ class CounterOffer(models.Model):
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     principal = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
-        related_name="+", help_text="The approver whom the person stands in for; null: nobody.",
+        related_name="+", help_text="The approver that the person stands in for; null: nobody.",
     )  # fmt: skip
     request_text = models.CharField(max_length=400)
     target = models.JSONField(help_text="The terms that the booking would have.")

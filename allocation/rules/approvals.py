@@ -1,6 +1,6 @@
 """Which bookings a rule of an organisation or project sends to an approver. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from decimal import Decimal
@@ -24,6 +24,45 @@ PLACE_MARGIN = timedelta(minutes=15)
 # People decide no sooner than this, so that shorter work can use the GPUs meanwhile.
 DECISION_TIME = timedelta(minutes=30)
 _DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacePolicy:
+    """Bounds of the places that are kept for requests that wait for an approval, in seconds except
+    `soft_gpus` and `soft_borrow`.
+
+    A place is kept `soft_hold` at most, and given up `soft_margin` before its start. A project has
+    `soft_gpus` in all. Above its guarantee an organisation has `soft_borrow` percent of a class,
+    in fixed windows only. A flexible request is placed `decision_time` after it was made, or later.
+    """
+
+    soft_hold: int = int(PLACE_KEPT.total_seconds())
+    soft_margin: int = int(PLACE_MARGIN.total_seconds())
+    soft_gpus: int = 8
+    soft_borrow: int = 10
+    decision_time: int = int(DECISION_TIME.total_seconds())
+
+    @property
+    def solver_bounds(self) -> tuple[int, ...]:
+        """Margin, GPUs and percent for the solver; empty if they are the usual ones."""
+        mine = (self.soft_margin, self.soft_gpus, self.soft_borrow)
+        usual = PlacePolicy()
+        return () if mine == (usual.soft_margin, usual.soft_gpus, usual.soft_borrow) else mine
+
+
+# Upper bounds. All values are whole numbers from 1.
+PLACE_POLICY_MAX = {
+    "soft_hold": 7 * 86_400, "soft_margin": 86_400, "soft_gpus": 10_000, "soft_borrow": 100,
+    "decision_time": 7 * 86_400,
+}  # fmt: skip
+
+
+def place_policy_of(document: Mapping[str, object]) -> PlacePolicy:
+    """Reads the policy document. Missing and invalid values have their defaults."""
+    values = ((name, document.get(name), most) for name, most in PLACE_POLICY_MAX.items())
+    return PlacePolicy(
+        **{name: each for name, each, most in values if type(each) is int and 1 <= each <= most}
+    )
 
 
 @dataclass(frozen=True, slots=True)

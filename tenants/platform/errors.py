@@ -23,8 +23,8 @@ _MORE_TEXTS = {
     "quota": "%s more GPUs",
     "gpu_hours": "%s more GPU-hours",
     "budget": "%s more budget",
-    "length": "%s s more",
-    "notice": "%s s of notice",
+    "length": "%s h more",
+    "notice": "a start %s h beyond the notice",
     "open_bookings": "%s more open bookings",
     "open_gpus": "%s more GPUs at once",
 }
@@ -61,8 +61,11 @@ class Refused(Exception):
 
     @property
     def more_words(self) -> str:
-        """What `more` asks for, as in `2 GPUs`."""
-        return _MORE_TEXTS.get(self.more.get("kind", ""), "%s more") % self.more.get("amount", "")
+        """What `more` asks for, as in `2 more GPUs`."""
+        kind, amount = self.more.get("kind", ""), self.more.get("amount", "")
+        if kind in ("length", "notice"):
+            amount = f"{int(amount) / 3600:.1f}".removesuffix(".0")
+        return _MORE_TEXTS.get(kind, "%s more") % amount
 
     @property
     def owner_text(self) -> str:

@@ -14,7 +14,7 @@ from allocation.queries.bookings.decided import allocations_current
 from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.services.approvals.alternatives import alternative_take
 from allocation.services.approvals.counters import (
-    Wish,
+    Proposal,
     counter_accept,
     counter_decline,
     counter_make,
@@ -76,12 +76,12 @@ class ApprovalCounter(ApiView):
             ask, tier = request_read(
                 sent["request"], project=found.project.slug, zone=booking.zone, now=self.now
             )
-            wish = Wish(ask, tier, sent["request"], sent["reason"])
+            proposal = Proposal(ask, tier, sent["request"], sent["reason"])
             row = counter_make(
                 actor=self.actor,
                 approval_id=approval_id,
                 digest=sent["hash"],
-                wish=wish,
+                proposal=proposal,
                 now=self.now,
             )
             return Response(CounterOut(row).data, status=201)

@@ -34,7 +34,7 @@ NO_HISTORY = PersonHistory()
 
 
 def approvals_visible(actor: Actor, now: datetime) -> QuerySet[Approval]:
-    """The requests that the actor made, or that they or those for whom they stand in may decide."""
+    """The requests that the actor made, or that they may decide, also as a stand-in."""
     rows = Approval.objects.filter(tenant_id=actor.tenant_id).select_related(
         "booking", "booking__project", "booking__tier", "project", "asker", "decided_by", "change"
     )
@@ -59,7 +59,7 @@ _OF_ADMINS = Q(step=1, steps__0__role="admin") | Q(step=2, steps__1__role="admin
 
 
 def _stood_in(actor: Actor, now: datetime, *, to_decide: bool = False) -> Q:
-    """The requests of others that somebody decides for whom the actor stands in."""
+    """The requests that an approver decides that the actor stands in for."""
     named = StandIn.objects.filter(
         StandIn.in_force(now), tenant_id=actor.tenant_id, person=actor.user_id
     )
@@ -84,7 +84,7 @@ def _stood_in(actor: Actor, now: datetime, *, to_decide: bool = False) -> Q:
 
 
 def approvers_of(approval: Approval, now: datetime) -> list[int]:
-    """The open accounts that may decide the present step, with those who stand in for them."""
+    """The open accounts that may decide the present step, and their stand-ins."""
     roles = Q(role=Role.TENANT_ADMIN)
     if approval.present_step.role == "lead":
         roles |= Q(role=Role.LEAD, project=approval.project_id)

@@ -38,7 +38,7 @@ from tenants.services.input_values import name_read
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Proposal:
     """What an approver would approve: a request, and a tier (None: as asked)."""
 
     ask: AskDocument
@@ -48,7 +48,7 @@ class Wish:
 
 
 def counter_make(
-    *, actor: Actor, approval_id: UUID, digest: str, wish: Wish, now: datetime
+    *, actor: Actor, approval_id: UUID, digest: str, proposal: Proposal, now: datetime
 ) -> CounterOffer:
     """Offers the asker something else, which the actor approves as it is. It replaces an earlier
     offer; the request itself waits on, and others can still decide it.
@@ -57,7 +57,7 @@ def counter_make(
         Refused: as `approval_decide`, or `counter_single`, `counter_same`, `bad_reason`, or any
             rule of a request.
     """
-    reason = _reason_read(wish.reason)
+    reason = _reason_read(proposal.reason)
     with transaction.atomic():
         found = access_approval(actor, approval_id, now)
         bookings = bookings_lock(found)
@@ -66,17 +66,17 @@ def counter_make(
         if approval.series_id is not None or approval.change_id is not None:
             raise Refused("counter_single", refusal_text("counter_single"))
         (booking,) = bookings
-        old, new = target_of(booking), _target(booking, wish)
+        old, new = target_of(booking), _target(booking, proposal)
         if strength_of(old, new) is Strength.WORD:
             raise invalid("counter_same", refusal_text("counter_same"), "request")
-        terms = _terms(booking, new, wish.text, now)
+        terms = _terms(booking, new, proposal.text, now)
         counters_replace([approval.id], now)
         row = CounterOffer.objects.create(
             tenant_id=approval.tenant_id,
             approval=approval,
             person_id=actor.user_id,
             principal_id=deciding_for(actor, approval, now),
-            request_text=wish.text[:400],
+            request_text=proposal.text[:400],
             target=terms.to_json(),
             differences={name: list(pair) for name, pair in old.differences(new).items()},
             digest=approval_digest(booking_with(booking, terms)),
@@ -180,8 +180,8 @@ def _open(approval: Approval) -> CounterOffer | None:
     return rows.filter(approval=approval, state=CounterOffer.State.OPEN).first()
 
 
-def _target(booking: Booking, wish: Wish) -> Target:
-    return Target(wish.ask, wish.tier or booking.tier_id, booking.name)
+def _target(booking: Booking, proposal: Proposal) -> Target:
+    return Target(proposal.ask, proposal.tier or booking.tier_id, booking.name)
 
 
 def _terms(booking: Booking, new: Target, text: str, now: datetime) -> Terms:

@@ -1,4 +1,4 @@
-"""What an approval would do now: when the booking starts, and whom of its own it delays."""
+"""What an approval would do now: when the booking starts, and which others it delays."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -79,7 +79,9 @@ def _effect(
     )
     added = (*without.requests, *requests_of(asked, now))
     try:
-        before = solve(site, policy)
+        # What a change is about stands where it is until then; a new request stands nowhere.
+        has_change = any(each.change is not None for each in group)
+        before = solve(site if has_change else without, policy)
         after = solve(replace(without, requests=added), policy)
     except SOLVER_FAULTS:
         # The cycle reports a fault of its own; here the page shows the rest of the request.

@@ -11,21 +11,21 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from allocation.models import Approval, ApprovalRule, Booking, BookingChange
+from allocation.models import Approval, ApprovalRule, Booking, BookingChange, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units, units_at_once
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.approvals import (
-    DECISION_TIME,
     MAX_OPEN,
     MAX_OPEN_IN_TENANT,
-    PLACE_KEPT,
     SUMMED,
     Amounts,
     Conditions,
+    PlacePolicy,
     RequestFacts,
     Role,
     Step,
     is_met,
+    place_policy_of,
     steps_merged,
 )
 from allocation.rules.ask import AskDocument, classes_asked
@@ -341,11 +341,20 @@ def _place_kept(actor: Actor, now: datetime) -> dict[str, object]:
     for asked, decided in closed.order_by("-decided").values_list("asked", "decided")[:1]:
         if decided is not None and now - decided < decided - asked:
             return {"place_from": None, "place_until": None}
-    typical = max(DECISION_TIME, _decision_time(actor.tenant_id, now))
-    return {"place_from": now + typical, "place_until": now + PLACE_KEPT}
+    policy = place_policy()
+    least = timedelta(seconds=policy.decision_time)
+    typical = max(least, _decision_time(actor.tenant_id, now) or least)
+    until = now + timedelta(seconds=policy.soft_hold)
+    return {"place_from": now + typical, "place_until": until}
 
 
-def _decision_time(tenant_id: UUID, now: datetime) -> timedelta:
+def place_policy() -> PlacePolicy:
+    """Returns the live policy's bounds of places; the usual ones before there is a policy."""
+    live = PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
+    return place_policy_of(live.values_list("document", flat=True).first() or {})
+
+
+def _decision_time(tenant_id: UUID, now: datetime) -> timedelta | None:
     """The median time that the organisation's latest requests took to decide."""
     rows = Approval.objects.filter(
         tenant_id=tenant_id,
@@ -357,7 +366,7 @@ def _decision_time(tenant_id: UUID, now: datetime) -> timedelta:
         for asked, decided in rows.order_by("-decided").values_list("asked", "decided")[:MOST_TIMES]
         if decided is not None
     )
-    return times[len(times) // 2] if times else DECISION_TIME
+    return times[len(times) // 2] if times else None
 
 
 _WHAT = ("classes", "profile", "share", "count", "groups")

@@ -46,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Who decides; `principal`: the approver for whom they do, as a stand-in."""
+    """Who decides; `principal`: the approver that they stand in for."""
 
     user_id: int
     name: str

@@ -1,15 +1,15 @@
 """Places that are kept for bookings that wait for an approval: bounded, and given up in time."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
 
 from allocation.models import Booking, Decision
-from allocation.rules.approvals import PLACE_MARGIN
 from allocation.rules.states import State
+from allocation.services.bookings.approval_requests import place_policy
 from allocation.services.record.history import Event
 from allocation.services.record.places import place_data
 from allocation.services.runs.transition import booking_change, booking_lock
@@ -62,7 +62,8 @@ def _write(
 ) -> None:
     facts, event = {**_facts(place), "decision": decision}, None
     if place.places:
-        until = min(until, instant(place.starts) - PLACE_MARGIN)
+        margin = timedelta(seconds=place_policy().soft_margin)
+        until = min(until, instant(place.starts) - margin)
         facts["place_until"] = until
         if booking.planned_starts is None:
             times = {"starts": instant(place.starts).isoformat(), "until": until.isoformat()}

@@ -7,6 +7,7 @@ from typing import Any
 from django.db import transaction
 
 from allocation.models import PolicyVersion
+from allocation.rules.approvals import PLACE_POLICY_MAX, place_policy_of
 from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX, presence_policy_of
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX, node_policy_of
 from allocation.services.gc_paused import gc_paused
@@ -84,7 +85,8 @@ def policy_read(document: object, number: int) -> Policy:
         _entry_check(name, value)
     solvers = {name: each for name, each in entries.items() if name in MOST}
     solvers |= {name: tuple(entries[name]) for name in LISTS if name in entries}
-    policy = Policy(version=number, **solvers)
+    bounds = place_policy_of(entries).solver_bounds
+    policy = Policy(version=number, soft_bounds=bounds, **solvers)
     if policy.grid > policy.horizon:
         raise ValueError("grid must not be longer than horizon.")
     if not node_policy_of(entries).is_escalation_valid:
@@ -95,7 +97,7 @@ def policy_read(document: object, number: int) -> Policy:
 
 
 def _entry_check(name: object, value: object) -> None:
-    known = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
+    known = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX | PLACE_POLICY_MAX
     if isinstance(name, str) and name in LISTS:
         _names_check(name, value)
         return
@@ -137,12 +139,18 @@ def policy_names(text: str) -> list[str]:
 
 def policy_tunables(policy: Policy) -> dict[str, PolicyValue]:
     """Every solver parameter with its value, including defaults."""
-    return {each.name: getattr(policy, each.name) for each in fields(policy)[1:]}
+    # The bounds of soft places have parameters of their own.
+    return {
+        each.name: getattr(policy, each.name)
+        for each in fields(policy)[1:]
+        if each.name != "soft_bounds"
+    }
 
 
 def policy_values(document: dict[str, Any]) -> dict[str, PolicyValue]:
     """Every parameter of a valid document with its value, including defaults."""
     own = asdict(node_policy_of(document)) | asdict(presence_policy_of(document))
+    own |= asdict(place_policy_of(document))
     return policy_tunables(policy_read(document, 0)) | own
 
 

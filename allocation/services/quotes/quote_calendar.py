@@ -11,7 +11,15 @@ from datetime import datetime, timedelta
 from django.db import connection
 
 from allocation.models import Booking
-from allocation.services.snapshot.snapshot import calendar_read, held_until, seconds
+from allocation.rules.states import State
+from allocation.services.record.places import place_of
+from allocation.services.snapshot.snapshot import (
+    MOST_PENDING,
+    calendar_read,
+    held_until,
+    host_resources,
+    seconds,
+)
 from allocation.solver import Held, Limit, Place, Policy, Snapshot
 
 _OTHERS = "others"
@@ -40,11 +48,38 @@ def published_snapshot(
         own,
         held=(
             *(row for row in own.held if row.booking != gone),
+            *(row for row in _kept_places(now) if row.booking != gone),
             *_occupied(now, until or now + timedelta(seconds=policy.horizon)),
         ),
         requests=tuple(row for row in own.requests if row.booking != gone),
         limits=(*own.limits, *_others_limits()),
     )
+
+
+def _kept_places(now: datetime) -> Iterator[Held]:
+    """The places that are kept for the tenant's own requests for approval. A new request is behind
+    these; they use no quota of the tenant, so they are like others' busy time."""
+    rows = Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now)
+    rows = rows.exclude(planned_starts=None).exclude(planned_places=[])
+    for row in rows.order_by("id")[:MOST_PENDING]:
+        if row.planned_starts is None or row.planned_ends is None:
+            continue
+        cores, memory = host_resources(row)
+        for number, place in enumerate(row.planned_places):
+            yield Held(
+                id=f"kept-{row.id}-{number}",
+                booking=str(row.id),
+                tenant=_OTHERS,
+                project=_OTHERS,
+                place=place_of(place),
+                starts=seconds(row.planned_starts),
+                ends=seconds(row.planned_ends),
+                started=False,
+                tier="",
+                cores=cores,
+                memory=memory,
+                owner=_OTHERS,
+            )
 
 
 def _others_limits() -> Iterator[Limit]:

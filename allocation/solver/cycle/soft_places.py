@@ -16,7 +16,7 @@ from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import is_usable
 from allocation.solver.cycle.queue import BookingQueue, Key, Turn
 from allocation.solver.model.demand import Demand, Fit, demand_on, demands_of
-from allocation.solver.model.inputs import MILLION, UNITS_PER_GPU, Request
+from allocation.solver.model.inputs import UNITS_PER_GPU, Request
 from allocation.solver.model.plan import SoftPlace
 from allocation.solver.reasons.explain import possible_demands
 from allocation.solver.state.cycle_state import CycleState
@@ -26,8 +26,8 @@ MARGIN = 900
 """A place is given up so many seconds before its start: others can still use it."""
 MOST_UNITS = 8 * UNITS_PER_GPU
 """Kept for all requests of a project."""
-MOST_BORROWED = 100_000
-"""Millionths of a class that are kept for a tenant above its guarantee, in fixed windows only."""
+MOST_BORROWED = 10
+"""Percent of a class that are kept for a tenant above its guarantee, in fixed windows only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,9 @@ class SoftPlaces:
         self._waiting = deque(turns)
         self._later: list[Turn] = []
         self._kept: dict[str, _Kept] = {}
+        usual = (MARGIN, MOST_UNITS // UNITS_PER_GPU, MOST_BORROWED)
+        self._margin, gpus, self._borrowed = self._state.policy.soft_bounds or usual
+        self._most_units = gpus * UNITS_PER_GPU
 
     def keep_before(self, key: Key | None, freed: Collection[Fit] = ()) -> None:
         """Keep places for the requests that are ahead of this key; None: for all of them.
@@ -125,7 +128,7 @@ class SoftPlaces:
 
     def _first(self, request: Request) -> int | None:
         """The first start of which the place can still be kept; None: a fixed one that can't."""
-        soon = self._state.now + MARGIN + 1
+        soon = self._state.now + self._margin + 1
         if request.fixed:
             return request.earliest if request.earliest >= soon else None
         return self._state.first_start(max(request.earliest, soon))
@@ -142,7 +145,7 @@ class SoftPlaces:
         in_project = sum(
             each.units for each in mine if each.turn.request.project == request.project
         )
-        if in_project + use.units > MOST_UNITS:
+        if in_project + use.units > self._most_units:
             return None
         near = [each for each in mine if each.fit.demand.gpu_class == name]
         guarantees = self._outcome.strengths.use
@@ -150,7 +153,7 @@ class SoftPlaces:
         left -= sum(each.units for each in near if each.inside and _meets(each.fit, found))
         inside = guarantees.counts(request.tier) and use.units <= left
         borrowed = sum(each.units for each in near if not each.inside)
-        most = state.capacity[name] * MOST_BORROWED // MILLION
+        most = state.capacity[name] * self._borrowed // 100
         if not inside and not (request.fixed and borrowed + use.units <= most):
             return None
         return _Kept(turn, found, use.units, inside)

@@ -45,7 +45,9 @@ class Policy:
     no share, and no order, changes in between with time alone. The other constants are those of
     `Scoring`. Behind the first `plan_depth` of the queue in connected classes (0: no bound) a
     booking that borrows waits without a planned start. `order` has all of `ORDER_KEYS`, the one
-    that decides first at the beginning.
+    that decides first at the beginning. `soft_bounds` of the places that are kept for requests for
+    approval: seconds before their start, GPUs of a project, and percent of a class above a
+    guarantee; empty: the usual ones.
     """
 
     version: int
@@ -75,6 +77,7 @@ class Policy:
     patience: int = 3 * 86_400
     epoch: int = 3_600
     plan_depth: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+    soft_bounds: tuple[int, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def scoring(self) -> Scoring:

@@ -15,7 +15,7 @@ from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
 from allocation.services.approvals.alternatives import alternative_take
 from allocation.services.approvals.counters import (
-    Wish,
+    Proposal,
     counter_accept,
     counter_decline,
     counter_make,
@@ -104,8 +104,10 @@ def _counter(actor: Actor, form: QueryDict) -> str:
     key, text = id_read(form, "approval", "approval"), form.get("request", "").strip()
     found = access_approval(actor, key, now)
     ask, tier = request_read(text, project=found.project.slug, zone=found.booking.zone, now=now)
-    wish = Wish(ask, tier, text, form.get("reason", ""))
-    counter_make(actor=actor, approval_id=key, digest=form.get("digest", ""), wish=wish, now=now)
+    proposal = Proposal(ask, tier, text, form.get("reason", ""))
+    counter_make(
+        actor=actor, approval_id=key, digest=form.get("digest", ""), proposal=proposal, now=now
+    )
     return f"Offered. {found.booking.label} waits until its owner accepts, or somebody decides."
 
 

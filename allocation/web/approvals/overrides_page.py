@@ -75,7 +75,7 @@ def overrides_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         acts: dict[str, FormAction] = {
             "ask": lambda form: _ask(actor, form, now),
-            # The button beside a refusal: its numbers are in the address.
+            # The button of a refusal: its numbers are in the address.
             "ask-more": lambda form: _ask(actor, request.GET, now),
             "grant": lambda form: _grant(actor, form, now),
             "decline": lambda form: _decline(actor, form, now),

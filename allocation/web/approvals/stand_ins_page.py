@@ -1,4 +1,4 @@
-"""Who decides for whom: the page of stand-ins."""
+"""The page of stand-ins: people who decide for an approver."""
 
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import PolicyVersion
+from allocation.rules.approvals import PLACE_POLICY_MAX
 from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.policy.policies import (
@@ -35,7 +36,7 @@ from tenants.web.frame import operator_page
 
 VERSIONS_SHOWN = 20
 NO_NAMES = "none"
-LIMITS = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX
+LIMITS = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX | PLACE_POLICY_MAX
 # Units of counts and shares; all other values are durations.
 COUNTS = {
     "share_step": "millionths of a class",
@@ -46,6 +47,8 @@ COUNTS = {
     "mode_changes": "0 or 1",
     "no_show_share": "%",
     "idle_below": "%",
+    "soft_gpus": "GPUs",
+    "soft_borrow": "%",
     "long_run_weight": "times",
     "future_requests": "requests",
     "host_core_cost": "units of a GPU (56,000)",
@@ -157,6 +160,16 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("no_show_share", "No-show fee", "Percent of the remaining price."),
             ("idle_after", "Idle after", "0: never. The tier says what happens then."),
             ("idle_below", "Idle below", "Percent of use of each GPU."),
+        ),
+    ),
+    (
+        "Requests for approval",
+        (
+            ("soft_hold", "Keep a place for", "The longest time; then the request waits without."),
+            ("soft_margin", "Give it up before its start", "Others can still use it."),
+            ("soft_gpus", "Kept for a project", "For all of its requests together."),
+            ("soft_borrow", "Kept above a guarantee", "Percent of a class; fixed windows only."),
+            ("decision_time", "Time to decide", "Flexible requests are placed later than that."),
         ),
     ),
 )

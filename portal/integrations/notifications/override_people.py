@@ -1,4 +1,4 @@
-"""Whom a message about an exception from a limit concerns, and what they read."""
+"""Recipients of messages about exceptions from limits, and what they read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def note_of(message: OutboxMessage) -> OverrideNote | None:
 
 
 def people_of_note(kind: str, row: Override) -> Iterator[int]:
-    """Yields the members of the organisation whom a note concerns."""
+    """Yields the members of the organisation that a note concerns."""
     mine = {each for each in (row.asked_by_id, row.person_id) if each is not None}
     if kind in ("override.granted", "override.declined"):
         yield from mine

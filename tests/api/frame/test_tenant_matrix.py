@@ -148,7 +148,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         )
         rule = approval_rule_set(
             actor=site.actor("admin"),
-            terms=RuleTerms("Costly", [Step("lead")], min_seconds=1_200),
+            terms=RuleTerms("Costly", [Step("lead")], project="folding", min_seconds=1_200),
             now=timezone.now(),
         )
     site.researcher.post("bookings", GOOD | {"request": "1 h100 for 20m"})

@@ -18,7 +18,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.approvals.alternatives import alternative_of, alternative_take
 from allocation.services.approvals.counters import (
-    Wish,
+    Proposal,
     counter_accept,
     counter_decline,
     counter_make,
@@ -134,7 +134,7 @@ def offered(actor: Actor, booking: Booking, **parts: object) -> CounterOffer:
             actor=actor,
             approval_id=approval.id,
             digest=approval.digest,
-            wish=Wish(ask, None, "less", "Enough for now"),
+            proposal=Proposal(ask, None, "less", "Enough for now"),
             now=NOW,
         )
 

@@ -13,13 +13,15 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
+from allocation.services.policy.policies import policy_read, policy_values
+from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.kept import DRIFT
 from allocation.services.snapshot.snapshot import snapshot_take
 from tenants.access import Actor
 from tenants.models import Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_policy, a_wish, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -82,6 +84,8 @@ def test_a_place_is_kept_others_use_the_wait_and_it_is_gone_in_one_turn(lab: Lab
     after = now_of(long).planned_starts
     assert after is not None
     assert after >= first + 4 * HOUR
+    # A quote sees the place that is kept.
+    assert quoted(lab, NOW + SECOND) >= first + 4 * HOUR
 
     gone_at(pending, kept.place_until)
     sooner = now_of(long).planned_starts
@@ -91,6 +95,13 @@ def test_a_place_is_kept_others_use_the_wait_and_it_is_gone_in_one_turn(lab: Lab
         assert invariants_check() == []
         assert kept.decision is not None
         assert decision_replay(kept.decision).is_equal
+
+
+def quoted(lab: Lab, now: datetime) -> datetime:
+    """The start that a quote names for an hour as soon as possible."""
+    with tenant_tx(lab.tenant_id):
+        request = a_wish(lab.project, an_ask(hours=1))
+        return quote_make(actor=lab.actor, request=request, now=now).options[0].starts
 
 
 def gone_at(pending: Booking, lapse: datetime) -> None:
@@ -121,3 +132,14 @@ def test_approved_in_time_it_gets_its_place_and_keeps_its_rank(lab: Lab) -> None
     done = now_of(window)
     assert (done.state, done.planned_starts) == (State.SCHEDULED, NOW + 2 * HOUR)
     assert (done.submitted, done.place_until) == (NOW, None)
+
+
+def test_bounds_of_places_are_a_part_of_the_policy(lab: Lab) -> None:
+    assert policy_read({"soft_margin": 900, "soft_gpus": 8}, 1).soft_bounds == ()
+    assert policy_read({"soft_margin": 60}, 1).soft_bounds == (60, 8, 10)
+    assert policy_values({})["decision_time"] == DECISION_TIME.total_seconds()
+    with pytest.raises(ValueError, match="soft_gpus must be a whole number from 1"):
+        policy_read({"soft_gpus": 0}, 1)
+    a_policy(soft_hold=3600, decision_time=600)
+    pending = asked(lab, 4)
+    assert (pending.place_from, pending.place_until) == (NOW + HOUR / 6, NOW + HOUR)

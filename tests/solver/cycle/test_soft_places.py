@@ -132,6 +132,18 @@ def test_it_keeps_its_start_and_gives_it_up_in_time() -> None:
     assert decided(site, window) == {"w": MARGIN + 1}
 
 
+def test_the_policy_bounds_what_is_kept() -> None:
+    narrow = replace(POLICY, soft_bounds=(60, 2, 10))
+    site = a_site(limits=(a_limit("lab", 8, borrow=0),))
+
+    def found(claim: Request) -> dict[str, int]:
+        return starts(solve(replace(site, pending=(awaiting(claim, until=HOUR),)), narrow))
+
+    assert found(a_claim("w", 2, hours=1, earliest=61, fixed=True)) == {"w": 61}
+    assert found(a_claim("w", 2, hours=1, earliest=60, fixed=True)) == {}
+    assert found(a_claim("w", 3, hours=1, earliest=61, fixed=True)) == {}
+
+
 def test_a_project_keeps_eight_gpus_and_a_tenant_borrows_a_tenth() -> None:
     fleet = tuple(gpu for node in range(3) for gpu in gpus(8, node=f"n{node}"))
     asks = [

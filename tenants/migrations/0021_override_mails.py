@@ -15,7 +15,7 @@ KINDS = [
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0019_policy_hooks")]
+    dependencies = [("tenants", "0020_labs")]
     operations = [
         migrations.RemoveConstraint("mail", "mail_about_one"),
         migrations.AddConstraint(
