@@ -46,13 +46,15 @@ class Alternative:
 
 def alternative_of(approval: Approval, now: datetime) -> Alternative | None:
     """Returns what the asker could have without an approval, as close to the request as possible;
-    None if nothing is found, or for a series, a change or a rule of a budget.
+    None if nothing is found, or for a series, an array, several classes at once, a change or a rule
+    of a budget.
 
     Runs inside a transaction of the organisation.
     """
     booking = approval.booking
     is_open = approval.state == Approval.State.OPEN
-    if not is_open or approval.change_id or approval.series_id or booking.array_id:
+    is_single = not (approval.change_id or approval.series_id or booking.array_id)
+    if not is_open or not is_single or booking.ask.get("groups"):
         return None
     rules = list(
         ApprovalRule.objects.filter(tenant_id=approval.tenant_id, retired=None).select_related(
