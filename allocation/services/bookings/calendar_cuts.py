@@ -9,8 +9,9 @@ from typing import Any
 
 from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
+from django.db.models import Max, Q, Sum
 
-from allocation.models import Allocation, Booking, BookingChange, PlannedStrength
+from allocation.models import Allocation, Booking, BookingChange, Decision, PlannedStrength
 from allocation.rules.ask import count_asked
 from allocation.rules.states import PLANNED_TIMES, TERMINAL, State
 from allocation.services.record.costs import run_time
@@ -24,6 +25,7 @@ from allocation.services.runs.transition import (
     planned_rows_supersede,
 )
 from allocation.words.events import event_text
+from tenants.models import Quota
 
 _SECOND = timedelta(seconds=1)
 
@@ -75,19 +77,22 @@ def calendar_cut(now: datetime) -> None:
     for booking_id in sorted(set(due)):
         with transaction.atomic():
             booking = booking_lock(booking_id)
-            _give_back(booking, now)
-            _cut(booking)
+            gone = _give_back(booking, now) + _cut(booking)
+            if gone:
+                _grant_anew(booking, gone)
             BookingChange.objects.filter(booking=booking, calendar_due=True).update(
                 calendar_due=False
             )
 
 
-def _give_back(booking: Booking, now: datetime) -> None:
-    """Lets the nodes clear the places that a run gives back. It counts as used until now."""
+def _give_back(booking: Booking, now: datetime) -> int:
+    """Lets the nodes clear the places that a run gives back, which count as used until now.
+    Returns their units."""
     due = BookingChange.objects.filter(booking=booking, calendar_due=True)
     ids = [row for each in due for row in each.gives_back]
     rows = booking.allocations.filter(id__in=ids, state=Allocation.State.ACTIVE, abandoned=False)
-    for row in rows.order_by("id"):
+    gone = list(rows.order_by("id"))
+    for row in gone:
         ends = max(row.period.lower + _SECOND, now.replace(microsecond=0) + _SECOND)
         row.period = DateTimeTZRange(row.period.lower, min(row.period.upper, ends))
         row.state, row.abandoned = Allocation.State.RELEASING, True
@@ -98,22 +103,68 @@ def _give_back(booking: Booking, now: datetime) -> None:
                            "extended_cycle"]
         )  # fmt: skip
         nodes_bump([row.gpu_id])
+    return sum(row.units for row in gone)
 
 
-def _cut(booking: Booking) -> None:
+def _cut(booking: Booking) -> int:
+    """Takes off what is over its end or its number. Returns the units of what is gone."""
     if booking.state in TERMINAL or booking.planned_ends is None:
-        return
+        return 0
+    units = 0
     rows = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
     kept = sorted(rows, key=lambda row: (row.gpu_number, row.start))
     if booking.state == State.SCHEDULED:
         count = count_asked(booking.ask)
         gone = [row.id for row in kept[count:]]
+        units = sum(row.units for row in kept[count:])
         Allocation.objects.filter(id__in=gone).update(state=Allocation.State.SUPERSEDED)
         kept = kept[:count]
     for row in kept:
         if row.period.upper > booking.planned_ends:
             _shorten(row, booking.planned_ends)
     nodes_bump(row.gpu_id for row in kept)
+    return units
+
+
+def _grant_anew(booking: Booking, gone: int) -> None:
+    """Gives a booking that borrowed, and has fewer units now, a grant after all others. With its
+    old one it would take the guarantee from bookings that were granted since."""
+    rows = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
+    first = rows.order_by("granted_cycle", "granted_position").first()
+    if first is None or _was_inside(booking, first, gone):
+        return
+    decision = Decision.objects.latest("id").id
+    of_cycle = Allocation.objects.filter(granted_cycle=decision)
+    last = of_cycle.aggregate(last=Max("granted_position"))["last"]
+    rows.update(
+        granted_cycle=decision,
+        granted_position=0 if last is None else last + 1,
+        extended_from=None,
+        extended_cycle=None,
+    )
+
+
+def _was_inside(booking: Booking, row: Allocation, gone: int) -> bool:
+    """Whether it was inside its organisation's guarantee with `gone` units more, next to all that
+    was granted before it and overlaps it."""
+    model = row.model_id
+    quotas = Quota.objects.filter(tenant_id=booking.tenant_id, project=None)
+    guaranteed = quotas.filter(gpu_class=booking.planned_class).aggregate(
+        units=Sum("guaranteed_units")
+    )["units"]
+    before = Allocation.objects.filter(
+        Q(granted_cycle__lt=row.granted_cycle or 0)
+        | Q(granted_cycle=row.granted_cycle, granted_position__lt=row.granted_position or 0),
+        tenant_id=booking.tenant_id,
+        model_id=model,
+        state__in=Allocation.LIVE,
+        abandoned=False,
+        period__overlap=row.period,
+    ).exclude(booking=booking)
+    units = before.aggregate(units=Sum("units"))["units"] or 0
+    own = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
+    kept = own.aggregate(units=Sum("units"))["units"] or 0
+    return bool(units + kept + gone <= (guaranteed or 0))
 
 
 def _shorten(row: Allocation, until: datetime) -> None:
