@@ -178,13 +178,14 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "not_waitable": gettext_lazy(
         "The booking or its start has changed since, so this change can't wait. Ask for it anew."
     ),
+    "any_of_waits": gettext_lazy(
+        "Of bookings of which only one is wanted, at least two are needed, and each must wait for "
+        "a full window."
+    ),
     "entry_twice": gettext_lazy("An entry is named twice."),
     "entries_of_one": gettext_lazy("Only entries of one person can exclude each other."),
     "rival_met": gettext_lazy(
         "Another booking of which only one was wanted got its place, so this offer is over."
-    ),
-    "wait_running": gettext_lazy(
-        "The end of a running booking can't wait for room. Ask for a later end again."
     ),
     "wait_needs_length": gettext_lazy(
         "A workload takes as long as its class needs, so it can't wait for a window. Give a length."

@@ -275,7 +275,24 @@ class World:
             is_late = row.since is not None and self.now * 2 >= row.since + row.ends
             if run.job.extended_by and is_late and not row.pausing and name not in self.asked:
                 self.asked.add(name)
-                yield Extension(name, row.ends + run.job.extended_by)
+                yield Extension(name, row.ends + run.job.extended_by, self._added(run.job, row))
+
+    def _added(self, job: Job, row: Held) -> Request:
+        """The place in the queue of what an extension adds."""
+        return replace(
+            self.request_of(job),
+            booking=f"longer {job.name}",
+            submitted=self.now,
+            ask=replace(job.ask, classes=(self._class_of(row),)),
+            duration=job.extended_by,
+            earliest=row.ends,
+            latest=None,
+            fixed=True,
+            series=None,
+        )
+
+    def _class_of(self, row: Held) -> str:
+        return next(gpu.gpu_class for gpu in self.drawn.gpus if gpu.id == row.place.gpu)
 
     def _unneeded(self) -> Iterator[Extension]:
         """Those told to leave for a booking that is over."""

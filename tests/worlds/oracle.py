@@ -329,7 +329,9 @@ class Oracle:
         had = {row.booking for row in turn.site.requests if row.promise is not None}
         given = {row.booking for row in turn.plan.assigns}
         given |= {row.booking for row in turn.plan.waits}
-        return (given - had) | {each.booking for each in turn.plan.changes if each.granted}
+        changed = {each.booking for each in turn.plan.changes if each.granted}
+        longer = {each.booking for each in turn.plan.extensions if each.granted}
+        return (given - had) | changed | longer
 
     # Nobody waits for nothing.
 

@@ -16,6 +16,7 @@ from allocation.models import Booking, PlannedStrength
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.changes import Patch
+from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.terms import target_of
 from allocation.words.refusals import refusal_text
@@ -83,6 +84,10 @@ class PatchIn(Strict):
         help_text="What a change does for which there is no room: `wait` leaves it open, with its "
         "added cost held, and it is made as soon as there is room, until its last start.",
     )  # fmt: skip
+    quote = Text(
+        max_length=200, required=False,
+        help_text="The `quote` of earlier options, or of a dry run, whose prices apply.",
+    )  # fmt: skip
     accept = AcceptIn(required=False)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -133,6 +138,7 @@ def patch_of(actor: Actor, booking: Booking, given: dict[str, Any], now: datetim
         request_text=text,
         waits=given["if_full"] == "wait",
         give_back=tuple(given.get("give_back", ())),
+        priced_at=price_lock_read(given["quote"], now) if "quote" in given else None,
         accept=Accept(
             accept.get("start_by"), accept.get("strength", ""), accept.get("cost_at_most")
         ),

@@ -24,7 +24,9 @@ class EarlierOptionsOut(serializers.Serializer[Any]):
         allow_null=True, help_text="The planned start of the booking itself."
     )
     options = OptionOut(many=True)
-    quote = serializers.CharField(help_text="Send it with a new booking to lock these prices.")
+    quote = serializers.CharField(
+        help_text="Send it with the change, or a new booking, to lock these prices."
+    )
 
 
 class BookingEarlierOptions(ApiView):

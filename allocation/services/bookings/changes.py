@@ -74,6 +74,8 @@ from tenants.platform.errors import Refused, invalid
 
 # A start that is so near is not exchanged any more: its GPUs are kept, and only the end can change.
 SOON = timedelta(minutes=2)
+# A later end is waited for until so long before the end that the booking has.
+LAST_EXTENSION = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class Patch:
     is_partial: bool = False
     give_back: tuple[str, ...] = ()
     waits: bool = False
+    priced_at: datetime | None = None
 
 
 def booking_patch(
@@ -325,7 +328,8 @@ class _Asked:
         most = late_fee if needed is None else late_fee_most
         change.late_fee = most(booking, self._kept(), self.now)
         if self.patch.waits:
-            change_wait_check(self.actor, change, terms, self.now)
+            last = terms.starts or change.start_by
+            change_wait_check(self.actor, change, last, self.now)
         return self._writer.ask(change, hold_of(booking, terms), needed)
 
     def _replace(self, terms: Terms, strength: Strength, **facts: object) -> None:
@@ -376,13 +380,14 @@ class _Asked:
 
     def _extend(self, until: datetime, terms: Terms) -> Booking:
         booking = self.booking
-        if self.patch.waits:
-            raise invalid("wait_running", refusal_text("wait_running"), "if_full")
         length_check(self.actor, booking, until, self.now)
         needed = approval_needed(self.actor, booking, terms, self.now)
         terms = replace(terms, name=self.new.name, request_text=self._text())
         change = self._writer.row(terms, Strength.STRONGER)
         change.until = until
+        if self.patch.waits:
+            last = (booking.planned_ends or self.now) - LAST_EXTENSION
+            change_wait_check(self.actor, change, last, self.now)
         return self._writer.ask(change, self._hold_of_run(terms, until), needed)
 
     def _hold_of_run(self, terms: Terms, until: datetime) -> HoldRequest:
@@ -390,8 +395,9 @@ class _Asked:
         return replace(hold_of(self.booking, terms), starts=min(begun, self.now), ends=until)
 
     def _stronger_terms(self) -> Terms:
-        terms = stronger_terms(self.booking, self.new, self._text(), self.now)
-        most = self.patch.accept.cost_at_most
+        patch = self.patch
+        terms = stronger_terms(self.booking, self.new, self._text(), self.now, patch.priced_at)
+        most = patch.accept.cost_at_most
         if most is not None and terms.hold_amount > most:
             raise too_dear(terms, most)
         return terms

@@ -68,9 +68,15 @@ def weaker_terms(booking: Booking, target: Target, request_text: str) -> Terms:
     return _priced(changed, lines, min(old.hold_amount, booking.settled + held))
 
 
-def stronger_terms(booking: Booking, target: Target, request_text: str, now: datetime) -> Terms:
-    """The terms of a change that the next cycle decides. What is added has the prices of now, and
-    so has all of it on other classes or in another tier.
+def stronger_terms(
+    booking: Booking,
+    target: Target,
+    request_text: str,
+    now: datetime,
+    priced_at: datetime | None = None,
+) -> Terms:
+    """The terms of a change that the next cycle decides. What is added has the prices of now, or
+    of the quote that was shown, and so has all of it on other classes or in another tier.
 
     Raises:
         Refused: by any rule of a request.
@@ -89,7 +95,7 @@ def stronger_terms(booking: Booking, target: Target, request_text: str, now: dat
         )  # fmt: skip
         for refused in open_refusals({booking.id: moved}, {booking.id: admission.use}).values():
             raise refused
-    shelf = PriceShelf.read(now)
+    shelf = PriceShelf.read(priced_at or now)
     ask, offer = admission.ask, offer_price(admission, shelf)
     changed = Terms(
         name=target.name,

@@ -17,7 +17,7 @@ from allocation.services.bookings.terms import hold_of, stronger_terms, weaker_t
 from allocation.services.bookings.wait_entries import entry_problem, too_many
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
-from allocation.services.record.terms import Terms, booking_with
+from allocation.services.record.terms import booking_with
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
@@ -67,13 +67,15 @@ def waiting_change(writer: ChangeWriter, request_text: str) -> Booking:
     return booking
 
 
-def change_wait_check(actor: Actor, change: BookingChange, terms: Terms, now: datetime) -> None:
-    """Lets a change that is not stored yet wait for room until its last start.
+def change_wait_check(
+    actor: Actor, change: BookingChange, until: datetime | None, now: datetime
+) -> None:
+    """Lets a change that is not stored yet wait for room until its last start, or until the end of
+    a run is near.
 
     Raises:
         Refused: `wait_in_series`, `wait_needs_window`, `wait_too_late`, or `too_many_entries`.
     """
-    until = terms.starts or change.start_by
     if change.group is not None:
         raise invalid("wait_in_series", refusal_text("wait_in_series"), "if_full")
     if until is None:

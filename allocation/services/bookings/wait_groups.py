@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from allocation.access import access_wait_entry
-from allocation.models import WaitEntry
+from allocation.models import Booking, WaitEntry
 from allocation.rules.states import ON_WAITLIST, State
 from allocation.services.bookings.approvals import approval_withdraw
 from allocation.services.bookings.wait_offers import offer_withdraw
@@ -63,6 +63,21 @@ def entries_exclude(*, actor: Actor, entry_ids: Sequence[UUID], now: datetime) -
             event = Event("changed", text, actor.user_id)
             booking_change(bookings[entry.booking_id], event=event, now=now)
     return entries
+
+
+def bookings_exclude(*, actor: Actor, bookings: Sequence[Booking], now: datetime) -> None:
+    """Makes the entries of bookings that were just made exclude each other.
+
+    Raises:
+        Refused: `any_of_waits`, one of them does not wait; or as `entries_exclude`.
+    """
+    ids = [booking.id for booking in bookings]
+    entries = list(WaitEntry.objects.filter(booking__in=ids).values_list("id", flat=True))
+    if len(entries) < max(2, len(ids)):
+        raise invalid("any_of_waits", refusal_text("any_of_waits"), "any_of")
+    entries_exclude(actor=actor, entry_ids=entries, now=now)
+    for booking in bookings:
+        booking.refresh_from_db(fields=["version"])
 
 
 def rivals_due() -> QuerySet[WaitEntry]:

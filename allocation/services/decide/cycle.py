@@ -129,7 +129,6 @@ def is_anything_due(now: datetime) -> bool:
             Q(state=State.REQUESTED, is_drained=False)
             | places_lapsed(now)
             | (Q(state=State.SCHEDULED) | RESUME_PLANNED) & Q(planned_starts__lte=now) & ~KEPT
-            | _EXTENSION_ASKED
             | bookings_over(now)
         ).exists()
     )

@@ -82,7 +82,10 @@ def extension_write(booking: Booking, extend: Extend, decision: Decision, now: d
     if booking.extension_until != until or booking.planned_ends is None or change is None:
         raise PlanStale("an extension was withdrawn")
     if extend.reasons:
-        change_keep(booking, change, Kept(extend.reasons, decision), now)
+        until_then = change.keep_trying_until
+        waits = until_then is not None and now < until_then and extend.reasons[0].code != "not_live"
+        kept = Kept(extend.reasons, decision)
+        (change_wait if waits else change_keep)(booking, change, kept, now)
         return
     change.restores = restores_of(booking)
     live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE, abandoned=False)

@@ -11,6 +11,7 @@ from allocation.models import Approval, Booking, BookingChange, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
 from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.price_lock import price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
@@ -39,6 +40,7 @@ class ChangeQuote:
     blocking: str = ""
     rules: tuple[str, ...] = ()
     late_fee: Decimal = Decimal(0)
+    lock: str = ""
 
     @property
     def difference(self) -> Decimal:
@@ -79,8 +81,8 @@ def change_quote(
         blocking = _why_not_longer(booking, change.until, now)
         return ChangeQuote(strength, before, after, change.until, None, blocking, rules)
     option, blocking = _start_of(actor, booking, after, now)
-    fee = change.late_fee
-    return ChangeQuote(strength, before, after, None, option, blocking, rules, fee)
+    fee, lock = change.late_fee, price_lock(patch.priced_at or now)
+    return ChangeQuote(strength, before, after, None, option, blocking, rules, fee, lock)
 
 
 def ending_quote(

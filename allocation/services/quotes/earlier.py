@@ -28,12 +28,14 @@ CHANGEABLE = (State.QUEUED, State.SCHEDULED)
 class Change:
     """The option that a booking changes to: its tier and request text.
 
-    It must still start at `starts`, or within the time of the price lock after it.
+    It must still start at `starts`, or within the time of the price lock after it. `priced_at`:
+    when the options were shown, whose prices count.
     """
 
     tier: str
     request: str
     starts: datetime
+    priced_at: datetime | None = None
 
 
 def earlier_options(
@@ -75,7 +77,10 @@ def earlier_take(*, actor: Actor, booking: Booking, change: Change, now: datetim
             raise Refused("not_changeable", sentence)
         option = _option_check(actor, old, change, now)
         accept = Accept(start_by=option.starts + PRICE_LOCK_TIME, strength=option.strength)
-        patch = Patch(ask=option.ask, tier=option.tier, request_text=option.request, accept=accept)
+        patch = Patch(
+            ask=option.ask, tier=option.tier, request_text=option.request, accept=accept,
+            priced_at=change.priced_at,
+        )  # fmt: skip
         return booking_patch(actor=actor, booking=old, patch=patch, revision=None, now=now)
 
 

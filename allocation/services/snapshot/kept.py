@@ -192,7 +192,7 @@ def _of_bookings(bookings: Collection[UUID], now: datetime) -> dict[str, dict[Ke
         "held": _table("held", held_read(now, bookings), now),
         "requests": _table("requests", requests_read(now, only=bookings), now),
         "running": _table("running", running_read(now, bookings), now),
-        "extensions": _table("extensions", extensions_read(bookings), now),
+        "extensions": _table("extensions", extensions_read(now, bookings), now),
         "changes": _table("changes", asked_changes_read(now, bookings), now),
     }
 

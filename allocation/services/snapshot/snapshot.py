@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, BookingChange, Pause, WaitMode
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, AskGroup
@@ -92,7 +92,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
     later = frozenset() if most_new is None else deferred_bookings(most_new)
     return replace(
         calendar_read(now, later),
-        extensions=extensions_read(),
+        extensions=extensions_read(now),
         running=running_read(now),
         unneeded=unneeded_read(now),
         orders=orders_read(),
@@ -238,13 +238,18 @@ def _held_of(row: Allocation, now: datetime) -> Held:
     )
 
 
+AFTER_ALL = 2**31 - 1
+"""The position of a later end in the queue of its decision: nobody that was granted by the same
+decision loses a guarantee to it."""
+
+
 def _grant_of(row: Allocation, now: datetime) -> tuple[int, int] | None:
     """The grant number that a row has now: its extension's after the end that it had before."""
     if row.abandoned or row.granted_cycle is None or row.granted_position is None:
         return None
     since, cycle = row.extended_from, row.extended_cycle
     if since is not None and cycle is not None and since <= now:
-        return (cycle, 0)
+        return (cycle, AFTER_ALL)
     return (row.granted_cycle, row.granted_position)
 
 
@@ -479,15 +484,36 @@ def unneeded_read(now: datetime) -> tuple[Extension, ...]:
     return tuple(Extension(str(booking), seconds(ends)) for booking, ends in rows)
 
 
-def extensions_read(only: Bookings = None) -> tuple[Extension, ...]:
+def extensions_read(now: datetime, only: Bookings = None) -> tuple[Extension, ...]:
     """Every undecided extension, or those of some bookings."""
-    rows = (
-        Booking.objects.filter(
-            **_among("id", only),
-            extension_until__isnull=False,
-            state__in=EXTENDABLE,
-        )
-        .order_by("id")
-        .values_list("id", "extension_until")
+    rows = BookingChange.objects.filter(
+        **_among("booking", only),
+        state=BookingChange.State.ASKED,
+        until=F("booking__extension_until"),
+        booking__state__in=EXTENDABLE,
+    ).select_related("booking__tier", "booking__series")
+    return tuple(_extension_of(row, now) for row in rows.order_by("booking_id"))
+
+
+def _extension_of(change: BookingChange, now: datetime) -> Extension:
+    """A later end, with the place in the queue of what it adds."""
+    booking, until = change.booking, change.until
+    ends = booking.planned_ends
+    if until is None or ends is None or not booking.planned_class or until <= ends:
+        return Extension(str(booking.id), seconds(until or now))
+    request = _request_of(booking, now)
+    request = replace(
+        request,
+        booking=f"longer {booking.id}",
+        submitted=seconds(change.asked_at),
+        ask=replace(request.ask, classes=(booking.planned_class,)),
+        duration=seconds(until) - seconds(ends),
+        earliest=seconds(ends),
+        latest=None,
+        fixed=True,
+        promise=None,
+        durations=(),
+        cheapest=False,
+        series=None,
     )
-    return tuple(Extension(str(booking), seconds(until)) for booking, until in rows if until)
+    return Extension(str(booking.id), seconds(until), request, change.is_waiting)

@@ -1,4 +1,7 @@
-"""Extensions of live bookings. Planned starts keep their second and may change their places."""
+"""Extensions of live bookings: their room and limits, and those that are decided before the queue.
+
+Planned starts keep their second and may change their places.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,36 +23,48 @@ def extension_decide(
     An `until` that is not later than the present end is granted: it takes no room.
     """
     until = extension.until
-    if not held or until <= max(state.now, *(row.starts for row in held)):
-        return Extend(extension.booking, until, (reason("not_live"),))
-    blocked = _pause_blocks(state, held) or _extend(state, held, until, kept)
+    blocked = why_not_live(state, held, until) or _extend(state, held, until, kept)
     return Extend(extension.booking, until, () if blocked is None else (blocked,))
+
+
+def why_not_live(state: CycleState, held: tuple[Held, ...], until: int) -> Reason | None:
+    """The reason that forbids any later end: it does not run, or others get its room."""
+    if not held or until <= max(state.now, *(row.starts for row in held)):
+        return reason("not_live")
+    return _pause_blocks(state, held)
+
+
+def why_never(state: CycleState, held: tuple[Held, ...], wanted: tuple[Fit, ...]) -> Reason | None:
+    """The reason that forbids these stretches whatever is planned: hardware or maintenance."""
+    return _hardware_blocks(state, held) or _maintenance_blocks(state, wanted)
 
 
 def why_not_longer(state: CycleState, held: tuple[Held, ...], until: int) -> Reason | None:
     """The reason that forbids a later end with no reservation moved; None: nothing does."""
     if not held:
         return reason("not_live")
-    wanted = _rest(state, held, until)
+    wanted = rest_of(state, held, until)
     blocked = (
         _pause_blocks(state, held)
         or _hardware_blocks(state, held)
         or _maintenance_blocks(state, wanted)
-        or _quota_blocks(state, wanted)
+        or quota_blocks(state, wanted)
     )
     if blocked is None and not all(state.all.is_free(found) for found in wanted):
-        return _place_taken(state, wanted)
+        return place_taken(state, wanted)
     return blocked
 
 
 def extensions_decide(
     state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]
 ) -> tuple[Extend, ...]:
-    """Decide all extensions in order. An extended booking can't become a victim in this cycle."""
-    held = _held_by(snapshot, snapshot.extensions)
+    """Decide those without a place in the queue, in order. An extended booking can't become a
+    victim in this cycle."""
+    asked = [each for each in snapshot.extensions if each.request is None]
+    held = held_by(snapshot, asked)
     answers = tuple(
         extension_decide(state, extension, tuple(held[extension.booking]), kept)
-        for extension in snapshot.extensions
+        for extension in asked
     )
     state.running.keep(each.booking for each in answers if each.granted)
     return answers
@@ -61,7 +76,7 @@ def withdrawals(state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]) -> 
     The planned resume of such a booking is dropped. A pause stays when something reserved since is
     in the way.
     """
-    held = _held_by(snapshot, snapshot.unneeded)
+    held = held_by(snapshot, snapshot.unneeded)
     found = []
     for each in snapshot.unneeded:
         own = kept.pop(each.booking, None)
@@ -76,7 +91,8 @@ def withdrawals(state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]) -> 
     return tuple(found)
 
 
-def _held_by(snapshot: Snapshot, asked: Iterable[Extension]) -> dict[str, list[Held]]:
+def held_by(snapshot: Snapshot, asked: Iterable[Extension]) -> dict[str, list[Held]]:
+    """The rows of the bookings of extensions."""
     found: dict[str, list[Held]] = {each.booking: [] for each in asked}
     for row in snapshot.held if found else ():
         if row.booking in found:
@@ -88,11 +104,11 @@ def _extend(
     state: CycleState, held: tuple[Held, ...], until: int, kept: dict[str, Fit]
 ) -> Reason | None:
     """Reserve the missing stretches until then; or return the reason, with nothing changed."""
-    wanted = _rest(state, held, until)
+    wanted = rest_of(state, held, until)
     blocked = (
         _hardware_blocks(state, held)
         or _maintenance_blocks(state, wanted)
-        or _quota_blocks(state, wanted)
+        or quota_blocks(state, wanted)
         or _room_blocks(state, wanted, kept)
     )
     if blocked is None:
@@ -101,7 +117,7 @@ def _extend(
     return blocked
 
 
-def _rest(state: CycleState, held: tuple[Held, ...], until: int) -> tuple[Fit, ...]:
+def rest_of(state: CycleState, held: tuple[Held, ...], until: int) -> tuple[Fit, ...]:
     """The stretches that the extension adds; those that begin together are one fit."""
     places: dict[Fit, list[Place]] = {}
     for row in held:
@@ -143,7 +159,7 @@ def _maintenance_blocks(state: CycleState, wanted: tuple[Fit, ...]) -> Reason | 
     return None
 
 
-def _quota_blocks(state: CycleState, wanted: tuple[Fit, ...]) -> Reason | None:
+def quota_blocks(state: CycleState, wanted: tuple[Fit, ...]) -> Reason | None:
     """The limit that the added stretches exceed together; they differ only in their start."""
     for gpu_class in sorted({found.demand.gpu_class for found in wanted}):
         rows = [found for found in wanted if found.demand.gpu_class == gpu_class]
@@ -159,7 +175,7 @@ def _room_blocks(state: CycleState, wanted: tuple[Fit, ...], kept: dict[str, Fit
     """None when the room is free, if need be after moving reservations to other places."""
     if all(state.all.is_free(found) for found in wanted):
         return None
-    moved = {booking: found for booking, found in kept.items() if _overlaps(found, wanted)}
+    moved = {booking: found for booking, found in kept.items() if overlaps(found, wanted)}
     for found in moved.values():
         state.free(found)
     again = _reserve_again(state, wanted, moved)
@@ -168,10 +184,11 @@ def _room_blocks(state: CycleState, wanted: tuple[Fit, ...], kept: dict[str, Fit
         return None
     for found in moved.values():
         state.reserve(found)
-    return _place_taken(state, wanted)
+    return place_taken(state, wanted)
 
 
-def _place_taken(state: CycleState, wanted: tuple[Fit, ...]) -> Reason:
+def place_taken(state: CycleState, wanted: tuple[Fit, ...]) -> Reason:
+    """The reason of a later end whose room others have."""
     return reason("extension_busy", possible_until=_free_until(state, wanted))
 
 
@@ -199,7 +216,8 @@ def _reserve_again(
     return None
 
 
-def _overlaps(found: Fit, wanted: tuple[Fit, ...]) -> bool:
+def overlaps(found: Fit, wanted: tuple[Fit, ...]) -> bool:
+    """True when a fit has some of the stretches' room at some time."""
     return any(
         found.starts < other.ends
         and other.starts < found.ends

@@ -7,6 +7,7 @@ stands behind it in the queue.
 from dataclasses import replace
 
 from allocation.solver.cycle.changes import Changes
+from allocation.solver.cycle.extension_turns import ExtensionTurns, extension_requests
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.idle import idle_releases
 from allocation.solver.cycle.offers import offers_make
@@ -44,14 +45,15 @@ def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
     queue = BookingQueue(state, snapshot, strengths.use.without_planned())
     targets = (change.target for change in snapshot.changes)
-    turns = queue.turns((*snapshot.requests, *targets), firm)
+    added = extension_requests(snapshot)
+    turns = queue.turns((*snapshot.requests, *targets, *added), firm)
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
     planned = reserve_order(strengths, [turn.request for turn in turns])
     kept, broken = planned_starts_reserve(state, preemption, planned)
     strengths.count_all(planned, kept)
-    # 4. Withdraw pauses that nobody needs any more; decide extensions; carry out operators' orders.
-    # None of these delays a planned start.
+    # 4. Withdraw pauses that nobody needs any more; decide extensions without a place in the queue;
+    # carry out operators' orders. None of these delays a planned start.
     withdrawn = withdrawals(state, snapshot, kept)
     extensions = extensions_decide(state, snapshot, kept)
     keys = {turn.request.booking: turn.numbers for turn in turns}
@@ -68,10 +70,12 @@ def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
     turns = [turn for turn in turns if turn.request.booking not in done]
     walk = Walk(outcome, queue, turns, kept, broken, changed)
     walk.changes = Changes.of(outcome, snapshot)
+    walk.extensions = ExtensionTurns.of(outcome, snapshot)
     soft = SoftPlaces(outcome, queue, snapshot.pending)
     walk.run(snapshot.running, soft)
     # 6. Add who borrows, and the totals of each queue.
-    plan = outcome.plan(walk.changes.applied(snapshot), extensions)
+    longer = sorted((*extensions, *walk.extensions.answers), key=lambda each: each.booking)
+    plan = outcome.plan(walk.changes.applied(snapshot), tuple(longer))
     answers = sorted(walk.changes.answers, key=lambda each: each.booking)
     plan = replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())
     # 7. Offer what is left to the waiting list.

@@ -16,6 +16,7 @@ from itertools import accumulate
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.changes import Changes, Standing
 from allocation.solver.cycle.depth import behind_the_depth, start_or_wait
+from allocation.solver.cycle.extension_turns import ExtensionTurns
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
 from allocation.solver.cycle.planned_starts import planned_start_reserve
@@ -23,7 +24,7 @@ from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn, criteri
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.strengths import Whose
 from allocation.solver.model.demand import Fit, demands_of
-from allocation.solver.model.inputs import Change, Place, Request
+from allocation.solver.model.inputs import Change, Extension, Place, Request
 from allocation.solver.reasons.blockers import out_of_service
 from allocation.solver.reasons.explain import possible_demands
 from allocation.solver.state.start_times import last_start
@@ -66,6 +67,7 @@ class Walk:
         self._told = len(outcome.preemption.pauses)
         self._newcomers = 0
         self.changes: Changes | None = None
+        self.extensions: ExtensionTurns | None = None
         # What it has reserved, and what it freed of the starts that were reserved before it.
         self._reserved: dict[str, Fit] = {}
         self._given_up: dict[str, tuple[Turn, Fit]] = {}
@@ -136,9 +138,7 @@ class Walk:
             return
         is_own = self._lifted and self._turns[self._lifted[0]].request.tenant == request.tenant
         self._settle(self._at + 1 if is_own else len(self._turns))
-        change = self.changes.by_target.get(booking) if self.changes is not None else None
-        if change is not None:
-            self._exchange(turn, change)
+        if self._is_asked_for(turn):
             return
         if booking in self._freed:
             self._again(turn)
@@ -152,6 +152,17 @@ class Walk:
                 self._improve(turn)
         elif booking not in self._done:
             self._newcomer(turn)
+
+    def _is_asked_for(self, turn: Turn) -> bool:
+        """Decide a change of a booking, or its later end, if the turn is one."""
+        booking = turn.request.booking
+        change = self.changes.by_target.get(booking) if self.changes is not None else None
+        longer = self.extensions.by_request.get(booking) if self.extensions is not None else None
+        if change is not None:
+            self._exchange(turn, change)
+        elif longer is not None:
+            self._extend(turn, longer)
+        return change is not None or longer is not None
 
     def _improve(self, turn: Turn) -> None:
         booking = turn.request.booking
@@ -285,6 +296,26 @@ class Walk:
         if not is_open:
             self._opened.pop(self._part_of(turn.request), None)
 
+    def _extend(self, turn: Turn, extension: Extension) -> None:
+        """Give a booking its later end, or leave it and everything else as it is."""
+        extensions, part = self.extensions, self._part_of(turn.request)
+        if extensions is None:
+            return
+        self._done.add(turn.request.booking)
+        cause = replace(turn, request=replace(turn.request, booking=extension.booking))
+        freed, is_open = set(self._freed), part in self._opened
+        if not extensions.is_free(extension):
+            self._free_behind(cause)
+            self._free_own(turn.request.tenant, part)
+        added = extensions.decide(extension)
+        for found in added:
+            self._takers.add(found, cause)
+            self._changed.add(found.demand.gpu_class)
+        if not added:
+            self._put_back(self._freed.keys() - freed)
+            if not is_open:
+                self._opened.pop(part, None)
+
     def _kept_of(self, booking: str) -> Fit | None:
         """The planned start of a booking whose turn comes later, where it is by now."""
         if booking in self._freed:
@@ -329,7 +360,11 @@ class Walk:
         if not (expected or own) or self._needs_no_way(request):
             return
         self._free_behind(turn)
-        for at in own:
+        self._free_own(request.tenant, part)
+
+    def _free_own(self, tenant: str, part: str) -> None:
+        """Free the guaranteed starts of a tenant behind, which get their turns first."""
+        for at in self._behind(self._guaranteed.get((tenant, part), ())):
             if self._turns[at].request.booking in self._kept:
                 self._free(self._turns[at])
                 self._lifted.append(at)

@@ -274,10 +274,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """A request that all live allocations of a booking end at `until` instead."""
+    """A request that all live allocations of a booking end at `until` instead.
+
+    `request` is its place in the queue: the added stretch under the id of the change. Without one
+    it is decided before the queue. A `waiting` one was answered before: only a grant is an answer.
+    """
 
     booking: str
     until: int
+    request: Request | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    waiting: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from allocation.models import Booking
 from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.rules.states import State
+from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.quotes.earlier import Change, earlier_options, earlier_take
 from allocation.services.quotes.quote_options import REFERENCE_SPEED, QuoteOption
 from allocation.web.bookings.summary import shape_words
@@ -39,6 +40,7 @@ class Outlook:
 
     basis: str
     cards: tuple[ChangeCard, ...]
+    lock: str = ""
 
 
 def outlook_of(
@@ -47,10 +49,10 @@ def outlook_of(
     """Returns the basis of the range and the earlier options; None without a planned start."""
     if booking.state not in (State.QUEUED, State.SCHEDULED) or booking.planned_starts is None:
         return None
-    options, _ = earlier_options(actor=actor, booking=booking, now=now)
+    options, lock = earlier_options(actor=actor, booking=booking, now=now)
     tiers = dict(Tier.objects.values_list("slug", "name"))
     cards = tuple(_card(option, booking, tiers, labels, zone, now) for option in options)
-    return Outlook(start_basis(booking_start_range(booking, now)), cards)
+    return Outlook(start_basis(booking_start_range(booking, now)), cards, lock)
 
 
 def earlier_ask(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -62,10 +64,12 @@ def earlier_ask(request: HttpRequest, actor: Actor, booking: Booking, now: datet
     starts = request.POST.get("starts", "")
     if not (starts.isascii() and starts.isdigit() and len(starts) < 12):
         raise invalid("not_a_time", "Choose one of the options shown.", "starts")
+    shown = request.POST.get("quote", "")
     change = Change(
         request.POST.get("tier", ""),
         request.POST.get("request", ""),
         datetime.fromtimestamp(int(starts), UTC),
+        price_lock_read(shown, now) if shown else None,
     )
     return earlier_take(actor=actor, booking=booking, change=change, now=now)
 

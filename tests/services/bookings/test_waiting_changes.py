@@ -1,7 +1,7 @@
 """Changes that wait for room: open until there is some, with the booking as it was meanwhile."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -90,11 +90,32 @@ def test_a_change_stops_waiting_at_its_last_start_and_gives_its_money_back(lab: 
         assert not is_anything_due(NOW + 5 * HOUR - HOUR / 2)
 
 
-def test_the_end_of_a_run_is_not_waited_for(lab: Lab) -> None:
-    mine = requested(lab, an_ask(hours=1))
+def test_a_later_end_waits_for_room_until_ten_minutes_before_the_end(lab: Lab) -> None:
+    mine = requested(lab, an_ask(8, hours=2))
+    other = requested(lab, window(8, 2, 3))
     turn(NOW)
     turn(SOON)
     assert fresh(mine).state == "starting"
+    asked(lab, mine, duration=3 * 3600)
+    turn(SOON)
+    change = change_of(mine)
+    last = NOW + 2 * HOUR - timedelta(minutes=10)
+    assert (change.state, change.is_waiting, change.keep_trying_until) == ("asked", True, last)
+    assert (windows(mine), kinds(mine)[-1]) == ([(0, 2)] * 8, "change_waits")
+    with as_system():
+        assert not is_anything_due(LATER)
+        assert is_anything_due(last)
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=other, now=LATER)
+    turn(LATER)
+    assert (change_of(mine).state, windows(mine)) == ("changed", [(0, 3)] * 8)
+    assert kinds(mine).count("change_waits") == 1
+    requested(lab, window(8, 3, 4), now=LATER)
+    turn(LATER + timedelta(seconds=1))
+    asked(lab, mine, now=LATER, duration=4 * 3600)
+    turn(LATER + timedelta(seconds=2))
+    turn(last + HOUR)
+    assert (change_of(mine).state, fresh(mine).extension_until) == ("kept", None)
     with pytest.raises(Refused) as refused:
-        asked(lab, mine, duration=7200)
-    assert refused.value.code == "wait_running"
+        asked(lab, mine, now=last + HOUR, duration=4 * 3600)
+    assert refused.value.code == "wait_too_late"

@@ -118,7 +118,7 @@ class ModelPortal:
         """See booking_extend."""
         booking = self.tables.bookings.get(identifier)
         if booking is not None and booking.state in STARTED and until > (booking.ends or until):
-            booking.extension = until
+            booking.extension, booking.extension_asked = until, int(now)
 
     def saved(self, identifier: str, now: float) -> None:
         """See booking_saved."""

@@ -4,6 +4,7 @@ import dataclasses
 import uuid
 from typing import cast
 
+from allocation.services.snapshot.snapshot import AFTER_ALL
 from allocation.solver import Extension, Gpu, Held, PlannedStart, Request, Snapshot
 from allocation.solver.model.inputs import Strength, Together
 from tests.simulation.model import maintenance
@@ -38,7 +39,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         held=tuple(_held(tables, row, site, int(now)) for row in live),
         requests=tuple(sorted(requests, key=lambda request: request.booking)),
         extensions=tuple(
-            Extension(b.id, b.extension)
+            _extension(b, b.extension, site, now)
             for b in bookings
             if b.extension is not None and b.state in EXTENDABLE
         ),
@@ -94,7 +95,7 @@ def _grant(row: Row, now: int) -> tuple[int, int] | None:
     if row.left:
         return None
     if row.extended is not None and row.extended[0] <= now:
-        return (row.extended[1], 0)
+        return (row.extended[1], AFTER_ALL)
     return row.granted
 
 
@@ -136,6 +137,24 @@ def _request(booking: Booking, site: Site, now: float) -> Request:
         promise=_promise(booking),
         owner=party.owner_id,
     )
+
+
+def _extension(booking: Booking, until: int, site: Site, now: float) -> Extension:
+    """A later end, with the place in the queue of what it adds."""
+    ends = booking.ends
+    if ends is None or not booking.places or until <= ends:
+        return Extension(booking.id, until)
+    request = dataclasses.replace(
+        _request(booking, site, now),
+        booking=f"longer {booking.id}",
+        submitted=booking.extension_asked,
+        duration=until - ends,
+        earliest=ends,
+        latest=None,
+        fixed=True,
+        promise=None,
+    )
+    return Extension(booking.id, until, request)
 
 
 def _is_running(booking: Booking, now: float) -> bool:

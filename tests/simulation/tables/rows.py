@@ -79,6 +79,7 @@ class Booking:
     places: tuple[Place, ...] = ()
     reasons: tuple[Reason, ...] = ()
     extension: int | None = None
+    extension_asked: int = 0
     ready_at: float | None = None
     notified_at: float | None = None
     saved_at: float | None = None
