@@ -1,6 +1,8 @@
-// A booking's bar while it is dragged or moved by keys: the old bar stays, and an outline shows the
-// new time. The page of the change, with price and start, opens at the end.
+// A booking's bar while it is dragged or moved by keys: the old bar stays, an outline shows the new
+// time, and what is added is hatched. A card beside it says what that costs and asks for it.
 const EDGE = 8;
+const FINGER = 18;
+const REST = 250;
 const LEAST = 15 * 60_000;
 
 // What of a bar can be moved, `all` or `end`, and its times in milliseconds.
@@ -10,10 +12,10 @@ function movable(bar) {
 }
 
 // What of a bar is at x: its start, its end, or all of it; a running booking moves its end only.
-export function gripAt(bar, x) {
+export function gripAt(bar, x, isTouch = false) {
   if (movable(bar).what === 'end') return 'end';
   const box = bar.getBoundingClientRect();
-  const edge = Math.min(EDGE, box.width / 4);
+  const edge = Math.min(isTouch ? FINGER : EDGE, box.width / 4);
   if (x > box.right - edge) return 'end';
   return x < box.left + edge ? 'start' : 'all';
 }
@@ -28,7 +30,15 @@ export class Move {
     this.element.style.height = bar.style.height;
     this.text = document.createElement('span');
     this.element.append(this.text);
-    bar.parentElement.append(this.element);
+    this.added = [0, 1].map(() => {
+      const part = document.createElement('div');
+      part.className = 'bar added';
+      part.style.top = bar.style.top;
+      part.style.height = bar.style.height;
+      return part;
+    });
+    bar.parentElement.append(...this.added, this.element);
+    this.card = new Card(this);
     this.draw();
   }
 
@@ -69,6 +79,16 @@ export class Move {
     this.element.style.left = `${left}%`;
     this.element.style.width = `${Math.max(0.5, Math.min(100, this.view.percent(this.ends)) - left)}%`;
     this.text.textContent = this.words();
+    this.hatch(this.added[0], this.starts, Math.min(this.ends, this.from));
+    this.hatch(this.added[1], Math.max(this.starts, this.to), this.ends);
+    this.card.ask();
+  }
+
+  hatch(part, from, to) {
+    part.hidden = to <= from;
+    const left = Math.max(0, this.view.percent(from));
+    part.style.left = `${left}%`;
+    part.style.width = `${Math.max(0, Math.min(100, this.view.percent(to)) - left)}%`;
   }
 
   // The page that shows what the change costs, and makes it.
@@ -79,5 +99,70 @@ export class Move {
     return page.href;
   }
 
-  remove() { this.element.remove(); }
+  remove() {
+    this.element.remove();
+    for (const part of this.added) part.remove();
+    this.card.remove();
+  }
+}
+
+// The card with price, start and strength of a moved bar, asked for when the bar rests.
+class Card {
+  constructor(move) {
+    Object.assign(this, { move, timer: 0, asked: '', scope: '', wantsFocus: false, element: null });
+  }
+
+  ask() {
+    clearTimeout(this.timer);
+    if (this.move.isChanged) this.timer = setTimeout(() => this.load(), REST);
+  }
+
+  async load() {
+    const page = new URL(this.move.address());
+    page.searchParams.set('part', 'drag');
+    if (this.scope) page.searchParams.set('scope', this.scope);
+    if (page.href === this.asked) { this.settle(); return; }
+    this.asked = page.href;
+    const answer = await fetch(page, { headers: { Accept: 'text/html' } }).catch(() => null);
+    if (this.asked !== page.href) return;
+    if (!answer?.ok) { if (this.wantsFocus) location.assign(this.move.address()); return; }
+    const found = new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('.drag-card');
+    if (!found || this.asked !== page.href) return;
+    this.element?.remove();
+    this.element = document.adoptNode(found);
+    document.body.append(this.element);
+    this.place();
+    this.element.querySelector('[name="scope"]')?.addEventListener('change', (event) => {
+      this.scope = event.target.value;
+      this.load();
+    });
+    this.settle();
+  }
+
+  // Beside the outline, inside the window.
+  place() {
+    const [bar, card] = [this.move.element.getBoundingClientRect(), this.element.getBoundingClientRect()];
+    const left = Math.max(8, Math.min(bar.left, innerWidth - card.width - 8));
+    const below = bar.bottom + 8;
+    const top = below + card.height < innerHeight ? below : Math.max(8, bar.top - card.height - 8);
+    this.element.style.left = `${left}px`;
+    this.element.style.top = `${top}px`;
+  }
+
+  // Takes the focus once the bar was let go, so that the next Enter asks for the change.
+  settle() {
+    if (this.wantsFocus) (this.element?.querySelector('.pri') ?? this.element?.querySelector('button'))?.focus();
+  }
+
+  open() {
+    this.wantsFocus = true;
+    clearTimeout(this.timer);
+    this.load();
+  }
+
+  remove() {
+    clearTimeout(this.timer);
+    this.asked = '';
+    this.element?.remove();
+  }
 }

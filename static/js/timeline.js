@@ -268,7 +268,7 @@ function startMove(row) {
   if (!bar?.dataset.move) { say('No booking of yours that can be moved'); return; }
   moving = new Move(view, bar, gripAt(bar, bar.getBoundingClientRect().x + bar.offsetWidth / 2));
   busy(true);
-  say(`Moving ${bar.getAttribute('aria-label')}. Arrows move it, with Shift its end; Enter shows the price, Escape stops.`);
+  say(`Moving ${bar.getAttribute('aria-label')}. Arrows move it, with Shift its end; the price is shown beside it. Enter asks for the change, Escape stops.`);
 }
 
 // Arrows move the booking, or its end with Shift, by a quarter of an hour.
@@ -284,9 +284,8 @@ function moveKey(event, key) {
 }
 
 function finishMove() {
-  const address = moving.isChanged && moving.address();
-  stopMove();
-  if (address) location.assign(address);
+  if (moving.isChanged) moving.card.open();
+  else stopMove();
 }
 
 function stopMove() {
@@ -304,10 +303,12 @@ function busy(is) {
 let drag = null;
 
 function onDown(event) {
+  if (event.target.closest?.('.drag-card')) return;
+  if (moving) stopMove();
   const bar = event.target.closest?.('.bar[data-move]');
-  if (bar && view?.grid.contains(bar) && event.button === 0 && event.pointerType !== 'touch') {
+  if (bar && view?.grid.contains(bar) && event.button === 0) {
     const { width } = laneOf(rowOf(bar)).getBoundingClientRect();
-    held = { bar, x: event.clientX, grip: gripAt(bar, event.clientX), width };
+    held = { bar, x: event.clientX, grip: gripAt(bar, event.clientX, event.pointerType === 'touch'), width };
     return;
   }
   const lane = event.target.closest?.('.lane');
@@ -368,6 +369,7 @@ function clicked(row, at) {
 }
 
 function onClick(event) {
+  if (event.target.closest?.('.drag-card [data-close]')) stopMove();
   // The click that ends a drag does not follow the bar's link.
   if (wasDragged && event.target.closest?.('.bar')) event.preventDefault();
   wasDragged = false;
@@ -401,6 +403,9 @@ function start() {
 }
 
 document.addEventListener('keydown', onKey);
+document.addEventListener('keydown', (event) => {
+  if (moving && event.key === 'Escape' && event.target.closest?.('.drag-card')) stopMove();
+});
 document.addEventListener('pointerdown', onDown);
 document.addEventListener('pointermove', onMove);
 document.addEventListener('pointerup', onUp);

@@ -230,14 +230,28 @@ def test_dragging_a_booking_shows_what_the_new_time_costs(page: Page, running: S
     page.mouse.move(x + 30, y, steps=4)
     outline = page.locator(".bar.moved")
     expect(outline).to_be_visible()
+    expect(page.locator(".bar.added:visible")).to_have_count(1)
     page.mouse.up()
-    page.wait_for_url(re.compile(r"/change\?shift=\d+&grow=0"))
-    assert link in page.url
+    card = page.locator(".drag-card")
+    expect(card).to_contain_text("at most")
+    expect(card.locator(".pri")).to_be_focused()
+    assert link in (card.get_attribute("action") or "")
+    page.keyboard.press("Escape")
+    expect(card).to_have_count(0)
+    expect(outline).to_have_count(0)
+
+    # A finger drags it, too, and its page has all details.
+    finger = {"pointerType": "touch", "isPrimary": True, "bubbles": True, "button": 0}
+    bar = page.locator(f'.bar[href="{link}"]').first
+    bar.dispatch_event("pointerdown", {**finger, "clientX": x, "clientY": y})
+    bar.dispatch_event("pointermove", {**finger, "clientX": x + 30, "clientY": y})
+    bar.dispatch_event("pointerup", {**finger, "clientX": x + 30, "clientY": y})
+    page.get_by_role("button", name="All details").click()
     expect(page.locator("#change-starts")).not_to_have_value("")
     expect(page.get_by_role("button", name="Show price and start")).to_be_visible()
 
     # A click still follows the link.
-    page.go_back()
+    page.goto(running.tenant("timeline?span=3d"))
     x, y, link = page.evaluate(MOVABLE)
     page.mouse.click(x, y)
     page.wait_for_url(re.compile(rf"{re.escape(link)}$"))

@@ -17,6 +17,7 @@ from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking
 from allocation.models import Booking
 from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
+from allocation.services.bookings.wait_groups import bookings_exclude
 from tenants.api.base import ApiView
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
@@ -37,6 +38,11 @@ class BatchIn(Strict):
     mode = serializers.ChoiceField(
         choices=["all", "some"], required=False, default="all",
         help_text="`all`: all are accepted or none. `some`: each is accepted or refused.",
+    )  # fmt: skip
+    any_of = serializers.BooleanField(
+        required=False, default=False,
+        help_text="Only one of the items is wanted: the first that gets a place cancels the others "
+        "at no cost. Each item needs `if_full` `wait`; at most 5.",
     )  # fmt: skip
 
 
@@ -94,6 +100,8 @@ class BookingBatch(ApiView):
             if refused and sent["mode"] == "all":
                 raise _batch_refused(refused, len(answers))
             made = [each for each in answers if isinstance(each, Booking)]
+            if sent["any_of"]:
+                bookings_exclude(actor=self.actor, bookings=made, now=self.now)
             waits = [each for each in made if each.awaits_parents]
             prefetch_related_objects(waits, "dependencies__parent")
             rows: list[dict[str, Any]] = []

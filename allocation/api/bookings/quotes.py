@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from allocation.api.bookings.requests import BookingIn, booking_request_of, with_array
 from allocation.models import PlannedStrength
 from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
+from allocation.services.quotes.array_ends import array_end
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -109,6 +110,9 @@ class ArrayQuoteOut(serializers.Serializer[Any]):
     count = serializers.IntegerField()
     parallel = serializers.IntegerField()
     first_start = serializers.DateTimeField(help_text="Of the first run.")
+    last_end = serializers.DateTimeField(
+        help_text="The earliest end of the last run. Work of others makes it later."
+    )
     price = Money(max_digits=20, help_text="Of all runs, each at the first start.")
     most = Money(max_digits=20, help_text="Of all runs: so much is held for them.")
     currency = serializers.CharField()
@@ -145,10 +149,12 @@ class QuoteOut(serializers.Serializer[Any]):
         count, best = given.get("array"), next(iter(quote.options), None)
         if count is None or best is None:
             return None
+        parallel = min(given.get("parallel") or parallel_usual(count), count)
         found = {
             "count": count,
-            "parallel": min(given.get("parallel") or parallel_usual(count), count),
+            "parallel": parallel,
             "first_start": best.starts,
+            "last_end": array_end(best, count, parallel),
             "price": best.price * count,
             "most": best.most * count,
             "currency": best.currency,

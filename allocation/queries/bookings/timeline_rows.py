@@ -179,14 +179,23 @@ class WaitingRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Waited:
+    """How many bookings wait for some of [starts, ends)."""
+
+    starts: datetime
+    ends: datetime
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """The content of a timeline."""
 
     groups: tuple[ClassGroup, ...]
     waiting: tuple[WaitingRow, ...]
     classes: tuple[tuple[str, str], ...]
-    waitlisted: Mapping[str, int] = field(default_factory=dict)
-    """How many bookings of the tenant wait for a window in this time, by class."""
+    waitlisted: Mapping[str, tuple[Waited, ...]] = field(default_factory=dict)
+    """How many bookings of the tenant wait for which hours of this time, by class."""
 
 
 def _merged(

@@ -1,12 +1,13 @@
 """The waiting list and its offers, as far as a person may see them."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
 from allocation.models import BookingChange, WaitEntry, WaitOffer
+from allocation.queries.bookings.timeline_rows import Waited
 from allocation.rules.ask import classes_asked
 from allocation.rules.states import State
 from tenants.access import Actor
@@ -49,16 +50,32 @@ def _own_or_led(actor: Actor, owner: str = "owner") -> Q:
     return own | Q(booking__project__in=led)
 
 
-def waitlisted_by_class(actor: Actor, since: datetime, until: datetime) -> Mapping[str, int]:
-    """Returns how many bookings of the tenant wait for a window in [since, until), by class.
+def waitlisted_by_class(
+    actor: Actor, since: datetime, until: datetime
+) -> Mapping[str, tuple[Waited, ...]]:
+    """Returns how many bookings of the tenant wait for which hours of [since, until), by class.
 
     Only counts: who they are, people see as far as `entries_visible` says.
     """
     rows = WaitEntry.objects.filter(
         tenant_id=actor.tenant_id, slot__isnull=False, booking__state=State.WAITLISTED
     ).select_related("booking")
-    found: Counter[str] = Counter()
+    steps: dict[str, Counter[datetime]] = defaultdict(Counter)
     for entry in rows:
-        if any(begins < until and since < ends for begins, ends in entry.times):
-            found.update(classes_asked(entry.booking.ask))
-    return found
+        for begins, ends in entry.times:
+            if begins < until and since < ends:
+                for name in classes_asked(entry.booking.ask):
+                    steps[name][max(begins, since)] += 1
+                    steps[name][min(ends, until)] -= 1
+    return {name: tuple(_stretches(found)) for name, found in steps.items()}
+
+
+def _stretches(steps: Mapping[datetime, int]) -> Iterator[Waited]:
+    times, count = sorted(steps), 0
+    starts: datetime | None = None
+    for at in times:
+        if not steps[at]:
+            continue
+        if starts is not None and count:
+            yield Waited(starts, at, count)
+        starts, count = at, count + steps[at]

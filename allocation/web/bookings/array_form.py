@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from allocation.errors import AskError
@@ -9,8 +10,11 @@ from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
 from allocation.rules.ask import Parsed
 from allocation.rules.ask.line.arrays import array_text
 from allocation.services.arrays.arrays import parallel_usual
+from allocation.services.quotes.array_ends import array_end
 from allocation.web.bookings.request_form import RequestFields
+from allocation.web.parts.times import moment_words
 from billing.rules import money_text
+from tenants.web.frame import zone_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,10 @@ def array_typed(fields: RequestFields) -> dict[str, Any]:
     return {"array": fields.array, "parallel": fields.parallel}
 
 
-def array_options(options: Iterable[Mapping[str, Any]], array: ArraySaid) -> list[dict[str, Any]]:
-    """Returns the options of the first run, priced for all runs."""
+def array_options(
+    options: Iterable[Mapping[str, Any]], array: ArraySaid, zone: str, now: datetime
+) -> list[dict[str, Any]]:
+    """Returns the options of the first run, priced for all runs, with the end of the last."""
     found = []
     for each in options:
         option = each["option"]
@@ -65,7 +71,9 @@ def array_options(options: Iterable[Mapping[str, Any]], array: ArraySaid) -> lis
         found.append(
             {
                 **each,
-                "when": f"First run: {each['when']}",
+                "when": f"First run: {each['when']}. Last run ends "
+                f"{moment_words(array_end(option, array.count, array.at_once), zone_of(zone), now)}"
+                " at the earliest",
                 "price": total,
                 "button": f"Book {array.count:,} runs for {total}",
                 "value": f"{option.tier} {array.text(option.request)}",

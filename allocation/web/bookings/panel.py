@@ -183,7 +183,7 @@ def _priced(
     # A full window can be waited for.
     found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
     if array is not None:
-        found["options"] = array_options(found["options"], array)
+        found["options"] = array_options(found["options"], array, terms.zone, now)
     if rule is not None:
         found["options"] = series_options(found["options"], terms, context | found)
     return found

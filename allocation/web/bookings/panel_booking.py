@@ -50,7 +50,7 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
         campaign=request.POST.get("campaign", ""),
         labels=labels_read(request.POST.get("labels", "")),
         external_ref=reference_check(request.POST.get("external_ref", "").strip()),
-        waitlist=WaitMode.AUTO if request.POST.get("if_full") == "wait" else "",
+        waitlist=_wait_mode(request.POST.getlist("if_full")),
     )
     array = array_said(parsed)
     if array is not None:
@@ -59,6 +59,13 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
         return booking_request(actor=actor, request=terms, now=now, booking_id=identifier)
     repeat = Repeat(parsed.repeat, request.POST.get("partial") == "1")
     return series_request(actor=actor, request=terms, repeat=repeat, now=now, series_id=identifier)
+
+
+def _wait_mode(chosen: list[str]) -> str:
+    """What a full window does: the button says more than the form."""
+    if "offer" in chosen:
+        return WaitMode.OFFER
+    return WaitMode.AUTO if "wait" in chosen else ""
 
 
 def _book_array(

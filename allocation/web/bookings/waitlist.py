@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
@@ -26,6 +27,7 @@ from allocation.services.bookings.wait_changes import entry_wake
 from allocation.services.bookings.wait_groups import entries_exclude
 from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
 from allocation.web.bookings.booking_pages import page_context
+from allocation.web.bookings.offer_form import OfferForm, offer_ask
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.changes import difference_lines
@@ -97,7 +99,7 @@ def offers_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows the waiting list and the open offers, and answers an offer."""
     refusal = None
     if request.method == "POST":
-        refusal = form_action_run(request, _acts(actor))
+        refusal = form_action_run(request, {**_acts(actor), "ask": partial(offer_ask, actor)})
         if refusal is None:
             return redirect("waitlist", tenant=actor.tenant_slug)
     ctx = page_context(actor, timezone.now())
@@ -111,6 +113,7 @@ def offers_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "actor_id": actor.user_id,
         "changes": [_change_row(each, ctx) for each in changes_waiting(actor)[:MOST_SHOWN]],
         "refusal": refusal,
+        "ask": OfferForm.of(actor, request.POST if refusal is not None else {}),
     }
     status = 409 if refusal is not None else 200
     return render(request, "allocation/waitlist/page.html", context, status=status)
@@ -119,8 +122,9 @@ def offers_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_POST
 @tenant_page
 def booking_wait(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """Books a refused window again, so that it waits for room."""
+    """Books a refused window again, so that it waits for room, or for an offer of it."""
     old = access_booking_to_change(actor, label)
+    is_offered = request.POST.get("how") == "offer"
     wanted = BookingRequest(
         project=old.project.slug,
         tier=old.tier_id,
@@ -131,7 +135,7 @@ def booking_wait(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
         campaign=old.campaign.slug if old.campaign else "",
         labels=old.labels,
         external_ref=old.external_ref,
-        waitlist=WaitMode.AUTO,
+        waitlist=WaitMode.OFFER if is_offered else WaitMode.AUTO,
     )
     if old.state != State.REFUSED:
         sentence = f"{old.label} was not refused, so it need not wait."
@@ -140,7 +144,8 @@ def booking_wait(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
         made = booking_request(actor=actor, request=wanted, now=timezone.now(), booking_id=uuid4())
     except Refused as refusal:
         return refused_page(request, refusal)
-    messages.success(request, f"{made.label} waits for the window and is booked if room frees.")
+    said = "is offered to you" if is_offered else "is booked"
+    messages.success(request, f"{made.label} waits for the window and {said} if room frees.")
     return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made.label}")
 
 

@@ -78,6 +78,10 @@ class ChangeForm:
             values["length"] = duration_words(max(0, ask.duration + grow))
         return replace(self, values=values)
 
+    def scoped(self, scope: str) -> "ChangeForm":
+        """The form with the dates of the series that change."""
+        return replace(self, values={**self.values, "scope": scope}) if self.is_of_series else self
+
     def patch(self, booking: Booking) -> Patch:
         """The change that the form describes.
 

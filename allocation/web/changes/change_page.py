@@ -21,6 +21,7 @@ from allocation.services.bookings.change_refusals import revision_moved
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.changes import Patch, booking_patch, change_withdraw
 from allocation.services.bookings.kept_changes import change_ask_again
+from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.series_changes import Scope, series_patch
 from allocation.services.quotes.changes import ChangeQuote, change_quote
 from allocation.services.quotes.series_changes import SeriesQuote, series_change_quote
@@ -30,6 +31,7 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.changes.change_form import ChangeForm, is_of_a_field
 from allocation.web.changes.series_scope import (
+    SCOPES,
     made_words,
     outcome_words,
     price_words,
@@ -60,6 +62,8 @@ class Preview:
     can_wait: bool = False
     start_by: int | None = None
     strength: str = ""
+    lock: str = ""
+    moves: str = ""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -67,14 +71,18 @@ class Preview:
 def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
     """Shows the form; `act=look` shows what the change would do, `act=change` makes it.
 
-    `shift` and `grow` in the address are seconds by which a bar was dragged on the timeline.
+    `shift` and `grow` in the address are seconds by which a bar was dragged on the timeline; with
+    `part` only what that would do is answered, for the timeline itself.
     """
     booking, ctx = access_booking_to_change(actor, label), page_context(actor, timezone.now())
     form = ChangeForm.of(booking, ctx.zone)
     drag = None if request.method == "POST" else _drag(request.GET)
     if request.method != "POST" and drag is None:
         return _answer(request, booking, ctx, form)
-    form = form.typed(request.POST.dict()) if drag is None else form.dragged(booking, *drag)
+    if drag is None:
+        form = form.typed(request.POST.dict())
+    else:
+        form = form.dragged(booking, *drag).scoped(request.GET.get("scope", ""))
     is_whole = booking.series is not None and scope_of(dict(form.values)) is not Scope.THIS
     try:
         if is_whole:
@@ -154,10 +162,24 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         if quote.rules
         else "",
         button="Change it" if at_once and not quote.rules else "Ask for the change",
+        lock=quote.lock,
+        moves=_MOVES_NOBODY if at_once else _MOVES,
         can_wait=not at_once and option is None and quote.until is None and bool(after.starts),
         start_by=int(option.starts.timestamp()) if option is not None else None,
         strength=option.strength if option is not None else "",
     )
+
+
+def stays_words(booking: Booking, ctx: PageContext) -> str:
+    """What a booking has until its change is decided: `Until then yours stays 10:00–12:00.`"""
+    starts, ends = booking.planned_starts, booking.planned_ends
+    if starts is None or ends is None:
+        return f"Until it is decided {booking.label} stays as it is."
+    until = ends.astimezone(ctx.zone)
+    is_same_day = starts.astimezone(ctx.zone).date() == until.date()
+    last = f"{until:%H:%M}" if is_same_day else moment_words(ends, ctx.zone, ctx.now)
+    begins = moment_words(starts, ctx.zone, ctx.now)
+    return f"Until it is decided {booking.label} stays {begins} – {last}."
 
 
 def fee_words(fee: Decimal, terms: Terms) -> str:
@@ -171,6 +193,11 @@ def fee_words(fee: Decimal, terms: Terms) -> str:
     )
 
 
+_MOVES_NOBODY = "Nobody else moves."
+_MOVES = (
+    "Only expected starts behind it in the queue can move. Guaranteed and fixed ones keep their "
+    "time, and nobody is paused for it."
+)
 # Less than four months.
 _SECONDS = re.compile(r"-?[0-9]{1,7}")
 _PLACE = {
@@ -185,14 +212,16 @@ def _change(
     request: HttpRequest, actor: Actor, booking: Booking, form: ChangeForm, ctx: PageContext
 ) -> HttpResponse:
     waits = request.POST.get("act") == "wait"
-    patch = replace(form.patch(booking), waits=waits)
+    shown = request.POST.get("quote", "")
+    priced = price_lock_read(shown, ctx.now) if shown else None
+    patch = replace(form.patch(booking), waits=waits, priced_at=priced)
     made = booking_patch(
         actor=actor, booking=booking, patch=patch, revision=_revision(form), now=ctx.now
     )
     if is_change_open(made) and waits:
         said = f"The change waits for room. Until then {made.label} stays as it is."
     elif is_change_open(made):
-        said = f"Asked for the change. Until it is decided {made.label} stays as it is."
+        said = f"Asked for the change. {stays_words(made, ctx)}"
     else:
         said = f"{made.label} is changed."
     messages.success(request, said)
@@ -240,6 +269,7 @@ def series_preview_of(
         blocking=quote.refusals[0] if quote.refusals else "",
         approval="",
         button="Ask for the changes" if is_asked else "Change them",
+        moves=_MOVES if is_asked else _MOVES_NOBODY,
     )
 
 
@@ -272,6 +302,12 @@ def _answer(
         "more": refusal if refusal is not None and refusal.more else None,
         "suggestions": _suggestions(refusal, ctx),
     }
+    if "part" in request.GET:
+        values = dict(form.values)
+        context |= {"starts": values["starts"], "length": values["length"], "refusal": refusal}
+        if form.is_of_series:
+            context |= {"scopes": SCOPES, "scope": scope_of(values).value}
+        return render(request, "allocation/change/drag.html", context)
     status = 200 if refusal is None else 409
     return render(request, "allocation/change.html", context, status=status)
 

@@ -13,9 +13,11 @@ from allocation.queries.bookings.timeline_rows import (
     MaintenancePeriod,
     NodeRow,
     Timeline,
+    Waited,
     WaitingRow,
     Window,
 )
+from allocation.web.parts.times import window_words
 from allocation.web.timeline.bars import (
     BAR_GAP,
     BarOrigin,
@@ -29,6 +31,8 @@ from allocation.web.timeline.elements import ROW, SLOT_ROW, Bar, Cell, Group, Ro
 from allocation.web.timeline.elements import Gang as GangKey
 from allocation.web.timeline.spacing import bars_spaced
 
+MOST_WAITED = 3
+"""Of so many stretches a heading says how many wait for them."""
 MOST_ROWS_OPEN = 48
 """Maximum number of rows that are open by default."""
 
@@ -90,13 +94,16 @@ def _opens_slots(gpu: GpuRow, key: str, look: ViewOptions) -> bool:
 
 
 def _group(
-    group: ClassGroup, look: ViewOptions, opened: frozenset[str], waiting: Mapping[str, int]
+    group: ClassGroup,
+    look: ViewOptions,
+    opened: frozenset[str],
+    waiting: Mapping[str, Sequence[Waited]],
 ) -> Group:
     price = look.prices.get(group.gpu_class, "")
     words = [f"{price} per GPU-hour in Standard"] if price else []
-    if count := waiting.get(group.gpu_class, 0):
+    if found := waiting.get(group.gpu_class):
         # Of the reader's own organisation only.
-        words.append(f"{count} wait{'s' * (count == 1)} for a full window in this time")
+        words.append(_waited_words(found, look))
     words.append("numbers: whole GPUs free for the whole column")
     rows = [
         row
@@ -109,6 +116,18 @@ def _group(
         note=" · ".join(words),
         rows=rows,
     )
+
+
+def _waited_words(waited: Sequence[Waited], look: ViewOptions) -> str:
+    """For which hours how many wait: `2 wait for today 10:00–12:00, 1 for 14:00–18:00`."""
+    said = [
+        f"{each.count} {'' if n else 'waits ' if each.count == 1 else 'wait '}for "
+        f"{window_words(each.starts, each.ends, look.span.zone, look.now)}"
+        for n, each in enumerate(waited[:MOST_WAITED])
+    ]
+    if len(waited) > MOST_WAITED:
+        said.append("and for later hours")
+    return ", ".join(said)
 
 
 def _node_rows(node: NodeRow, look: ViewOptions, opened: frozenset[str]) -> Iterator[Row]:

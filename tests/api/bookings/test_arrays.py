@@ -1,5 +1,6 @@
 """Arrays over the API: one request for many runs, their elements, cancellation and results."""
 
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -102,6 +103,9 @@ def test_an_array_can_be_said_in_the_request_and_quoted_for_all_its_runs(site: S
     assert (quote["array"]["count"], quote["array"]["parallel"]) == (20, 4)
     assert Decimal(quote["array"]["price"]) == 20 * Decimal(one["options"][0]["price"])
     assert quote["array"]["first_start"] == quote["options"][0]["starts"]
+    first = datetime.fromisoformat(quote["array"]["first_start"])
+    last = datetime.fromisoformat(quote["array"]["last_end"])
+    assert last - first == timedelta(hours=5)
     dry: Any = site.researcher.post("bookings", {**LINE, "array": 20}, prefer="dry-run")
     assert dry.json()["array"]["price"] == quote["array"]["price"]
     for path in ("bookings", "quotes"):

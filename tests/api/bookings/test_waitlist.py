@@ -1,5 +1,6 @@
 """The waiting list over the API: waiting for a window, offers, and bad input."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -123,16 +124,17 @@ def test_the_start_page_offers_the_place_with_its_deadline(
     assert again.status_code in (403, 404, 409, 422)
 
 
-def test_the_timeline_counts_who_waits_for_a_window_in_their_organisation(site: Site) -> None:
-    said_once = "1 waits for a full window in this time"
-    sent = ASK | {"windows": [window(1, 2)], "zone": _zone_of_day()}
-    assert site.researcher.post("waitlist", sent).status_code == 201
+def test_the_timeline_says_for_which_hours_how_many_of_the_organisation_wait(site: Site) -> None:
+    for first, last in ((1, 3), (2, 4)):
+        sent = ASK | {"windows": [window(first, last)], "zone": _zone_of_day()}
+        assert site.researcher.post("waitlist", sent).status_code == 201
     client = Client()
     client.force_login(site.people["viewer"])
-    assert said_once in client.get("/t/helix/timeline?span=2w").content.decode()
+    page = client.get("/t/helix/timeline?span=2w").content.decode()
+    assert re.search(r"1 waits for [^,]+ – [^,]+, 2 for [^,]+, 1 for ", page)
     # Another time, and another organisation.
     past = client.get("/t/helix/timeline?span=6h").content.decode()
-    assert "waits for a full window" not in past
+    assert "waits for" not in past
 
 
 def test_the_mail_of_an_offer_leads_to_the_page_that_asks(
@@ -179,3 +181,28 @@ def test_entries_exclude_each_other_over_rest_and_on_the_page(site: Site) -> Non
         assert bad.status_code in (400, 422), entries
     foreign: Any = site.viewer.post("waitlist/any-of", {"entries": ids})
     assert foreign.status_code in (403, 404)
+
+
+def test_several_windows_of_which_one_is_wanted_are_asked_for_in_one_request(site: Site) -> None:
+    day = timezone.now().replace(microsecond=0, minute=0, second=0)
+
+    def item(days: int, if_full: str = "wait") -> dict[str, Any]:
+        starts = (day + timedelta(days=days)).isoformat()
+        ask = {"count": 1, "classes": ["h100"], "duration": 3600, "starts": starts}
+        return {"project": "folding", "ask": ask, "if_full": if_full}
+
+    before = row_counts()
+    for items in ([item(1)], [item(1), item(2, "refuse")], [item(n) for n in range(1, 7)]):
+        bad: Any = site.researcher.post("bookings/batch", {"items": items, "any_of": True})
+        assert bad.status_code in (409, 422), bad.content
+    assert row_counts() == before
+    body = {"items": [item(1), item(2), item(3)], "any_of": True}
+    made: Any = site.researcher.post("bookings/batch", body)
+    assert made.status_code == 201, made.content
+    rows = said(site.researcher.get("waitlist"))["items"]
+    assert (len(rows), len({row["any_of"] for row in rows})) == (3, 1)
+    with as_system():
+        cycle_run(timezone.now())
+        cycle_run(timezone.now())
+        states = sorted(Booking.objects.values_list("state", flat=True))
+    assert states == ["cancelled", "cancelled", "scheduled"]

@@ -154,6 +154,15 @@ def test_a_dragged_bar_opens_the_page_with_its_price(site: Site, booking: Bookin
     assert start_of(dragged) - start_of(before) == timedelta(hours=1)
     for bad in ({"shift": "x"}, {"shift": "1" * 9}, {"grow": "-9999999"}, {"shift": "-9999999"}):
         assert client.get(address, bad).status_code in {200, 409}
+    # The card on the timeline says the same, and asks for exactly this.
+    card = client.get(address, {"shift": "3600", "grow": "-1800", "part": "drag"}).content.decode()
+    assert card.lstrip().startswith("<form")
+    assert "at most" in card
+    assert "keep their time, and nobody is paused" in card or "Nobody else moves" in card
+    (starts,) = re.findall(r'name="starts" value="([^"]+)"', card)
+    assert starts == start_of(dragged).strftime("%Y-%m-%dT%H:%M")
+    bad_card = client.get(address, {"shift": "-9999999", "part": "drag"}).content.decode()
+    assert 'name="act" value="change"' not in bad_card
     # Looking changes nothing.
     assert fresh(booking).revision == booking.revision
 
