@@ -115,7 +115,7 @@ IN_PLANS: dict[str, Fault] = {
     "planned starts are forgotten": (planned_starts, "_matches", lambda _: lambda *_: False),
     "an extension takes the next one's place": (
         extensions, "_room_blocks", lambda _: lambda *_: None),
-    "an extension goes beyond a limit": (extensions, "_quota_blocks", lambda _: lambda *_: None),
+    "an extension goes beyond a limit": (extensions, "quota_blocks", lambda _: lambda *_: None),
     "rows decide by their order": (codec, "in_order", lambda _: lambda snapshot: snapshot),
 }  # fmt: skip
 IN_PAUSES: dict[str, Fault] = {

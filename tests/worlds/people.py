@@ -44,7 +44,6 @@ class People:
 
     def __init__(self, world: "World", wishes: Wishes) -> None:
         self._world, self._wishes = world, wishes
-        self._edits = {each.booking: each for each in wishes.edits}
         self._edited: set[Edit] = set()
         self.changes: dict[str, Change] = {}
         self.pending: dict[str, Request] = {}
@@ -134,7 +133,8 @@ class People:
             if edit in self._edited or run is None or run.job.at + edit.after > world.now:
                 continue
             self._edited.add(edit)
-            yield from self._edit(edit)
+            for each in self._dates(edit):
+                yield from self._edit(each)
         self.changes = {n: each for n, each in self.changes.items() if self._is_changeable(n)}
 
     def _is_over(self, name: str) -> bool:
@@ -200,6 +200,14 @@ class People:
             return False
         return bool(rows) or name in world.waiting
 
+    def _dates(self, edit: Edit) -> list[Edit]:
+        """A change of a series as one of each date that has not begun."""
+        runs = self._world.runs.values()
+        if not edit.series:
+            return [edit]
+        names = sorted(run.job.name for run in runs if run.job.series == edit.series)
+        return [replace(edit, booking=name) for name in names]
+
     def _edit(self, edit: Edit) -> Iterator[str]:
         world, name = self._world, edit.booking
         if not self._is_changeable(name) or name in self.changes:
@@ -225,8 +233,10 @@ class People:
             latest=latest,
             promise=None,
             revision=before.revision + 1,
+            series=None,
         )
-        self.changes[name] = Change(name, target, told if edit.is_bound else None)
+        group = f"all of {edit.series}" if edit.series else ""
+        self.changes[name] = Change(name, target, told if edit.is_bound else None, group)
         yield "change"
 
     def _edited_request(self, before: Request, edit: Edit) -> Request | None:

@@ -22,6 +22,8 @@ class Edit:
     after: int
     kind: Literal["longer", "shorter", "more", "fewer", "later", "earlier", "tier"]
     is_bound: bool
+    series: str = ""
+    """All dates of this series that have not begun change together, or none."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def wishes_draw(
             wishes.parents[job.name] = chance.choice(made[:-1]).name
         elif roll < 0.59:
             made += _elements(chance, job, wishes)
+    edits += _series_edits(seed, jobs)
     overrides = () if is_plain else tuple(_overrides(chance, limits, jobs))
     wishes = replace(wishes, edits=tuple(edits), overrides=overrides)
     return tuple(made), wishes if is_plain else _with_inner_limits(seed, wishes, limits, jobs)
@@ -123,6 +126,20 @@ def _edits(chance: Random, job: Job, *, is_plain: bool) -> Iterator[Edit]:
         kind = chance.choice(kinds[:4] if is_plain else kinds)
         after = int(chance.random() ** 3 * 12_000)
         yield Edit(job.name, after, kind, chance.random() < 0.5)  # type: ignore[arg-type]  # of kinds
+
+
+def _series_edits(seed: int, jobs: tuple[Job, ...]) -> Iterator[Edit]:
+    """Half of the series change as a whole: all of their dates get longer, or move."""
+    chance = Random(f"series {seed}")  # noqa: S311  a made-up world, the same each time
+    first: dict[str, Job] = {}
+    for job in jobs:
+        if job.series is not None:
+            first.setdefault(job.series, job)
+    for series, job in first.items():
+        if chance.random() < 0.5:
+            after, is_bound = chance.randint(60, 6_000), chance.random() < 0.5
+            kind: Literal["longer", "later"] = chance.choice(("longer", "later"))
+            yield Edit(job.name, after, kind, is_bound, series)
 
 
 def _listed(chance: Random, job: Job, wishes: Wishes) -> Job:

@@ -18,13 +18,8 @@ from allocation.solver.cycle.extensions import (
 )
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.model.demand import Fit
-from allocation.solver.model.inputs import Extension, Held, Request, Snapshot
+from allocation.solver.model.inputs import Extension, Held, Snapshot
 from allocation.solver.model.plan import Extend
-
-
-def extension_requests(snapshot: Snapshot) -> list[Request]:
-    """The added stretches that have a place in the queue."""
-    return [each.request for each in snapshot.extensions if each.request is not None]
 
 
 @dataclass(slots=True)
@@ -42,6 +37,10 @@ class ExtensionTurns:
         asked = [each for each in snapshot.extensions if each.request is not None]
         by_request = {each.request.booking: each for each in asked if each.request is not None}
         return cls(outcome, by_request, held_by(snapshot, asked))
+
+    def with_answers(self, others: tuple[Extend, ...]) -> tuple[Extend, ...]:
+        """The answers so far and those of other extensions, by booking."""
+        return tuple(sorted((*others, *self.answers), key=lambda each: each.booking))
 
     def stretches(self, extension: Extension) -> tuple[Fit, ...]:
         """The stretches that it adds, not reserved."""

@@ -7,7 +7,7 @@ stands behind it in the queue.
 from dataclasses import replace
 
 from allocation.solver.cycle.changes import Changes
-from allocation.solver.cycle.extension_turns import ExtensionTurns, extension_requests
+from allocation.solver.cycle.extension_turns import ExtensionTurns
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.idle import idle_releases
 from allocation.solver.cycle.offers import offers_make
@@ -44,9 +44,9 @@ def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
     firm = strengths.firm(snapshot.requests)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
     queue = BookingQueue(state, snapshot, strengths.use.without_planned())
-    targets = (change.target for change in snapshot.changes)
-    added = extension_requests(snapshot)
-    turns = queue.turns((*snapshot.requests, *targets, *added), firm)
+    longer = (each.request for each in snapshot.extensions if each.request is not None)
+    asked = [*(change.target for change in snapshot.changes), *longer]
+    turns = queue.turns((*snapshot.requests, *asked), firm)
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
     planned = reserve_order(strengths, [turn.request for turn in turns])
@@ -67,15 +67,15 @@ def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
     # what it asks for. Requests that wait for an approval get soft places.
     extended = {each.booking for each in extensions if each.granted}
     changed = {state.class_of(r.place.gpu) or "" for r in snapshot.held if r.booking in extended}
-    turns = [turn for turn in turns if turn.request.booking not in done]
-    walk = Walk(outcome, queue, turns, kept, broken, changed)
+    rest = [turn for turn in turns if turn.request.booking not in done]
+    walk = Walk(outcome, queue, rest, kept, broken, changed)
     walk.changes = Changes.of(outcome, snapshot)
-    walk.extensions = ExtensionTurns.of(outcome, snapshot)
+    walk.extensions = ExtensionTurns.of(outcome, snapshot) if asked else None
     soft = SoftPlaces(outcome, queue, snapshot.pending)
     walk.run(snapshot.running, soft)
     # 6. Add who borrows, and the totals of each queue.
-    longer = sorted((*extensions, *walk.extensions.answers), key=lambda each: each.booking)
-    plan = outcome.plan(walk.changes.applied(snapshot), tuple(longer))
+    extensions = walk.extensions.with_answers(extensions) if walk.extensions else extensions
+    plan = outcome.plan(walk.changes.applied(snapshot), extensions)
     answers = sorted(walk.changes.answers, key=lambda each: each.booking)
     plan = replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())
     # 7. Offer what is left to the waiting list.
