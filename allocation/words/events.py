@@ -166,6 +166,10 @@ _SENTENCES: dict[str, Text] = {
     "offer_accepted": gettext_lazy("%(actor)s accepted the offer; %(held)s held."),
     "offer_declined": gettext_lazy("%(actor)s declined the offer; the next in line gets it."),
     "offer_expired": gettext_lazy("Nobody answered the offer in time: the next in line gets it."),
+    "offer_withdrawn": gettext_lazy(
+        "The offer is withdrawn: a booking inside its guarantee has no other room. Your place in "
+        "the queue stays as it was."
+    ),
     "offers_end": gettext_lazy(
         "Nobody answered two offers in a row, so it gets no more until its owner asks again."
     ),

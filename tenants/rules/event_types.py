@@ -17,6 +17,7 @@ EVENT_TYPES = {
     "booking.offered": "A place is offered to a booking that waits for one.",
     "booking.offer_declined": "An offer was declined.",
     "booking.offer_expired": "Nobody answered an offer in time.",
+    "booking.offer_withdrawn": "An offer was withdrawn for a booking inside its guarantee.",
     "booking.queued": "A booking waits, with or without a planned start.",
     "booking.moved": "The planned start is earlier than announced, or the planned GPUs changed.",
     "booking.delayed": "The planned start is later than the range that was announced.",

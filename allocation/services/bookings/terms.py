@@ -122,7 +122,7 @@ def stronger_terms(
     )  # fmt: skip
     if not is_same_kind or ask.workload is not None or ask.groups or old.groups:
         return changed
-    prices = shelf.on(priced_from(ask, now))
+    prices = shelf.on(priced_from(ask, priced_at or now))
     dearest = max(
         admission.units,
         key=lambda name: rate_for(prices[name, target.tier], ask, admission.units[name]).plain,

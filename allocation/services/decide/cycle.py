@@ -51,7 +51,7 @@ from allocation.services.plans.soft_places import (
     soft_places_lapse,
     soft_places_write,
 )
-from allocation.services.plans.wait_offers import offers_write
+from allocation.services.plans.wait_offers import offers_take_back, offers_write
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (
@@ -273,6 +273,7 @@ def _decide(
     queue_places.write(plan, term)
     soft_places_write(changes.plan.soft, decision, now)
     offers_write(changes.plan, snapshot, decision, now)
+    offers_take_back(changes.plan, decision, now)
     idle_write(changes.plan, decision, now)
     withheld_count(withheld)
     return _Attempt("decided", decision.id, _has_unanswered(withheld))

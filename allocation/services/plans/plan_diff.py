@@ -28,7 +28,8 @@ class Changes:
         plan = self.plan
         answers = plan.assigns or plan.waits or plan.refusals or plan.extensions or plan.changes
         others = self.marks or plan.pauses or plan.moves or plan.withdrawn or plan.orders
-        return bool(answers or others or plan.soft or plan.offers or plan.idle)
+        offers = plan.offers or plan.offers_withdrawn
+        return bool(answers or others or plan.soft or offers or plan.idle)
 
 
 def changes_of(plan: Plan, now: datetime) -> Changes:

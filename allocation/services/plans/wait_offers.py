@@ -10,6 +10,7 @@ from django.db import transaction
 
 from allocation.models import Booking, Decision, WaitOffer
 from allocation.rules.states import State
+from allocation.services.bookings.wait_offers import offer_withdraw
 from allocation.services.plans.apply_assignments import (
     Fleet,
     PlanStale,
@@ -17,11 +18,16 @@ from allocation.services.plans.apply_assignments import (
     class_price_facts,
 )
 from allocation.services.record.history import Event
-from allocation.services.runs.transition import booking_lock, booking_move
+from allocation.services.runs.transition import (
+    booking_lock,
+    booking_move,
+    planned_rows_supersede,
+)
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Assign, Plan, Snapshot
 from allocation.solver.model.plan import Offered
 from allocation.words.events import event_text
+from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +39,28 @@ def offers_write(plan: Plan, snapshot: Snapshot, decision: Decision, now: dateti
         return 0
     fleet = Fleet.read(snapshot, replace(plan, assigns=tuple(_assigns(plan.offers)), moves=()))
     return sum(_write(offered, fleet, decision, now) for offered in plan.offers)
+
+
+def offers_take_back(plan: Plan, decision: Decision, now: datetime) -> int:
+    """Withdraws the offers of a plan without which a claim inside its guarantee starts; the next
+    turn gives it the place. Returns how many. One that was accepted meanwhile stays."""
+    taken = sum(_take_back(UUID(each), decision, now) for each in plan.offers_withdrawn)
+    if taken:
+        task_request("allocation.cycle")
+    return taken
+
+
+def _take_back(booking_id: UUID, decision: Decision, now: datetime) -> bool:
+    with transaction.atomic():
+        booking = booking_lock(booking_id, "tier", "project")
+        if booking.state != State.OFFERED:
+            return False
+        offer_withdraw(booking, now)
+        planned_rows_supersede(booking)
+        text, detail = event_text("offer_withdrawn"), {"decision": decision.id}
+        event = Event("offer_withdrawn", text, detail=detail)
+        booking_move(booking, State.WAITLISTED, event=event, now=now)
+    return True
 
 
 def _assigns(offers: Iterable[Offered]) -> Iterable[Assign]:

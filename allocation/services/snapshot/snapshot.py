@@ -47,7 +47,7 @@ from allocation.solver import (
     Request,
     Snapshot,
 )
-from allocation.solver.model.inputs import Entry, Strength, Together
+from allocation.solver.model.inputs import AFTER_ALL, Entry, Strength, Together
 from tenants.models import Tier
 
 # A released device is cleared within seconds. One that takes longer is expected to need as long
@@ -234,13 +234,9 @@ def _held_of(row: Allocation, now: datetime) -> Held:
         level=_level(row),
         granted=_grant_of(row, now),
         preemptor=row.preemptor and not row.abandoned,
+        offered=booking.state == State.OFFERED,
         override=str(booking.id) if booking.has_override and not row.abandoned else "",
     )
-
-
-AFTER_ALL = 2**31 - 1
-"""The position of a later end in the queue of its decision: nobody that was granted by the same
-decision loses a guarantee to it."""
 
 
 def _grant_of(row: Allocation, now: datetime) -> tuple[int, int] | None:

@@ -5,11 +5,13 @@ stands behind it in the queue.
 """
 
 from dataclasses import replace
+from functools import partial
 
 from allocation.solver.cycle.changes import Changes
 from allocation.solver.cycle.extension_turns import ExtensionTurns
 from allocation.solver.cycle.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.idle import idle_releases
+from allocation.solver.cycle.offer_withdrawals import with_withdrawals
 from allocation.solver.cycle.offers import offers_make
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
@@ -31,8 +33,11 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself."""
     snapshot = in_order(snapshot)
     plan = _solve(snapshot, policy)
-    # 8. Take idle GPUs with which somebody in the queue starts earlier.
-    return replace(plan, idle=idle_releases(plan, snapshot, lambda each: _solve(each, policy)))
+    # 8. Take idle GPUs with which somebody in the queue starts earlier, and offers without which a
+    # claim inside its guarantee does.
+    again = partial(_solve, policy=policy)
+    plan = replace(plan, idle=idle_releases(plan, snapshot, again))
+    return with_withdrawals(plan, snapshot, again)
 
 
 def _solve(snapshot: Snapshot, policy: Policy) -> Plan:

@@ -33,6 +33,11 @@ Shape = str | int | None
 """What of a GPU is requested: a MIG profile by name, thousandths of a share, or None: all of it."""
 
 
+AFTER_ALL = 2**31 - 1
+"""The position of a later end among the grants of its decision: nobody that was granted by the same
+decision loses a guarantee to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """One legal place of a MIG profile: slots [start, start + size) of the GPU's memory slots."""
@@ -127,7 +132,8 @@ class Held:
     account that runs it. A `pinned` row does not move. Any other row with a `level` may move before
     it starts, its whole gang in one group of that level. `granted` is the grant number: the cycle
     that decided this row and its position in that cycle's order (None: an older row, ordered by its
-    start). For a `preemptor` somebody was paused. `override` is that of the booking's request.
+    start). For a `preemptor` somebody was paused. `override` is that of the booking's request. An
+    `offered` row is kept for somebody who has not accepted it yet.
     """
 
     id: str
@@ -150,6 +156,7 @@ class Held:
     level: Together | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     granted: tuple[int, int] | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     preemptor: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    offered: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     override: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
 
     @property

@@ -231,4 +231,5 @@ class Plan:
     soft: tuple[SoftPlace, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     offers: tuple[Offered, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     idle: tuple[IdleRelease, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    offers_withdrawn: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     format: int = PLAN_FORMAT

@@ -144,6 +144,28 @@ def test_who_may_not_or_can_not_accept_changes_nothing(lab: Lab) -> None:
     all_is_well()
 
 
+def test_an_offer_is_withdrawn_for_a_claim_inside_its_guarantee_and_the_rank_stays(
+    lab: Lab,
+) -> None:
+    second = an_actor(a_member(lab.project))
+    w1 = waits(lab, second, 1)
+    cycled(NOW + SECOND)
+    offer = offer_of(w1)
+    ranked = now_of(w1).submitted
+    with tenant_tx(lab.tenant_id):
+        wish = a_wish(lab.project, an_ask(2, starts=TUESDAY))
+        claim = booking_request(actor=lab.actor, request=wish, now=NOW + 2 * SECOND)
+    cycled(NOW + 2 * SECOND)
+    assert states(w1) == ["waitlisted"]
+    assert kinds(w1)[-1] == "offer_withdrawn"
+    assert refused(offer_accept, second, offer, NOW + 3 * SECOND) == "offer_over"
+    got = now_of(w1)
+    assert (got.submitted, got.ranked_at) == (ranked, None)
+    all_is_well()
+    cycled(NOW + 3 * SECOND)
+    assert states(claim, w1) == ["scheduled", "waitlisted"]
+
+
 def test_without_money_the_offer_stands_and_nothing_is_held(real_db: Servers) -> None:
     lab = a_lab("helix", money="10")
     booking = waits(lab, lab.actor, 0)

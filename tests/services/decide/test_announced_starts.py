@@ -9,9 +9,9 @@ from django.db import DatabaseError, transaction
 from allocation.models import Booking, BookingEvent, Decision, Gpu, MovedStart
 from allocation.reasons.reason import reason
 from allocation.services.bookings.changes import booking_extend
-from allocation.services.snapshot.snapshot import AFTER_ALL, seconds, snapshot_take
+from allocation.services.snapshot.snapshot import seconds, snapshot_take
 from allocation.solver import Place, Plan, Waiting
-from allocation.solver.model.inputs import Strength
+from allocation.solver.model.inputs import AFTER_ALL, Strength
 from tenants.models import OutboxMessage
 from tenants.platform.wall import tenant_tx
 from tenants.rules.notifications import TYPE_OF_KIND

@@ -107,13 +107,14 @@ def test_the_booking_changes_to_the_option_and_keeps_its_start_until_then(
 
 def test_the_prices_that_were_shown_count_although_they_rise(busy: tuple[Lab, Booking]) -> None:
     lab, waiting = busy
-    (option, *_) = seen(lab, waiting, NOW + MINUTE)
+    shown = NOW + HOUR
+    (option, *_) = seen(lab, waiting, shown)
     prices = dict.fromkeys([("h100", "standard"), ("h100", "spot")], Decimal(99))
+    at = shown + timedelta(seconds=30)
     with as_system():
-        at = NOW + MINUTE + timedelta(seconds=30)
         price_book_publish(actor_id=None, valid_from=at, prices=prices, now=at)
-    change = Change(option.tier, option.request, option.starts, NOW + MINUTE)
-    changed(lab, waiting, change, NOW + 2 * MINUTE)
+    change = Change(option.tier, option.request, option.starts, shown)
+    changed(lab, waiting, change, shown + MINUTE)
     with as_system():
         target = waiting.changes.get().target
     assert Decimal(target["hold_amount"]) == option.price

@@ -4,9 +4,8 @@ import dataclasses
 import uuid
 from typing import cast
 
-from allocation.services.snapshot.snapshot import AFTER_ALL
 from allocation.solver import Extension, Gpu, Held, PlannedStart, Request, Snapshot
-from allocation.solver.model.inputs import Strength, Together
+from allocation.solver.model.inputs import AFTER_ALL, Strength, Together
 from tests.simulation.model import maintenance
 from tests.simulation.model.pausing import is_unneeded
 from tests.simulation.model.planning import EXTENDABLE

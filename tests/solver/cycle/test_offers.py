@@ -8,7 +8,7 @@ import pytest
 from allocation.solver import Plan, Request, Snapshot, encode, solve
 from allocation.solver.cycle.offers import LONGEST, SHORTEST
 from allocation.solver.model.inputs import Entry
-from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus
+from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_limit, gpus
 from tests.solver.pausing import a_claim, a_site
 from tests.solver.world import a_world, after, an_arrival, running_requests
 
@@ -91,6 +91,33 @@ def test_any_of_its_classes_will_do_and_one_that_is_barred_will_not() -> None:
 def test_offers_stay_within_the_quota_of_their_tenant() -> None:
     site = a_site(fleet=gpus(8), limits=(a_limit("lab", 4, borrow=0),))
     assert len(offered(site, waits("a", submitted=60), waits("b"))) == 1
+
+
+def test_an_open_offer_is_withdrawn_for_a_claim_inside_its_guarantee_alone() -> None:
+    rows = tuple(
+        replace(
+            a_held(f"n1-{n}", booking="o1" if n < 4 else "o2", starts=DAY, ends=DAY + 2 * HOUR),
+            tenant="firm", project="firm-p", offered=True,
+        )
+        for n in range(6)
+    )  # fmt: skip
+
+    def withdrawn(count: int, **changes: object) -> tuple[str, ...]:
+        claim = replace(fixed("w1", count), **changes)  # type: ignore[arg-type]  # its fields
+        site = a_site(claim, fleet=gpus(8), held=rows, limits=LIMITS)
+        return solve(site, POLICY).offers_withdrawn
+
+    assert withdrawn(2) == (), "there is other room"
+    assert withdrawn(4) == ("o1",), "as few as are enough"
+    assert withdrawn(8) == ("o1", "o2")
+    assert withdrawn(4, earliest=NOON + 2 * DAY) == ()
+    spot = a_site(replace(fixed("w1", 8), tier="spot"), fleet=gpus(8), held=rows, limits=LIMITS)
+    assert solve(spot, POLICY).offers_withdrawn == ()
+    taken = a_site(
+        fixed("w1", 8), fleet=gpus(8), limits=LIMITS,
+        held=tuple(replace(row, offered=False) for row in rows),
+    )  # fmt: skip
+    assert solve(taken, POLICY).offers_withdrawn == ()
 
 
 @pytest.mark.parametrize("seed", range(40))
