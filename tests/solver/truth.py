@@ -278,7 +278,12 @@ def over_limit(
         bad += _beyond(limit, use, kept, most)
         if limit.parent is None:
             bad += _beyond(limit, fixed, sure, limit.guaranteed)
-    return bad + _over_inner(snapshot, use, kept)
+    # What does not count has to fit next to everything, and is invisible to what counts.
+    spot = [
+        row._replace(decided=row.decided and not tiers[row.tier].counts)
+        for row in _usage(snapshot, plan)
+    ]
+    return bad + _over_inner(snapshot, use, kept) + _over_inner(snapshot, spot, kept)
 
 
 def _over_inner(
@@ -309,7 +314,8 @@ def _over_inner(
                     for row in use
                     if row.owner == cap.scope and row.person == person
                 ]
-                bad += _beyond(Limit(name, None, cap.gpu_class, 0, 0, None), mine, {}, cap.most)
+                whole = Limit(name, None, cap.gpu_class, 0, 0, None)
+                bad += _beyond(whole, [*use, *mine], {}, cap.most)
     for step in snapshot.overrides:
         for limit in bounded:
             is_its = (limit.owner, limit.gpu_class) == (step.owner, step.gpu_class)

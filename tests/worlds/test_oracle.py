@@ -6,6 +6,9 @@ import pytest
 
 from allocation.solver import Held, Pause, Place, Plan, PlannedStart, Waiting
 from allocation.solver.preemption.victim_rules import VictimRules
+from allocation.solver.quota import quota
+from allocation.solver.quota.person_limits import PersonLimits
+from allocation.solver.quota.tree import Tree
 from tests.solver.builders import NOON, a_limit
 from tests.solver.standing import Block
 from tests.worlds.__main__ import world_check
@@ -152,6 +155,22 @@ def test_a_rule_that_is_not_looked_at_is_found(monkeypatch: pytest.MonkeyPatch) 
     """Without the comparison of shares the potential drops pauses, which the oracle reports."""
     monkeypatch.setattr(VictimRules, "_is_poorer", lambda *_: True)
     assert any("dropped" in each for seed in SHARING for each in world_check(seed)[1].violations)
+
+
+@pytest.mark.parametrize(
+    ("seed", "target", "name", "fault"),
+    [
+        (104, PersonLimits, "owners", lambda _self, owners, _account: owners),
+        (74, quota, "with_labs", lambda limits, _labs: list(limits)),
+        (74, Tree, "_raise_caps", lambda _self: None),
+    ],
+    ids=["persons", "labs", "at some times"],
+)
+def test_a_limit_that_is_not_looked_at_is_found(
+    seed: int, target: object, name: str, fault: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, name, fault)
+    assert any("over its limit" in each for each in world_check(seed)[1].violations)
 
 
 def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:

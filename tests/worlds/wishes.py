@@ -93,7 +93,10 @@ def _with_inner_limits(
     """In some worlds a tenant's projects are a lab, persons have caps, and a lab's limit is lower
     for some hours."""
     chance = Random(f"inner limits {seed}")  # noqa: S311  a made-up world, the same each time
-    row = chance.choice([each for each in limits if each.parent is None])
+    job = chance.choice(jobs)
+    row = next(
+        each for each in limits if (each.owner, each.gpu_class) == (job.tenant, job.ask.classes[0])
+    )
     labs, persons, lower = list[LabLimit](), list[PersonLimit](), list[Override]()
     if chance.random() < 0.35:
         projects = (f"{row.owner}-p", f"{row.owner}-q")[: chance.choice((1, 2))]
@@ -109,8 +112,8 @@ def _with_inner_limits(
             ends = starts + chance.randint(1, 8) * HOUR
             lower.append(Override("w1", "lab-1", row.gpu_class, starts, ends, -56_000))
     if chance.random() < 0.35:
-        for person in chance.choice((("",), ("ann",), ("", "bob"))):
-            most = chance.choice((1, 2, 3)) * 56_000
+        for person in chance.choice((("",), ("", job.owner))):
+            most = chance.choice((1, 1, 2, 3)) * 56_000
             persons.append(PersonLimit(row.owner, person, row.gpu_class, most))
     return replace(
         wishes,

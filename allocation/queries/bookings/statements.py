@@ -55,6 +55,7 @@ SELECT {name}, sum(s.amount), sum(s.exact), sum(s.lines), sum(s.corrections)
 FROM allocation_chargesum s
 LEFT JOIN billing_budget own ON own.account_id = s.account_id
 LEFT JOIN tenants_project p ON p.id = own.project_id
+LEFT JOIN tenants_lab lab ON lab.id = p.lab_id
 LEFT JOIN tenants_user u ON u.id = s.owner_id
 LEFT JOIN billing_campaign c ON c.id = s.campaign_id
 WHERE s.tenant_id = %(tenant)s AND s.day >= %(starts)s AND s.day < %(ends)s
@@ -63,6 +64,7 @@ GROUP BY 1
 """
 _NAMES = {
     "project": "coalesce(p.slug, '')",
+    "lab": "coalesce(lab.slug, '')",
     "person": "coalesce(u.username, '')",
     "tier": "s.tier",
     "gpu_class": "s.gpu_class",

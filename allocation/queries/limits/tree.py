@@ -81,18 +81,19 @@ def _rows(tenant: Tenant, labs: Iterable[Lab], known: _Read, name: str) -> list[
     whole = _owner(known, tenant.id, tenant.name, name, 0, known.lab_of)
     whole = replace(whole, lent=min(whole.idle, known.above.get(name, 0)))
     rows, top = [whole], list[OwnerUse]()
-    below: dict[str, list[OwnerUse]] = {}
+    below: list[list[OwnerUse]] = []
     for lab in labs:
         inside = [project for project in mine if project.lab_id == lab.id]
         members = [project for project, of in known.lab_of.items() if of == lab.id]
         row = _owner(known, lab.id, lab.name, name, 1, members)
         top.append(row)
         children = [_owner(known, each.id, each.name, name, 2, [each.id]) for each in inside]
-        below[lab.name] = _with_flow(children)
+        below.append(_with_flow(children))
     others = [each for each in mine if each.lab is None or not each.lab.is_open]
     top += [_owner(known, each.id, each.name, name, 1, [each.id]) for each in others]
-    for row in _with_flow(top):
-        rows += [row, *below.get(row.name, [])]
+    below += [[] for _ in others]
+    for row, children in zip(_with_flow(top), below, strict=True):
+        rows += [row, *children]
     return rows
 
 
@@ -116,15 +117,21 @@ def _owner(
 
 
 def _with_flow(rows: list[OwnerUse]) -> list[OwnerUse]:
-    """What siblings lend each other: those with more idle guarantee lend first."""
-    taken = [replace(row, inside=max(0, row.used - row.outside - row.guaranteed)) for row in rows]
-    wanted = sum(row.inside for row in taken)
-    lent: dict[str, int] = {}
-    for row in sorted(taken, key=lambda each: (-each.idle, each.name)):
-        lent[row.name] = min(row.idle, wanted)
-        wanted -= lent[row.name]
-    names = tuple(row.name for row in taken if lent[row.name])
-    return [replace(row, lent=lent[row.name], lenders=names if row.inside else ()) for row in taken]
+    """What siblings lend each other: those with the most idle guarantee lend first. Use above the
+    own guarantee that no sibling lends is of what their parent has assigned to nobody."""
+    above = [max(0, row.used - row.outside - row.guaranteed) for row in rows]
+    wanted = left = min(sum(above), sum(row.idle for row in rows))
+    lent = [0] * len(rows)
+    for at in sorted(range(len(rows)), key=lambda at: (-rows[at].idle, rows[at].name)):
+        lent[at] = min(rows[at].idle, wanted)
+        wanted -= lent[at]
+    names = tuple(row.name for row, units in zip(rows, lent, strict=True) if units)
+    found = []
+    for row, over, units in zip(rows, above, lent, strict=True):
+        inside = min(over, left)
+        left -= inside
+        found.append(replace(row, lent=units, inside=inside, lenders=names if inside else ()))
+    return found
 
 
 def _read(actor: Actor, now: datetime) -> _Read:

@@ -43,6 +43,7 @@ from tenants.web.frame import tenant_page
 SHOWN = 100
 GROUP_NAMES = {
     "project": "Project",
+    "lab": "Lab",
     "person": "Person",
     "tier": "Tier",
     "gpu_class": "Class",

@@ -39,6 +39,10 @@ def test_spend_stands_next_to_that_of_as_many_days_before(site: Site) -> None:
     (row,) = said(site.lead.get(path))["items"]
     amounts = [Decimal(row["amount"]), Decimal(row["before"])]
     assert (row["name"], amounts) == ("folding", [Decimal(7), Decimal(5)])
+    site.admin.post("labs", {"slug": "physics", "name": "Physics"})
+    site.admin.put("projects/folding", {"lab": "physics"})
+    (row,) = said(site.lead.get(path.replace("by=project", "by=lab")))["items"]
+    assert (row["name"], Decimal(row["amount"])) == ("physics", Decimal(7))
     # An outsider finds the project missing, and days are bounded.
     assert site.outsider.get(path).status_code in (404, 422)
     for bad in (f"starts={today}&ends={today}", "starts=2020-01-01&ends=2026-01-01", "by=luck"):
