@@ -327,7 +327,7 @@ def _forms(
             field("window", "first_hour", "From hour", value="0", inputmode="numeric"),
             field("window", "end_hour", "To hour", "6 after 22: on the next day.", value="24"),
         ],
-        "weekdays": [(day, day, day in chosen) for day in DAYS],
+        "days": [(day, day, day in chosen) for day in DAYS],
         "zone": actor.time_zone,
         "has_labs": bool(labs),
         "may_limit": bool(where or whole),

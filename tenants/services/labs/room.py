@@ -91,7 +91,7 @@ def room_of_tenant(
     """What the tenant's guarantee leaves next to all but this project, or all but this lab.
 
     A project counts in its lab if the lab has a quota of the class. Locks the tenant's quota, so
-    that those who split it wait for each other.
+    that admins who split it wait for each other.
     """
     own = tenant_quota_locked(tenant_id, model)
     labs = LabQuota.objects.filter(tenant_id=tenant_id, gpu_class=model)
