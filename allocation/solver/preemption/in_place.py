@@ -244,8 +244,11 @@ def _awaited(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
         if start is None or not any((p.gpu, start.starts) in leaving for p in start.places):
             continue
         name = state.class_of(start.places[0].gpu)
-        if name is not None and name in request.ask.classes:
-            use = state.use(demand_on(request, name))
+        if request.ask.groups:
+            name = request.ask.classes[0]
+        if name is None or name not in request.ask.classes:
+            continue
+        for use in state.uses(demand_on(request, name)):
             tier = state.quota.tier(use.tier)
             level = (tier.priority, not tier.pausable)
             order = _order(level, (_AWAITED, start.starts, request.submitted, request.booking))

@@ -16,6 +16,7 @@ from allocation.reasons.reason import Reason, reason
 from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Place, Request, Snapshot
+from allocation.solver.model.ordering import place_order
 from allocation.solver.model.plan import DroppedPause, Pause
 from allocation.solver.placement.gang import place
 from allocation.solver.preemption.bounds import RoomAfterPauses
@@ -137,11 +138,11 @@ class Preemption:
 
     def on_the_same_places(self, request: Request, found: Fit) -> Fit | None:
         """The same window with victims that may be paused for it; None: not all of them may."""
+        if found.demand.groups:
+            return self._all_on_the_same_places(request, found)
         state, name = self._state, found.demand.gpu_class
-        if (
-            found.demand.groups
-            or name not in state.firm.gpus
-            or not state.firm.gpus[name].is_free(found.places, *found.window)
+        if name not in state.firm.gpus or not state.firm.gpus[name].is_free(
+            found.places, *found.window
         ):
             return None
         has_mode = state.all.modes.is_free(state.pools[name], found.places, found.window)
@@ -154,6 +155,44 @@ class Preemption:
             return None
         over = tuple(sorted(each.runner.booking for each in chosen))
         return replace(found, victims=over) if has_host_resources(state, found, over) else None
+
+    def _all_on_the_same_places(self, request: Request, found: Fit) -> Fit | None:
+        """The same for all groups of a mixed booking."""
+        over: set[str] = set()
+        for part in self._state.parts(found):
+            is_free = self._state.is_free(part)
+            if is_free and self._state.over(part.demand, part.starts) is None:
+                continue
+            there = self.on_the_same_places(request, part)
+            if there is None:
+                return None
+            over.update(there.victims)
+        if not over or not self._may_pause_together(found.demand, found.starts):
+            return None
+        return replace(found, victims=tuple(sorted(over)))
+
+    def _may_pause_together(self, demand: Demand, starts: int) -> bool:
+        """True when the groups of a mixed demand may have somebody paused: inside its guarantee in
+        every class, it raises the potential of each. The search for one group does not see host
+        cores that another needs."""
+        with_hosts = sum(any(part.host_resources) for part in demand.parts)
+        return with_hosts < 2 and self.is_inside(demand, starts)
+
+    def _at_together(self, request: Request, demand: Demand, starts: int) -> Fit | None:
+        """A fit of all groups at exactly this start, each on free room or with victims."""
+        if not self._may_pause_together(demand, starts):
+            return None
+        places: list[Place] = []
+        over: set[str] = set()
+        for part in demand.parts:
+            found = self._state.at(part, starts) or self._at(request, part, starts, 0)
+            if found is None:
+                return None
+            places += found.places
+            over.update(found.victims)
+        if not over:
+            return None
+        return Fit(demand, tuple(sorted(places, key=place_order)), starts, 0, tuple(sorted(over)))
 
     def can_be_out(self, found: Fit) -> bool:
         """True when only work that may be paused is on its places, and all of it can be out by its
@@ -208,13 +247,18 @@ class Preemption:
     def may_notify(self, request: Request, found: Fit) -> bool:
         """True when its victims may have notice now, after all that was written in this cycle; call
         before the fit is reserved."""
-        left = self._to_notify(found)
-        claim = self._victim_rules.claim(found.demand, found.starts) if left else None
-        if claim is None:
-            return not left
-        candidates = self._victim_rules.candidates(claim)
-        chosen = [each for each in candidates if each.runner.booking in left]
-        return len(chosen) == len(left) and self._is_allowed(request, claim, chosen)
+        left, demand = self._to_notify(found), found.demand
+        if left and demand.groups and not self._may_pause_together(demand, found.starts):
+            return False
+        told = 0
+        for part in demand.parts if left else ():
+            claim = self._victim_rules.claim(part, found.starts)
+            candidates = self._victim_rules.candidates(claim) if claim else ()
+            chosen = [each for each in candidates if each.runner.booking in left]
+            if claim is not None and chosen and not self._is_allowed(request, claim, chosen):
+                return False
+            told += len(chosen)
+        return told == len(left)
 
     def first_outs(self, gpu_class: str) -> list[int]:
         """The first seconds at which running bookings of a class can be out."""
@@ -246,10 +290,12 @@ class Preemption:
         return tuple(sorted(counts.items()))
 
     def _rules(self, found: Fit) -> dict[str, Rule]:
-        claim = self._victim_rules.claim(found.demand, found.starts) if found.victims else None
-        candidates = self._victim_rules.candidates(claim) if claim else ()
         known: dict[str, Rule] = dict.fromkeys(found.victims, "taken_back")
-        return known | {each.runner.booking: each.rule for each in candidates}
+        for part in found.demand.parts if found.victims else ():
+            claim = self._victim_rules.claim(part, found.starts)
+            candidates = self._victim_rules.candidates(claim) if claim else ()
+            known |= {each.runner.booking: each.rule for each in candidates}
+        return known
 
     def _to_notify(self, found: Fit) -> list[str]:
         return [each for each in found.victims if each not in self._state.running.notified]
@@ -286,8 +332,10 @@ class Preemption:
     ) -> list[int]:
         """Those starts at which victims may make room for the demand; with `until` only the part of
         each window before that second is examined."""
-        if not tried or demand.groups or not self._victim_rules.may_claim(demand):
+        if not tried or not all(map(self._victim_rules.may_claim, demand.parts)):
             return []
+        if demand.groups:
+            return tried
         found = []
         for starts in tried:
             ends = starts + length_from(request, demand.gpu_class, starts)
@@ -299,15 +347,18 @@ class Preemption:
     def _instants(self, demand: Demand, first: int, last: int) -> list[int]:
         """Starts to try: the first possible after a notice and, while victims are protected, the
         nearest at which one of them may leave."""
-        graces = self._state.running.graces(demand.gpu_class)
+        names = [each.gpu_class for each in demand.parts]
+        graces = {grace for name in names for grace in self._state.running.graces(name)}
         soon = {max(first, self._state.now + grace) for grace in graces}
-        outs = self._victim_rules.first_outs(demand.gpu_class) if soon else []
+        outs = sorted({out for name in names for out in self._victim_rules.first_outs(name)})
         rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED]
         return [starts for starts in sorted({*soon, *rested}) if starts <= last]
 
     def _at(self, request: Request, demand: Demand, starts: int, class_rank: int) -> Fit | None:
         """A fit at exactly this start, with victims."""
         demand = replace(demand, duration=length_from(request, demand.gpu_class, starts))
+        if demand.groups:
+            return self._at_together(request, demand, starts)
         if demand.share is not None or self._may_lie_elsewhere(demand, starts):
             return None
         claim = self._victim_rules.claim(demand, starts)
