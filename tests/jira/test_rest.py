@@ -34,7 +34,8 @@ def test_a_connection_s_life(site: Site) -> None:
     put = site.admin.put(f"{address}/projects/GPU", MAPPING)
     assert put.status_code == 200, put.content
     (project,) = said(site.admin.get(address))["projects"]
-    assert project == {**TERMS, "board": None, "sprint_request": ""}
+    unset = {"approver": None, "approve_status": "", "decline_status": ""}
+    assert project == {**TERMS, **unset, "board": None, "sprint_request": ""}
     tried = said(site.admin.post(f"{address}/dry-run", {"message": webhook_of("GPU-7", ms())}))
     assert (tried["state"], tried["subject"]) == ("done", "GPU-7")
     assert said(site.admin.get("bookings"))["items"] == []

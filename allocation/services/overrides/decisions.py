@@ -208,7 +208,8 @@ def _grant(row: Override, person_id: int, grant: Grant, now: datetime) -> None:
     has_end = not row.is_once and row.kind != Override.Kind.BUDGET
     row.until = (grant.until or row.until or now + USUAL) if has_end else None
     until_check(row.until, now)
-    row.starts = now
+    # In whole seconds, as the times of requests are: it counts for one in the same second.
+    row.starts = now.replace(microsecond=0)
     row.answer = _answer_read(grant.answer)
     row.state, row.decided, row.decided_by_id = Override.State.GRANTED, now, person_id
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from allocation.models import Booking, BookingChange, Series
+from allocation.models import Approval, Booking, BookingChange, Series
 from allocation.services.bookings.series_changes import DateAnswer, SeriesPatch, series_patch
 from allocation.services.record.terms import Terms
 from tenants.access import Actor
@@ -17,7 +17,8 @@ from tenants.access import Actor
 @dataclass(frozen=True, slots=True)
 class SeriesQuote:
     """What a change of a series would do: dates by outcome, and the most that they cost before and
-    after, with the late fee. `refusals` are the sentences of dates that can't change."""
+    after, with the late fee. `refusals` are the sentences of dates that can't change. By `rules` it
+    needs an approval first."""
 
     outcomes: dict[str, int]
     before: Decimal
@@ -25,6 +26,7 @@ class SeriesQuote:
     fee: Decimal
     currency: str
     refusals: tuple[str, ...]
+    rules: tuple[str, ...] = ()
 
 
 def series_change_quote(
@@ -43,6 +45,8 @@ def series_change_quote(
         ids = [each.booking.id for each in answers]
         rows = BookingChange.objects.filter(booking__in=ids, state__in=BookingChange.OPEN)
         asked = {row.booking_id: row for row in rows}
+        waiting = Approval.objects.filter(booking__in=ids, state=Approval.State.OPEN, asked=now)
+        rules = {rule["name"]: None for each in waiting for rule in each.rules}
         transaction.set_rollback(True)
     before = sum((old[key].hold_amount for key in ids), Decimal(0))
     after = sum((_costs(each, asked) for each in answers), Decimal(0))
@@ -54,6 +58,7 @@ def series_change_quote(
         fee=fee,
         currency=date.currency,
         refusals=tuple(each.refusal.sentence for each in answers if each.refusal is not None),
+        rules=tuple(rules),
     )
 
 

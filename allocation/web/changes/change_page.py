@@ -267,7 +267,9 @@ def series_preview_of(
         place=_PLACE[Strength.STRONGER if is_asked else Strength.WEAKER],
         risk="",
         blocking=quote.refusals[0] if quote.refusals else "",
-        approval="",
+        approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}."
+        if quote.rules
+        else "",
         button="Ask for the changes" if is_asked else "Change them",
         moves=_MOVES if is_asked else _MOVES_NOBODY,
     )
