@@ -1,6 +1,6 @@
 """Writes quotas: an operator sets a tenant's share, and the tenant's admins split it."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record, platform_record
 from tenants.models import Project, Quota, Tenant, User
-from tenants.platform.errors import Refused, missing
+from tenants.platform.errors import Refused, denied, missing
 from tenants.services.input_values import gpus_text
 from tenants.services.labs.room import (
     class_read,
@@ -34,6 +34,11 @@ def quota_set(
             numbers in units.
     """
     require_admin_or_lab_lead(actor, project)
+    if not actor.is_tenant_admin:
+        # Weights and caps decide between labs, too.
+        if share.more not in (None, ShareMore()):
+            raise denied("Only the tenant's admins set weights and caps of GPU-hours.")
+        share = replace(share, more=None)
     share_check(share)
     model = class_read(gpu_class)
     lab_quota = lab_quota_of(project, model)

@@ -1,5 +1,6 @@
 """The quota pages of a tenant's projects and of the platform's tenants."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -8,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import Project, Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.form_actions import FormAction, form_action_run, id_read
@@ -22,6 +24,7 @@ from tenants.services import (
     tenant_quota_set,
     units_read,
 )
+from tenants.services.labs.limits import project_to_limit
 from tenants.web.frame import operator_page, tenant_page
 
 
@@ -59,6 +62,7 @@ class QuotaRow:
     inputs: tuple[ShareInput, ...] = ()
     key: str = ""
     owner_value: str = ""
+    may_change: bool = False
 
     @property
     def words(self) -> str:
@@ -96,6 +100,11 @@ class ClassCard:
     cap: str
 
     @property
+    def may_change(self) -> bool:
+        """Returns whether the reader may change a row."""
+        return any(row.may_change for row in self.rows)
+
+    @property
     def borrows(self) -> str:
         """Returns the tenant's limit and its cap of GPU-hours as text."""
         limit = self.total.limit if self.total else ""
@@ -106,10 +115,11 @@ class ClassCard:
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Shows the quotas of projects; tenant admins change them."""
-    refusal = None
+    """Shows the quotas of projects; tenant admins change them, lab leads those of their labs."""
+    refusal, led = None, labs_led(actor)
     if request.method == "POST":
-        require_tenant_admin(actor)
+        if not led:
+            require_tenant_admin(actor)
         acts: dict[str, FormAction] = {
             "set": lambda form: _project_set(actor, form),
             "more": lambda form: _project_more(actor, form),
@@ -117,12 +127,13 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
         refusal = form_action_run(request, acts)
         if refusal is None:
             return redirect("quotas", tenant=actor.tenant_slug)
-    projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
-    if not actor.is_tenant_admin:
-        projects = projects.filter(id__in=actor.roles)
+    projects = list(projects_seen(actor, led))
+    changed = [each for each in projects if actor.is_tenant_admin or each.lab_id in led]
     tenant = Tenant.objects.get(id=actor.tenant_id)
     context = {
-        "classes": _shown(project_shares(tenant, projects), "project", _sent(request, refusal)),
+        "classes": _shown(
+            project_shares(tenant, projects), "project", _sent(request, refusal), changed
+        ),
         "may_change": actor.is_tenant_admin,
         "owner_key": "project",
         "refusal": refusal,
@@ -153,7 +164,7 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def _project_set(actor: Actor, form: QueryDict) -> str:
-    project = access_project(actor, form.get("project", ""), "project")
+    project = project_to_limit(actor, form.get("project", ""))
     share = _share_read(form)
     quota_set(
         actor=actor,
@@ -219,7 +230,13 @@ def _sentence(name: str, share: Share) -> str:
     return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
 
 
-def _shown(classes: list[ClassShares], owner_key: str, sent: RefusedForm | None) -> list[ClassCard]:
+def _shown(
+    classes: list[ClassShares],
+    owner_key: str,
+    sent: RefusedForm | None,
+    changed: Collection[Project] | None = None,
+) -> list[ClassCard]:
+    """Returns the cards. The reader may change the rows of `changed` owners; None: all."""
     rows = [row for each in classes for row in (*each.rows, *([each.total] if each.total else []))]
     scale = max((max(row.guaranteed_units, row.limit_units or 0) for row in rows), default=0)
     return [
@@ -228,7 +245,10 @@ def _shown(classes: list[ClassShares], owner_key: str, sent: RefusedForm | None)
             label=each.gpu_class.label,
             total=_row(each.total, scale) if each.total else None,
             rows=tuple(
-                _row_to_change(_row(row, scale), each.gpu_class.slug, owner_key, sent)
+                replace(
+                    _row_to_change(_row(row, scale), each.gpu_class.slug, owner_key, sent),
+                    may_change=changed is None or row.owner in changed,
+                )
                 for row in each.rows
             ),
             split=gpus_text(each.split_units),

@@ -99,6 +99,8 @@ def test_a_lab_lead_sets_what_its_projects_have_inside_it(site: Site) -> None:
     site.admin.post("labs/physics/leads", {"username": "mara"})
     assert said(site.researcher.put("quotas", quota))["guaranteed_units"] == UNITS_PER_GPU
     assert site.researcher.post("quota-windows", dated).status_code == 201
+    for more in ({"weight": 9}, {"cap_gpu_hours": 10}):
+        assert refused(site.researcher, "PUT", "quotas", {**quota, **more}) == (403, "not_allowed")
     for path, body in (
         ("quotas", {**quota, "project": "hidden"}),
         ("person-quotas", {"project": "hidden", "gpu_class": "h100", "limit_units": 1}),

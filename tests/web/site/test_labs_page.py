@@ -137,3 +137,22 @@ class TestPage:
         self.post(client, act="person", project="vision", username="", gpu_class="h100", limit="2")
         with as_system():
             assert PersonQuota.objects.get().limit_units == 2 * GPU
+            LabQuota.objects.create(
+                tenant=tenant, lab=lab, gpu_class_id="h100", guaranteed_units=4 * GPU
+            )
+        html = client.get("/t/own/quotas").content.decode()
+        assert ('id="guaranteed-h100-vision"' in html, 'id="guaranteed-h100-other"' in html) == (
+            True,
+            False,
+        )
+        share = {"act": "set", "gpu_class": "h100", "borrow": "", "lend": ""}
+        kept = client.post(
+            "/t/own/quotas", {**share, "project": "vision", "guaranteed": "3"}, follow=True
+        )
+        assert "Vision: 3 guaranteed" in _text(kept.content)
+        over = client.post("/t/own/quotas", {**share, "project": "vision", "guaranteed": "5"})
+        assert over.status_code == 422
+        assert "The lab Robotics is guaranteed 4" in _text(over.content)
+        for project in ("other", "speech"):
+            foreign = client.post("/t/own/quotas", {**share, "project": project, "guaranteed": "1"})
+            assert foreign.status_code in (403, 404)
