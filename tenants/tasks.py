@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from tenants.models import IdempotencyKey, Invitation
 from tenants.services.mail_links import links_sweep
+from tenants.services.passkeys import passkey_challenges_sweep
 from tenants.services.sessions import sessions_sweep
 from tenants.services.sign_on.attempts import attempts_sweep
 
@@ -25,3 +26,4 @@ def sweep() -> None:
     sessions_sweep(now)
     links_sweep(now)
     attempts_sweep(now)
+    passkey_challenges_sweep(now)

@@ -98,7 +98,7 @@ def web_port(servers: Servers, django_db_setup: None) -> Iterator[int]:
 @pytest.fixture
 def live_portal(real_db: Servers, web_port: int) -> str:
     """The address of a real portal whose database is new for each test."""
-    return f"http://127.0.0.1:{web_port}"
+    return f"http://localhost:{web_port}"
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,9 @@ The operators' process serves them; a web process can't check a code.
 """
 
 from http import HTTPStatus
-from typing import cast
 
 import segno
-from django.contrib.auth import SESSION_KEY
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.middleware.csrf import rotate_token
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -18,12 +15,14 @@ from django.views.decorators.http import require_http_methods
 
 from portal.web.devices import device_remember
 from portal.web.limits import Attempt, sign_in_done, sign_in_try
+from portal.web.passkeys import passkey_acts, session_sign_in_with, why_not
 from portal.web.sign_in import LONGEST_PASSWORD, own_path
 from tenants.access import client_address
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.form_actions import FormAction, form_action_run
 from tenants.platform.wall import operator_tx, require_operators_process
+from tenants.services.passkeys import passkey_check, passkey_creation_options, passkeys_of
 from tenants.services.passwords import password_holder, password_prove, sign_in_failed
 from tenants.services.second_factor import (
     WaitingSignIn,
@@ -34,16 +33,18 @@ from tenants.services.second_factor import (
     factor_remove,
     factor_secret,
     factor_uri,
+    is_fresh,
+    is_protected,
     recovery_codes_renew,
-    session_complete,
     session_verify,
     waiting_sign_in,
 )
-from tenants.services.sessions import session_digest, sessions_end
+from tenants.services.sessions import sessions_end
 from tenants.web.frame import person_page
-from tenants.web.sessions import SessionStore, credential_of
-from tenants.web.step_up import kept_fields, send_again_page
+from tenants.web.sessions import credential_of
+from tenants.web.step_up import factor_context, kept_fields, send_again_page
 
+ASK = "ask"
 WRONG = "The code is wrong or was used already."
 
 
@@ -58,11 +59,15 @@ def second_factor(request: HttpRequest) -> HttpResponse:
     require_operators_process()
     with operator_tx():
         waiting = waiting_sign_in(credential_of(request), timezone.now())
-        if waiting is None or factor_of(waiting.user) is None:
+        if waiting is None or not is_protected(waiting.user):
             return redirect("sign-in")
         refusal = None
-        if request.method == "POST":
-            acts: dict[str, FormAction] = {"check": lambda form: _check(request, waiting, form)}
+        # A page of a web process sends its kept form with ASK: only this process can ask.
+        if request.method == "POST" and request.POST.get("act") != ASK:
+            acts: dict[str, FormAction] = {
+                "check": lambda form: _check(request, waiting, form),
+                "passkey": lambda form: _check_passkey(request, waiting, form),
+            }
             refusal = form_action_run(request, acts)
             if refusal is None:
                 kept = waiting.is_signed_in and any(kept_fields(request.POST))
@@ -72,9 +77,9 @@ def second_factor(request: HttpRequest) -> HttpResponse:
         context = {
             "refusal": refusal,
             "next": after,
-            "username": waiting.user.username,
             "kept": list(kept_fields(request.POST)),
             "is_again": waiting.is_signed_in,
+            **factor_context(request, waiting.user),
         }
         status = HTTPStatus.UNPROCESSABLE_ENTITY if refusal else HTTPStatus.OK
         if refusal is not None and refusal.code == "too_many_tries":
@@ -86,9 +91,10 @@ def second_factor(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @person_page
 def second_factor_setup(request: HttpRequest, user: User) -> HttpResponse:
-    """Sets up, renews or removes the second factor. Recovery codes are shown once."""
+    """Sets up, renews or removes the second factor and passkeys. Recovery codes are shown once."""
     require_operators_process()
     codes: list[str] = []
+    creation: list[str] = []
     with operator_tx():
         refusal = None
         if request.method == "POST":
@@ -99,9 +105,11 @@ def second_factor_setup(request: HttpRequest, user: User) -> HttpResponse:
                     "confirm": lambda form: _confirm(request, user, form, codes),
                     "codes": lambda form: _renew(request, user, form, codes),
                     "remove": lambda form: _remove(request, user, form),
+                    "passkey-begin": lambda form: _passkey_begin(request, user, form, creation),
+                    **passkey_acts(request, user),
                 },
             )
-            if refusal is None and not codes:
+            if refusal is None and not codes and not creation:
                 return redirect("second-factor-setup")
         factor = factor_of(user)
         is_new = factor is not None and factor.confirmed is None
@@ -113,6 +121,10 @@ def second_factor_setup(request: HttpRequest, user: User) -> HttpResponse:
             if factor and is_new
             else "",
             "codes": codes,
+            "passkeys": passkeys_of(user),
+            "creation": creation[0] if creation else "",
+            "is_fresh": is_fresh(user, credential_of(request), timezone.now()),
+            "why_not": why_not(),
             "refusal": refusal,
         }
         status = HTTPStatus.UNPROCESSABLE_ENTITY if refusal else HTTPStatus.OK
@@ -120,21 +132,28 @@ def second_factor_setup(request: HttpRequest, user: User) -> HttpResponse:
 
 
 def _check(request: HttpRequest, waiting: WaitingSignIn, form: QueryDict) -> str:
-    now = timezone.now()
     if not _code_is_right(request, waiting.user, form):
         if not waiting.is_signed_in:
             sign_in_failed(waiting.user.username)
         raise invalid("wrong_code", WRONG, "code")
+    return _accepted(request, waiting)
+
+
+def _check_passkey(request: HttpRequest, waiting: WaitingSignIn, form: QueryDict) -> str:
+    passkey_check(
+        user=waiting.user,
+        session=credential_of(request),
+        answer=form.get("credential", ""),
+        now=timezone.now(),
+    )
+    return _accepted(request, waiting)
+
+
+def _accepted(request: HttpRequest, waiting: WaitingSignIn) -> str:
     if waiting.is_signed_in:
-        session_verify(credential_of(request), now)
+        session_verify(credential_of(request), timezone.now())
         return "Second factor accepted."
-    store = cast(SessionStore, request.session)
-    # A new key, so that one that was known before the sign-in is worth nothing.
-    store.cycle_key()
-    session_complete(session_digest(store.session_key or ""), waiting.user, now)
-    store.person = waiting.user.pk
-    store[SESSION_KEY] = str(waiting.user.pk)
-    rotate_token(request)
+    session_sign_in_with(request, waiting.user)
     return "Signed in."
 
 
@@ -150,6 +169,21 @@ def _code_is_right(request: HttpRequest, user: User, form: QueryDict) -> bool:
 
 
 def _begin(request: HttpRequest, user: User, form: QueryDict) -> str:
+    _password_check(request, user, form)
+    factor_begin(user=user, now=timezone.now())
+    return "Scan the code with your app, then enter what it shows."
+
+
+def _passkey_begin(request: HttpRequest, user: User, form: QueryDict, creation: list[str]) -> str:
+    now = timezone.now()
+    if not is_fresh(user, credential_of(request), now):
+        raise Refused("not_fresh", "Confirm your second factor first, then add a passkey.")
+    _password_check(request, user, form)
+    creation.append(passkey_creation_options(user=user, session=credential_of(request), now=now))
+    return "Password accepted. Name the passkey and create it."
+
+
+def _password_check(request: HttpRequest, user: User, form: QueryDict) -> None:
     attempt = Attempt(user.username, client_address(request.META), f"account {user.pk}")
     wait = sign_in_try(attempt, timezone.now())
     if wait:
@@ -158,8 +192,6 @@ def _begin(request: HttpRequest, user: User, form: QueryDict) -> str:
     if password_holder(password_prove(user.username, typed)) is None:
         raise invalid("wrong_password", "This is not your password.", "current")
     sign_in_done(attempt)
-    factor_begin(user=user, now=timezone.now())
-    return "Scan the code with your app, then enter what it shows."
 
 
 def _confirm(request: HttpRequest, user: User, form: QueryDict, codes: list[str]) -> str:

@@ -1,5 +1,6 @@
 """People and organisations, their limits, the audit log, and outgoing messages."""
 
+from tenants.models.directory import DirectoryPerson, DirectoryToken
 from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
@@ -17,6 +18,7 @@ from tenants.models.organisations import (
     Tenant,
     Tier,
 )
+from tenants.models.passkeys import Passkey, PasskeyChallenge
 from tenants.models.people import Password, PasswordProof, SecondFactor, Session, User
 from tenants.models.policy_hooks import PolicyHook, PolicyHookCall, PolicyHookHealth
 from tenants.models.service_accounts import ServiceAccount
@@ -34,6 +36,8 @@ __all__ = [
     "ArchiveFile",
     "AuditEntry",
     "AuditSeal",
+    "DirectoryPerson",
+    "DirectoryToken",
     "GpuClass",
     "IdempotencyKey",
     "Invitation",
@@ -47,6 +51,8 @@ __all__ = [
     "Notification",
     "NotificationSettings",
     "OutboxMessage",
+    "Passkey",
+    "PasskeyChallenge",
     "Password",
     "PasswordProof",
     "PasswordReset",

@@ -62,6 +62,9 @@ class SignOnIdentity(models.Model):
     user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     issuer = models.CharField(max_length=200)
     subject = models.CharField(max_length=255)
+    email = models.EmailField(
+        blank=True, db_default="", default="", help_text="As the provider has verified it."
+    )
     created = models.DateTimeField()
     last_sign_in = models.DateTimeField()
 

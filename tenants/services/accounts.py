@@ -11,6 +11,7 @@ from tenants.models import (
     Invitation,
     Mail,
     Membership,
+    Passkey,
     Password,
     SecondFactor,
     Session,
@@ -68,6 +69,7 @@ def account_erase(*, operator: User, user_id: int, now: datetime) -> User:
     Session.objects.filter(user=user).delete()
     Password.objects.filter(user=user).delete()
     SecondFactor.objects.filter(user=user).delete()
+    Passkey.objects.filter(user=user).delete()
     SignOnIdentity.objects.filter(user=user).delete()
     user.username, user.first_name, user.last_name = f"erased-{user.pk}", "", ""
     user.email, user.is_staff = "", False

@@ -1,5 +1,7 @@
 """Second factors: an authenticator app (TOTP, RFC 6238) and recovery codes. In `operator_tx`.
 
+A passkey (`tenants.services.passkeys`) is a second factor as well.
+
 Only the operators' process can check a code: a web process has neither the table nor the key from
 which secrets are derived.
 """
@@ -16,7 +18,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from tenants.audit import platform_record
-from tenants.models import PasswordProof, SecondFactor, Session, User
+from tenants.models import Passkey, PasswordProof, SecondFactor, Session, User
 from tenants.platform.errors import Refused, invalid
 
 STEP_SECONDS = 30
@@ -49,9 +51,21 @@ def has_second_factor(credential: bytes, now: datetime) -> bool:
     return _asked("SELECT portal_second_factor_of(%s, %s)", credential, now)
 
 
+def factor_is_fresh(credential: bytes, now: datetime) -> bool:
+    """Whether the session's second factor is fresh, or its person has none. For web processes."""
+    return _asked("SELECT portal_factor_is_fresh(%s, %s)", credential, now - FRESH)
+
+
 def factor_of(user: User) -> SecondFactor | None:
     """The person's second factor; it may not be confirmed yet."""
     return SecondFactor.objects.filter(user=user).first()
+
+
+def is_protected(user: User) -> bool:
+    """Whether sign-in asks the person for more than a password: for a code or a passkey."""
+    if Passkey.objects.filter(user=user).exists():
+        return True
+    return SecondFactor.objects.filter(user=user).exclude(confirmed=None).exists()
 
 
 def factor_begin(*, user: User, now: datetime) -> SecondFactor:
@@ -135,10 +149,14 @@ def recovery_codes_renew(*, user: User, now: datetime) -> list[str]:
 def factor_remove(*, user: User, by: User, now: datetime) -> None:
     """Removes the second factor: of one's own after `factor_check`, or, as an operator, another's.
 
+    An operator's removal includes passkeys, so that a person who lost them can sign in again.
+
     Raises:
         Refused: `no_second_factor`.
     """
     deleted, _ = SecondFactor.objects.filter(user=user).delete()
+    if by.pk != user.pk:
+        deleted += Passkey.objects.filter(user=user).delete()[0]
     if not deleted:
         raise Refused("no_second_factor", "There is no second factor.")
     platform_record(
@@ -177,7 +195,7 @@ def session_verify(digest: bytes, now: datetime) -> None:
 
 def is_fresh(user: User, digest: bytes, now: datetime) -> bool:
     """Whether a dangerous act may be done: the second factor, if there is one, was just given."""
-    if _confirmed(user) is None:
+    if not is_protected(user):
         return True
     return Session.objects.filter(digest=digest, verified__gt=now - FRESH).exists()
 

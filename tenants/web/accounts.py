@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from tenants.models import SecondFactor, User
+from tenants.models import Passkey, SecondFactor, User
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import missing
 from tenants.platform.form_actions import form_action_run
@@ -73,6 +73,7 @@ def _rows(wanted: str) -> list[AccountRow]:
     shown = list(users.order_by("username")[: MAX_SHOWN + 1])
     confirmed = SecondFactor.objects.filter(user__in=shown).exclude(confirmed=None)
     factors = set(confirmed.values_list("user_id", flat=True))
+    factors.update(Passkey.objects.filter(user__in=shown).values_list("user_id", flat=True))
     return [AccountRow(user, user.tenants, _is_erased(user), user.pk in factors) for user in shown]
 
 
@@ -125,7 +126,7 @@ def _question(form: QueryDict) -> Confirmation | None:
         return Confirmation(
             title=f"Remove the second factor of {user.username}?",
             lost=(
-                "Their password alone then signs them in.",
+                "Authenticator app, recovery codes and passkeys. The password alone then signs in.",
                 "Make sure that the person asks, and not somebody who has their password.",
             ),
             button=f"Remove it from {user.username}",

@@ -18,14 +18,15 @@ from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 
 from tenants.access import Actor, actor_in, tenants_of
-from tenants.models import Project, SecondFactor, Tenant, User
+from tenants.models import Project, Tenant, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.form_text import form_text_error
 from tenants.platform.log_ids import log_id
 from tenants.platform.wall import operator_tx, require_operators_process, tenant_tx
 from tenants.queries import unread_count
 from tenants.services.policy_hooks.calls import hook_asking
-from tenants.web.step_up import step_up
+from tenants.services.second_factor import is_protected
+from tenants.web.step_up import page_step_up, step_up
 
 View = Callable[..., HttpResponse]
 
@@ -103,7 +104,7 @@ def tenant_page(view: View) -> View:
 
         def answer() -> HttpResponse:
             request.META[FRAME] = _tenant_frame(actor)
-            return view(request, actor, **url_kwargs)
+            return page_step_up(request) or view(request, actor, **url_kwargs)
 
         return _guarded(request, answer, lambda: tenant_tx(actor.tenant_id), actor.time_zone)
 
@@ -128,7 +129,7 @@ def operator_page(view: View) -> View:
         log_id(user=user.pk)
 
         def answer() -> HttpResponse:
-            needs_factor = not SecondFactor.objects.filter(user=user).exists()
+            needs_factor = not is_protected(user)
             request.META[FRAME] = Frame(None, None, (), user.time_zone, needs_factor)
             if request.method == "POST" and (asked := step_up(request, user)) is not None:
                 return asked
@@ -155,7 +156,7 @@ def person_page(view: View) -> View:
 
         def answer() -> HttpResponse:
             request.META[FRAME] = _person_frame(user)
-            return view(request, user, **url_kwargs)
+            return page_step_up(request) or view(request, user, **url_kwargs)
 
         return _guarded(request, answer, nullcontext, user.time_zone)
 
@@ -332,6 +333,7 @@ UNDER = {
     "/ops/portal": "/ops/fleet",
     "/ops/stops": "/ops/fleet",
     "/ops/speeds": "/ops/tiers",
+    "/ops/requirements": "/ops/catalogue",
     "/ops/corrections": "/ops/prices",
     "/ops/disputes": "/ops/prices",
     "/ops/overrides": "/ops/quotas",

@@ -42,6 +42,7 @@ MORE = {
         ("password", "/password"),
         ("password-gone", "/password/no-such"),
         ("invitation-gone", "/invitation/no-such"),
+        ("passkey", "/second-factor/passkey"),
         ("sso", "/sso"),
         ("sso-unknown", "/sso/no"),
     ),
@@ -54,7 +55,7 @@ MORE = {
         ("ops-gpu", "/ops/fleet/gpu-a1-01/0"),
         ("ops-portal", "/ops/portal"),
         ("ops-stops", "/ops/stops"),
-        ("second-factor-setup", "/second-factor/setup"),
+        ("ops-requirements", "/ops/requirements"),
     ),
 }
 """Pages of which no picture is taken."""
@@ -86,7 +87,15 @@ NO_PAGES = {
         "notification-bell",
     ),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
-    *("ops-ready", "ops-rotate-key", "ops-revoke", "bookings-csv", "sign-out"),
+    *(
+        "ops-ready",
+        "ops-rotate-key",
+        "ops-revoke",
+        "bookings-csv",
+        "sign-out",
+        "personal-data",
+        "first-steps",
+    ),
     "budget-days",
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
@@ -102,6 +111,8 @@ NO_PAGES = {
     "sign-on-callback",
     # A form of one field, which only a sign-in that waits for its code reaches.
     "second-factor",
+    # For a directory's program.
+    *("scim-users", "scim-user", "scim-config"),
 }
 
 

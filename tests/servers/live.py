@@ -18,7 +18,7 @@ def web_program(servers: Servers, port: int, operators_port: int | None = None) 
         "OPERATORS_URL": f"http://127.0.0.1:{operators_port or 1}",
         "AGENTS_MASTER_KEY": "",
     }
-    return _server("web", port, f"http://127.0.0.1:{port}", own)
+    return _server("web", port, f"http://localhost:{port}", own)
 
 
 def operators_program(servers: Servers, port: int, web_port: int) -> Program:
@@ -28,7 +28,7 @@ def operators_program(servers: Servers, port: int, web_port: int) -> Program:
         "SERVES_OPERATORS": "1",
         "WEB_THREADS": "2",
     }
-    return _server("operators", port, f"http://127.0.0.1:{web_port}", own)
+    return _server("operators", port, f"http://localhost:{web_port}", own)
 
 
 def _server(name: str, port: int, public: str, own: dict[str, str]) -> Program:

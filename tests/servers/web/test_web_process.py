@@ -49,7 +49,7 @@ def test_it_is_ready_when_database_and_redis_answer(live_portal: str) -> None:
     "origin",
     [
         "https://evil.example", "{http}://{host}", "{http}://{host}:9", "{http}://{host}:{port}9",
-        "https://{host}:{port}", "http://localhost:{port}", "http://evil.example:{port}", "null",
+        "https://{host}:{port}", "http://127.0.0.1:{port}", "http://evil.example:{port}", "null",
         "http://evil@{host}:{port}", "http://{host}:{port}/", None,
     ],
 )  # fmt: skip

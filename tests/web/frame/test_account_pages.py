@@ -11,6 +11,7 @@ from tenants.models import ApiToken, AuditEntry, Session, User
 from tenants.platform.wall import tenant_tx
 from tenants.services import token_create
 from tenants.services.passwords import password_holder, password_prove
+from tests.api.builders import a_site, said
 from tests.builders import (
     PASSWORD,
     a_member,
@@ -138,3 +139,22 @@ def test_all_own_tokens_are_revoked_at_once_and_nobody_elses() -> None:
     with tenant_tx(project.tenant_id):
         live = ApiToken.objects.filter(revoked=None)
         assert [token.user_id for token in live] == [other.user_id]
+
+
+def test_people_download_their_own_data_and_only_theirs() -> None:
+    site = a_site()
+    mine = {"project": "folding", "tier": "standard", "request": "1 h100 for 1h"}
+    number = said(site.researcher.post("bookings", mine))["number"]
+    said(site.lead.post("bookings", mine))
+    client = Client()
+    client.force_login(site.people["researcher"])
+    answer = client.get("/account/data")
+    assert "attachment" in answer["Content-Disposition"]
+    (tenant,) = answer.json()["tenants"]
+    assert [each["booking"] for each in tenant["bookings"]] == [number]
+    assert tenant["roles"][0]["role"] == "researcher"
+    assert {each["action"] for each in tenant["log"]} >= {"booking.request"}
+    assert site.people["lead"].username not in answer.content.decode()
+    over_rest = said(site.researcher.get("me/data"))
+    assert over_rest["account"]["username"] == site.people["researcher"].username
+    assert over_rest["tenants"][0]["bookings"] == tenant["bookings"]

@@ -15,7 +15,7 @@ from django.utils import timezone
 from tenants.models import AuditEntry, SecondFactor, Session, User
 from tenants.services.passwords import password_prove
 from tenants.services.sessions import session_digest, session_find, session_sign_in
-from tests.builders import PASSWORD, a_member, a_project, a_user, an_operator
+from tests.builders import PASSWORD, a_member, a_project, a_tenant_admin, a_user, an_operator
 from tests.roles import as_system
 from tests.web.crawl import filled, routes
 
@@ -166,6 +166,33 @@ def test_an_operator_is_asked_for_one_and_gives_it_again_before_dangerous_acts()
     assert client.post("/ops/accounts", sent)["Location"] == "/ops/accounts"
     with as_system():
         assert not User.objects.get(id=victim.pk).is_active
+
+
+def test_admins_of_tenants_give_it_again_before_dangerous_acts_too() -> None:
+    project = a_project()
+    admin, member = a_tenant_admin(project.tenant).user, a_member(project)
+    client, totp, _ = enrolled(admin)
+    people = f"/t/{project.tenant.slug}/people"
+    form = {"act": "role", "membership": str(member.id), "role": "lead"}
+    token = {"act": "token", "name": "CI", "days": "1"}
+    with as_system():
+        old = timezone.now() - timedelta(minutes=16)
+        Session.objects.filter(digest=session_digest(key_of(client))).update(verified=old)
+    settings_page = f"/t/{project.tenant.slug}/settings"
+    assert client.post(settings_page, token).status_code == 403, "no token without it"
+    assert client.post(settings_page, {"act": "zone", "zone": "UTC"}).status_code == 302
+    asked = client.post(people, form)
+    assert asked.status_code == 403
+    # The web process only keeps the form: the operators' process asks.
+    code = client.post("/second-factor", {**_fields(asked), "act": "ask"})
+    assert b'name="code"' in code.content
+    again = client.post("/second-factor", {**_fields(code), "code": totp.now()})
+    sent = _fields(again)
+    assert sent == {name: [value] for name, value in form.items()}
+    assert client.post(people, sent)["Location"] == people
+    with as_system():
+        member.refresh_from_db()
+    assert member.role == "lead"
 
 
 def _fields(page: Any) -> dict[str, list[str]]:  # noqa: ANN401 (the test client's response)
