@@ -43,6 +43,7 @@ from allocation.api.bookings.overrides import (
     Overrides,
     OverrideWithdraw,
 )
+from allocation.api.bookings.personal_data import PersonalData
 from allocation.api.bookings.quotes import Quotes
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.statements import FocusExport, StatementCsv, StatementPdf, Statements
@@ -94,6 +95,12 @@ from allocation.api.fleet.portal_modes import (
     PortalOutage,
     PortalOutageClose,
     PortalOutageEnd,
+)
+from allocation.api.fleet.requirements import (
+    RequirementAccept,
+    RequirementEnd,
+    RequirementPeople,
+    Requirements,
 )
 from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.jira.connections import (
@@ -358,6 +365,23 @@ urlpatterns = [
     path("portal/outage/end", PortalOutageEnd.as_view(), name="api-portal-outage-end"),
     path("portal/freeze", PortalFreeze.as_view(), name="api-portal-freeze"),
     path("portal/freeze/end", PortalFreezeEnd.as_view(), name="api-portal-freeze-end"),
+    path("me/data", PersonalData.as_view(), name="api-personal-data"),
+    path("requirements", Requirements.as_view(), name="api-requirements"),
+    path(
+        "requirements/<uuid:requirement_id>/accept",
+        RequirementAccept.as_view(),
+        name="api-requirement-accept",
+    ),
+    path(
+        "requirements/<uuid:requirement_id>/end",
+        RequirementEnd.as_view(),
+        name="api-requirement-end",
+    ),
+    path(
+        "requirements/<uuid:requirement_id>/acceptances",
+        RequirementPeople.as_view(),
+        name="api-requirement-people",
+    ),
     path("stops", Stops.as_view(), name="api-stops"),
     path("stops/preview", StopPreview.as_view(), name="api-stop-preview"),
     path("stops/<uuid:stop_id>/end", StopEnd.as_view(), name="api-stop-end"),

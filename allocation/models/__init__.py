@@ -39,6 +39,7 @@ from allocation.models.maintenance import GpuEvent, Maintenance
 from allocation.models.operations import Backup, PortalMode
 from allocation.models.overrides import Override
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
+from allocation.models.requirements import Acceptance, Requirement
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.stand_ins import CounterOffer, StandIn
 from allocation.models.stops import Stop
@@ -47,6 +48,7 @@ from allocation.models.tier_versions import TierVersion
 from allocation.models.waiting import WaitEntry, WaitOffer
 
 __all__ = [
+    "Acceptance",
     "Allocation",
     "Approval",
     "ApprovalAct",
@@ -91,6 +93,7 @@ __all__ = [
     "PortalMode",
     "QueuePlace",
     "Rack",
+    "Requirement",
     "Series",
     "SolverState",
     "StandIn",

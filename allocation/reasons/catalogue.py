@@ -238,6 +238,8 @@ RULES: tuple[Rule, ...] = (
     Rule("R149", "operator_paused", "policy", "operator", "pauses", ("why",)),
     Rule("R150", "stopped", "policy", "operator", "both", optional=("owner", "why")),
     Rule("R160", "policy_hook_denied", "policy", "tenant_admin", "refuses"),
+    Rule("R161", "terms_missing", "policy", "tenant_admin", "refuses"),
+    Rule("R162", "training_missing", "policy", "tenant_admin", "refuses"),
     Rule("R170", "lab_quota", "quota", "tenant_admin", "both",
          ("asked", "gpu_class", "limit", "owner"), optional=("used",)),
     Rule("R171", "person_quota", "quota", "tenant_admin", "both",

@@ -86,6 +86,19 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "advance_window": gettext_lazy(
         "Bookings in the tier %(tier)s start at most %(ahead)s from now."
     ),
+    # Requirements
+    "terms_missing": gettext_lazy(
+        "The %(target)s asks you to accept “%(name)s”, version %(version)s. Read and accept it, "
+        "then book again."
+    ),
+    "training_missing": gettext_lazy(
+        "The %(target)s asks for the training “%(name)s”. An admin records its date under Terms "
+        "and training."
+    ),
+    "training_over": gettext_lazy(
+        "The %(target)s asks for the training “%(name)s”; yours was valid until %(until)s. An "
+        "admin records a new date under Terms and training."
+    ),
     # Tiers
     "tier_audience": gettext_lazy(
         "%(who)s may use the tier %(tier)s in this organisation. Book in: %(others)s."

@@ -67,6 +67,10 @@ WRITES: Mapping[str, str] = {
     "api-quota-windows": Scope.ADMIN,
     "api-quota-window": Scope.ADMIN,
     "api-quotas": Scope.ADMIN,
+    "api-requirements": Scope.ADMIN,
+    "api-requirement-accept": Scope.BOOK,
+    "api-requirement-end": Scope.ADMIN,
+    "api-requirement-people": Scope.ADMIN,
     "api-policy-versions": Scope.ADMIN,
     "api-policy-activate": Scope.ADMIN,
     # Money

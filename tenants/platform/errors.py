@@ -37,7 +37,8 @@ class Refused(Exception):
     `code` is stable for programs, `sentence` is for people. `rule` names the entry of the rule
     catalogue, `owner` who set the rule, `param` the invalid field. `frees_at` is when the rule
     stops blocking; `alternatives` are requests that would have worked. `more` is what the owner of
-    the limit could be asked for, as fields of a request for an override.
+    the limit could be asked for, as fields of a request for an override. `to_accept` is the id of
+    the text that the reader may accept at once.
     """
 
     code: str
@@ -50,6 +51,7 @@ class Refused(Exception):
     numbers: Mapping[str, Any] = field(default_factory=dict)
     alternatives: Sequence[Mapping[str, Any]] = ()
     more: Mapping[str, str] = field(default_factory=dict)
+    to_accept: str = ""
 
     def __str__(self) -> str:
         return f"{self.code}: {self.sentence}"

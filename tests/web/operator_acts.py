@@ -16,6 +16,7 @@ from allocation.models import (
     Node,
     Override,
     PortalMode,
+    Requirement,
     StatementDispute,
     Stop,
     WorkSpeed,
@@ -211,6 +212,14 @@ def _another_draft(site: Site) -> Values:
     return _draft(site, an_operator())
 
 
+def _demanded(site: Site) -> Values:
+    row = Requirement.objects.create(
+        gpu_class_id="h100", kind="terms", name="Fair use", text="x", version=1,
+        created=timezone.now(), created_by=site.people["operator"],
+    )  # fmt: skip
+    return {"requirement": str(row.id), "requirement_id": str(row.id)}
+
+
 def _booked(site: Site) -> Values:
     return {"booking": str(a_booking(site.project, site.people["researcher"].id).id)}
 
@@ -300,6 +309,7 @@ _NOTE = {"note": "pulled the plug"}
 _ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correct horse battery"}
 
 _CORRECTION = {"tenant": "helix", "amount": "1.5", "reason": "The node lied."}
+_TRAINING = {"kind": "training", "name": "Safety", "text": "Ask."}
 _OUTAGE = {"for": "20m", "reason": "x"}
 _POLICY = {
     name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()
@@ -450,6 +460,14 @@ ACTS: dict[str, Act] = {
     "ops/stops/<uuid:stop_id>/end": Act("stop.ended", "stop", made=_stopped),
     "post api/v1/stops": Act(
         "stop.begun", "stop", {"scope": "site", "reason": "x"}, has_before=False
+    ),
+    "ops/requirements set": Act("requirement.set", "requirement", _TRAINING | {"target": "h100"}),
+    "ops/requirements end": Act("requirement.ended", "requirement", made=_demanded),
+    "post api/v1/requirements": Act(
+        "requirement.set", "requirement", {"of": "class", "target": "h100", **_TRAINING}
+    ),
+    "post api/v1/requirements/<uuid:requirement_id>/end": Act(
+        "requirement.ended", "requirement", made=_demanded
     ),
     "post api/v1/stops/<uuid:stop_id>/end": Act("stop.ended", "stop", made=_stopped),
     "post api/v1/portal/outage": Act(

@@ -22,6 +22,7 @@ from allocation.services.bookings.tier_checks import (
 from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
+from allocation.services.requirements.checks import requirements_check
 from allocation.services.snapshot.inner_limit_rows import (
     InnerLimits,
     inner_limits_read,
@@ -113,7 +114,8 @@ def admission_check(
             `deadline_passed`, `tier_audience`, `tier_class`, `shorter_than_tier`, `too_soon`,
             `start_hours`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
             `project_quota`, `lab_quota`, `person_quota`, `guarantee_only`, `gpu_hours`, `no_speed`,
-            `pin_elsewhere`, `pin_too_small`, `stopped`.
+            `pin_elsewhere`, `pin_too_small`, `stopped`, `terms_missing`,
+            `training_missing`.
     """
     tiers = _tiers_read()
     tier = next((each for each in tiers if each.slug == tier_slug), None)
@@ -133,6 +135,13 @@ def admission_check(
         use,
         {name: units[name] for name in ask.all_classes if name in units},
         every=bool(ask.groups),
+    )
+    requirements_check(
+        tenant_id=project.tenant_id,
+        person_id=asker.person_id,
+        tier=tier_slug,
+        classes=tuple(units),
+        now=now,
     )
     lengths = durations_of(ask)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}

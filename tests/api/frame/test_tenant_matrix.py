@@ -58,6 +58,8 @@ OPEN = {
     "price-books/drafts/<uuid:draft_id>/rebase",
     "price-books/drafts/<uuid:draft_id>/discard",
     "price-books/drafts/<uuid:draft_id>/publish",
+    # A text of a class is everybody's: tests/api/bookings/test_requirements.py.
+    "requirements/<uuid:requirement_id>/accept",
     "disputes/<uuid:dispute_id>/answer",
     # A month belongs to nobody; the project is in the body.
     "statements/<str:month>/dispute",
@@ -104,6 +106,7 @@ BODIES: dict[str, Any] = {
     "/alternative": {"hash": "0" * 64},
     "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
     "stand-ins": {"person": "vera", "until": "2030-01-01T00:00:00Z"},
+    "acceptances": {"user": "mara", "day": "2026-01-01"},
     "approve": {"hash": "0" * 64},
     "decline": {"hash": "0" * 64, "reason": "no"},
 }
@@ -184,6 +187,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "rule_id": lambda: str(rule.id),
         "stand_in_id": lambda: stand_in["id"],
         "version_id": lambda: version["id"],
+        "requirement_id": a_requirement(site),
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
         "offer_id": an_offer(site),
@@ -199,6 +203,13 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "series": lambda: series["id"],
         "array": lambda: array["array"],
     }
+
+
+def a_requirement(site: Site) -> Callable[[], str]:
+    """A training that a tier of Helix demands."""
+    text = {"of": "tier", "target": "spot", "kind": "training", "name": "Safety", "text": "Ask."}
+    made = said(site.admin.post("requirements", text))
+    return lambda: str(made["id"])
 
 
 def an_entry(site: Site) -> Callable[[], str]:
@@ -244,6 +255,7 @@ NOBODYS = {
     "stop_id": str(uuid4()),
     "draft_id": str(uuid4()),
     "version_id": str(uuid4()),
+    "requirement_id": str(uuid4()),
     "campaign_id": str(uuid4()),
     "dispute_id": str(uuid4()),
     "month": "2026-11",

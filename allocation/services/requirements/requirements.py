@@ -1,0 +1,224 @@
+"""Sets and ends requirements, and records who accepted a text or had a training."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Max
+
+from allocation.models import Acceptance, Requirement
+from allocation.services.requirements.checks import requirements_of
+from tenants.access import Actor, require_tenant_admin
+from tenants.audit import audit_record, platform_record
+from tenants.models import GpuClass, KnownPerson, Tier, User
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.text import first_invisible
+from tenants.services.input_values import name_read
+
+LONGEST_TEXT = 20_000
+MOST_DAYS = 3650
+MOST_OPEN = 100
+FARTHEST_ZONE = timedelta(hours=14)
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementTerms:
+    """A requirement as an operator states it for a class, or an admin for a tier."""
+
+    target: str
+    kind: str
+    name: str
+    text: str
+    valid_days: int | None = None
+
+
+def class_requirement_set(*, operator: User, terms: RequirementTerms, now: datetime) -> Requirement:
+    """Sets what a GPU class demands of everybody. In `operator_tx`.
+
+    Raises:
+        Refused: `not_found`, `bad_kind`, `bad_name`, `bad_text`, `bad_days`.
+    """
+    gpu_class = GpuClass.objects.filter(slug=terms.target).first()
+    if gpu_class is None:
+        raise missing("GPU class", "target")
+    row = _set(Requirement(gpu_class=gpu_class, created_by=operator), terms, now)
+    platform_record(
+        operator_id=operator.pk,
+        action="requirement.set",
+        target=("requirement", row.id),
+        now=now,
+        before={"version": row.version - 1 or None},
+        after=_values(row),
+    )
+    return row
+
+
+def tier_requirement_set(*, actor: Actor, terms: RequirementTerms, now: datetime) -> Requirement:
+    """Sets what a tier demands of the tenant's people.
+
+    Raises:
+        Refused: `not_allowed`, and as `class_requirement_set`.
+    """
+    require_tenant_admin(actor)
+    tier = Tier.objects.filter(slug=terms.target).first()
+    if tier is None:
+        raise missing("tier", "target")
+    made = Requirement(tenant_id=actor.tenant_id, tier=tier, created_by_id=actor.user_id)
+    row = _set(made, terms, now)
+    _audit(actor, "requirement.set", row, now, _values(row))
+    return row
+
+
+@transaction.atomic
+def class_requirement_end(*, operator: User, requirement_id: UUID, now: datetime) -> Requirement:
+    """Ends a requirement of a GPU class. In `operator_tx`. Raises Refused `not_found`."""
+    row = _locked(requirement_id, tenant_id=None)
+    row.ended = now
+    row.save(update_fields=["ended"])
+    platform_record(
+        operator_id=operator.pk,
+        action="requirement.ended",
+        target=("requirement", row.id),
+        now=now,
+        before={"ended": None},
+        after={"ended": now.isoformat()},
+    )
+    return row
+
+
+@transaction.atomic
+def tier_requirement_end(*, actor: Actor, requirement_id: UUID, now: datetime) -> Requirement:
+    """Ends a requirement of the tenant. Raises Refused `not_allowed` or `not_found`."""
+    require_tenant_admin(actor)
+    row = _locked(requirement_id, tenant_id=actor.tenant_id)
+    row.ended = now
+    row.save(update_fields=["ended"])
+    _audit(actor, "requirement.ended", row, now, {})
+    return row
+
+
+def requirement_accept(
+    *, actor: Actor, requirement_id: UUID, address: str, now: datetime
+) -> Acceptance:
+    """Accepts this version of a text, for the person who asks.
+
+    Raises:
+        Refused: `not_found`, `not_a_text`, or `new_version` if the text has ended meanwhile.
+    """
+    row = _seen(actor, requirement_id)
+    if row.kind != Requirement.Kind.TERMS:
+        raise Refused("not_a_text", "A training is recorded by an admin, not accepted.")
+    if row.ended is not None:
+        raise Refused("new_version", "This version was replaced. Read the new one.")
+    found = _acceptance(actor, row, actor.user_id, now, now, address)
+    _audit(actor, "requirement.accepted", row, now, {"version": row.version})
+    return found
+
+
+def training_record(
+    *, actor: Actor, requirement_id: UUID, user_id: int, day: date, now: datetime
+) -> Acceptance:
+    """Records the day on which a person of the tenant had a training.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `not_a_training`, `bad_day`.
+    """
+    require_tenant_admin(actor)
+    row = _seen(actor, requirement_id)
+    if row.kind != Requirement.Kind.TRAINING:
+        raise Refused("not_a_training", "People accept a text themselves.")
+    if not KnownPerson.objects.filter(tenant_id=actor.tenant_id, user=user_id).exists():
+        raise missing("person", "user")
+    at = datetime.combine(day, time(), tzinfo=now.tzinfo)
+    if not now - timedelta(days=MOST_DAYS) <= at <= now + FARTHEST_ZONE:
+        raise invalid("bad_day", "The day of a training is today or before.", "day")
+    # Today has begun in the admin's zone before it begins in UTC.
+    at = min(at, now)
+    found = _acceptance(actor, row, user_id, at, now, "")
+    _audit(actor, "requirement.recorded", row, now, {"user": user_id, "day": day.isoformat()})
+    return found
+
+
+def _acceptance(
+    actor: Actor, row: Requirement, user_id: int, at: datetime, now: datetime, address: str
+) -> Acceptance:
+    return Acceptance.objects.create(
+        tenant_id=actor.tenant_id,
+        requirement=row,
+        user_id=user_id,
+        at=at,
+        until=at + timedelta(days=row.valid_days) if row.valid_days else None,
+        address=address or None,
+        recorded=now,
+        recorded_by_id=actor.user_id,
+    )
+
+
+@transaction.atomic
+def _set(row: Requirement, terms: RequirementTerms, now: datetime) -> Requirement:
+    """Saves it as a new version of the requirement of the same name."""
+    if terms.kind not in Requirement.Kind.values:
+        raise invalid("bad_kind", f"One of: {', '.join(Requirement.Kind.values)}.", "kind")
+    if terms.valid_days is not None and not 1 <= terms.valid_days <= MOST_DAYS:
+        raise invalid("bad_days", f"Between 1 and {MOST_DAYS} days, or none.", "valid_days")
+    row.kind, row.valid_days, row.created = terms.kind, terms.valid_days, now
+    row.name, row.text = name_read(terms.name), _text_read(terms.text)
+    same = Requirement.objects.filter(
+        tenant=row.tenant_id, gpu_class=row.gpu_class, tier=row.tier, name=row.name
+    )
+    same.filter(ended=None).select_for_update().update(ended=now)
+    row.version = (same.aggregate(most=Max("version"))["most"] or 0) + 1
+    row.save(force_insert=True)
+    if Requirement.objects.filter(tenant=row.tenant_id, ended=None).count() > MOST_OPEN:
+        raise Refused("too_many_requirements", f"At most {MOST_OPEN}. End one first.")
+    return row
+
+
+def _text_read(text: str) -> str:
+    plain = text.replace("\r\n", "\n").strip()
+    if not 1 <= len(plain) <= LONGEST_TEXT:
+        raise invalid("bad_text", f"A text has 1 to {LONGEST_TEXT:,} characters.", "text")
+    if first_invisible(plain.replace("\n", "").replace("\t", "")):
+        raise invalid("bad_text", "A text has no control or invisible characters.", "text")
+    return plain
+
+
+def _seen(actor: Actor, requirement_id: UUID) -> Requirement:
+    row = (
+        Requirement.objects.filter(requirements_of(actor.tenant_id)).filter(id=requirement_id)
+    ).first()
+    if row is None:
+        raise missing("requirement")
+    return row
+
+
+def _locked(requirement_id: UUID, *, tenant_id: UUID | None) -> Requirement:
+    rows = Requirement.objects.select_for_update(of=("self",)).filter(tenant=tenant_id, ended=None)
+    row = rows.filter(id=requirement_id).first()
+    if row is None:
+        raise missing("requirement")
+    return row
+
+
+def _audit(
+    actor: Actor, action: str, row: Requirement, now: datetime, detail: dict[str, object]
+) -> None:
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("requirement", row.id),
+        now=now,
+        detail={"name": row.name, "version": row.version, **detail},
+    )
+
+
+def _values(row: Requirement) -> dict[str, object]:
+    return {
+        "target": row.target,
+        "kind": row.kind,
+        "name": row.name,
+        "version": row.version,
+        "valid_days": row.valid_days,
+    }

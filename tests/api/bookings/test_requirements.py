@@ -1,0 +1,131 @@
+"""Terms and training: what a class or a tier demands before people book it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, transaction
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Acceptance, Requirement
+from tenants.models import AuditEntry, User
+from tenants.platform.wall import tenant_tx
+from tests.api.builders import Api, Site, a_site, row_counts, said
+from tests.roles import as_system
+
+pytestmark = pytest.mark.django_db
+WANTED = {"project": "folding", "tier": "spot", "request": "1 h100 for 1h"}
+TEXT = {
+    "of": "tier", "target": "spot", "kind": "terms", "name": "Fair use",
+    "text": "Use it fairly.\nRelease what you don't need.",
+}  # fmt: skip
+
+
+@pytest.fixture
+def site(db: None) -> Site:
+    return a_site()
+
+
+def demand(api: Api, **changed: object) -> dict[str, Any]:
+    answer = api.post("requirements", {**TEXT, **changed})
+    assert answer.status_code == 201, answer.content
+    made: dict[str, Any] = said(answer)
+    return made
+
+
+def refused(api: Api, code: str, path: str = "bookings", **more: object) -> dict[str, Any]:
+    before = row_counts()
+    problem: dict[str, Any] = said(api.post(path, {**WANTED, **more}))
+    assert problem.get("code") == code, problem
+    assert problem["rule"]
+    assert row_counts() == before
+    return problem
+
+
+def test_a_tier_demands_a_text_and_each_new_version_anew(site: Site) -> None:
+    booked = said(site.researcher.post("bookings", WANTED))
+    for api in (site.researcher, site.lead, site.viewer):
+        assert api.post("requirements", TEXT).status_code == 403
+    first = demand(site.admin)
+    problem = refused(site.researcher, "terms_missing")
+    assert "“Fair use”, version 1" in problem["detail"]
+    assert problem["numbers"]["requirement"] == first["id"]
+    assert problem["owner"] == "tenant_admin"
+    change = {"tier": "spot", "request": "1 h100 for 2h"}
+    refused(site.researcher, "terms_missing", f"bookings/{booked['number']}/change", **change)
+    assert site.researcher.post("bookings", {**WANTED, "tier": "standard"}).status_code < 300
+    accept = f"requirements/{first['id']}/accept"
+    assert site.outsider.post(accept).status_code == 404, "another tenant's text"
+    assert site.researcher.post(accept).status_code == 201
+    assert site.researcher.post("bookings", WANTED).status_code < 300
+    refused(site.lead, "terms_missing")
+    (mine,) = said(site.researcher.get("requirements"))["items"]
+    assert mine["is_met"]
+    second = demand(site.admin, text="Use it very fairly.")
+    assert second["version"] == 2
+    refused(site.researcher, "terms_missing")
+    assert said(site.researcher.post(accept))["code"] == "new_version"
+    (row,) = said(site.admin.get(f"requirements/{second['id']}/acceptances"))["items"]
+    assert (row["version"], row["address"]) == (1, "127.0.0.1")
+    assert site.lead.get(f"requirements/{second['id']}/acceptances").status_code == 404
+    assert site.admin.post(f"requirements/{second['id']}/end").status_code == 200
+    assert site.researcher.post("bookings", WANTED).status_code < 300
+    with as_system():
+        logged = AuditEntry.objects.filter(object_kind="requirement").values_list("action")
+        assert {action for (action,) in logged} == {
+            "requirement.set", "requirement.accepted", "requirement.ended",
+        }  # fmt: skip
+
+
+def test_a_class_demands_a_training_that_runs_out(site: Site) -> None:
+    training = {**TEXT, "of": "class", "target": "h100", "kind": "training", "name": "Safety"}
+    assert site.admin.post("requirements", training).status_code == 403
+    made = demand(site.operator, **{**training, "valid_days": 30})
+    problem = refused(site.researcher, "training_missing")
+    assert problem["owner"] == "operator"
+    people = f"requirements/{made['id']}/acceptances"
+    today = timezone.now().date()
+    day = {"user": site.people["researcher"].username, "day": today.isoformat()}
+    assert site.researcher.post(people, day).status_code == 404
+    assert said(site.researcher.post(f"requirements/{made['id']}/accept"))["code"] == "not_a_text"
+    future = {**day, "day": (today + timedelta(days=2)).isoformat()}
+    assert said(site.admin.post(people, future))["code"] == "bad_day"
+    foreign = {**day, "user": site.people["outsider"].username}
+    assert said(site.admin.post(people, foreign))["code"] == "not_found"
+    old = {**day, "day": (today - timedelta(days=31)).isoformat()}
+    assert site.admin.post(people, old).status_code == 201
+    assert "was valid until" in refused(site.researcher, "training_missing")["detail"]
+    assert site.admin.post(people, day).status_code == 201
+    assert site.researcher.post("bookings", WANTED).status_code < 300
+    assert site.admin.post(f"requirements/{made['id']}/end").status_code in (403, 404)
+    assert site.operator.post(f"requirements/{made['id']}/end").status_code == 200
+
+
+def test_the_page_accepts_by_one_click_and_rows_cant_be_forged(site: Site) -> None:
+    made = demand(site.admin)
+    client, address = Client(), "/t/helix/requirements"
+    client.force_login(site.people["researcher"])
+    refusal = client.post("/t/helix/book", {"q": "1 h100 1h", "tier": "spot", "act": "book"})
+    page = client.get(address).content.decode()
+    assert f'id="r-{made["id"]}"' in page
+    assert "Demand a text" not in page
+    del refusal
+    form = {"act": "accept", "requirement": made["id"]}
+    assert client.post(address, form)["Location"] == address
+    assert "Accept version" not in client.get(address).content.decode()
+    for act in ("set", "end", "record"):
+        sent = {"act": act, "requirement": made["id"], "target": "spot", "user": "1"}
+        day = {"day": "2026-01-01", "kind": "terms", "name": "x", "text": "x"}
+        assert client.post(address, {**sent, **day}).status_code == 403, act
+    client.force_login(site.people["admin"])
+    assert "127.0.0.1" in client.get(address).content.decode()
+    # The web's role can't change a row of either table.
+    for model, values in ((Acceptance, {"until": None}), (Requirement, {"text": "Other"})):
+        with pytest.raises(DatabaseError), transaction.atomic(), tenant_tx(site.tenant.id):
+            model.objects.update(**values)
+    with as_system():
+        User.objects.filter(id=site.people["researcher"].id).update(
+            username=f"erased-{site.people['researcher'].id}"
+        )
+        assert Acceptance.objects.get().address is None, "erasing forgets the address"
