@@ -11,6 +11,7 @@ from portal.api.docs import Document, docs_page, docs_start
 from portal.api.errors import PROBLEM_JSON, problem
 from portal.api.health import healthz, readyz, statusz
 from portal.api.metrics import metrics
+from portal.api.scim import urlpatterns as scim_urlpatterns
 from tenants.platform.errors import missing
 
 
@@ -35,5 +36,6 @@ urlpatterns = [
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("statusz", statusz, name="statusz"),
+    *scim_urlpatterns,
     path("api/v1/", include(api_urlpatterns)),
 ]

@@ -35,10 +35,10 @@ OF_CONNECTION = frozenset(
 )  # fmt: skip
 # The paths that the operators' process serves.
 OPERATORS_PATHS = (
-    "/ops/", "/second-factor", "/sso", "/api/v1/", "/metrics", "/healthz", "/readyz",
+    "/ops/", "/second-factor", "/sso", "/scim/v2/", "/api/v1/", "/metrics", "/healthz", "/readyz",
 )  # fmt: skip
-# The page of a tenant that it serves: the secret of a provider is encrypted there.
-TENANTS_PATH = re.compile(r"/t/[-\w]+/settings/sign-on")
+# The pages of a tenant that it serves: a provider's secret and the token of a directory.
+TENANTS_PATH = re.compile(r"/t/[-\w]+/settings/(?:sign-on|directory)")
 ANSWER_SECONDS = 60
 
 Respond = Callable[[HttpRequest], HttpResponse]

@@ -18,8 +18,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from portal.integrations.openid.fetch import ProviderFault
-from portal.integrations.openid.id_token import Expected, id_token_read
-from portal.integrations.openid.provider import authorization_url, code_exchange
+from portal.integrations.openid.id_token import Expected, id_token_read, with_userinfo
+from portal.integrations.openid.provider import (
+    authorization_url,
+    code_exchange,
+    userinfo_read,
+)
 from portal.web.sign_in import own_path
 from tenants.access import client_address
 from tenants.models import SignOnAttempt, SignOnProvider, User
@@ -176,9 +180,11 @@ def _claims(request: HttpRequest, provider: SignOnProvider, attempt: SignOnAttem
     code = request.GET.get("code", "")
     if not code or len(code) > LONGEST_ANSWER:
         raise ProviderFault("The provider's answer has no code.")
-    token, keys = code_exchange(provider, attempt, code, _callback_url(provider.tenant.slug))
+    given = code_exchange(provider, attempt, code, _callback_url(provider.tenant.slug))
     expected = Expected(provider.issuer, provider.client_id, attempt.nonce)
-    return id_token_read(token, keys, expected, provider.groups_claim, timezone.now())
+    groups, now = provider.groups_claim, timezone.now()
+    claims = id_token_read(given.id_token, given.keys, expected, groups, now)
+    return with_userinfo(claims, userinfo_read(provider, given.access_token), groups)
 
 
 def _person(

@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
-from tenants.models import Invitation, Membership, Project, Role
+from tenants.models import Invitation, KnownPerson, Membership, Project, Role, User
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
-from tenants.platform.errors import Refused
+from tenants.platform.errors import Refused, missing
 from tenants.platform.form_actions import form_action_run, id_read
 from tenants.queries import ProjectPeople, admins_of, invitations_of, leads_of, people_of
 from tenants.services import (
@@ -24,6 +24,7 @@ from tenants.services import (
     project_open_set,
 )
 from tenants.services.invitations import may_see
+from tenants.services.member_access import member_enabled_set, members_of
 from tenants.web.frame import tenant_page
 
 MAX_WANTED = 80
@@ -63,6 +64,8 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
                 "revoke": lambda form: _revoke(actor, form),
                 "role": lambda form: _role(actor, form),
                 "remove": lambda form: _remove(actor, form),
+                "disable": lambda form: _enabled(actor, form, is_enabled=False),
+                "enable": lambda form: _enabled(actor, form, is_enabled=True),
                 "project": lambda form: _project(actor, form),
                 "open": lambda form: _open(actor, form, is_open=True),
                 "close": lambda form: _open(actor, form, is_open=False),
@@ -93,6 +96,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
         if refusal and request.POST.get("act") == "project"
         else {},
         "invited_admins": invited.get("", []),
+        "disabled": _disabled(actor),
         "admins": admins_of(actor.tenant_id),
         "roles": [each for each in Role.choices if each[0] != Role.TENANT_ADMIN],
         "refusal": None if request.POST.get("act") in ("invite", "project") else refusal,
@@ -159,9 +163,11 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
     """Before a member is removed, a project loses its only lead, or is closed."""
     if CONFIRMED_FIELD in form:
         return None
-    if form.get("act") == "close":
-        return _close_question(actor, form)
-    if form.get("act") not in ("remove", "role"):
+    act = form.get("act")
+    if act in ("close", "disable"):
+        asked = _close_question if act == "close" else _disable_question
+        return asked(actor, form)
+    if act not in ("remove", "role"):
         return None
     membership_id = id_read(form, "membership", "membership")
     found = Membership.objects.filter(tenant_id=actor.tenant_id, id=membership_id)
@@ -173,6 +179,41 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
         # Only tenant admins may do it; the service refuses others, with the ways out.
         return _lead_question(actor, member, member.project) if actor.is_tenant_admin else None
     return _remove_question(actor, member) if form.get("act") == "remove" else None
+
+
+def _disable_question(actor: Actor, form: QueryDict) -> Confirmation:
+    username = form.get("username", "")
+    user = members_of(actor).filter(username=username).first()
+    if user is None:
+        raise missing("person", "username")
+    return Confirmation(
+        title=f"Disable {user.get_full_name() or username}?",
+        lost=(
+            f"They can't open {actor.tenant_slug} from their next request on, also not by tokens.",
+            "Their roles stay and count again when you enable them.",
+            "What they have booked stays and is charged.",
+        ),
+        button=f"Disable {user.get_full_name() or username}",
+        back=f"/t/{actor.tenant_slug}/people",
+    )
+
+
+def _disabled(actor: Actor) -> list[User]:
+    """The disabled people of the tenant, for its admins."""
+    if not actor.is_tenant_admin:
+        return []
+    known = KnownPerson.objects.filter(tenant_id=actor.tenant_id, disabled__isnull=False)
+    return list(members_of(actor).filter(id__in=known.values("user_id")).order_by("username"))
+
+
+def _enabled(actor: Actor, form: QueryDict, *, is_enabled: bool) -> str:
+    user = member_enabled_set(
+        actor=actor,
+        username=form.get("username", ""),
+        is_enabled=is_enabled,
+        now=timezone.now(),
+    )
+    return f"{user.get_full_name() or user.username} is {'enabled' if is_enabled else 'disabled'}."
 
 
 def _lead_question(actor: Actor, member: Membership, project: Project) -> Confirmation:

@@ -33,6 +33,7 @@ from tenants.services.mail_links import (
     reset_link_create,
 )
 from tenants.services.policy_hooks.calls import FAILING
+from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
@@ -199,6 +200,16 @@ def _invitation(mail: Mail, now: datetime) -> Section | None:
     return None
 
 
+def _address(mail: Mail) -> str:
+    """The address of the account, or the one that the tenant's provider has verified."""
+    if mail.user is None:
+        return mail.address
+    if mail.user.email or mail.tenant_id is None:
+        return mail.user.email
+    place = (mail.tenant_id, mail.user.pk)
+    return provider_addresses([place]).get(place, "")
+
+
 def email_of(mails: Sequence[Mail], notes: Sequence[Section]) -> EmailMultiAlternatives:
     """One mail with all the sections, to the person of the first of `mails`.
 
@@ -212,7 +223,7 @@ def email_of(mails: Sequence[Mail], notes: Sequence[Section]) -> EmailMultiAlter
         subject=f"{notes[0].headline}{more}",
         body=render_to_string("mail/letter.txt", context),
         from_email=settings.DEFAULT_FROM_EMAIL,
-        to=[mails[0].user.email if mails[0].user else mails[0].address],
+        to=[_address(mails[0])],
         # Suppresses automatic replies, and lets mail programs detect a repeated mail.
         headers={
             "Auto-Submitted": "auto-generated",

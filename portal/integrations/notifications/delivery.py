@@ -18,6 +18,7 @@ from tenants.models import (
     User,
 )
 from tenants.rules.notifications import TYPE_OF_KIND, URGENT, MailTimes, choice_of, mail_due
+from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
 Place = tuple[UUID, int]
@@ -110,10 +111,12 @@ def _mails(
     chosen: Mapping[Place, NotificationSettings],
     now: datetime,
 ) -> Iterator[Mail]:
+    without = [place for place, user in people.items() if not user.email]
+    addresses = provider_addresses(without) if without else {}
     for each in recipients:
         user, own = people[_place(each)], chosen.get(_place(each))
         kind = each.message.kind
-        if not user.email or user.mails == User.Mails.NONE:
+        if not (user.email or _place(each) in addresses) or user.mails == User.Mails.NONE:
             continue
         if user.mails == User.Mails.URGENT and kind not in URGENT:
             continue

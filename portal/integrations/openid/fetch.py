@@ -30,6 +30,7 @@ def fetch_json(
     *,
     form: Mapping[str, str] | None = None,
     credentials: tuple[str, str] | None = None,
+    bearer: str = "",
 ) -> dict[str, Any]:
     """Returns the JSON object at the URL, within five seconds; with `form` by POST.
 
@@ -39,7 +40,7 @@ def fetch_json(
     if not _places.acquire(timeout=1):
         raise ProviderFault("Too many people are signing in at this moment. Try again.")
     try:
-        status, body = _exchange(url, form, credentials)
+        status, body = _exchange(url, form, credentials, bearer)
     except BadTarget as fault:
         raise ProviderFault(str(fault)) from None
     except (httpx.HTTPError, ssl.SSLError, OSError) as fault:
@@ -50,7 +51,7 @@ def fetch_json(
 
 
 def _exchange(
-    url: str, form: Mapping[str, str] | None, credentials: tuple[str, str] | None
+    url: str, form: Mapping[str, str] | None, credentials: tuple[str, str] | None, bearer: str
 ) -> tuple[int, bytes]:
     target = target_read(url)
     address = target_address(target, SETTING)
@@ -68,6 +69,7 @@ def _exchange(
                 "Host": target.header,
                 "Accept": "application/json",
                 "Accept-Encoding": "identity",
+                **({"Authorization": f"Bearer {bearer}"} if bearer else {}),
             },
             extensions={"sni_hostname": target.host},
         ) as response,

@@ -114,6 +114,28 @@ def _claims_of(claims: Mapping[str, Any], issuer: str, claim: str) -> Claims:
         username=_text(claims, "preferred_username") or _text(claims, "email"),
         name=_text(claims, "name"),
         groups=_groups(claims.get(claim)),
+        email=_text(claims, "email") if claims.get("email_verified") is True else "",
+    )
+
+
+def with_userinfo(claims: Claims, found: Mapping[str, Any], claim: str) -> Claims:
+    """Returns the claims with what UserInfo adds: groups, a verified address, and names.
+
+    Raises:
+        ProviderFault: UserInfo is of another subject (OpenID Connect Core, 5.3.2).
+    """
+    if not found:
+        return claims
+    if found.get("sub") != claims.subject:
+        raise ProviderFault("UserInfo is about another person than the ID token.")
+    more = _claims_of(found, claims.issuer, claim)
+    return Claims(
+        issuer=claims.issuer,
+        subject=claims.subject,
+        username=claims.username or more.username,
+        name=claims.name or more.name,
+        groups=claims.groups | more.groups,
+        email=claims.email or more.email,
     )
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
@@ -37,6 +38,7 @@ def discover(issuer: str) -> Endpoints:
         authorization=_address(found, "authorization_endpoint"),
         token=_address(found, "token_endpoint"),
         keys=_address(found, "jwks_uri"),
+        userinfo=_address(found, "userinfo_endpoint") if "userinfo_endpoint" in found else "",
         has_issuer_in_answer=found.get("authorization_response_iss_parameter_supported") is True,
     )
     if not isinstance(fetch_json(endpoints.keys).get("keys"), list):
@@ -63,10 +65,29 @@ def authorization_url(provider: SignOnProvider, attempt: SignOnAttempt, state: s
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
 
 
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What the provider gave for a code, and its present keys."""
+
+    id_token: str
+    access_token: str
+    keys: dict[str, Any]
+
+
+def userinfo_read(provider: SignOnProvider, access_token: str) -> dict[str, Any]:
+    """Returns the claims of UserInfo; none if the provider has no such endpoint.
+
+    Raises:
+        ProviderFault: The provider does not answer or refuses.
+    """
+    address = endpoints_of(provider).userinfo
+    return fetch_json(address, bearer=access_token) if address and access_token else {}
+
+
 def code_exchange(
     provider: SignOnProvider, attempt: SignOnAttempt, code: str, to: str
-) -> tuple[str, dict[str, Any]]:
-    """Exchanges the code; returns the ID token and the provider's present keys.
+) -> Exchanged:
+    """Exchanges the code; returns the tokens and the provider's present keys.
 
     Raises:
         ProviderFault: The provider does not answer or refuses.
@@ -87,7 +108,9 @@ def code_exchange(
     token = answer.get("id_token")
     if not isinstance(token, str):
         raise ProviderFault("The provider sent no ID token.")
-    return token, fetch_json(endpoints.keys)
+    access = answer.get("access_token")
+    keys = fetch_json(endpoints.keys)
+    return Exchanged(token, access if isinstance(access, str) else "", keys)
 
 
 def _words(found: dict[str, Any], name: str, default: str) -> list[Any]:

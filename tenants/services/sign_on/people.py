@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db import transaction
 
 from tenants.audit import audit_record, platform_record
@@ -18,12 +20,13 @@ from tenants.models import (
     SignOnGroup,
     SignOnIdentity,
     SignOnProvider,
+    Tenant,
     User,
 )
 from tenants.platform.errors import Refused
 from tenants.platform.text import first_invisible
 from tenants.services.people import require_another_admin
-from tenants.services.second_factor import factor_of
+from tenants.services.second_factor import is_protected
 from tenants.services.sign_on.providers import EVERYBODY
 
 # A group of several roles in one project gives the strongest.
@@ -41,6 +44,8 @@ class Claims:
     username: str = ""
     name: str = ""
     groups: frozenset[str] = frozenset()
+    email: str = ""
+    """An address, if the provider says that it is verified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,8 @@ def sign_on_person(provider: SignOnProvider, claims: Claims, now: datetime) -> S
     if not Membership.objects.filter(tenant_id=provider.tenant_id, user=user).exists():
         Session.objects.filter(user=user, only_tenant_id=provider.tenant_id).delete()
         return SignedOn(None, _no_role(provider))
-    identity.last_sign_in = now
-    identity.save(update_fields=["last_sign_in"])
+    identity.last_sign_in, identity.email = now, _address(claims.email)
+    identity.save(update_fields=["last_sign_in", "email"])
     return SignedOn(user, note=note)
 
 
@@ -114,8 +119,7 @@ def session_bind(digest: bytes, user: User, tenant_id: UUID, now: datetime) -> b
     Returns False if the person has a second factor here; the session then waits for it.
     """
     held = Session.objects.filter(digest=digest)
-    factor = factor_of(user)
-    if factor is not None and factor.confirmed is not None:
+    if is_protected(user):
         held.update(pending=user, user=None, only_tenant_id=tenant_id)
         return False
     held.update(user=user, pending=None, only_tenant_id=tenant_id)
@@ -152,13 +156,22 @@ def _identity_create(
     return identity
 
 
-def _account_create(provider: SignOnProvider, claims: Claims, now: datetime) -> User:
+def account_named(wanted: str, name: str, tenant: Tenant) -> User:
     """Creates an account without password and address; nobody else can sign in to it."""
     user = User(
-        username=_username_free(_local_part(claims), provider.tenant.slug),
-        first_name=_name_shown(claims.name),
+        username=_username_free(_local_part(wanted), tenant.slug), first_name=_name_shown(name)
     )
     user.save(force_insert=True)
+    return user
+
+
+def roles_for_everybody_set(provider: SignOnProvider, user: User, now: datetime) -> None:
+    """Gives the roles that the provider's group of everybody has."""
+    _roles_set(provider, user, _roles_of(provider, frozenset()), now)
+
+
+def _account_create(provider: SignOnProvider, claims: Claims, now: datetime) -> User:
+    user = account_named(claims.username or claims.subject, claims.name, provider.tenant)
     platform_record(
         operator_id=user.pk,
         action="account.created",
@@ -169,9 +182,18 @@ def _account_create(provider: SignOnProvider, claims: Claims, now: datetime) -> 
     return user
 
 
-def _local_part(claims: Claims) -> str:
+def _address(text: str) -> str:
+    """Returns the address, or "" if it is none."""
+    try:
+        validate_email(text)
+    except ValidationError:
+        return ""
+    return text
+
+
+def _local_part(name: str) -> str:
     """Returns the provider's name of the person in small ASCII letters, without a domain."""
-    wanted = unicodedata.normalize("NFKD", claims.username or claims.subject).lower()
+    wanted = unicodedata.normalize("NFKD", name).lower()
     ascii_only = wanted.partition("@")[0].encode("ascii", "ignore").decode()
     return _NO_NAME.sub("-", ascii_only).strip("._+-")[:LONGEST_LOCAL] or "person"
 

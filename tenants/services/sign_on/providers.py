@@ -34,6 +34,7 @@ class Endpoints:
     authorization: str
     token: str
     keys: str
+    userinfo: str = ""
     has_issuer_in_answer: bool = False
 
 

@@ -1,0 +1,158 @@
+"""A tenant's directory creates, disables and removes people by SCIM 2.0, and only its own."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tenants.models import (
+    ApiToken,
+    AuditEntry,
+    KnownPerson,
+    Membership,
+    Session,
+    Tenant,
+    User,
+)
+from tenants.services.sessions import session_digest
+from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user
+from tests.roles import as_system
+from tests.web.frame.test_second_factor import is_in, key_of, with_password
+
+pytestmark = pytest.mark.django_db
+USERS = "/scim/v2/Users"
+
+
+def token_for(admin: User, slug: str) -> str:
+    page = with_password(admin).post(f"/t/{slug}/settings/directory", {"act": "set"})
+    assert page.status_code == 200, page
+    text = page.content.decode()
+    return "gpup_scim_" + text.split(">gpup_scim_")[1].split("<")[0].strip()
+
+
+def call(token: str, method: str, path: str = USERS, body: object = None) -> Any:  # noqa: ANN401
+    answer: Any = Client().generic(
+        method, path, json.dumps(body) if body is not None else "",
+        content_type="application/scim+json", headers={"Authorization": f"Bearer {token}"},
+    )  # fmt: skip
+    answer.said = json.loads(answer.content) if answer.content else None
+    return answer
+
+
+def person(name: str, **more: object) -> dict[str, object]:
+    return {"userName": name, "name": {"givenName": "Ada", "familyName": "L"}, **more}
+
+
+def test_people_are_created_disabled_and_removed_with_their_access() -> None:
+    helix, orbit = a_tenant("helix"), a_tenant("orbit")
+    admin = a_tenant_admin(helix).user
+    token = token_for(admin, "helix")
+    assert call("gpup_scim_no", "GET").status_code == 401
+    made = call(token, "POST", body=person("ada@uni.example", externalId="sub-1"))
+    assert (made.status_code, made.said["id"], made.said["active"]) == (201, "ada@helix", True)
+    again = call(token, "POST", body=person("Ada@Uni.example"))
+    assert (again.status_code, again.said["scimType"]) == (409, "uniqueness")
+    found = call(token, "GET", f'{USERS}?filter=userName eq "ADA@uni.example"').said
+    assert [each["id"] for each in found["Resources"]] == ["ada@helix"]
+    user = _user("ada@helix")
+    a_member(a_project(helix), user=user)
+    one = f"{USERS}/ada@helix"
+    off = {"Operations": [{"op": "Replace", "path": "active", "value": "False"}]}
+    _something_open(helix, user)
+    assert call(token, "PATCH", one, off).said["active"] is False
+    with as_system():
+        assert not Session.objects.filter(user=user).exists()
+        assert ApiToken.objects.get(user=user).revoked is not None
+    on = {"Operations": [{"op": "replace", "value": {"active": True, "name.givenName": "Eda"}}]}
+    changed = call(token, "PATCH", one, on).said
+    assert (changed["active"], changed["name"]["givenName"]) == (True, "Eda")
+    _foreign_calls(token_for(a_tenant_admin(orbit).user, "orbit"), one)
+    assert call(token, "DELETE", one).status_code == 204
+    assert call(token, "GET", one).status_code == 404
+    with as_system():
+        assert not Membership.objects.filter(user=user).exists()
+        logged = set(AuditEntry.objects.filter(tenant=helix).values_list("action", flat=True))
+        assert {"directory.created", "member.disabled", "member.enabled"} <= logged
+
+
+def _foreign_calls(theirs: str, one: str) -> None:
+    off = {"Operations": [{"op": "replace", "path": "active", "value": False}]}
+    for method, body in (("GET", None), ("PATCH", off), ("PUT", person("x")), ("DELETE", None)):
+        assert call(theirs, method, one, body).status_code == 404, method
+    assert call(theirs, "GET").said["totalResults"] == 1, "its own admin"
+
+
+def _something_open(helix: Tenant, user: User) -> None:
+    """Sessions and a token of the person."""
+    now = timezone.now()
+    ends = now + timedelta(hours=1)
+    with as_system():
+        for digest, only in ((b"1" * 32, helix), (b"2" * 32, None)):
+            Session.objects.create(
+                digest=digest, user=user, only_tenant=only, created=now, last_seen=now, expires=ends
+            )
+        ApiToken.objects.create(
+            tenant=helix, user=user, name="x", digest=b"3" * 32, created=now, expires=ends
+        )
+
+
+def _user(username: str) -> User:
+    with as_system():
+        return User.objects.get(username=username)
+
+
+def test_the_last_admin_stays_and_bad_input_says_why() -> None:
+    helix = a_tenant("helix")
+    admin = a_tenant_admin(helix).user
+    token = token_for(admin, "helix")
+    one = f"{USERS}/{admin.username}"
+    assert call(token, "DELETE", one).status_code == 409
+    off = {"Operations": [{"op": "replace", "path": "active", "value": False}]}
+    assert "last admin" in call(token, "PATCH", one, off).said["detail"]
+    bad: list[tuple[str, str, object]] = [
+        ("POST", USERS, []),
+        ("POST", USERS, {"userName": 7}),
+        ("POST", USERS, {"userName": ""}),
+        ("POST", USERS, {"userName": "a\x00b"}),
+        ("POST", USERS, {"userName": "x" * 200}),
+        ("POST", USERS, {"userName": "x", "name": []}),
+        ("POST", USERS, {"userName": "x", "active": "maybe"}),
+        ("PATCH", one, {"Operations": [7]}),
+        ("PATCH", one, {"Operations": [{"op": "remove", "path": "active"}]}),
+        ("GET", f"{USERS}?filter=emails co x", None),
+        ("GET", f"{USERS}?startIndex=²", None),
+    ]
+    for method, path, body in bad:
+        assert call(token, method, path, body).status_code == 400, (path, body)
+    assert call(token, "DELETE").status_code == 405
+    assert call(token, "GET", f"{USERS}/no%00body").status_code == 404
+    member = a_member(a_project(helix)).user
+    assert with_password(member).get("/t/helix/settings/directory").status_code == 403
+    with_password(admin).post("/t/helix/settings/directory", {"act": "remove"})
+    assert call(token, "GET").status_code == 401
+
+
+def test_admins_disable_and_enable_people_on_their_page() -> None:
+    helix = a_tenant("helix")
+    admin, member = a_tenant_admin(helix).user, a_member(a_project(helix)).user
+    outsider = a_user("out")
+    client, theirs = with_password(admin), with_password(member)
+    form = {"act": "disable", "username": member.username}
+    assert b"Their roles stay" in client.post("/t/helix/people", form).content, "it asks first"
+    sure = {**form, "sure": "1"}
+    assert (
+        client.post("/t/helix/people", {**sure, "username": outsider.username}).status_code == 404
+    )
+    assert theirs.post("/t/helix/people", sure).status_code == 404
+    assert client.post("/t/helix/people", sure).status_code == 302
+    assert theirs.get("/t/helix/").status_code == 404
+    assert is_in(theirs), "the account itself stays open"
+    assert b"Disabled people" in client.get("/t/helix/people").content
+    assert client.post("/t/helix/people", {**form, "act": "enable"}).status_code == 302
+    assert theirs.get("/t/helix/").status_code == 200
+    with as_system():
+        assert KnownPerson.objects.get(user=member).disabled is None
+        assert Session.objects.filter(digest=session_digest(key_of(client))).exists()
