@@ -25,7 +25,7 @@ from allocation.web.fleet import (
     maintenance,
     unbooked_processes,
 )
-from allocation.web.home import calendars, projects, search, start_page
+from allocation.web.home import calendars, personal_steps, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
 from allocation.web.limits import labs_page
 from allocation.web.money import budget_page, disputes, price_drafts, statements
@@ -35,6 +35,7 @@ from allocation.web.site import (
     overrides,
     policy,
     portal_modes,
+    requirements,
     site_setup,
     speeds,
     stops,
@@ -43,6 +44,7 @@ from allocation.web.timeline import timeline_page
 
 urlpatterns = [
     *start_page.urlpatterns,
+    *personal_steps.urlpatterns,
     *search.urlpatterns,
     *timeline_page.urlpatterns,
     *panel.urlpatterns,
@@ -60,6 +62,7 @@ urlpatterns = [
     *stand_ins_page.urlpatterns,
     *calendars.urlpatterns,
     *jira_pages.urlpatterns,
+    *requirements.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
     *site_bookings.urlpatterns,

@@ -4,7 +4,10 @@ from django.urls import path
 
 from portal.web.account import account
 from portal.web.device_sign_in import device_sign_in
+from portal.web.directory import directory_settings
 from portal.web.mail_links import invitation_link, password_forgotten, password_link
+from portal.web.passkeys import passkey_sign_in
+from portal.web.personal_data import personal_data
 from portal.web.second_factor import second_factor, second_factor_setup
 from portal.web.sign_in import sign_in, sign_out, start
 from portal.web.sign_on import sign_on, sign_on_callback, sign_on_start
@@ -14,8 +17,10 @@ urlpatterns = [
     path("", start, name="start"),
     path("sign-in", sign_in, name="sign-in"),
     path("account", account, name="account"),
+    path("account/data", personal_data, name="personal-data"),
     path("device", device_sign_in, name="device-sign-in"),
     path("second-factor", second_factor, name="second-factor"),
+    path("second-factor/passkey", passkey_sign_in, name="passkey-sign-in"),
     path("second-factor/setup", second_factor_setup, name="second-factor-setup"),
     path("password", password_forgotten, name="password-forgotten"),
     path("password/<str:secret>", password_link, name="password-link"),
@@ -24,5 +29,6 @@ urlpatterns = [
     path("sso/<slug:slug>", sign_on_start, name="sign-on-start"),
     path("sso/<slug:slug>/callback", sign_on_callback, name="sign-on-callback"),
     path("t/<slug:tenant>/settings/sign-on", sign_on_settings, name="sign-on-settings"),
+    path("t/<slug:tenant>/settings/directory", directory_settings, name="directory"),
     path("sign-out", sign_out, name="sign-out"),
 ]

@@ -1,5 +1,6 @@
 """The audit logs over REST: a tenant's for its admins, the platform's for operators."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -14,7 +15,7 @@ from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.rules.audit_words import ACTIONS, object_name
-from tenants.services.audit_log import LogFilter, log_entries, log_names
+from tenants.services.audit_log import LogFilter, log_detail, log_entries, log_names
 
 
 class LogQuery(PageQuery):
@@ -87,14 +88,15 @@ class Log(ApiView):
             scope=f"log-{tenant_id}",
         )
         names = log_names(entries)
-        shown = (_shown(entry, names.get(entry.actor_id or 0)) for entry in entries)
+        shown = (_shown(entry, names) for entry in entries)
         return list_response(shown, next_cursor)
 
 
-def _shown(entry: AuditEntry, actor: str | None) -> dict[str, Any]:
-    detail = dict(entry.detail)
+def _shown(entry: AuditEntry, names: Mapping[int, str]) -> dict[str, Any]:
+    actor = names.get(entry.actor_id or 0)
+    detail = log_detail(entry, names)
+    name = object_name(entry.object_kind, entry.object_id, detail)
     before, after = detail.pop("before", None), detail.pop("after", None)
-    name = object_name(entry.object_kind, entry.object_id, entry.detail)
     done = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").format(object=name)
     shown = LogEntryOut(
         {

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Max, Q, QuerySet
@@ -11,6 +12,8 @@ from tenants.models import AuditEntry, AuditSeal, User
 from tenants.services.audit_chain import ENTRIES
 
 PAGE = 50
+# The values of an entry about a person that name them.
+NAMING = frozenset({"username", "user_name"})
 VERIFIED = "audit.verified"
 SYSTEM = "The portal"
 
@@ -94,6 +97,23 @@ def log_names(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
     return dict(User.objects.filter(id__in=wanted).values_list("id", "username"))
 
 
+def log_detail(entry: AuditEntry, names: Mapping[int, str]) -> dict[str, Any]:
+    """The entry's detail without the names of an erased account; `names` are of `log_names`.
+
+    The sealed row keeps what it had, so the seal verifies; nobody reads it in clear here.
+    """
+    name = names.get(int(entry.object_id)) if entry.object_id.isdecimal() else None
+    if entry.object_kind != "user" or name != f"erased-{entry.object_id}":
+        return dict(entry.detail)
+    return {key: _erased(key, value, name) for key, value in entry.detail.items()}
+
+
+def _erased(key: str, value: object, name: str) -> object:
+    if isinstance(value, dict):
+        return {inner: _erased(inner, found, name) for inner, found in value.items()}
+    return name if key in NAMING and value else value
+
+
 def seal_state(tenant_id: UUID | None) -> SealState:
     """The state of the chain of a tenant's log, or of the platform's."""
     seals = AuditSeal.objects.filter(source=ENTRIES.name, tenant=tenant_id)
@@ -116,8 +136,11 @@ def verified_last() -> Verified | None:
 
 def _mentions(words: str) -> Q:
     named = Q(object_id__iexact=words)
-    for path in ("label", "after__where", "after__for", "after__username", "after__tenant"):
+    for path in ("label", "after__where", "after__for", "after__tenant"):
         named |= Q(**{f"detail__{path}__iexact": words})
+    # By the present name, so that the name of an erased account finds nothing.
+    people = User.objects.filter(username__iexact=words).values_list("id", flat=True)
+    named |= Q(object_kind="user", object_id__in=[str(each) for each in people])
     return named
 
 

@@ -25,6 +25,7 @@ from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
 from tenants.services.audit_log import (
     SYSTEM,
     LogFilter,
+    log_detail,
     log_entries,
     log_kinds,
     log_names,
@@ -170,7 +171,8 @@ def _row(entry: AuditEntry, names: Mapping[int, str], base: str) -> LogRow:
         "{object}"
     )
     has_object = "{object}" in ACTIONS.get(entry.action, "{object}")
-    name = object_name(entry.object_kind, entry.object_id, entry.detail) if has_object else ""
+    detail = log_detail(entry, names)
+    name = object_name(entry.object_kind, entry.object_id, detail) if has_object else ""
     if entry.object_kind == "user" and name.isdecimal():
         name = names.get(int(name), name)
     return LogRow(
@@ -179,7 +181,7 @@ def _row(entry: AuditEntry, names: Mapping[int, str], base: str) -> LogRow:
         words=(before, behind),
         name=name,
         href=_href(entry, name, base),
-        changes=tuple(changes_of(entry.detail)),
+        changes=tuple(changes_of(detail)),
         address=str(entry.detail.get("address", "")),
     )
 
@@ -218,7 +220,7 @@ def _cells(entry: AuditEntry, names: Mapping[int, str]) -> Iterator[str]:
     yield entry.at.isoformat()
     yield _who(entry, names)
     yield from (entry.action, entry.object_kind, entry.object_id)
-    kept = dict(entry.detail)
+    kept = log_detail(entry, names)
     for part in ("before", "after"):
         yield _json(kept.pop(part, None))
     address = str(kept.pop("address", ""))

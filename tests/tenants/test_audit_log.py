@@ -16,7 +16,7 @@ from tenants.models import AuditEntry, Tenant, User
 from tenants.rules.audit_words import changes_of
 from tenants.services.audit_log import PAGE
 from tests.api.builders import Api, Site, a_site, said
-from tests.builders import a_tenant, a_tenant_admin, an_operator
+from tests.builders import a_tenant, a_tenant_admin, a_user, an_operator
 from tests.roles import as_system
 from tests.web.flat import flat
 
@@ -194,3 +194,26 @@ def test_changes_leave_out_documents_and_say_values_as_people_do() -> None:
 
 def _code(api: Api, **query: str) -> str:
     return str(json.loads(api.get("audit", **query).content)["code"])
+
+
+def test_the_log_shows_no_name_of_an_erased_account_and_its_seal_verifies(page: Client) -> None:
+    person = a_user("mara.lind")
+    with as_system():
+        platform_record(
+            operator_id=None,
+            action="account.created",
+            target=("user", person.pk),
+            now=NOW,
+            after={"username": "mara.lind", "has_email": True},
+        )
+        assert audit_seal_all(NOW + timedelta(minutes=1)) > 0
+    assert "mara.lind" in page.get("/ops/log?about=mara.lind").content.decode()
+    with as_system():
+        User.objects.filter(id=person.pk).update(username=f"erased-{person.pk}")
+    for address in ("/ops/log", "/ops/log.csv"):
+        shown = page.get(address).content.decode()
+        assert "mara.lind" not in shown, address
+        assert f"erased-{person.pk}" in shown, address
+    assert "account.created" not in page.get("/ops/log.csv?about=mara.lind").content.decode()
+    with as_system():
+        call_command("audit_verify", stdout=io.StringIO())

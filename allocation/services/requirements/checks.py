@@ -44,7 +44,7 @@ def requirement_states(
         tenant_id=tenant_id, user_id=person_id, requirement_id__in=[each.id for each in wanted]
     )
     newest: dict[UUID, Acceptance] = {}
-    for row in rows.order_by("recorded", "id"):
+    for row in rows.order_by("at", "recorded", "id"):
         newest[row.requirement_id] = row
     return [
         RequirementState(each, newest.get(each.id), _is_valid(newest.get(each.id), now))
@@ -87,7 +87,7 @@ def requirements_of(tenant_id: UUID) -> Q:
 
 
 def _is_valid(row: Acceptance | None, now: datetime) -> bool:
-    return row is not None and row.at <= now and (row.until is None or now < row.until)
+    return row is not None and (row.until is None or now < row.until)
 
 
 def _refusal(state: RequirementState) -> Refused:

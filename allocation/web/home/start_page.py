@@ -1,6 +1,5 @@
 """The start page of a tenant: bookings, budgets and the request field."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -23,6 +22,8 @@ from allocation.web.bookings.booking_pages import booking_row, page_context
 from allocation.web.bookings.panel import EXAMPLES
 from allocation.web.bookings.pauses import notices_context
 from allocation.web.bookings.waitlist import offer_cards
+from allocation.web.home.personal_steps import personal_steps
+from allocation.web.home.steps import Step, with_next
 from billing.queries import BudgetFigures
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
@@ -55,7 +56,8 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "money": [_money(effect, names[effect.project_id]) for effect in effects],
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,
-        "steps": first_steps(actor, now) if actor.is_tenant_admin else (),
+        "steps": (steps := first_steps(actor, now) if actor.is_tenant_admin else ()),
+        "own_steps": () if steps else personal_steps(request, actor, now),
         "invitations": received_invitations(credential_of(request), now),
         "to_decide": approvals_to_decide(actor, now).count(),
         "notices": notices_context(actor, ctx),
@@ -93,26 +95,12 @@ def _money(effect: BudgetFigures, project: Project) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step on the page. Without an `href` someone else has to take it."""
-
-    title: str
-    text: str
-    href: str
-    action: str
-    is_done: bool
-    is_next: bool = False
-
-
 def first_steps(actor: Actor, now: datetime) -> tuple[Step, ...]:
     """Returns the steps with the next one marked; none after the tenant's first booking."""
     setup = tenant_setup_of(actor.tenant_id, actor.user_id, now)
     if setup is None:
         return ()
-    steps = _steps(setup, f"/t/{actor.tenant_slug}/")
-    following = next((each for each in steps if not each.is_done and each.href), None)
-    return tuple(replace(each, is_next=each is following) for each in steps)
+    return with_next(_steps(setup, f"/t/{actor.tenant_slug}/"))
 
 
 def _steps(setup: TenantSetup, base: str) -> list[Step]:

@@ -76,7 +76,7 @@ def requirements_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         if is_admin
         else None,
         "refusal": refusal,
-        "today": f"{now:%Y-%m-%d}",
+        "today": f"{timezone.localdate():%Y-%m-%d}",
     }
     status = 422 if refusal else 200
     return render(request, "allocation/requirements/page.html", context, status=status)

@@ -34,9 +34,9 @@ def demand(api: Api, **changed: object) -> dict[str, Any]:
     return made
 
 
-def refused(api: Api, code: str, path: str = "bookings", **more: object) -> dict[str, Any]:
+def refused(api: Api, code: str, **more: object) -> dict[str, Any]:
     before = row_counts()
-    problem: dict[str, Any] = said(api.post(path, {**WANTED, **more}))
+    problem: dict[str, Any] = said(api.post("bookings", {**WANTED, **more}))
     assert problem.get("code") == code, problem
     assert problem["rule"]
     assert row_counts() == before
@@ -52,8 +52,9 @@ def test_a_tier_demands_a_text_and_each_new_version_anew(site: Site) -> None:
     assert "“Fair use”, version 1" in problem["detail"]
     assert problem["numbers"]["requirement"] == first["id"]
     assert problem["owner"] == "tenant_admin"
-    change = {"tier": "spot", "request": "1 h100 for 2h"}
-    refused(site.researcher, "terms_missing", f"bookings/{booked['number']}/change", **change)
+    path, tag = f"bookings/{booked['number']}", {"if_match": "*"}
+    longer = said(site.researcher.send("PATCH", path, {"duration": "PT2H"}, headers=tag))
+    assert longer["code"] == "terms_missing", longer
     assert site.researcher.post("bookings", {**WANTED, "tier": "standard"}).status_code < 300
     accept = f"requirements/{first['id']}/accept"
     assert site.outsider.post(accept).status_code == 404, "another tenant's text"

@@ -38,7 +38,8 @@ def call(token: str, method: str, path: str = USERS, body: object = None) -> Any
         method, path, json.dumps(body) if body is not None else "",
         content_type="application/scim+json", headers={"Authorization": f"Bearer {token}"},
     )  # fmt: skip
-    answer.said = json.loads(answer.content) if answer.content else None
+    is_json = "json" in answer.headers.get("Content-Type", "")
+    answer.said = json.loads(answer.content) if is_json else None
     return answer
 
 

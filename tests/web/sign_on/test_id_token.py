@@ -9,7 +9,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
 from portal.integrations.openid.fetch import ProviderFault
-from portal.integrations.openid.id_token import Expected, id_token_read
+from portal.integrations.openid.id_token import Expected, id_token_read, with_userinfo
 from tenants.services.sign_on.people import Claims
 
 KEY = RSAKey.generate_key(2048, {"kid": "1", "use": "sig"})
@@ -103,3 +103,17 @@ def test_only_signatures_of_the_providers_keys_count() -> None:
     for keys in ({}, {"keys": 1}, {"keys": [1, {}, {"kty": "RSA"}, {"kty": "oct", "k": "AA"}]}):
         with pytest.raises(ProviderFault, match="not signed by a key"):
             id_token_read(valid, keys, EXPECTED, "groups", NOW)
+
+
+def test_userinfo_adds_groups_and_a_verified_address_of_the_same_person() -> None:
+    claims = read(signed({**VALID, "email": "mara@uni.example"}))
+    assert claims.email == "", "nobody has verified it"
+    found = {"sub": "mara", "groups": ["c"], "email": "m@uni.example", "email_verified": True}
+    more = with_userinfo(claims, found, "groups")
+    assert more.groups == {"a", "b", "c"}
+    assert more.email == "m@uni.example"
+    assert (more.subject, more.username) == ("mara", "mara.lind")
+    assert with_userinfo(claims, {**found, "email_verified": "true"}, "groups").email == ""
+    assert with_userinfo(claims, {}, "groups") == claims
+    with pytest.raises(ProviderFault, match="another person"):
+        with_userinfo(claims, {**found, "sub": "eve"}, "groups")

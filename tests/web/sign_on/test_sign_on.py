@@ -32,6 +32,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
 from tenants.services.people import require_another_admin
 from tenants.services.sessions import session_digest
+from tenants.services.sign_on.addresses import provider_addresses
 from tenants.services.sign_on.providers import (
     Editor,
     Endpoints,
@@ -441,3 +442,26 @@ def test_a_disabled_admin_does_not_count_and_nobody_disables_the_last(provider: 
     assert said(api.put(f"people/{second.user.username}", out))["code"] == "own_account"
     with as_system(), pytest.raises(Refused, match="last_admin"):
         require_another_admin(second)
+
+
+def test_a_verified_address_of_userinfo_gets_mail_and_opens_nothing(provider: Provider) -> None:
+    site = a_site(provider)
+    with as_system():
+        held = SignOnProvider.objects.get(tenant=site.tenant)
+        held.endpoints["userinfo"] = f"{provider.issuer}/userinfo"
+        held.save(update_fields=["endpoints"])
+    address = "mara@uni.example"
+    groups = ["gpu-users"]
+    provider.person("mara-9", email=address, email_verified=True, groups=groups)
+    assert sign_in_by(provider, Client(), "helix", "mara-9").status_code == 302
+    user = person_of("mara-9")
+    assert user.email == "", "it would open invitations of other tenants"
+    with as_system():
+        assert provider_addresses([(site.tenant.id, user.pk)]) == {
+            (site.tenant.id, user.pk): address
+        }
+        assert provider_addresses([(a_tenant("orbit").id, user.pk)]) == {}
+    provider.person("mara-9", email=address, email_verified=False, groups=groups)
+    sign_in_by(provider, Client(), "helix", "mara-9")
+    with as_system():
+        assert SignOnIdentity.objects.get(subject="mara-9").email == ""

@@ -34,7 +34,7 @@ GRANT EXECUTE ON FUNCTION portal_factor_is_fresh(bytea, timestamptz)
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0020_labs'),
+        ("tenants", "0021_override_mails"),
     ]
 
     operations = [

@@ -58,8 +58,8 @@ CREATE TRIGGER acceptances_forget AFTER UPDATE OF username ON tenants_user FOR E
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0039_entries_that_exclude'),
-        ('tenants', '0021_passkeys'),
+        ("allocation", "0042_jira_approvals"),
+        ("tenants", "0022_passkeys"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -15,7 +15,7 @@ WALL = protect("tenants_directorytoken", grants="") + protect("tenants_directory
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0021_passkeys'),
+        ("tenants", "0022_passkeys"),
     ]
 
     operations = [
