@@ -60,6 +60,7 @@ class Preview:
     approval: str
     button: str
     can_wait: bool = False
+    can_ask: bool = True
     start_by: int | None = None
     strength: str = ""
     lock: str = ""
@@ -146,6 +147,8 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         start = f"ends {moment_words(quote.until, ctx.zone, ctx.now)}"
     elif not at_once:
         start = "no start as asked"
+    has_start = option is not None or quote.until is not None
+    is_full = not at_once and not has_start and bool(after.starts)
     return Preview(
         what=what_words(AskDocument.from_json(after.ask), ctx.labels),
         price=f"{money_text(after.hold_amount, currency)} "
@@ -164,7 +167,9 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         button="Change it" if at_once and not quote.rules else "Ask for the change",
         lock=quote.lock,
         moves=_MOVES_NOBODY if at_once else _MOVES,
-        can_wait=not at_once and option is None and quote.until is None and bool(after.starts),
+        can_wait=is_full or (quote.until is not None and bool(quote.blocking)),
+        # Expected starts may move for a later end, which its quote does not know.
+        can_ask=not is_full,
         start_by=int(option.starts.timestamp()) if option is not None else None,
         strength=option.strength if option is not None else "",
     )

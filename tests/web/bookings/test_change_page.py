@@ -11,11 +11,16 @@ from django.utils import timezone
 
 from allocation.models import Booking, BookingChange, Maintenance, Node, Series
 from allocation.reasons.reason import reason
+from allocation.rules.changes import Strength
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.change_rows import Kept, change_keep, change_wait
 from allocation.services.bookings.series import Repeat, series_request
+from allocation.services.quotes.changes import ChangeQuote
+from allocation.services.record.terms import terms_of
+from allocation.web.bookings.booking_pages import page_context
+from allocation.web.changes.change_page import preview_of
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_wish, an_ask
@@ -215,6 +220,23 @@ def test_a_date_of_a_series_changes_alone_or_with_others(site: Site) -> None:
     other = (starts + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
     status, page = posted(site, booking, scope="all", parts="fit", own="overwrite", starts=other)
     assert (status, "The dates of a series keep their days." in page) == (409, True)
+
+
+def test_a_later_end_that_looks_busy_can_be_asked_for_and_waited_for(
+    site: Site, booking: Booking
+) -> None:
+    with tenant_tx(site.tenant.id):
+        ctx = page_context(site.actor(), timezone.now())
+    terms, until = terms_of(fresh(booking)), timezone.now() + timedelta(hours=1)
+
+    def buttons(blocking: str) -> tuple[bool, bool]:
+        shown = preview_of(
+            ChangeQuote(Strength.STRONGER, terms, terms, until, blocking=blocking), ctx
+        )
+        return shown.can_ask, shown.can_wait
+
+    assert buttons("Others have the GPU then.") == (True, True)
+    assert buttons("") == (True, False)
 
 
 def test_a_full_window_of_a_change_is_waited_for_with_one_click(
