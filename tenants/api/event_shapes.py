@@ -28,13 +28,17 @@ class EventBooking(serializers.Serializer[Any]):
 
 
 class EventDetails(serializers.Serializer[Any]):
-    """What happened, to a booking, a budget or the prices."""
+    """What happened, to a booking, a budget, a dispute or the prices."""
 
     booking = EventBooking(required=False)
     budget = serializers.DictField(
         required=False,
         help_text="For `budget.…`: level, name, period, amount, spent, held, left, and the rung's "
-        "measure, percent and action.",
+        "measure, percent and action; for `budget.variance` the day, what was spent and expected, "
+        "and the parts of the difference.",
+    )
+    dispute = serializers.DictField(
+        required=False, help_text="For `dispute.…`: month, project, booking, note, state, answer."
     )
     price_book = serializers.DictField(
         required=False, help_text="For `price_book.…`: version, valid_from and note."

@@ -64,19 +64,7 @@ class Mail(models.Model):
             models.CheckConstraint(
                 condition=Q(booking__isnull=False, invitation=None)
                 | Q(booking=None, invitation__isnull=False)
-                | Q(
-                    booking=None,
-                    invitation=None,
-                    kind__in=[
-                        "password.reset",
-                        "budget.threshold_reached",
-                        "policy_hook.failing",
-                        "override.asked",
-                        "override.granted",
-                        "override.declined",
-                        "override.ending",
-                    ],
-                ),
+                | (Q(booking=None, invitation=None) & ~Q(kind__startswith="booking.")),
                 name="mail_about_one",
             ),
             models.CheckConstraint(

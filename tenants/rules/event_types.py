@@ -71,6 +71,9 @@ EVENT_TYPES = {
     "booking.message": "An operator sent a message about the booking.",
     "budget.threshold_reached": "A budget reached a rung of its ladder.",
     "budget.threshold_cleared": "A budget left a rung of its ladder.",
+    "budget.variance": "The spend of a budget differs from its plan or its usual days.",
+    "dispute.raised": "A statement, or a booking in it, is disputed.",
+    "dispute.answered": "An operator answered a dispute.",
     "price_book.published": "Other prices were published.",
 }
 """Names and what they mean, in the order of a booking's life."""

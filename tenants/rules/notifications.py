@@ -138,6 +138,18 @@ NOTIFICATION_TYPES = (
         {"budget.threshold_reached": "has reached a threshold"},
     ),
     NotificationType(
+        "dispute",
+        "Disputes of statements",
+        "A statement that concerns you is disputed, or an operator has answered.",
+        {"dispute.raised": "is disputed", "dispute.answered": "has an answer"},
+    ),
+    NotificationType(
+        "variance",
+        "Unusual spend",
+        "The spend of a project or campaign differs from its plan or its usual days.",
+        {"budget.variance": "differs from what is usual"},
+    ),
+    NotificationType(
         "policy_hook",
         "Policy hook",
         "The policy hook of an organisation that you administer fails.",

@@ -11,10 +11,12 @@ from billing.rules import month_of
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_entry, audit_write, platform_record
 from tenants.models import AuditEntry, Project, User
+from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, invalid, missing
 
 State = StatementDispute.State
 LONGEST = 1000
+RAISED, ANSWERED = "dispute.raised", "dispute.answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def dispute_raise(*, actor: Actor, disputed: DisputeNote, now: datetime) -> Stat
             owner="operator",
         ) from error
     audit_write([_entry(row, actor.user_id, "dispute.raised", now)])
+    _announce(row, RAISED, actor.user_id, now)
     return row
 
 
@@ -101,6 +104,7 @@ def dispute_answer(
         row.answer, row.answered_at, row.answered_by = text, now, operator
         row.save(update_fields=["state", "answer", "answered_at", "answered_by"])
         audit_write([_entry(row, operator.id, "dispute.answered", now)])
+        _announce(row, ANSWERED, operator.id, now)
         platform_record(
             operator_id=operator.id,
             action="dispute.answered",
@@ -143,6 +147,29 @@ def _text_read(text: str, param: str) -> str:
     if not 0 < len(said) <= LONGEST or not said.isprintable():
         raise invalid("bad_note", f"Write 1 to {LONGEST} visible characters.", param)
     return said
+
+
+def _announce(row: StatementDispute, kind: str, author: int, now: datetime) -> None:
+    """Notifies leads, admins, who raised it, and the owner of the booking; not its author."""
+    people = {row.raised_by_id, *([row.booking.owner_id] if row.booking else ())}
+    project = row.project or (row.booking.project if row.booking else None)
+    by = row.raised_by.get_full_name() or row.raised_by.username
+    payload = {
+        "dispute": str(row.id),
+        "month": f"{row.month:%Y-%m}",
+        "project": str(project.id) if project else None,
+        "project_slug": row.project.slug if row.project else "",
+        "name": row.project.name if row.project else row.tenant.name,
+        "booking": row.booking.label if row.booking else "",
+        "note": row.note,
+        "raised_by": by,
+        "state": row.state,
+        "answer": row.answer,
+        "audience": "both",
+        "people": sorted(people),
+        "author": author,
+    }
+    outbox_add(tenant_id=row.tenant_id, kind=kind, payload=payload, now=now)
 
 
 def _entry(row: StatementDispute, actor_id: int, action: str, now: datetime) -> AuditEntry:

@@ -18,12 +18,11 @@ from allocation.web.bookings.pause_notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from portal.integrations.mail.queueing import PASSWORD_RESET
-from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
-from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
 from portal.integrations.notifications.override_people import ASKED as OVERRIDE_ASKED
 from portal.integrations.notifications.override_people import KINDS as OVERRIDE_KINDS
 from portal.integrations.notifications.override_people import note_of
-from portal.integrations.notifications.recipients import APPROVAL, BUDGET, OFFERED
+from portal.integrations.notifications.recipients import APPROVAL, OFFERED
+from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
 from tenants.rules.notifications import OUTCOMES
@@ -32,7 +31,6 @@ from tenants.services.mail_links import (
     invitation_link_create,
     reset_link_create,
 )
-from tenants.services.policy_hooks.calls import FAILING
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
@@ -108,23 +106,26 @@ def _approval(mail: Mail, booking: Booking, scene: PageContext) -> Section | Non
 def _about_account(mail: Mail, now: datetime) -> Section | None:
     if mail.kind == PASSWORD_RESET:
         return _password_reset(mail, now)
-    if mail.kind == BUDGET:
-        return _budget(mail)
-    if mail.kind == FAILING:
-        return _failing_hook(mail)
     if mail.kind in OVERRIDE_KINDS:
         return _override(mail)
+    if mail.invitation is None:
+        return _of_payload(mail)
     return _invitation(mail, now) if mail.user else _invitation_to_address(mail, now)
 
 
-def _budget(mail: Mail) -> Section | None:
-    """What a rung of a budget's ladder says; None after a week, when its message is deleted."""
-    message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
-    if message is None or mail.tenant is None:
+def _of_payload(mail: Mail) -> Section | None:
+    """What its message says; None after a week, when the message is deleted."""
+    message = OutboxMessage.objects.filter(id=mail.message or 0).select_related("tenant").first()
+    words = words_of(mail.kind, message.payload) if message else None
+    if message is None or words is None or mail.tenant_id not in (None, message.tenant_id):
         return None
-    said = message.payload
-    href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/budgets/{said['budget']}"
-    return Section(budget_headline(said), budget_sentences(said), href, link="Open the budget")
+    if mail.tenant is None:
+        # An operator need not be a member: only operators' pages show all organisations.
+        sentences = (f"{message.tenant.name}.", *words.sentences)
+        href = f"{settings.PUBLIC_URL}/ops/disputes"
+        return Section(words.headline, sentences, href, link="Answer it")
+    href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/{words.path}"
+    return Section(words.headline, words.sentences, href, link=words.link)
 
 
 def _override(mail: Mail) -> Section | None:
@@ -140,16 +141,6 @@ def _override(mail: Mail) -> Section | None:
     page = "ops/overrides" if is_operators else f"t/{note.row.tenant.slug}/overrides"
     link = "Decide" if mail.kind == OVERRIDE_ASKED else "Open the exceptions"
     return Section(note.title, tuple(said), f"{settings.PUBLIC_URL}/{page}", link=link)
-
-
-def _failing_hook(mail: Mail) -> Section | None:
-    """Why the policy hook fails; None after a week, when its message is deleted."""
-    message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
-    if message is None or mail.tenant is None:
-        return None
-    said = message.payload
-    href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/settings/policy-hook"
-    return Section(hook_headline(said), hook_sentences(said), href, link="Open the policy hook")
 
 
 def _password_reset(mail: Mail, now: datetime) -> Section | None:

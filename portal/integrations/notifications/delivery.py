@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from allocation.services.operate.disputes import RAISED
 from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
 from portal.integrations.notifications.recipients import Recipient, people_of, recipients_of
 from tenants.models import (
@@ -17,7 +18,14 @@ from tenants.models import (
     OutboxMessage,
     User,
 )
-from tenants.rules.notifications import TYPE_OF_KIND, URGENT, MailTimes, choice_of, mail_due
+from tenants.rules.notifications import (
+    BUNDLING_DELAY,
+    TYPE_OF_KIND,
+    URGENT,
+    MailTimes,
+    choice_of,
+    mail_due,
+)
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
@@ -31,7 +39,9 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
     Call it in the transaction that marks the messages as sent. A repeated message has no effect.
     """
     found = list(recipients_of(messages, now))
-    to_operators = list(_operators_mails(messages, now)) if settings.MAIL_ON else []
+    to_operators: list[Mail] = []
+    if settings.MAIL_ON:
+        to_operators = [*_operators_mails(messages, now), *_dispute_mails(messages, now)]
     Mail.objects.bulk_create(to_operators, ignore_conflicts=True)
     if not found:
         return bool(to_operators)
@@ -133,6 +143,20 @@ def _mails(
                 at=each.message.created,
                 due=due,
             )
+
+
+def _dispute_mails(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[Mail]:
+    """Operators answer disputes of all organisations, also where they are no members."""
+    raised = [each for each in messages if each.kind == RAISED]
+    if not raised:
+        return
+    operators = User.objects.filter(is_staff=True, is_active=True).exclude(email="")
+    for user in operators.exclude(mails=User.Mails.NONE).order_by("id"):
+        for message in raised:
+            yield Mail(
+                user=user, message=message.id, kind=message.kind, at=message.created,
+                due=now + BUNDLING_DELAY,
+            )  # fmt: skip
 
 
 def _place(recipient: Recipient) -> Place:

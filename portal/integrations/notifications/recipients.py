@@ -9,15 +9,12 @@ from django.db.models import Q
 
 from allocation.models import Approval, Booking, BookingEvent
 from allocation.queries.bookings.approvals import approvers_of
-from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
-from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
 from portal.integrations.notifications.override_people import KINDS, note_of, people_of_note
+from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.models import Membership, OutboxMessage, Role
 from tenants.rules.notifications import OF_ELEMENTS, OUTCOMES, URGENT
-from tenants.services.policy_hooks.calls import FAILING
 
 APPROVAL = "booking.approval_requested"
-BUDGET = "budget.threshold_reached"
 STARTED = "booking.started"
 SCHEDULED = "booking.scheduled"
 # Offers are answered on their page: to open it changes nothing.
@@ -43,12 +40,9 @@ def recipients_of(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[
     yield from _owners([each for each in messages if _is_of_owner(each)])
     yield from _approvers([each for each in messages if each.kind == APPROVAL], now)
     for message in messages:
-        if message.kind == BUDGET:
-            yield from _budget_holders(message)
-        if message.kind == FAILING:
-            yield from _hook_admins(message)
         if message.kind in KINDS:
             yield from _of_override(message)
+        yield from _of_payloads(message)
 
 
 def _is_of_owner(message: OutboxMessage) -> bool:
@@ -110,36 +104,33 @@ def _approvers(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Rec
             )
 
 
-def _budget_holders(message: OutboxMessage) -> Iterator[Recipient]:
-    """Yields the leads and admins that a rung of a budget notifies."""
+def _of_payloads(message: OutboxMessage) -> Iterator[Recipient]:
+    """Yields whom a message concerns that is not about one booking."""
+    words = words_of(message.kind, message.payload)
+    if words is None:
+        return
+    for user_id in sorted(_concerned(message)):
+        yield Recipient(
+            message=message,
+            user_id=user_id,
+            title=words.headline,
+            text=" ".join(words.sentences),
+            path=words.path,
+        )
+
+
+def _concerned(message: OutboxMessage) -> set[int]:
+    """Leads and admins by the payload's `audience`, and the `people` that it names."""
     said = message.payload
+    project, audience = said.get("project"), said.get("audience", "admins")
     roles = Q()
-    if said["audience"] != "leads" or said["project"] is None:
+    if audience != "leads" or project is None:
         roles |= Q(role=Role.TENANT_ADMIN)
-    if said["audience"] != "admins" and said["project"] is not None:
-        roles |= Q(role=Role.LEAD, project=said["project"])
+    if audience != "admins" and project is not None:
+        roles |= Q(role=Role.LEAD, project=project)
     holders = Membership.objects.filter(roles, tenant_id=message.tenant_id)
-    for user_id in holders.values_list("user_id", flat=True).order_by("user_id").distinct():
-        yield Recipient(
-            message=message,
-            user_id=user_id,
-            title=budget_headline(said),
-            text=" ".join(budget_sentences(said)),
-            path=f"budgets/{said['budget']}",
-        )
-
-
-def _hook_admins(message: OutboxMessage) -> Iterator[Recipient]:
-    """Yields the admins of an organisation whose policy hook fails."""
-    admins = Membership.objects.filter(tenant_id=message.tenant_id, role=Role.TENANT_ADMIN)
-    for user_id in admins.values_list("user_id", flat=True).order_by("user_id").distinct():
-        yield Recipient(
-            message=message,
-            user_id=user_id,
-            title=hook_headline(message.payload),
-            text=" ".join(hook_sentences(message.payload)),
-            path="settings/policy-hook",
-        )
+    people = {*holders.values_list("user_id", flat=True), *said.get("people", ())}
+    return people - {said.get("author")}
 
 
 def _of_override(message: OutboxMessage) -> Iterator[Recipient]:

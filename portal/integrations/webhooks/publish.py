@@ -14,6 +14,8 @@ from tenants.models import OutboxMessage, PublishedEvent, Webhook, WebhookDelive
 from tenants.rules.event_types import EVENT_TYPES, event_type, is_wanted
 
 RETENTION = timedelta(days=30)
+# Messages about these are events as they are; all others are about bookings.
+PLAIN = ("budget.", "dispute.")
 # Any number: it names the lock that every relay takes.
 _LOCK = 6_800_001
 # The lock keeps a webhook from being deleted before its deliveries are committed.
@@ -39,14 +41,14 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
     Call it after `publisher_lock`, in the transaction that marks the messages as sent.
     """
     messages = list(messages)
-    budgets = [message for message in messages if message.kind.startswith("budget.")]
     prices = [message for message in messages if message.kind.startswith("price_book.")]
+    plain = [message for message in messages if message.kind.startswith(PLAIN)]
     wanted = {
         message.payload["event"]: (kind, message.payload["version"])
         for message in messages
         if (kind := event_type(message.kind)) is not None and "event" in message.payload
     }
-    if not wanted and not budgets and not prices:
+    if not wanted and not plain and not prices:
         return 0
     rows = BookingEvent.objects.filter(id__in=wanted).select_related(
         "booking__project", "booking__owner"
@@ -55,7 +57,7 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
     events = PublishedEvent.objects.bulk_create(
         [
             *(_event(found[key], *facts) for key, facts in wanted.items() if key in found),
-            *(_budget_event(message) for message in budgets),
+            *(_plain_event(message) for message in plain),
             *(_prices_event(message) for message in prices),
         ]
     )
@@ -100,17 +102,20 @@ def _event(row: BookingEvent, kind: str, version: int) -> PublishedEvent:
     )
 
 
-def _budget_event(message: OutboxMessage) -> PublishedEvent:
-    """Only budgets of projects and campaigns may be seen by all members of the project."""
-    is_shared = message.payload["level"] in ("project", "campaign")
+def _plain_event(message: OutboxMessage) -> PublishedEvent:
+    """Only budgets of projects and campaigns, and disputes of projects, may be seen by all members
+    of the project."""
+    subject, said = message.kind.partition(".")[0], message.payload
+    is_shared = said.get("level", "project") in ("project", "campaign")
+    hidden = ("people", "author")
     return PublishedEvent(
         tenant_id=message.tenant_id,
-        project_id=message.payload["project"] if is_shared else None,
-        subject=message.payload["budget"],
+        project_id=said["project"] if is_shared else None,
+        subject=said[subject],
         type=message.kind,
         at=message.created,
         data={
-            "budget": message.payload,
+            subject: {name: value for name, value in said.items() if name not in hidden},
             "message": EVENT_TYPES[message.kind],
             "detail": {},
         },

@@ -4,8 +4,13 @@ import pytest
 from django.db import DatabaseError, transaction
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from allocation.models import StatementDispute
+from allocation.services.operate.disputes import dispute_answer
+from portal.integrations.mail.message import section_of
+from portal.integrations.relay import outbox_relay
+from tenants.models import Mail, Notification, PublishedEvent, User
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, said
 from tests.builders import a_tenant_admin, an_operator
@@ -74,3 +79,37 @@ def test_the_focus_export_is_parquet_by_format_or_accept(site: Site) -> None:
     refused = site.lead.send("GET", "exports/focus", query=query | {"format": "exe"})
     assert refused.status_code == 422
     assert refused["Content-Type"] == "application/problem+json"
+
+
+def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(
+    site: Site, settings: Settings
+) -> None:
+    settings.MAIL_ON = True
+    operator, now = an_operator(), timezone.now()
+    with as_system():
+        User.objects.filter(id=operator.id).update(email="otto@example.org")
+    site.lead.post(f"statements/{MONTH}/dispute", NOTE)
+    with as_system():
+        outbox_relay(now)
+        assert _notified("dispute.raised") == {site.people["admin"].id, site.people["operator"].id}
+        (mail,) = Mail.objects.filter(kind="dispute.raised", user=operator)
+        section = section_of(mail, now)
+        assert section is not None
+        assert "BK-1 was cut off" in section.sentences[1]
+        assert section.href.endswith("/ops/disputes")
+        row = StatementDispute.objects.get()
+        dispute_answer(
+            operator=operator, dispute_id=row.id, accept=False, answer="It was up.", now=now
+        )
+        outbox_relay(now)
+        assert _notified("dispute.answered") >= {site.people["lead"].id, site.people["admin"].id}
+        entry = Notification.objects.filter(kind="dispute.answered").first()
+        assert entry is not None
+        assert "declined" in entry.title
+        assert "It was up." in entry.text
+        events = [event.type for event in PublishedEvent.objects.order_by("id")]
+    assert events == ["dispute.raised", "dispute.answered"]
+
+
+def _notified(kind: str) -> set[int]:
+    return set(Notification.objects.filter(kind=kind).values_list("user_id", flat=True))

@@ -1,0 +1,81 @@
+"""What messages that are not about one booking say to people, from their payloads alone."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from allocation.services.operate.disputes import ANSWERED, RAISED
+from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
+from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
+from tenants.services.policy_hooks.calls import FAILING
+
+BUDGET = "budget.threshold_reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A headline, sentences, the page below the tenant's address, and the text of its link."""
+
+    headline: str
+    sentences: tuple[str, ...]
+    path: str
+    link: str
+
+
+def words_of(kind: str, said: Mapping[str, Any]) -> Words | None:
+    """The words of a message; None for kinds that have none."""
+    write = _WRITERS.get(kind)
+    return write(said) if write else None
+
+
+def _budget(said: Mapping[str, Any]) -> Words:
+    path = f"budgets/{said['budget']}"
+    return Words(budget_headline(said), budget_sentences(said), path, "Open the budget")
+
+
+def _hook(said: Mapping[str, Any]) -> Words:
+    path = "settings/policy-hook"
+    return Words(hook_headline(said), hook_sentences(said), path, "Open the policy hook")
+
+
+def _raised(said: Mapping[str, Any]) -> Words:
+    sentences = (
+        f"{said['raised_by']}: {said['note']}",
+        "An operator answers it. Nothing is corrected before that.",
+    )
+    return Words(
+        f"{_disputed(said)} is disputed", sentences, _statement(said), "Open the statement"
+    )
+
+
+def _answered(said: Mapping[str, Any]) -> Words:
+    accepted = said["state"] == "accepted"
+    sentences = (
+        f"Answer: {said['answer']}",
+        "What is wrong is corrected apart, as a line of the statement."
+        if accepted
+        else "The charges stay as they are.",
+    )
+    headline = f"{_disputed(said)}: the dispute was {said['state']}"
+    return Words(headline, sentences, _statement(said), "Open the statement")
+
+
+def _disputed(said: Mapping[str, Any]) -> str:
+    what = f"The statement {said['month']} of {said['name']}"
+    return f"{said['booking']} in the statement {said['month']}" if said["booking"] else what
+
+
+def _statement(said: Mapping[str, Any]) -> str:
+    query = {"month": said["month"]}
+    if said["project_slug"]:
+        query["project"] = said["project_slug"]
+    return f"statements?{urlencode(query)}#disputes"
+
+
+_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], Words]] = {
+    BUDGET: _budget,
+    FAILING: _hook,
+    RAISED: _raised,
+    ANSWERED: _answered,
+}
