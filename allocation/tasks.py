@@ -18,6 +18,7 @@ from allocation.services.overrides.ending import overrides_warn
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
+from allocation.services.record.variances import variances_store
 from allocation.services.runs.idle_use import idle_watch
 from allocation.services.runs.no_shows import presence_watch
 from allocation.services.runs.start import slow_starts_notify
@@ -128,6 +129,12 @@ def allocation_overrides() -> None:
 def allocation_forecasts() -> None:
     """Stores the forecasts of budgets, on which rungs of ladders can act."""
     forecasts_store(timezone.now())
+
+
+@shared_task(name="allocation.variances", ignore_result=True)
+def allocation_variances() -> None:
+    """Compares the spend until yesterday with plan and usual days, once for each budget."""
+    variances_store(timezone.now())
 
 
 @shared_task(name="allocation.invariants")

@@ -233,6 +233,15 @@ class Budget(models.Model):
         help_text="What is left when the period ends is added to the next one.",
     )
 
+    # From when on spend is unusual: both thresholds have to be crossed
+    variance_percent = models.PositiveSmallIntegerField(
+        null=True, blank=True, default=50, db_default=50,
+        help_text="More than expected, in percent; null: nobody is notified.",
+    )  # fmt: skip
+    variance_amount = models.DecimalField(
+        **MONEY, default=20, db_default=20, help_text="The least difference that notifies."
+    )
+
     # Forecast of what is spent at the end of the period; null with less than a week of history
     forecast = models.DecimalField(**MONEY, null=True, blank=True)
     forecast_low = models.DecimalField(**MONEY, null=True, blank=True)
@@ -249,6 +258,13 @@ class Budget(models.Model):
             models.CheckConstraint(condition=Q(ends__gt=F("starts")), name="budget_period"),
             models.CheckConstraint(
                 condition=Q(warn_percent__gte=1, warn_percent__lte=100), name="budget_warning"
+            ),
+            models.CheckConstraint(
+                condition=Q(variance_percent=None) | Q(variance_percent__range=(1, 1000)),
+                name="budget_variance_percent",
+            ),
+            models.CheckConstraint(
+                condition=Q(variance_amount__gte=0), name="budget_variance_amount"
             ),
             models.CheckConstraint(
                 condition=Q(level="tenant", project=None, campaign=None, person=None)

@@ -103,6 +103,7 @@ PERIODS = {
     "billing.guardrails": 1,
     "allocation.forecasts": 600,
     "allocation.overrides": 600,
+    "allocation.variances": 900,
 }
 
 app.add_defaults(_configuration)

@@ -132,6 +132,7 @@ from allocation.api.money.price_drafts import (
     PriceDrafts,
 )
 from allocation.api.money.spend import Spend
+from allocation.api.money.variances import VarianceRule, Variances
 
 
 class ReferenceConverter:
@@ -166,6 +167,12 @@ register_converter(SeriesConverter, "series")
 
 urlpatterns = [
     path("forecasts", Forecasts.as_view(), name="api-forecasts"),
+    path("variances", Variances.as_view(), name="api-variances"),
+    path(
+        "budgets/<uuid:budget_id>/variance-rule",
+        VarianceRule.as_view(),
+        name="api-variance-rule",
+    ),
     path("spend", Spend.as_view(), name="api-spend"),
     path("statements", Statements.as_view(), name="api-statements"),
     path("statements/<str:month>/dispute", StatementDisputes.as_view(), name="api-dispute-new"),

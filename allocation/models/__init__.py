@@ -45,6 +45,7 @@ from allocation.models.stand_ins import CounterOffer, StandIn
 from allocation.models.stops import Stop
 from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
 from allocation.models.tier_versions import TierVersion
+from allocation.models.variances import SpendVariance
 from allocation.models.waiting import WaitEntry, WaitOffer
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "Requirement",
     "Series",
     "SolverState",
+    "SpendVariance",
     "StandIn",
     "StatementDispute",
     "Stop",

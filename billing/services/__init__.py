@@ -40,6 +40,7 @@ from billing.services.prices import (
     slices_of,
 )
 from billing.services.shares import HoldRequest
+from billing.services.variance_rules import variance_rule_set
 
 __all__ = [
     "Charge",
@@ -81,4 +82,5 @@ __all__ = [
     "price_param",
     "slices_kept",
     "slices_of",
+    "variance_rule_set",
 ]

@@ -10,6 +10,7 @@ from billing.queries import budget_figures_of
 from billing.rules import BudgetTerms, Period, period_after, period_text
 from billing.services.budgets import budget_fund, budget_put, budgets_lock
 from billing.services.guardrails import ladder_copy
+from billing.services.variance_rules import variance_rule_copy
 from tenants.platform.errors import Refused
 
 
@@ -42,6 +43,7 @@ def _repeat(today: date, now: datetime) -> int:
             with transaction.atomic():
                 following = budget_put(actor_id=None, owner=budget.owner, terms=terms, now=now)
                 ladder_copy(budget, following)
+                variance_rule_copy(budget, following)
         except Refused:
             # Somebody has set other budgets for these days; theirs count.
             continue

@@ -77,6 +77,7 @@ WRITES: Mapping[str, str] = {
     "api-budgets": Scope.BUDGET,
     "api-budget": Scope.BUDGET,
     "api-ladder": Scope.BUDGET,
+    "api-variance-rule": Scope.BUDGET,
     "api-campaigns": Scope.BUDGET,
     "api-campaign": Scope.BUDGET,
     "api-price-books": Scope.BUDGET,

@@ -35,6 +35,7 @@ ACTIONS = {
     "booking.request": "requested booking {object}",
     "booking.saved": "confirmed that booking {object} is saved",
     "budget.set": "set {object}",
+    "budget.variance_rule_set": "set when spend of {object} is unusual",
     "calendar.made": "created {object}",
     "calendar.revoked": "revoked {object}",
     "clock.accepted": "accepted the portal's clock as it is",

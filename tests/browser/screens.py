@@ -68,6 +68,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "tenant_admin": (
         ("budgets", "/t/helix/budgets"),
         ("budget", "budget:"),
+        ("budget-variance", "budget:variance"),
         ("statements", "/t/helix/statements"),
         ("quotas", "/t/helix/quotas"),
         ("labs", "/t/helix/labs"),
@@ -257,8 +258,8 @@ def _look(
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
     """The whole address: `bookings:QUERY` is the first booking in the list for it, `draft:` the
-    first draft of prices, `series:`, `budget:`, `approval:`, `webhook:`, `service-account:` and
-    `jira:` are the seeded ones.
+    first draft of prices, `series:`, `budget:` (or a page below it), `approval:`, `webhook:`,
+    `service-account:` and `jira:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
@@ -267,7 +268,8 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
         return (_series_address if kind == "series" else _draft_address)(page, found)
     if kind == "budget":
         page.goto(found.tenant("budgets"))
-        return _href(page, found, 'main a[href*="/budgets/"]')
+        href = _href(page, found, 'main a[href*="/budgets/"]')
+        return f"{href}/{query}" if href and query else href
     if kind == "approval":
         page.goto(found.tenant("approvals"))
         return _href(page, found, "[data-approval] h2 a")

@@ -6,6 +6,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allocation.services.operate.disputes import ANSWERED, RAISED
+from allocation.services.record.variances import VARIANCE
+from allocation.words.variances import (
+    variance_explained,
+    variance_headline,
+    variance_sentence,
+)
 from portal.integrations.notifications.budget_words import budget_headline, budget_sentences
 from portal.integrations.notifications.hook_words import hook_headline, hook_sentences
 from tenants.services.policy_hooks.calls import FAILING
@@ -37,6 +43,12 @@ def _budget(said: Mapping[str, Any]) -> Words:
 def _hook(said: Mapping[str, Any]) -> Words:
     path = "settings/policy-hook"
     return Words(hook_headline(said), hook_sentences(said), path, "Open the policy hook")
+
+
+def _variance(said: Mapping[str, Any]) -> Words:
+    sentences = (variance_sentence(said), variance_explained(said))
+    path = f"budgets/{said['budget']}/variance?day={said['day']}"
+    return Words(variance_headline(said), sentences, path, "See the causes")
 
 
 def _raised(said: Mapping[str, Any]) -> Words:
@@ -76,6 +88,7 @@ def _statement(said: Mapping[str, Any]) -> str:
 _WRITERS: Mapping[str, Callable[[Mapping[str, Any]], Words]] = {
     BUDGET: _budget,
     FAILING: _hook,
+    VARIANCE: _variance,
     RAISED: _raised,
     ANSWERED: _answered,
 }

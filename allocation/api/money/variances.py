@@ -1,0 +1,172 @@
+"""Unusual spend: comparisons with plan and usual days, and the thresholds of each budget."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.models import SpendVariance
+from allocation.words.variances import cause_name, cause_sentence
+from billing.access import access_budget, budgets_visible, require_budget_right
+from billing.models import Budget
+from billing.queries import budget_figures_of
+from billing.services import variance_rule_set
+from tenants.access import access_project
+from tenants.api.base import ApiView, list_response
+from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
+from tenants.platform.schema import described, page
+
+MOST = 200
+
+
+class VarianceBookingOut(serializers.Serializer[Any]):
+    """A booking behind a cause."""
+
+    booking = serializers.CharField()
+    amount = Money(max_digits=20, min_value=None)
+
+
+class VariancePartOut(serializers.Serializer[Any]):
+    """A cause of the difference."""
+
+    cause = serializers.CharField(
+        help_text="`plan`, `volume`, `class`, `tier`, `price`, `fees` or `corrections`."
+    )
+    amount = Money(max_digits=20, min_value=None)
+    text = serializers.CharField()
+    bookings = VarianceBookingOut(many=True, help_text="Those with the largest amounts.")
+    count = serializers.IntegerField(help_text="Of all bookings behind it.")
+
+
+class VarianceOut(serializers.Serializer[Any]):
+    """A comparison: the amounts of its parts add up to `actual` − `expected`."""
+
+    budget = serializers.UUIDField()
+    level = serializers.ChoiceField(choices=Budget.Level.values)
+    name = serializers.CharField(help_text="Of the organisation, project or campaign.")
+    project = serializers.CharField(allow_null=True)
+    campaign = serializers.CharField(allow_null=True)
+    day = serializers.DateField(help_text="In UTC.")
+    against = serializers.ChoiceField(
+        choices=SpendVariance.Against.values,
+        help_text="`weekday`: the day with the same weekday of up to four weeks before; `plan`: "
+        "the period until its end with an even share of the amount.",
+    )
+    currency = serializers.CharField()
+    actual = Money(max_digits=20, min_value=None)
+    expected = Money(max_digits=20, min_value=None)
+    is_unusual = serializers.BooleanField(help_text="Whether it crossed the thresholds.")
+    parts = VariancePartOut(many=True)
+
+
+class VarianceQuery(Strict):
+    """A filter; the latest 200 comparisons."""
+
+    project = Text(required=False, max_length=40)
+    budget = serializers.UUIDField(required=False)
+    day = Day(required=False)
+    unusual = Flag(required=False, help_text="Only those that crossed the thresholds.")
+
+
+class VarianceRuleOut(Strict):
+    """From when on spend is unusual: both thresholds have to be crossed."""
+
+    percent = Whole(
+        min_value=1, max_value=1000, allow_null=True,
+        help_text="More than expected; null: nobody is notified.",
+    )  # fmt: skip
+    amount = Money(max_digits=15, decimal_places=6, help_text="The least difference.")
+
+
+class Variances(ApiView):
+    """Comparisons of the budgets that the caller may see."""
+
+    queries = {"GET": VarianceQuery}
+
+    @described(
+        "list_variances",
+        "Spend compared with plan and usual days, with the causes of the difference",
+        answer=page(VarianceOut),
+        query=VarianceQuery,
+    )
+    def get(self, request: Request) -> Response:
+        """Lists comparisons, the latest first."""
+        with self.tx():
+            budgets = budgets_visible(self.actor)
+            if "project" in self.query:
+                project = access_project(self.actor, self.query["project"], "project")
+                budgets = budgets.filter(project=project)
+            if "budget" in self.query:
+                budgets = budgets.filter(id=self.query["budget"])
+            rows = SpendVariance.objects.filter(budget__in=budgets.order_by().values("id"))
+            if "day" in self.query:
+                rows = rows.filter(day=self.query["day"])
+            if self.query.get("unusual"):
+                rows = rows.filter(is_unusual=True)
+            found = list(rows.select_related("budget__project", "budget__campaign")[:MOST])
+            figures = budget_figures_of({row.budget_id for row in found})
+            return list_response(
+                dict(
+                    VarianceOut(
+                        _shown(row, figures[row.budget_id].name, figures[row.budget_id].currency)
+                    ).data
+                )
+                for row in found
+            )
+
+
+class VarianceRule(ApiView):
+    """The thresholds of a budget."""
+
+    @described("get_variance_rule", "From when on spend is unusual", answer=VarianceRuleOut)
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        """Describes the thresholds."""
+        with self.tx():
+            return Response(_rule(access_budget(self.actor, budget_id)))
+
+    @described(
+        "set_variance_rule",
+        "Set from when on spend is unusual (tenant admins; below a project also its leads)",
+        answer=VarianceRuleOut,
+        request=VarianceRuleOut,
+    )
+    def put(self, request: Request, budget_id: UUID) -> HttpResponseBase:
+        """Sets both thresholds."""
+        sent = self.sent(VarianceRuleOut)
+        with self.tx():
+            budget = access_budget(self.actor, budget_id)
+            require_budget_right(self.actor, budget.owner)
+            variance_rule_set(
+                actor_id=self.actor.user_id, budget=budget, percent=sent["percent"],
+                amount=sent["amount"], now=self.now,
+            )  # fmt: skip
+            return Response(_rule(budget))
+
+
+def _rule(budget: Budget) -> dict[str, Any]:
+    values = {"percent": budget.variance_percent, "amount": budget.variance_amount}
+    return dict(VarianceRuleOut(values).data)
+
+
+def _shown(row: SpendVariance, name: str, currency: str) -> dict[str, Any]:
+    budget = row.budget
+    return {
+        "budget": budget.id,
+        "level": budget.level,
+        "name": name,
+        "project": budget.project.slug if budget.project else None,
+        "campaign": budget.campaign.slug if budget.campaign else None,
+        "day": row.day,
+        "against": row.against,
+        "currency": currency,
+        "actual": row.actual,
+        "expected": row.expected,
+        "is_unusual": row.is_unusual,
+        "parts": [
+            part | {"text": f"{cause_name(part)}. {cause_sentence(part, currency)}".strip()}
+            for part in row.parts
+        ],
+    }

@@ -1,0 +1,90 @@
+"""The charges that a budget counts, by class and tier, and by booking."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+from allocation.rules.variance import ZERO, Cell, Metered, Spend
+from billing.models import Budget
+from billing.rules import midnight
+
+# Paid hours follow from the plain price of a booking, so they count all of its GPUs.
+_ROWS = """
+SELECT {booking}, what.kind, what.gpu_class, what.tier,
+       sum(CASE WHEN what.kind = 'use' AND b.price_per_hour > 0
+           THEN (x.amount - t.surcharge) / b.price_per_hour * part.gpus ELSE 0 END),
+       sum(x.amount)
+FROM billing_transfer t
+JOIN billing_budget own
+  ON own.account_id = CASE t.kind WHEN 'reverse' THEN t.credit_id ELSE t.debit_id END
+LEFT JOIN allocation_booking b ON b.id = t.reference
+CROSS JOIN LATERAL (
+  SELECT CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END AS amount) x
+CROSS JOIN LATERAL (SELECT greatest(1, (b.ask->>'count')::int) AS gpus) part
+CROSS JOIN LATERAL (
+  SELECT CASE WHEN t.kind <> 'settle' THEN 'corrections' WHEN t.fee <> '' THEN 'fees'
+         ELSE 'use' END AS kind,
+         coalesce(b.planned_class, '') AS gpu_class, coalesce(b.tier_id, '') AS tier) what
+WHERE t.tenant_id = %(tenant)s AND t.kind IN ('settle', 'charge', 'reverse')
+  AND t.reference IS NOT NULL AND (t.at AT TIME ZONE 'UTC')::date = ANY(%(days)s)
+  AND t.at >= %(first)s AND t.at < %(last)s
+  AND (%(project)s::uuid IS NULL OR own.project_id = %(project)s)
+  AND (%(campaign)s::uuid IS NULL OR b.campaign_id = %(campaign)s)
+  AND (%(person)s::int IS NULL OR b.owner_id = %(person)s)
+GROUP BY 1, 2, 3, 4
+"""
+_LABEL = "coalesce('BK-' || b.number || coalesce('[' || b.array_index || ']', ''), '')"
+
+
+@dataclass(frozen=True, slots=True)
+class BookingSpend:
+    """What a booking was charged, for use of a class in a tier, as fees or as corrections."""
+
+    booking: str
+    kind: str
+    cell: Cell
+    metered: Metered
+
+
+def spend_on(budget: Budget, days: Sequence[date]) -> Spend:
+    """The charges of these UTC days that the budget counts."""
+    return spend_sum(_rows(budget, days, "''"))
+
+
+def bookings_on(budget: Budget, days: Sequence[date]) -> list[BookingSpend]:
+    """The same by booking."""
+    return list(_rows(budget, days, _LABEL))
+
+
+def spend_sum(rows: Iterable[BookingSpend]) -> Spend:
+    """The spend of all the rows."""
+    cells: dict[Cell, Metered] = {}
+    others = {"fees": ZERO, "corrections": ZERO}
+    for row in rows:
+        if row.kind == "use":
+            before = cells.get(row.cell, Metered(ZERO, ZERO))
+            cells[row.cell] = Metered(
+                before.hours + row.metered.hours, before.amount + row.metered.amount
+            )
+        else:
+            others[row.kind] += row.metered.amount
+    return Spend(cells, **others)
+
+
+def _rows(budget: Budget, days: Sequence[date], booking: str) -> Iterable[BookingSpend]:
+    if not days:
+        return
+    first, last = min(days), max(days)
+    facts: dict[str, Any] = {
+        "tenant": budget.tenant_id, "days": list(days),
+        "first": midnight(first), "last": midnight(last + timedelta(days=1)),
+        "project": budget.project_id, "campaign": budget.campaign_id, "person": budget.person_id,
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_ROWS.format(booking=booking), facts)
+        for label, kind, gpu_class, tier, hours, amount in cursor.fetchall():
+            yield BookingSpend(label, kind, (gpu_class, tier), Metered(Decimal(hours), amount))
