@@ -14,6 +14,7 @@ from allocation.services.decide.self_check import invariants_run
 from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
+from allocation.services.operate.reports import reports_send
 from allocation.services.overrides.ending import overrides_warn
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
@@ -135,6 +136,12 @@ def allocation_forecasts() -> None:
 def allocation_variances() -> None:
     """Compares the spend until yesterday with plan and usual days, once for each budget."""
     variances_store(timezone.now())
+
+
+@shared_task(name="allocation.reports", ignore_result=True)
+def allocation_reports() -> None:
+    """Requests the mails of the statements that are due."""
+    reports_send(timezone.now())
 
 
 @shared_task(name="allocation.invariants")

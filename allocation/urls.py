@@ -28,7 +28,7 @@ from allocation.web.fleet import (
 from allocation.web.home import calendars, personal_steps, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
 from allocation.web.limits import labs_page
-from allocation.web.money import budget_page, disputes, price_drafts, statements, variances
+from allocation.web.money import budget_page, disputes, price_drafts, reports, statements, variances
 from allocation.web.site import (
     catalogue,
     corrections,
@@ -70,6 +70,7 @@ urlpatterns = [
     *projects.urlpatterns,
     *budget_page.urlpatterns,
     *variances.urlpatterns,
+    *reports.urlpatterns,
     *statements.urlpatterns,
     *disputes.urlpatterns,
     *price_drafts.urlpatterns,

@@ -104,6 +104,7 @@ PERIODS = {
     "allocation.forecasts": 600,
     "allocation.overrides": 600,
     "allocation.variances": 900,
+    "allocation.reports": 300,
 }
 
 app.add_defaults(_configuration)

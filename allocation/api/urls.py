@@ -131,6 +131,7 @@ from allocation.api.money.price_drafts import (
     PriceDraftRebase,
     PriceDrafts,
 )
+from allocation.api.money.reports import ReportOne, Reports
 from allocation.api.money.spend import Spend
 from allocation.api.money.variances import VarianceRule, Variances
 
@@ -167,6 +168,8 @@ register_converter(SeriesConverter, "series")
 
 urlpatterns = [
     path("forecasts", Forecasts.as_view(), name="api-forecasts"),
+    path("reports", Reports.as_view(), name="api-reports"),
+    path("reports/<uuid:report_id>", ReportOne.as_view(), name="api-report"),
     path("variances", Variances.as_view(), name="api-variances"),
     path(
         "budgets/<uuid:budget_id>/variance-rule",

@@ -39,6 +39,7 @@ from allocation.models.maintenance import GpuEvent, Maintenance
 from allocation.models.operations import Backup, PortalMode
 from allocation.models.overrides import Override
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
+from allocation.models.reports import ReportSubscription
 from allocation.models.requirements import Acceptance, Requirement
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.stand_ins import CounterOffer, StandIn
@@ -94,6 +95,7 @@ __all__ = [
     "PortalMode",
     "QueuePlace",
     "Rack",
+    "ReportSubscription",
     "Requirement",
     "Series",
     "SolverState",

@@ -44,6 +44,8 @@ ACTIONS = {
     "directory.created": "created the account {object} from the directory",
     "directory_token.removed": "removed the directory's token of {object}",
     "directory_token.set": "created the directory's token of {object}",
+    "report.subscribe": "gets a statement by mail",
+    "report.unsubscribe": "gets a statement by mail no more",
     "dispute.answered": "answered a dispute of the statement of {object}",
     "dispute.raised": "disputed the statement of {object}",
     "dispute.withdrawn": "withdrew a dispute of the statement of {object}",

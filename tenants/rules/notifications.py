@@ -150,6 +150,12 @@ NOTIFICATION_TYPES = (
         {"budget.variance": "differs from what is usual"},
     ),
     NotificationType(
+        "report",
+        "Reports",
+        "A statement that you get regularly is ready.",
+        {"report.due": "is ready"},
+    ),
+    NotificationType(
         "policy_hook",
         "Policy hook",
         "The policy hook of an organisation that you administer fails.",

@@ -68,8 +68,9 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "tenant_admin": (
         ("budgets", "/t/helix/budgets"),
         ("budget", "budget:"),
-        ("budget-variance", "budget:variance"),
+        ("budget-variance", "budget-variance:"),
         ("statements", "/t/helix/statements"),
+        ("reports", "/t/helix/reports"),
         ("quotas", "/t/helix/quotas"),
         ("labs", "/t/helix/labs"),
         ("people", "/t/helix/people"),
@@ -258,7 +259,7 @@ def _look(
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
     """The whole address: `bookings:QUERY` is the first booking in the list for it, `draft:` the
-    first draft of prices, `series:`, `budget:` (or a page below it), `approval:`, `webhook:`,
+    first draft of prices, `series:`, `budget:`, `budget-variance:`, `approval:`, `webhook:`,
     `service-account:` and `jira:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
@@ -266,10 +267,10 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
         return found.url + address
     if kind in ("series", "draft"):
         return (_series_address if kind == "series" else _draft_address)(page, found)
-    if kind == "budget":
+    if kind in ("budget", "budget-variance"):
         page.goto(found.tenant("budgets"))
         href = _href(page, found, 'main a[href*="/budgets/"]')
-        return f"{href}/{query}" if href and query else href
+        return f"{href}/variance" if href and kind != "budget" else href
     if kind == "approval":
         page.goto(found.tenant("approvals"))
         return _href(page, found, "[data-approval] h2 a")

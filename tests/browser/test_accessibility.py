@@ -45,6 +45,7 @@ MORE = {
         ("passkey", "/second-factor/passkey"),
         ("sso", "/sso"),
         ("sso-unknown", "/sso/no"),
+        ("report-end", "/reports/end/no-such"),
     ),
     "researcher": (
         ("account", "/account"),
@@ -65,6 +66,7 @@ SEEDED = {
     "bookings": "booking",
     "series": "series",
     "budget": "budget",
+    "budget-variance": "budget-variance",
     "approval": "approval",
     "webhook": "webhook",
     "service-account": "service-account",

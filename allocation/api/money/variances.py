@@ -16,7 +16,7 @@ from billing.queries import budget_figures_of
 from billing.services import variance_rule_set
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
+from tenants.platform.fields import Day, Money, Strict, Text, Whole
 from tenants.platform.schema import described, page
 
 MOST = 200
@@ -68,7 +68,9 @@ class VarianceQuery(Strict):
     project = Text(required=False, max_length=40)
     budget = serializers.UUIDField(required=False)
     day = Day(required=False)
-    unusual = Flag(required=False, help_text="Only those that crossed the thresholds.")
+    unusual = serializers.BooleanField(
+        required=False, help_text="Only those that crossed the thresholds."
+    )
 
 
 class VarianceRuleOut(Strict):

@@ -55,8 +55,15 @@ def statement_file_make(of: StatementOf, tenant: Tenant, kind: str) -> Statement
     owner = of.project.slug if of.project else tenant.slug
     content = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (the response closes it)
     write(of, tenant, content)
-    name = f"statement-{owner}-{of.month.starts:%Y-%m}.{kind}"
+    name = f"statement-{owner}-{_days_name(of.month)}.{kind}"
     return StatementFile(name, content_type, content)
+
+
+def _days_name(days: Period) -> str:
+    """`2026-11` for a month, else the first day and the day after the last one."""
+    if days == month_of(days.starts):
+        return f"{days.starts:%Y-%m}"
+    return f"{days.starts}-to-{days.ends}"
 
 
 def month_read(text: str) -> Period:
@@ -114,8 +121,8 @@ def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
     owner = of.project.name if of.project else "all projects"
     closed = statement.closed
     state = f"closed on {closed.closed_at:%Y-%m-%d}" if closed else "open: lines can be added"
-    facts = (f"{tenant.name}, {owner}", f"{period_text(of.month)}, months in UTC, {state}")
-    title = f"Statement {of.month.starts:%Y-%m}"
+    facts = (f"{tenant.name}, {owner}", f"{period_text(of.month)}, in UTC, {state}")
+    title = f"Statement {_days_name(of.month)}"
     notes = _use_notes(use, statement.currency)
     statement_pdf(title, facts, statement_lines(of), file, notes)
 

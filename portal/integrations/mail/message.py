@@ -1,7 +1,7 @@
 """Builds mails: the outcome in the subject, a few sentences, and a link."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, tzinfo
 
 from django.conf import settings
@@ -10,14 +10,17 @@ from django.template.loader import render_to_string
 
 from allocation.models import Approval, Booking, BookingEvent, Override, WaitOffer
 from allocation.queries.bookings.approvals import approvers_of
-from allocation.queries.bookings.calendar import Event, booking_events, by_start
+from allocation.queries.bookings.calendar import booking_events, by_start
 from allocation.rules.states import State
+from allocation.services.operate.reports import DUE
 from allocation.web.approvals.cards import request_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pause_notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from portal.integrations.mail.queueing import PASSWORD_RESET
+from portal.integrations.mail.reports import report_section
+from portal.integrations.mail.sections import Section
 from portal.integrations.notifications.override_people import ASKED as OVERRIDE_ASKED
 from portal.integrations.notifications.override_people import KINDS as OVERRIDE_KINDS
 from portal.integrations.notifications.override_people import note_of
@@ -35,17 +38,6 @@ from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
 NOTICE = "booking.pause_noticed"
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a mail: a headline, sentences, the booking's page, and its calendar entry."""
-
-    headline: str
-    sentences: tuple[str, ...]
-    href: str
-    entry: Event | None = None
-    link: str = "Open the booking"
 
 
 def section_of(mail: Mail, now: datetime) -> Section | None:
@@ -108,6 +100,8 @@ def _about_account(mail: Mail, now: datetime) -> Section | None:
         return _password_reset(mail, now)
     if mail.kind in OVERRIDE_KINDS:
         return _override(mail)
+    if mail.kind == DUE:
+        return report_section(mail)
     if mail.invitation is None:
         return _of_payload(mail)
     return _invitation(mail, now) if mail.user else _invitation_to_address(mail, now)
@@ -221,6 +215,14 @@ def email_of(mails: Sequence[Mail], notes: Sequence[Section]) -> EmailMultiAlter
             "Message-ID": f"<{mails[0].id}.{mails[0].message or 0}@{settings.PUBLIC_HOST}>",
         },
     )
+    ending = next((note.ends for note in notes if note.ends), "")
+    if ending:
+        # Mail programs show a button for it (RFC 8058).
+        letter.extra_headers["List-Unsubscribe"] = f"<{ending}>"
+        letter.extra_headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+    for note in notes:
+        for each in note.files:
+            letter.attach(each.name, each.content, each.content_type)
     letter.attach_alternative(render_to_string("mail/letter.html", context), "text/html")
     entries = {note.entry.uid: note.entry for note in notes if note.entry is not None}
     if entries:

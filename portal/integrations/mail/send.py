@@ -11,6 +11,7 @@ from django.core.mail.message import EmailMessage
 from django.db import transaction
 from django.db.models import Q
 
+from allocation.services.operate.reports import DUE
 from portal.integrations.mail.message import email_of, section_of
 from portal.integrations.mail.queueing import PASSWORD_RESET
 from tenants.models import Mail
@@ -29,8 +30,8 @@ _MESSAGE_ERRORS = (
     smtplib.SMTPSenderRefused,
     ValueError,
 )
-# Mails that are sent at once and alone.
-ALONE = URGENT | {PASSWORD_RESET}
+# Mails that are sent alone: a countdown runs, or they have an address that ends them.
+ALONE = URGENT | {PASSWORD_RESET, DUE}
 # Bounds the time of one task; the next one sends the rest.
 EMAILS_PER_RUN = 100
 # Settled mails are kept this long for questions.

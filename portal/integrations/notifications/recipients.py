@@ -122,6 +122,8 @@ def _of_payloads(message: OutboxMessage) -> Iterator[Recipient]:
 def _concerned(message: OutboxMessage) -> set[int]:
     """Leads and admins by the payload's `audience`, and the `people` that it names."""
     said = message.payload
+    if "only" in said:
+        return {said["only"]}
     project, audience = said.get("project"), said.get("audience", "admins")
     roles = Q()
     if audience != "leads" or project is None:

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allocation.services.operate.disputes import ANSWERED, RAISED
+from allocation.services.operate.reports import DUE
 from allocation.services.record.variances import VARIANCE
 from allocation.words.variances import (
     variance_explained,
@@ -51,6 +52,14 @@ def _variance(said: Mapping[str, Any]) -> Words:
     return Words(variance_headline(said), sentences, path, "See the causes")
 
 
+def _report(said: Mapping[str, Any]) -> Words:
+    query = {"month": said["starts"][:7]}
+    if said["project_slug"]:
+        query["project"] = said["project_slug"]
+    headline = f"Statement of {said['name']}, {said['days']}"
+    return Words(headline, (), f"statements?{urlencode(query)}", "Open the statement")
+
+
 def _raised(said: Mapping[str, Any]) -> Words:
     sentences = (
         f"{said['raised_by']}: {said['note']}",
@@ -89,6 +98,7 @@ _WRITERS: Mapping[str, Callable[[Mapping[str, Any]], Words]] = {
     BUDGET: _budget,
     FAILING: _hook,
     VARIANCE: _variance,
+    DUE: _report,
     RAISED: _raised,
     ANSWERED: _answered,
 }

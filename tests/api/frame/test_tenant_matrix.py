@@ -165,6 +165,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     note = {"project": "folding", "note": "Too much."}
     dispute = said(site.lead.post(f"statements/{timezone.now():%Y-%m}/dispute", note))
+    report = said(site.lead.post("reports", {"project": "folding", "cadence": "weekly"}))
     webhook = said(site.lead.post("webhooks", HOOK))
     robot = {"name": "CI", "project": "folding"}
     account = said(site.lead.post("service-accounts", robot))
@@ -190,6 +191,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "requirement_id": a_requirement(site),
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
+        "report_id": lambda: report["id"],
         "offer_id": an_offer(site),
         "entry_id": an_entry(site),
         "reference": lambda: booking["number"],
@@ -258,6 +260,7 @@ NOBODYS = {
     "requirement_id": str(uuid4()),
     "campaign_id": str(uuid4()),
     "dispute_id": str(uuid4()),
+    "report_id": str(uuid4()),
     "month": "2026-11",
     "offer_id": str(uuid4()),
     "entry_id": str(uuid4()),

@@ -1,0 +1,180 @@
+"""Subscriptions to statements by mail: people make and end them, a task sends what is due."""
+
+from dataclasses import dataclass
+from datetime import datetime, time
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.core import signing
+from django.db import IntegrityError, transaction
+
+from allocation.models import ReportSubscription
+from allocation.rules.report_times import Cadence, report_after, report_latest
+from billing.rules import Period, period_text
+from tenants.access import Actor, require_tenant_admin
+from tenants.audit import audit_record
+from tenants.models import Project
+from tenants.outbox import outbox_add
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.wall import tenant_tx
+
+DUE = "report.due"
+MOST = 20
+_SALT = "report.unsubscribe"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTerms:
+    """Which statement, how often, at which time of the person's day, and as which file."""
+
+    project: Project | None
+    cadence: str
+    format: str
+    at: time
+
+
+def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> ReportSubscription:
+    """Makes a subscription of the actor. Only admins get the statement of the organisation.
+
+    Raises:
+        Refused: `not_allowed`, `unknown_choice`, `too_many_reports` or `report_exists`.
+    """
+    if terms.project is None:
+        require_tenant_admin(actor)
+    cadence = _cadence(terms.cadence)
+    if terms.format not in ReportSubscription.Format.values:
+        raise invalid("unknown_choice", "Choose one of the values.", "format")
+    own = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
+    if own.count() >= MOST:
+        raise invalid("too_many_reports", f"You can have {MOST} reports. End one first.", "project")
+    row = ReportSubscription(
+        tenant_id=actor.tenant_id,
+        user_id=actor.user_id,
+        project=terms.project,
+        cadence=cadence,
+        format=terms.format,
+        at=terms.at,
+        zone=actor.time_zone,
+        due=report_after(cadence, now, ZoneInfo(actor.time_zone), terms.at).due,
+        created=now,
+    )
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as error:
+        if "report_once" not in str(error):
+            raise
+        raise Refused(
+            "report_exists", "You get this report already. End it to choose another time.",
+            "conflict",
+        ) from error  # fmt: skip
+    _audit(row, actor.user_id, "report.subscribe", now)
+    return row
+
+
+def report_unsubscribe(*, actor: Actor, report_id: UUID, now: datetime) -> None:
+    """Ends a subscription of the actor. Raises Refused `not_found`."""
+    row = ReportSubscription.objects.filter(
+        id=report_id, tenant_id=actor.tenant_id, user_id=actor.user_id
+    ).first()
+    if row is None:
+        raise missing("report")
+    _end(row, now)
+
+
+def unsubscribe_token(row: ReportSubscription) -> str:
+    """The secret of the address in each mail that ends the subscription."""
+    return signing.dumps([row.tenant_id.hex, row.id.hex], salt=_SALT)
+
+
+def report_unsubscribe_by_token(token: str, now: datetime) -> bool:
+    """Ends the subscription of a mailed address; returns whether the address is genuine.
+
+    A subscription that has ended already is no error: mail programs ask more than once.
+    """
+    found = _token_read(token)
+    if found is None:
+        return False
+    tenant_id, report_id = found
+    with tenant_tx(tenant_id):
+        row = ReportSubscription.objects.filter(id=report_id).first()
+        if row is not None:
+            _end(row, now)
+    return True
+
+
+def is_unsubscribe_token(token: str) -> bool:
+    """Whether the address is one that the portal has mailed."""
+    return _token_read(token) is not None
+
+
+def reports_send(now: datetime) -> int:
+    """Requests the mails of all reports that are due; returns how many.
+
+    The mail is requested in the transaction that sets the next time, so each report is requested
+    once, also by several tasks at once. After an outage only the latest one is sent.
+    """
+    sent = 0
+    due = ReportSubscription.objects.filter(due__lte=now).order_by("due")
+    for report_id in list(due.values_list("id", flat=True)):
+        with transaction.atomic():
+            row = due.select_for_update(skip_locked=True).filter(id=report_id).first()
+            sent += row is not None and _request(row, now)
+    return sent
+
+
+def _request(row: ReportSubscription, now: datetime) -> bool:
+    zone, cadence = ZoneInfo(row.zone), _cadence(row.cadence)
+    latest = report_latest(cadence, now, zone, row.at)
+    row.due = report_after(cadence, now, zone, row.at).due
+    row.save(update_fields=["due"])
+    if latest is None:
+        return False
+    days = Period(latest.starts, latest.ends)
+    payload = {
+        "report": str(row.id),
+        "starts": days.starts.isoformat(),
+        "ends": days.ends.isoformat(),
+        "days": period_text(days),
+        "name": row.project.name if row.project else row.tenant.name,
+        "project_slug": row.project.slug if row.project else "",
+        "only": row.user_id,
+    }
+    outbox_add(tenant_id=row.tenant_id, kind=DUE, payload=payload, now=now)
+    return True
+
+
+def _cadence(text: str) -> Cadence:
+    if text == "weekly":
+        return "weekly"
+    if text == "monthly":
+        return "monthly"
+    raise invalid("unknown_choice", "Choose one of the values.", "cadence")
+
+
+def _token_read(token: str) -> tuple[UUID, UUID] | None:
+    try:
+        tenant, report = signing.loads(token, salt=_SALT)
+    except signing.BadSignature:
+        return None
+    return UUID(hex=tenant), UUID(hex=report)
+
+
+def _end(row: ReportSubscription, now: datetime) -> None:
+    _audit(row, row.user_id, "report.unsubscribe", now)
+    row.delete()
+
+
+def _audit(row: ReportSubscription, actor_id: int, action: str, now: datetime) -> None:
+    audit_record(
+        tenant_id=row.tenant_id,
+        actor_id=actor_id,
+        action=action,
+        target=("report", row.id),
+        now=now,
+        detail={
+            "project": row.project.slug if row.project else None,
+            "cadence": row.cadence,
+            "format": row.format,
+        },
+    )

@@ -1,0 +1,103 @@
+"""Statements by mail: made and ended by people, sent once, with what they may see."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from django.core import mail as outbound
+from django.test import Client
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from allocation.models import ReportSubscription
+from allocation.services.operate.reports import reports_send
+from portal.integrations.mail.send import mails_send
+from portal.integrations.relay import outbox_relay
+from tenants.models import Mail, Membership, Notification, OutboxMessage, User
+from tests.api.builders import Site, said
+from tests.roles import as_system
+
+WEEKLY = {"project": "folding", "cadence": "weekly", "format": "csv", "at": "07:30"}
+
+
+def test_a_report_is_sent_once_with_its_file_and_ends_by_its_address(
+    site: Site, settings: Settings
+) -> None:
+    settings.MAIL_ON = True
+    made = said(site.viewer.post("reports", WEEKLY))
+    assert (made["at"], made["project"]) == ("07:30", "folding")
+    due = datetime.fromisoformat(made["due"])
+    with as_system():
+        User.objects.filter(id=site.people["viewer"].id).update(email="vera@example.org")
+        assert reports_send(due - timedelta(seconds=1)) == 0
+        assert [reports_send(due) for _ in range(2)] == [1, 0]
+        outbox_relay(due)
+        (entry,) = Notification.objects.filter(kind="report.due")
+        assert entry.user_id == site.people["viewer"].id
+        assert mails_send(due + timedelta(days=1)) == 1
+    (letter,) = outbound.outbox
+    assert letter.subject.startswith("Statement of Folding") or "folding" in letter.subject.lower()
+    (file,) = [each for each in letter.attachments if "csv" in str(each[2])]
+    assert str(file[1]).startswith("at,booking")
+    address = letter.extra_headers["List-Unsubscribe"].strip("<>")
+    assert address in letter.body
+    # After an outage of a month only the latest week is sent.
+    with as_system():
+        assert reports_send(due + timedelta(days=30)) == 1
+        assert ReportSubscription.objects.get().due > due + timedelta(days=30)
+    path = re.sub(r"^https?://[^/]+", "", address)
+    client = Client()
+    assert "End this report?" in client.get(path).content.decode()
+    with as_system():
+        assert ReportSubscription.objects.exists()
+    # What a mail program posts, without a cookie; more than once is no error.
+    for _ in range(2):
+        assert client.post(path, {"List-Unsubscribe": "One-Click"}).status_code == 200
+    assert client.post(f"{path[:-3]}abc").status_code == 404
+    with as_system():
+        assert not ReportSubscription.objects.exists()
+
+
+def test_reports_are_refused_for_what_one_may_not_see_and_twice(site: Site) -> None:
+    made = said(site.viewer.post("reports", WEEKLY))
+    assert said(site.viewer.post("reports", WEEKLY))["code"] == "report_exists"
+    assert site.viewer.post("reports", {"cadence": "weekly"}).status_code == 403
+    assert site.outsider.post("reports", WEEKLY).status_code in (404, 422)
+    assert site.viewer.post("reports", WEEKLY | {"at": "25:00"}).status_code == 422
+    assert site.lead.delete(f"reports/{made['id']}").status_code == 404
+    assert site.viewer.delete(f"reports/{made['id']}").status_code == 204
+
+
+def test_who_may_not_see_the_statement_any_more_gets_no_mail(
+    site: Site, settings: Settings
+) -> None:
+    settings.MAIL_ON = True
+    site.viewer.post("reports", WEEKLY)
+    now = timezone.now() + timedelta(days=8)
+    with as_system():
+        User.objects.filter(id=site.people["viewer"].id).update(email="vera@example.org")
+        reports_send(now)
+        outbox_relay(now)
+        assert Mail.objects.filter(kind="report.due").count() == 1
+        Membership.objects.filter(user=site.people["viewer"]).delete()
+        assert mails_send(now + timedelta(days=1)) == 0
+        assert Mail.objects.get(kind="report.due").dropped
+    assert outbound.outbox == []
+
+
+def test_the_page_adds_and_ends_reports(site: Site) -> None:
+    client = Client()
+    client.force_login(site.people["lead"])
+    page = "/t/helix/reports"
+    form = {"project": "folding", "cadence": "monthly", "format": "pdf", "at": "08:00"}
+    assert client.post(page, form | {"at": "noon"}).status_code == 422
+    assert client.post(page, form | {"project": ""}).status_code == 403
+    assert client.post(page, form).status_code == 302
+    shown = client.get(page).content.decode()
+    assert "Every month at 08:00" in shown
+    with as_system():
+        row = ReportSubscription.objects.get()
+        assert row.due.astimezone(UTC) > timezone.now()
+    assert client.post(page, {"end": str(row.id)}).status_code == 302
+    with as_system():
+        assert not ReportSubscription.objects.exists()
+        assert not OutboxMessage.objects.filter(kind="report.due").exists()
