@@ -11,7 +11,7 @@ from tenants.models import Project, Tenant
 
 
 class ReportSubscription(models.Model):
-    """A person's wish to get the statement of a project or organisation by mail.
+    """A person's request to get the statement of a project or organisation by mail.
 
     `due` and the days of the next report advance in the transaction that requests its mail, so each
     report is sent once.

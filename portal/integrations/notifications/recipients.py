@@ -105,7 +105,7 @@ def _approvers(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Rec
 
 
 def _of_payloads(message: OutboxMessage) -> Iterator[Recipient]:
-    """Yields whom a message concerns that is not about one booking."""
+    """Yields the recipients of a message that is not about one booking."""
     words = words_of(message.kind, message.payload)
     if words is None:
         return
