@@ -13,6 +13,7 @@ from django.db.models import F, Q
 from billing.price_models import Price, PriceBook, PriceDraft
 from billing.rules import BudgetOwner
 from tenants.models import Project, Tenant, User
+from tenants.platform.labels import labels_text
 
 __all__ = [
     "MONEY",
@@ -27,6 +28,7 @@ __all__ = [
     "Transfer",
 ]
 
+NO_LABELS = models.Value({}, output_field=models.JSONField())
 MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6}
 
 
@@ -78,15 +80,31 @@ class Campaign(models.Model):
     name = models.CharField(max_length=80)
     is_open = models.BooleanField(default=True, help_text="Whether new bookings can use it.")
 
+    # Bookings without a campaign that match belong to it
+    match_labels = models.JSONField(
+        default=dict, db_default=NO_LABELS, blank=True, help_text="All of these labels; {}: none."
+    )
+    match_ref = models.CharField(
+        max_length=500, blank=True, default="", db_default="", help_text="This ticket."
+    )
+
     class Meta:
         ordering = ["name", "id"]
         constraints = [
+            models.CheckConstraint(
+                condition=Q(match_ref__regex=r"^\S*$"), name="campaign_reference_sane"
+            ),
             models.UniqueConstraint(fields=["tenant", "id"], name="campaign_id_in_tenant"),
             models.UniqueConstraint(fields=["project", "slug"], name="campaign_slug_in_project"),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def match_text(self) -> str:
+        """What new bookings have that belong to it without naming it; empty for none."""
+        return ", ".join(filter(None, (labels_text(self.match_labels), self.match_ref)))
 
 
 class Transfer(models.Model):
@@ -233,6 +251,14 @@ class Budget(models.Model):
         help_text="What is left when the period ends is added to the next one.",
     )
 
+    labels = models.JSONField(
+        default=dict, db_default=NO_LABELS, blank=True,
+        help_text="Key-value pairs, at most 32; what it pays has them, too.",
+    )  # fmt: skip
+    external_ref = models.CharField(
+        max_length=500, blank=True, default="", db_default="", help_text="URL or key of a ticket."
+    )
+
     # From when on spend is unusual: both thresholds have to be crossed
     variance_percent = models.PositiveSmallIntegerField(
         null=True, blank=True, default=50, db_default=50,
@@ -262,6 +288,9 @@ class Budget(models.Model):
             models.CheckConstraint(
                 condition=Q(variance_percent=None) | Q(variance_percent__range=(1, 1000)),
                 name="budget_variance_percent",
+            ),
+            models.CheckConstraint(
+                condition=Q(external_ref__regex=r"^\S*$"), name="budget_reference_sane"
             ),
             models.CheckConstraint(
                 condition=Q(variance_amount__gte=0), name="budget_variance_amount"

@@ -15,10 +15,11 @@ from billing.access import access_budget, access_owner, budgets_visible, require
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
-from billing.services import Rung, budget_put, ladder_set
+from billing.services import Rung, budget_labels_set, budget_put, ladder_set
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
+from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, Labels, Reference, labelled
 from tenants.platform.schema import described, page
 
 
@@ -48,6 +49,8 @@ class BudgetOut(serializers.Serializer[Any]):
     rolls_over = serializers.BooleanField(
         help_text="What is left when the period ends is added to the next one."
     )
+    labels = Labels(help_text="What it pays has them, too.")
+    external_ref = serializers.CharField(help_text="A URL or a ticket's key.")
 
 
 class BudgetQuery(Strict):
@@ -57,6 +60,9 @@ class BudgetQuery(Strict):
     project = Text(required=False, max_length=40)
     starts = Day(required=False)
     ends = Day(required=False)
+    # Any: the base class has an attribute of this name.
+    label: Any = Text(required=False, max_length=MAX_TEXT, help_text="`team=vision`; all of them.")
+    external_ref = Text(required=False, max_length=MAX_REFERENCE)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Fills in the default period. Raises ValidationError."""
@@ -78,6 +84,8 @@ class BudgetChange(Strict):
     is_hard = Flag(required=False)
     is_repeated = Flag(required=False)
     rolls_over = Flag(required=False)
+    labels = Labels(required=False)
+    external_ref = Reference(required=False)
 
 
 class BudgetNew(BudgetChange):
@@ -113,6 +121,7 @@ class Budgets(ApiView):
             if "project" in self.query:
                 project = access_project(self.actor, self.query["project"], "project")
                 budgets = budgets.filter(project=project)
+            budgets = labelled(budgets, self.query)
             rows = budgets.select_related("project", "campaign", "person")
             return list_response(_all_shown(list(rows.order_by("project__slug", "starts", "id"))))
 
@@ -234,6 +243,10 @@ def _set(
     names = ("warn_percent", "is_hard", "is_repeated", "rolls_over")
     terms = BudgetTerms(period, sent["amount"], **{name: sent.get(name) for name in names})
     budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
+    budget_labels_set(
+        actor_id=actor.user_id, budget=budget, labels=sent.get("labels"),
+        external_ref=sent.get("external_ref"), now=now,
+    )  # fmt: skip
     return _all_shown([access_budget(actor, budget.id)])[0]
 
 
@@ -247,6 +260,8 @@ def _all_shown(budgets: list[Budget]) -> list[dict[str, Any]]:
                     "project": budget.project.slug if budget.project else None,
                     "campaign": budget.campaign.slug if budget.campaign else None,
                     "person": budget.person.username if budget.person else None,
+                    "labels": budget.labels,
+                    "external_ref": budget.external_ref,
                 }
             ).data
         )

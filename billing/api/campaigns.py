@@ -9,11 +9,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing.models import Campaign
-from billing.services import campaign_create, campaign_open_set
+from billing.services import CampaignMatch, campaign_create, campaign_match_set, campaign_open_set
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import missing
 from tenants.platform.fields import Flag, Strict, Text
+from tenants.platform.labels import Labels, Reference
 from tenants.platform.schema import described, page
 
 
@@ -25,6 +26,10 @@ class CampaignOut(serializers.Serializer[Any]):
     slug = serializers.CharField()
     name = serializers.CharField()
     is_open = serializers.BooleanField(help_text="Whether new bookings can use it.")
+    match_labels = Labels(
+        help_text="New bookings with all of these labels belong to it without naming it."
+    )
+    match_ref = serializers.CharField(help_text="The same for a ticket.")
 
 
 class CampaignQuery(Strict):
@@ -38,12 +43,16 @@ class CampaignNew(Strict):
 
     project = Text(max_length=40)
     name = Text(max_length=80)
+    match_labels = Labels(required=False)
+    match_ref = Reference(required=False)
 
 
 class CampaignChange(Strict):
-    """Opens or closes it."""
+    """Opens or closes it, or sets what belongs to it."""
 
-    is_open = Flag()
+    is_open = Flag(required=False)
+    match_labels = Labels(required=False)
+    match_ref = Reference(required=False)
 
 
 class Campaigns(ApiView):
@@ -78,8 +87,9 @@ class Campaigns(ApiView):
         def work() -> Response:
             project = access_project(self.actor, sent["project"], "project")
             campaign = campaign_create(
-                actor=self.actor, project=project, name=sent["name"], now=self.now
-            )
+                actor=self.actor, project=project, name=sent["name"], now=self.now,
+                match=CampaignMatch(sent.get("match_labels", {}), sent.get("match_ref", "")),
+            )  # fmt: skip
             return Response(dict(CampaignOut(campaign).data), status=201)
 
         return self.once(work)
@@ -102,7 +112,12 @@ class CampaignOne(ApiView):
             campaign = found.select_related("project").first()
             if campaign is None or self.actor.role_in(campaign.project_id) is None:
                 raise missing("campaign")
-            campaign_open_set(
-                actor=self.actor, campaign=campaign, is_open=sent["is_open"], now=self.now
-            )
+            is_open = sent.get("is_open", campaign.is_open)
+            campaign_open_set(actor=self.actor, campaign=campaign, is_open=is_open, now=self.now)
+            if "match_labels" in sent or "match_ref" in sent:
+                match = CampaignMatch(
+                    sent.get("match_labels", campaign.match_labels),
+                    sent.get("match_ref", campaign.match_ref),
+                )
+                campaign_match_set(actor=self.actor, campaign=campaign, match=match, now=self.now)
             return Response(dict(CampaignOut(campaign).data))

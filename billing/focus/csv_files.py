@@ -11,8 +11,8 @@ from billing.focus.rows import FOCUS_COLUMNS, focus_rows
 NO_USES: Uses = {}
 STATEMENT_COLUMNS = (
     "at", "booking", "name", "project", "person", "campaign", "tier", "gpu_class", "kind", "hours",
-    "peak_hours", "surcharge", "amount", "exact", "currency", "note", "fee", "unused_hours",
-    "unused_cost", "energy_kwh", "co2_kg",
+    "peak_hours", "surcharge", "amount", "exact", "currency", "note", "fee", "ticket",
+    "unused_hours", "unused_cost", "energy_kwh", "co2_kg",
 )  # fmt: skip
 
 

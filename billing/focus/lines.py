@@ -56,6 +56,7 @@ class StatementLine:
     labels: Mapping[str, str]
     profile: str = ""
     """Of a booking of slices."""
+    ticket: str = ""
 
     @property
     def amount(self) -> Decimal:

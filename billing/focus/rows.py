@@ -87,7 +87,8 @@ def _tenant_facts(tenant: tuple[str, str], month: date) -> dict[str, object]:
 
 def _row(part: _Part) -> dict[str, object]:
     line = part.line
-    tags = {**line.labels, "campaign": line.campaign, "person": line.person, "tier": line.tier}
+    own = {"campaign": line.campaign, "person": line.person, "tier": line.tier}
+    tags = {"ticket": line.ticket, **line.labels, **own}
     what = FEES.get(line.fee, "Unused GPU time" if part.is_unused else "GPU time")
     return {
         **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), line.exact),

@@ -1,7 +1,14 @@
 """The only writers of money. Each call is one transaction or joins the caller's."""
 
+from billing.services.budget_labels import budget_labels_set
 from billing.services.budgets import budget_put, budget_set
-from billing.services.campaigns import campaign_create, campaign_open_set, campaign_to_charge
+from billing.services.campaigns import (
+    CampaignMatch,
+    campaign_create,
+    campaign_match_set,
+    campaign_open_set,
+    campaign_to_charge,
+)
 from billing.services.corrections import charge_add, charge_refund
 from billing.services.guardrails import Rung, ladder_set
 from billing.services.holds import (
@@ -43,6 +50,7 @@ from billing.services.shares import HoldRequest
 from billing.services.variance_rules import variance_rule_set
 
 __all__ = [
+    "CampaignMatch",
     "Charge",
     "DraftTerms",
     "HoldRequest",
@@ -50,9 +58,11 @@ __all__ = [
     "Peaks",
     "PriceChange",
     "Rung",
+    "budget_labels_set",
     "budget_put",
     "budget_set",
     "campaign_create",
+    "campaign_match_set",
     "campaign_open_set",
     "campaign_to_charge",
     "charge_add",

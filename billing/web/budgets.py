@@ -25,11 +25,12 @@ from billing.rules import (
     month_of,
     period_text,
 )
-from billing.services import budget_put, campaign_create, campaign_open_set
+from billing.services import CampaignMatch, budget_put, campaign_create, campaign_open_set
 from billing.web.budget_rows import RefusedBudget, Row, Tree, row_key, without_budget
 from tenants.access import Actor, access_project
 from tenants.models import Membership, Project, User
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.labels import labels_read
 from tenants.web.frame import tenant_page
 
 YEARS = range(2000, 2200)
@@ -85,7 +86,13 @@ def campaign_new(request: HttpRequest, actor: Actor) -> HttpResponse:
             _campaign_toggle(request, actor, project, slug)
         else:
             name = request.POST.get("name", "").strip()
-            campaign = campaign_create(actor=actor, project=project, name=name, now=now)
+            match = CampaignMatch(
+                labels_read(request.POST.get("match_labels", ""), "match_labels"),
+                request.POST.get("match_ref", "").strip(),
+            )
+            campaign = campaign_create(
+                actor=actor, project=project, name=name, match=match, now=now
+            )
             messages.success(request, f"Created the campaign {campaign.name}.")
     except Refused as refusal:
         if refusal.kind in ("missing", "denied"):

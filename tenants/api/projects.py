@@ -12,12 +12,14 @@ from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.models import Membership, Project
 from tenants.platform.fields import Flag, Strict, Text
+from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, Labels, Reference, labelled
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
 from tenants.services import (
     membership_remove,
     membership_role_set,
     project_create,
+    project_labels_set,
     project_open_set,
 )
 from tenants.services.labs.labs import project_lab_set
@@ -31,6 +33,16 @@ class ProjectOut(serializers.Serializer[Any]):
     is_open = serializers.BooleanField()
     lab = serializers.CharField(allow_null=True)
     role = serializers.CharField()
+    labels = Labels(help_text="Its charges have them, too, unless a booking has its own.")
+    external_ref = serializers.CharField(help_text="A URL or a ticket's key.")
+
+
+class ProjectQuery(PageQuery):
+    """A page, and filters."""
+
+    # Any: the base class has an attribute of this name.
+    label: Any = Text(required=False, max_length=MAX_TEXT, help_text="`team=vision`; all of them.")
+    external_ref = Text(required=False, max_length=MAX_REFERENCE)
 
 
 class ProjectNew(Strict):
@@ -41,10 +53,12 @@ class ProjectNew(Strict):
 
 
 class ProjectChange(Strict):
-    """A project that is open or closed for new bookings, or in another lab."""
+    """What is left out stays. Leads set labels and the reference, tenant admins all."""
 
     is_open = Flag(required=False)
     lab = Text(required=False, allow_null=True, max_length=40, help_text="Null: in none.")
+    labels = Labels(required=False)
+    external_ref = Reference(required=False)
 
 
 class MemberOut(serializers.Serializer[Any]):
@@ -65,15 +79,16 @@ class MemberChange(Strict):
 class Projects(ApiView):
     """The projects that the caller can see."""
 
-    queries = {"GET": PageQuery}
+    queries = {"GET": ProjectQuery}
 
-    @described("list_projects", "Projects you can see", answer=page(ProjectOut), query=PageQuery)
+    @described("list_projects", "Projects you can see", answer=page(ProjectOut), query=ProjectQuery)
     def get(self, request: Request) -> Response:
         """Lists projects by slug."""
         with self.tx():
             rows = Project.objects.filter(tenant_id=self.actor.tenant_id).select_related("lab")
             if not self.actor.is_tenant_admin:
                 rows = rows.filter(id__in=self.actor.roles)
+            rows = labelled(rows, self.query)
             projects, next_cursor = page_of(
                 rows, keys=("slug",), query=self.query, scope=f"projects:{self.actor.tenant_id}"
             )
@@ -108,7 +123,7 @@ class ProjectOne(ApiView):
 
     @described(
         "set_project",
-        "Open or close a project, or move it to a lab (tenant admins)",
+        "Open or close a project, or move it to a lab (tenant admins); set labels (leads, too)",
         answer=ProjectOut,
         request=ProjectChange,
     )
@@ -125,6 +140,10 @@ class ProjectOne(ApiView):
                 project = project_open_set(
                     actor=self.actor, slug=slug, is_open=sent["is_open"], now=self.now
                 )
+            project = project_labels_set(
+                actor=self.actor, project=project, labels=sent.get("labels"),
+                external_ref=sent.get("external_ref"), now=self.now,
+            )  # fmt: skip
             return Response(_shown(self.actor, project))
 
 
@@ -177,4 +196,6 @@ def _shown(actor: Actor, project: Project) -> dict[str, Any]:
         "is_open": project.is_open,
         "lab": project.lab.slug if project.lab else None,
         "role": actor.role_in(project.id),
+        "labels": project.labels,
+        "external_ref": project.external_ref,
     }

@@ -71,9 +71,21 @@ class Project(models.Model):
     lab = models.ForeignKey(
         Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
     )
+    labels = models.JSONField(
+        default=dict,
+        db_default=models.Value({}, output_field=models.JSONField()),
+        blank=True,
+        help_text="Key-value pairs, at most 32; its charges have them, too.",
+    )
+    external_ref = models.CharField(
+        max_length=500, blank=True, default="", db_default="", help_text="URL or key of a ticket."
+    )
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(external_ref__regex=r"^\S*$"), name="project_reference_sane"
+            ),
             models.UniqueConstraint(fields=["tenant", "slug"], name="project_slug_in_tenant"),
             models.UniqueConstraint(fields=["tenant", "id"], name="project_id_in_tenant"),
         ]

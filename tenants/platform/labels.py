@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from django.db.models import Model, QuerySet
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -18,6 +19,7 @@ MAX_REFERENCE = 500
 MAX_TEXT = MAX_LABELS * (MAX_KEY + MAX_VALUE + 3)
 """The longest text that `labels_text` writes."""
 
+Row = TypeVar("Row", bound=Model)
 _KEY = re.compile(r"[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?")
 _REFERENCE = re.compile(r"[^\s]{1,500}")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -77,6 +79,19 @@ def reference_check(text: str, param: str = "external_ref") -> str:
     if scheme and scheme[1].lower() not in ("http", "https"):
         raise invalid("bad_reference", "The URL of a reference starts with https://.", param)
     return text
+
+
+def labelled(rows: QuerySet[Row], query: Mapping[str, Any]) -> QuerySet[Row]:
+    """The rows that have all labels of `label` and the `external_ref` of a query.
+
+    Raises:
+        Refused: `bad_label`.
+    """
+    if query.get("label"):
+        rows = rows.filter(labels__contains=labels_read(query["label"], "label"))
+    if query.get("external_ref"):
+        rows = rows.filter(external_ref=query["external_ref"])
+    return rows
 
 
 def reference_link(text: str) -> str:

@@ -1,6 +1,7 @@
 """Writes projects, memberships and a person's settings."""
 
 import zoneinfo
+from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
 from tenants.models import KnownPerson, Membership, Project, Role, ServiceAccount, User
 from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.labels import labels_check, reference_check
 from tenants.services.input_values import name_read, slug_read
 
 PROJECT_ROLES = (Role.VIEWER, Role.RESEARCHER, Role.LEAD)
@@ -59,6 +61,43 @@ def project_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -
         )
     project.is_open = is_open
     return project
+
+
+def project_labels_set(
+    *,
+    actor: Actor,
+    project: Project,
+    labels: Mapping[str, str] | None,
+    external_ref: str | None,
+    now: datetime,
+) -> Project:
+    """Sets labels and the reference of a project, also of charges that stand; None keeps them.
+
+    Raises:
+        Refused: `not_allowed`, `bad_label`, `too_many_labels` or `bad_reference`.
+    """
+    if labels is None and external_ref is None:
+        return project
+    if not actor.may_lead(project.id):
+        raise denied("Only the project's leads and the tenant's admins may do this.")
+    before = {"labels": project.labels, "external_ref": project.external_ref}
+    after = {
+        "labels": before["labels"] if labels is None else labels_check(labels),
+        "external_ref": before["external_ref"]
+        if external_ref is None
+        else reference_check(external_ref),
+    }
+    if after != before:
+        Project.objects.filter(id=project.id).update(**after)
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action="project.labels_set",
+            target=("project", project.id),
+            now=now,
+            detail={"before": before, "after": after},
+        )
+    return Project.objects.get(id=project.id)
 
 
 @transaction.atomic

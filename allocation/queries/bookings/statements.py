@@ -28,7 +28,9 @@ SELECT t.id, t.at, t.kind,
        coalesce(b.price_per_hour + b.peak_surcharge, 0), t.surcharge,
        CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END,
        a.currency, t.note, t.fee, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
-       coalesce(b.ask->>'profile', ''), coalesce(b.labels, '{{}}')
+       coalesce(b.ask->>'profile', ''),
+       coalesce(p.labels, '{{}}') || own.labels || coalesce(b.labels, '{{}}'),
+       coalesce(nullif(b.external_ref, ''), nullif(own.external_ref, ''), p.external_ref, '')
 FROM billing_transfer t
 JOIN billing_account a ON a.id = t.debit_id
 JOIN billing_budget own
@@ -73,12 +75,18 @@ _NAMES = {
 GROUPS = (*_NAMES, "ticket")
 LABEL = "label:"
 """Before the key of a label, it is a group, too."""
+# A booking has the labels and the ticket of its budget and project, unless it has its own.
+_TICKET = "coalesce(nullif(b.external_ref, ''), nullif(own.external_ref, ''), p.external_ref, '')"
+_LABELLED = "coalesce(b.labels ->> %(label)s, own.labels ->> %(label)s, p.labels ->> %(label)s, '')"
 # The kept sums know no tickets and labels, so these read the lines.
 _BY_BOOKING = f"""
 SELECT {{name}}, sum(billing_cents(x.amount)), sum(x.amount), count(*),
        count(*) FILTER (WHERE t.kind <> 'settle')
 FROM billing_transfer t
+JOIN billing_budget own
+  ON own.account_id = CASE t.kind WHEN 'reverse' THEN t.credit_id ELSE t.debit_id END
 LEFT JOIN allocation_booking b ON b.id = t.reference
+LEFT JOIN tenants_project p ON p.id = own.project_id
 CROSS JOIN LATERAL (
   SELECT CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END AS amount) x
 WHERE {_OF_MONTH}
@@ -129,8 +137,20 @@ def label_keys(of: StatementOf, most: int = 6) -> list[str]:
     rows = BookingLabel.objects.filter(tenant_id=of.tenant_id)
     if of.project is not None:
         rows = rows.filter(booking__project=of.project)
+    inherited = _inherited_keys(of)
     keys = rows.values("key").annotate(count=Count("id")).order_by("-count", "key")
-    return list(keys.values_list("key", flat=True)[:most])
+    found = [*inherited, *keys.values_list("key", flat=True)[:most]]
+    return list(dict.fromkeys(found))[:most]
+
+
+def _inherited_keys(of: StatementOf) -> list[str]:
+    """The keys of labels of the projects and of their budgets."""
+    projects = Project.objects.filter(tenant_id=of.tenant_id)
+    budgets = Budget.objects.filter(tenant_id=of.tenant_id, level="project")
+    if of.project is not None:
+        projects, budgets = projects.filter(id=of.project.id), budgets.filter(project=of.project)
+    rows = [*projects.values_list("labels", flat=True), *budgets.values_list("labels", flat=True)]
+    return sorted({key for labels in rows for key in labels})
 
 
 def statement_of(of: StatementOf, by: str = "person") -> Statement:
@@ -153,8 +173,7 @@ def spend_of(of: StatementOf, by: str) -> dict[str, Totals]:
     else:
         facts = _facts(of, of.month.first_second, of.month.last_second)
         facts["label"] = by.removeprefix(LABEL)
-        name = "b.external_ref" if by == "ticket" else "b.labels ->> %(label)s"
-        rows = _rows(_BY_BOOKING.format(name=f"coalesce({name}, '')"), facts)
+        rows = _rows(_BY_BOOKING.format(name=_TICKET if by == "ticket" else _LABELLED), facts)
     return {
         name: Totals(amount, exact, int(lines), int(corrections))
         for name, amount, exact, lines, corrections in rows
@@ -175,8 +194,8 @@ def statement_lines(of: StatementOf) -> Iterator[StatementLine]:
 
 
 def _line(row: Sequence[Any]) -> StatementLine:
-    *facts, profile, labels = row
-    return StatementLine(*[*facts, json.loads(labels), profile])
+    *facts, profile, labels, ticket = row
+    return StatementLine(*[*facts, json.loads(labels), profile, ticket])
 
 
 def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[StatementLine]:

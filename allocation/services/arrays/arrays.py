@@ -82,7 +82,7 @@ def array_request(
         asker=Asker(actor.user_id, is_many=True),
     )
     offer = offer_price(admission, PriceShelf.read(request.priced_at or now))
-    campaign = campaign_to_charge(project, request.campaign)
+    campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
     admitted = AdmittedRequest(project, request, admission, offer, None, campaign)
     row = BookingArray(
         id=key,

@@ -227,7 +227,7 @@ class _Admissions:
             )
         admission = self._known[key]
         offer = offer_price(admission, self._shelf(item.priced_at or self._now))
-        campaign = campaign_to_charge(project, item.campaign) if item.campaign else None
+        campaign = campaign_to_charge(project, item.campaign, item.labels, item.external_ref)
         return AdmittedRequest(project, item, admission, offer, None, campaign)
 
     def _shelf(self, at: datetime) -> PriceShelf:

@@ -111,7 +111,7 @@ def booking_create(
         admission,
         offer_price(admission, PriceShelf.read(request.priced_at or now)),
         series,
-        campaign_to_charge(project, request.campaign),
+        campaign_to_charge(project, request.campaign, request.labels, request.external_ref),
     )
     (answer,) = bookings_create(actor, {key: admitted}, now).values()
     if isinstance(answer, Refused):

@@ -151,7 +151,9 @@ def _bookings_request(
         asker=Asker(actor.user_id, is_many=True),
     )
     shelf = PriceShelf.read(request.priced_at or now)
-    campaign = campaign_to_charge(series.project, request.campaign)
+    campaign = campaign_to_charge(
+        series.project, request.campaign, request.labels, request.external_ref
+    )
     requests: dict[UUID, AdmittedRequest] = {}
     for place, starts in enumerate(dates.starts):
         try:

@@ -70,7 +70,7 @@ def quote_make(
         asker=Asker(actor.user_id, without),
     )
     request = replace(request, ask=admission.ask)
-    campaign = campaign_to_charge(project, request.campaign)
+    campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_http_methods
 
 from allocation.models import Booking
 from allocation.queries.bookings.projects import (
@@ -32,12 +33,16 @@ from allocation.queries.bookings.spending import (
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.solver.model.inputs import UNITS_PER_GPU
+from allocation.web.money.budget_page import label_fields
 from allocation.web.parts.burndown import Burndown, burndown
 from billing.queries import BudgetFigures
 from billing.rules import money_text
 from billing.web.budget_bar import BudgetBar, budget_bar
 from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Role
+from tenants.platform.errors import Refused
+from tenants.platform.labels import labels_read
+from tenants.services import project_labels_set
 from tenants.web.frame import tenant_page
 
 
@@ -90,12 +95,27 @@ class MoneyCard:
     runs_out: str
 
 
-@require_GET
+@require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
-    """Shows one project. Viewers see its budget, but not who spent it."""
+    """Shows one project; POST sets its labels. Viewers see its budget, but not who spent it."""
     now = timezone.now()
     found = access_project(actor, slug)
+    refusal = None
+    if request.method == "POST":
+        try:
+            project_labels_set(
+                actor=actor, project=found, now=now,
+                labels=labels_read(request.POST.get("labels", "")),
+                external_ref=request.POST.get("external_ref", "").strip(),
+            )  # fmt: skip
+        except Refused as error:
+            if error.kind in ("missing", "denied"):
+                raise
+            refusal = error
+        else:
+            messages.success(request, "Saved the labels.")
+            return redirect(request.path)
     money = budget_history_of(project=found, now=now)
     running, coming = open_counts(project=found)
     context: dict[str, Any] = {
@@ -107,6 +127,8 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
         "running": running,
         "coming": coming,
         "members": members_of(project=found),
+        "label_fields": label_fields(found.labels, found.external_ref, request, refusal),
+        "may_edit": actor.may_lead(found.id),
         "may_book": actor.may_book(found.id) and found.is_open,
         "sees_people": actor.role_in(found.id) != Role.VIEWER,
     }
@@ -116,7 +138,8 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
         if context["sees_people"]:
             people = spend_by_person(project=found, budget_id=budget_id)
             context["by_person"] = _shares(people, currency)
-    return render(request, "allocation/project.html", context)
+    status = 422 if refusal else 200
+    return render(request, "allocation/project.html", context, status=status)
 
 
 def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:

@@ -16,12 +16,13 @@ from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, open_holds, reached, would_have_stopped
 from billing.rules import money_text, period_text
-from billing.services import Rung, ladder_set
+from billing.services import Rung, budget_labels_set, ladder_set
 from billing.services.guardrails import MEASURED
 from billing.web.budget_bar import budget_bar
 from tenants.access import Actor
 from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.labels import labels_read, labels_text
 from tenants.web.frame import tenant_page
 
 ACTS_NOW = {
@@ -40,6 +41,9 @@ STAYS = {
     "no_bookings": "Bookings that are made already, and their extensions, stay.",
     "drain": "What runs stays. Planned starts are given up; fixed windows wait, at no cost.",
 }
+
+
+UNTYPED = {"percent": "80", "audience": "both"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ def budget_one(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpRespo
         return _page(request, actor, budget, None)
     require_budget_right(actor, budget.owner)
     try:
+        if "labels" in request.POST:
+            return _labelled(request, actor, budget)
         rungs, said = _changed(budget, request.POST)
         if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
             question = _question(actor, budget, rungs[-1])
@@ -74,6 +80,17 @@ def budget_one(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpRespo
     except Refused as refusal:
         return _page(request, actor, budget, refusal)
     messages.success(request, said)
+    return redirect(_address(actor, budget))
+
+
+def _labelled(request: HttpRequest, actor: Actor, budget: Budget) -> HttpResponse:
+    labels = labels_read(request.POST.get("labels", ""))
+    reference = request.POST.get("external_ref", "").strip()
+    budget_labels_set(
+        actor_id=actor.user_id, budget=budget, labels=labels, external_ref=reference,
+        now=timezone.now(),
+    )  # fmt: skip
+    messages.success(request, "Saved the labels.")
     return redirect(_address(actor, budget))
 
 
@@ -174,6 +191,19 @@ def _bookings(count: int) -> str:
     return f"{count} booking" if count == 1 else f"{count} bookings"
 
 
+def label_fields(
+    labels: dict[str, str], external_ref: str, request: HttpRequest, refusal: Refused | None
+) -> dict[str, object]:
+    """The values of the form of labels, and its refusal."""
+    is_mine = refusal is not None and "labels" in request.POST
+    typed = request.POST
+    return {
+        "labels": typed.get("labels", "") if is_mine else labels_text(labels),
+        "external_ref": typed.get("external_ref", "") if is_mine else external_ref,
+        "refusal": refusal if is_mine else None,
+    }
+
+
 def _forecast(budget: Budget, currency: str) -> tuple[str, str]:
     """The forecast and its range in words."""
     if budget.forecast is None:
@@ -211,8 +241,11 @@ def _page(
             "period_text": period_text(figures.period),
             "rows": rows,
             "may_edit": may_edit,
-            "refusal": refusal,
-            "typed": request.POST if refusal else {"percent": "80", "audience": "both"},
+            "label_fields": label_fields(budget.labels, budget.external_ref, request, refusal),
+            "refusal": None if "labels" in request.POST else refusal,
+            "typed": request.POST
+            if refusal and "percent" in request.POST
+            else {"percent": "80", "audience": "both"},
             "measures": Guardrail.Measure.choices,
             "actions": Guardrail.Action.choices,
             "audiences": Guardrail.Audience.choices,
